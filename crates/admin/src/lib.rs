@@ -1,0 +1,1 @@
+//! HTTP administration: health, metrics.

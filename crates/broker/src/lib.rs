@@ -1,0 +1,1 @@
+//! The broker API, protocol-neutral: topics, append, read, groups, configuration.

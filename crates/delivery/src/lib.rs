@@ -1,0 +1,1 @@
+//! Pure state machines of consumption: the classic consumer-group protocol.

@@ -1,0 +1,1 @@
+//! The journal: chunks, segments, index, group commit, recovery, tail cache, cold reads.

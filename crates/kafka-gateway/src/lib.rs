@@ -1,0 +1,1 @@
+//! The Kafka gateway: session state machine and one handler file per API.

@@ -1,0 +1,1 @@
+//! Kafka wire protocol: bytes to messages and back, nothing else.

@@ -1,0 +1,2 @@
+//! The mainstem binary.
+fn main() {}
