@@ -1,0 +1,108 @@
+//! The seam to the disk: everything the journal does to files goes through [`Storage`], [`File`] and
+//! [`Submitter`], so that the same engine runs on three kinds of real I/O and on a simulated disk
+//! that tears, reorders, loses and refuses.
+//!
+//! * [`Storage`] and [`File`] block; the keeper, recovery and cold reads use them.
+//! * [`Submitter`] queues the writes and syncs of the journal thread and reports completions, in any
+//!   order; the journal itself releases them in order.
+//!
+//! A write is complete when its bytes survive the death of the process; durable when a sync of the
+//! same file, submitted after the write completed, has succeeded, or when it was written with
+//! [`WriteOp::dsync`].
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// Positions and lengths of every write are multiples of this, and its memory is aligned to it.
+pub const SECTOR: usize = 4096;
+
+/// An open file of a journal. Reads and writes block.
+pub trait File: Send + Sync {
+    /// The name it was opened under, for messages.
+    fn name(&self) -> String;
+    /// Length in bytes.
+    fn size(&self) -> io::Result<u64>;
+    /// Fills `into` from `position` on, as far as the file goes; returns the bytes read. Any position and
+    /// length is allowed (the implementation aligns where it must).
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes`. Position and length are multiples of [`SECTOR`]; the memory may be unaligned.
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes all completed writes durable (fdatasync).
+    fn sync(&self) -> io::Result<()>;
+    /// Cuts or extends the file to exactly `size` bytes, with space allocated; `StorageFull` when it cannot.
+    fn allocate(&self, size: u64) -> io::Result<()>;
+    /// The descriptor, for submitters of the real file system; `None` in a simulation.
+    fn raw_fd(&self) -> Option<RawFd>;
+}
+
+/// The folder that holds one journal.
+pub trait Storage: Send + Sync {
+    /// Names of all files, in no order.
+    fn list(&self) -> io::Result<Vec<String>>;
+    /// Creates a file that must not exist, with `size` bytes allocated; `StorageFull` when they cannot be had
+    /// (and then leaves no file behind).
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Replaces `to` by `from`, atomically; durable after [`Storage::sync_folder`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Removes a file; durable after [`Storage::sync_folder`].
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and removals durable.
+    fn sync_folder(&self) -> io::Result<()>;
+    /// Bytes still free on the device.
+    fn free_bytes(&self) -> io::Result<u64>;
+}
+
+/// One write of the journal thread. `data` is aligned memory whose length is a multiple of [`SECTOR`].
+pub struct WriteOp {
+    /// Comes back in the [`Completion`].
+    pub token: u64,
+    /// Where to.
+    pub file: Arc<dyn File>,
+    /// Byte position, a multiple of [`SECTOR`].
+    pub position: u64,
+    /// What; the submitter keeps it alive until completion.
+    pub data: Bytes,
+    /// Durable on completion (`RWF_DSYNC`); covers this write only, nothing before it.
+    pub dsync: bool,
+}
+
+/// The end of a submitted write or sync.
+pub struct Completion {
+    /// Of the [`WriteOp`] or the sync.
+    pub token: u64,
+    /// A write completes whole or fails.
+    pub result: io::Result<()>,
+}
+
+/// How long [`Submitter::poll`] may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Only collect what is there.
+    No,
+    /// Until a completion arrives, the waker is called, or the time is over (`None`: no limit).
+    For(Option<Duration>),
+}
+
+/// Wakes a [`Submitter`] out of its wait; callable from any thread, any number of times.
+pub type Waker = Arc<dyn Fn() + Send + Sync>;
+
+/// Asynchronous writes and syncs of one journal thread. At most [`Submitter::capacity`] operations are
+/// outstanding; the journal never submits more.
+pub trait Submitter: Send {
+    /// Starts a write.
+    fn write(&mut self, op: WriteOp);
+    /// Starts an fdatasync of `file`.
+    fn sync(&mut self, token: u64, file: Arc<dyn File>);
+    /// Appends completions to `done`, after blocking as `wait` allows when there is none.
+    fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>);
+    /// A handle that ends a blocking [`Submitter::poll`]; a wake before the poll is not lost.
+    fn waker(&self) -> Waker;
+    /// Operations that may be outstanding at once, at least 1.
+    fn capacity(&self) -> usize;
+}
