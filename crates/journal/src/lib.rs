@@ -1,8 +1,56 @@
 //! The journal: one append-only sequence of chunks on disk that carries the batches of many logs. It
 //! owns chunks, segments, their index, group commit, recovery, the tail cache and cold reads; it
 //! reaches the disk, the clock and the network shards only through seams.
+//!
+//! The way of an append: [`queue`](Journal::append) → `writer::build` → `writer::commit` → [`EventSink`].
+//! The way of a read: [`Journal::read_tail`], or [`Journal::read_cold`] when it is not in memory.
+//! Data lives in segments (`segments`, `chunk`, `index`) and one checkpoint (`checkpoint`) per journal.
 
+mod append;
+mod checkpoint;
+mod chunk;
+mod cold;
 pub mod disk;
+mod index;
+mod inspect;
+mod journal;
+mod keeper;
+mod log;
+mod metrics;
+mod pool;
+mod producers;
+mod queue;
+mod recovery;
 mod run;
+mod segment_set;
+mod segments;
+mod tail;
+mod writer;
 
+pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo};
+pub use cold::{ColdData, ColdWant, ReadError};
+pub use inspect::inspect;
+pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};
+pub use keeper::Keeper;
+pub use log::{Log, Retention};
+pub use metrics::JournalMetrics;
+pub use pool::{Block, BlockPool};
+pub use recovery::{OpenError, Opened, open};
 pub use run::Run;
+pub use writer::Writer;
+
+/// Defects that the simulator must find; see `crates/sim`.
+#[cfg(feature = "planted")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Answers class `fsync` when the write has completed.
+    AcknowledgeBeforeSync,
+    /// Takes a sync for done without asking the disk.
+    SkipSync,
+    /// Writes over the sectors of an earlier chunk.
+    RewriteAcknowledged,
+    /// Goes on in the old term after a restart.
+    KeepTerm,
+    /// Uses `RWF_DSYNC` while earlier chunks are unflushed, and takes them for durable.
+    DsyncOverUnflushed,
+}

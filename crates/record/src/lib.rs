@@ -1,1 +1,17 @@
-//! RecordBatch v2: layout, CRC, attributes, compression, validation, builder.
+//! RecordBatch v2, the one stored unit: its layout, checksum, validation, iteration and construction.
+//! Knows nothing of logs, files or protocols beyond Kafka's batch format.
+
+mod builder;
+mod header;
+mod records;
+mod validate;
+
+pub use builder::BatchBuilder;
+pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time};
+pub use records::{Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records};
+pub use validate::{BatchError, validate_produced};
+
+/// CRC-32C (Castagnoli), the checksum of record batches.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}

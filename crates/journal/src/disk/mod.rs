@@ -10,12 +10,23 @@
 //! same file, submitted after the write completed, has succeeded, or when it was written with
 //! [`WriteOp::dsync`].
 
+mod blocking;
+mod real;
+mod uring;
+
+use std::fmt;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+
+pub use blocking::BlockingSubmitter;
+pub use real::RealStorage;
+pub use uring::UringSubmitter;
 
 /// Positions and lengths of every write are multiples of this, and its memory is aligned to it.
 pub const SECTOR: usize = 4096;
@@ -105,4 +116,107 @@ pub trait Submitter: Send {
     fn waker(&self) -> Waker;
     /// Operations that may be outstanding at once, at least 1.
     fn capacity(&self) -> usize;
+}
+
+impl Submitter for Box<dyn Submitter> {
+    fn write(&mut self, op: WriteOp) {
+        (**self).write(op);
+    }
+    fn sync(&mut self, token: u64, file: Arc<dyn File>) {
+        (**self).sync(token, file);
+    }
+    fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
+        (**self).poll(wait, done);
+    }
+    fn waker(&self) -> Waker {
+        (**self).waker()
+    }
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
+}
+
+/// How the journal does its I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoMode {
+    /// io_uring and `O_DIRECT`.
+    Uring,
+    /// `pwritev2` and `O_DIRECT`.
+    Direct,
+    /// `pwrite` through the page cache.
+    Buffered,
+}
+
+impl fmt::Display for IoMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uring => "uring",
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        })
+    }
+}
+
+/// The text names no I/O mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not an I/O mode; it is \"uring\", \"direct\" or \"buffered\"")]
+pub struct ParseIoModeError(String);
+
+impl FromStr for IoMode {
+    type Err = ParseIoModeError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "uring" => Ok(Self::Uring),
+            "direct" => Ok(Self::Direct),
+            "buffered" => Ok(Self::Buffered),
+            _ => Err(ParseIoModeError(text.to_owned())),
+        }
+    }
+}
+
+/// Finds the best mode that `folder` and the kernel allow, or checks the one asked for. The second part says
+/// what was refused on the way, for the log.
+///
+/// # Errors
+/// When the mode asked for is not to be had, or the folder cannot be written at all.
+pub fn probe(folder: &Path, wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<String>)> {
+    let order = [IoMode::Uring, IoMode::Direct, IoMode::Buffered];
+    let mut refused = Vec::new();
+    for mode in order.into_iter().filter(|mode| wanted.is_none_or(|wanted| wanted == *mode)) {
+        match try_mode(folder, mode) {
+            Ok(()) => return Ok((mode, refused)),
+            Err(error) if wanted.is_some() => return Err(error),
+            Err(error) => refused.push(format!("{mode}: {error}")),
+        }
+    }
+    Err(io::Error::other(refused.join("; ")))
+}
+
+fn try_mode(folder: &Path, mode: IoMode) -> io::Result<()> {
+    const NAME: &str = "probe";
+    let storage = RealStorage::open(folder, mode)?;
+    let mut submitter = submitter(mode)?;
+    if storage.list()?.iter().any(|name| name == NAME) {
+        storage.remove(NAME)?;
+    }
+    let file = storage.create(NAME, SECTOR as u64)?;
+    let data = crate::pool::zeroes(SECTOR);
+    submitter.write(WriteOp { token: 1, file, position: 0, data, dsync: true });
+    let mut done = Vec::new();
+    while done.is_empty() {
+        submitter.poll(Wait::For(None), &mut done);
+    }
+    storage.remove(NAME)?;
+    done.pop().map_or(Ok(()), |completion| completion.result)
+}
+
+/// The submitter of a mode.
+///
+/// # Errors
+/// When the kernel refuses a ring.
+pub fn submitter(mode: IoMode) -> io::Result<Box<dyn Submitter>> {
+    Ok(match mode {
+        IoMode::Uring => Box::new(UringSubmitter::new()?),
+        IoMode::Direct | IoMode::Buffered => Box::new(BlockingSubmitter::default()),
+    })
 }

@@ -1,0 +1,142 @@
+//! What goes into the journal and what comes back: the vocabulary between the broker and the writer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use record::BatchHeader;
+use smallvec::SmallVec;
+use types::{ConnectionId, LogId, Offset, ShardId};
+
+use crate::log::Log;
+
+/// Whom an answer is for; opaque to the journal but for the shard, whose sink gets it, and the
+/// connection, which is the unit of fairness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplyTo {
+    /// Whose sink.
+    pub shard: ShardId,
+    /// Order is kept within it.
+    pub connection: ConnectionId,
+    /// Chosen by the caller.
+    pub token: u64,
+}
+
+/// Where a shard receives events. `deliver` is called at most once per sink and commit; it takes all
+/// events out of the vector and wakes the owner itself.
+pub trait EventSink: Send + Sync {
+    /// Takes the events.
+    fn deliver(&self, events: &mut Vec<JournalEvent>);
+}
+
+/// Something a shard must hear of.
+#[derive(Debug)]
+pub enum JournalEvent {
+    /// The outcome of an append, one result an item, in their order.
+    Appended {
+        /// As given with the append.
+        to: ReplyTo,
+        /// In the order of the items.
+        results: AppendResults,
+    },
+    /// The readable end of a watched log has moved.
+    Advanced(LogId),
+    /// The queue has room again after it refused this shard.
+    Space,
+}
+
+/// Results of the items of one append.
+pub type AppendResults = SmallVec<[Result<Appended, AppendError>; 2]>;
+
+/// Where an item was placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Offset of the first record; 0 for state, the new start for a trim.
+    pub base: Offset,
+    /// The log's first offset.
+    pub log_start: Offset,
+    /// The batch had been appended before; `base` is where.
+    pub duplicate: bool,
+}
+
+/// Why an item was not appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// Records of this producer are missing before the batch.
+    #[error("sequence number out of order")]
+    OutOfOrderSequence,
+    /// A newer epoch of this producer exists.
+    #[error("producer epoch is fenced")]
+    InvalidProducerEpoch,
+    /// Larger than a segment takes.
+    #[error("batch is larger than a segment takes")]
+    TooLarge,
+    /// The log is being deleted.
+    #[error("log is deleted")]
+    LogDeleted,
+    /// No space for another segment.
+    #[error("disk is full")]
+    DiskFull,
+    /// A write or sync has failed; nothing more is written until a restart.
+    #[error("journal has stopped after an I/O error")]
+    Stopped,
+}
+
+/// Items to be appended, in order, for one caller.
+#[derive(Debug)]
+pub struct Append {
+    /// Who gets the outcome.
+    pub to: ReplyTo,
+    /// What to append.
+    pub items: Vec<AppendItem>,
+    /// Is an answer wanted?
+    pub acknowledge: bool,
+}
+
+/// One thing to append.
+#[derive(Clone)]
+pub enum AppendItem {
+    /// One validated record batch.
+    Batch {
+        /// Where to.
+        log: Arc<Log>,
+        /// The batch as the producer made it; offset and epoch are filled in while copying.
+        bytes: Bytes,
+        /// Its decoded head.
+        header: BatchHeader,
+    },
+    /// A keyed state record, always of class `fsync`.
+    State {
+        /// What it replaces.
+        key: Bytes,
+        /// The new value; `None` deletes.
+        value: Option<Bytes>,
+    },
+    /// A new first offset for a log; what lies before it may be removed.
+    Trim {
+        /// Whose.
+        log: Arc<Log>,
+        /// At most the log's end.
+        to: Offset,
+    },
+}
+
+impl std::fmt::Debug for AppendItem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Batch { log, bytes, .. } => write!(f, "Batch({}, {} bytes)", log.id(), bytes.len()),
+            Self::State { key, value } => write!(f, "State({key:?}, {:?} bytes)", value.as_ref().map(Bytes::len)),
+            Self::Trim { log, to } => write!(f, "Trim({}, {to})", log.id()),
+        }
+    }
+}
+
+impl AppendItem {
+    /// Bytes that the item's body takes in a chunk.
+    pub fn body_bytes(&self) -> usize {
+        match self {
+            Self::Batch { bytes, .. } => bytes.len(),
+            Self::State { key, value } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
+            Self::Trim { .. } => 0,
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The checkpoint: the state of every log at the end of a sealed segment, so that recovery replays only what
+//! came after. Written beside the old one and swapped in by rename.
+//!
+//! ```text
+//!   0 u32 magic "MSCP"   4 u16 version (1)   6 u16 0   8 [16] journal UUID
+//!  24 u64 first segment to replay   32 u64 last index covered   40 u32 its term   44 u32 its header's CRC
+//!  48 u32 log count   52 u32 state count
+//!  56 logs:  u32 length, then  u64 id, u64 start, u64 end, u64 bytes,
+//!              u32 term count,     (u32 term, u64 first offset) each
+//!              u32 producer count, (i64 id, i16 epoch, u8 count, i64 time,
+//!                                   (i32 first, i32 last, u64 base, u32 last delta) each) each
+//!              u64 first bitmap word, u32 word count, u64 words   (sealed segments that hold the log)
+//!     state: u32 key length, key, u32 value length, value
+//!     u32 CRC-32C of everything before, then zeroes up to a sector
+//! ```
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use types::{LogId, LogIndex, Offset, Term};
+use uuid::Uuid;
+
+use crate::chunk::{crc32c, padded};
+use crate::log::Log;
+use crate::producers::{Producer, Producers, REMEMBERED, Seen};
+use crate::segment_set::SegmentSet;
+
+/// File name.
+pub(crate) const NAME: &str = "checkpoint";
+/// Name while it is being written.
+pub(crate) const NAME_NEW: &str = "checkpoint.new";
+
+const MAGIC: u32 = u32::from_le_bytes(*b"MSCP");
+const VERSION: u16 = 1;
+
+/// Where replay begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplayFrom {
+    /// First segment not covered.
+    pub segment: u64,
+    /// Last index covered.
+    pub index: LogIndex,
+    /// Term of that chunk.
+    pub term: Term,
+    /// CRC of that chunk's header.
+    pub crc: u32,
+}
+
+/// Why a checkpoint is unusable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CheckpointError {
+    /// Damaged.
+    #[error("checkpoint is corrupt: {0}")]
+    Corrupt(&'static str),
+    /// Written by a newer release.
+    #[error("checkpoint has format version {found}, this release reads up to {VERSION}")]
+    NewerVersion {
+        /// In the file.
+        found: u16,
+    },
+}
+
+/// One log of a checkpoint.
+#[derive(Debug)]
+pub struct CheckpointLog {
+    /// Whose.
+    pub id: LogId,
+    /// First offset.
+    pub start: Offset,
+    /// Next offset.
+    pub end: Offset,
+    /// Live bytes.
+    pub bytes: u64,
+    /// Terms and their first offsets.
+    pub terms: Vec<(Term, Offset)>,
+    /// Idempotent producers.
+    pub producers: Producers,
+    /// Where sealed records are.
+    pub(crate) segments: SegmentSet,
+}
+
+/// A decoded checkpoint.
+pub struct Checkpoint {
+    /// Whose.
+    pub journal: Uuid,
+    /// Where replay begins.
+    pub replay: ReplayFrom,
+    /// All logs.
+    pub logs: Vec<CheckpointLog>,
+    /// The keyed state.
+    pub state: BTreeMap<Bytes, Bytes>,
+}
+
+/// The part of a log's record that the writer knows; the keeper adds the bitmap.
+pub(crate) fn encode_log(log: &Log) -> Vec<u8> {
+    let inner = log.inner();
+    let mut out = Vec::with_capacity(64);
+    for field in [log.id().0, log.start().0, log.end().0, log.live_bytes()] {
+        out.extend_from_slice(&field.to_le_bytes());
+    }
+    out.extend_from_slice(&(inner.terms.len() as u32).to_le_bytes());
+    for (term, first) in &inner.terms {
+        out.extend_from_slice(&term.0.to_le_bytes());
+        out.extend_from_slice(&first.0.to_le_bytes());
+    }
+    let producers = inner.producers.as_deref();
+    out.extend_from_slice(&(producers.map_or(0, |all| all.iter().len()) as u32).to_le_bytes());
+    for (id, producer) in producers.into_iter().flat_map(Producers::iter) {
+        out.extend_from_slice(&id.to_le_bytes());
+        out.extend_from_slice(&producer.epoch.to_le_bytes());
+        out.push(producer.count);
+        out.extend_from_slice(&producer.time.to_le_bytes());
+        for seen in producer.batches() {
+            out.extend_from_slice(&seen.first.to_le_bytes());
+            out.extend_from_slice(&seen.last.to_le_bytes());
+            out.extend_from_slice(&seen.base.0.to_le_bytes());
+            out.extend_from_slice(&seen.last_delta.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// The whole file.
+pub(crate) fn encode<'a>(
+    journal: Uuid,
+    replay: ReplayFrom,
+    logs: impl ExactSizeIterator<Item = (&'a [u8], SegmentSet)>,
+    state: &BTreeMap<Bytes, Bytes>,
+) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&MAGIC.to_le_bytes());
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(journal.as_bytes());
+    out.extend_from_slice(&replay.segment.to_le_bytes());
+    out.extend_from_slice(&replay.index.0.to_le_bytes());
+    out.extend_from_slice(&replay.term.0.to_le_bytes());
+    out.extend_from_slice(&replay.crc.to_le_bytes());
+    out.extend_from_slice(&(logs.len() as u32).to_le_bytes());
+    out.extend_from_slice(&(state.len() as u32).to_le_bytes());
+    for (record, segments) in logs {
+        let (first, words) = segments.words();
+        out.extend_from_slice(&((record.len() + 12 + words.len() * 8) as u32).to_le_bytes());
+        out.extend_from_slice(record);
+        out.extend_from_slice(&first.to_le_bytes());
+        out.extend_from_slice(&(words.len() as u32).to_le_bytes());
+        words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+    for (key, value) in state {
+        for part in [key, value] {
+            out.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+    let crc = crc32c(&out);
+    out.extend_from_slice(&crc.to_le_bytes());
+    out.resize(padded(out.len()), 0);
+    out
+}
+
+/// A reader that never goes beyond its bytes.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], CheckpointError> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or(CheckpointError::Corrupt("cut short"))?;
+        self.0 = rest;
+        Ok(head)
+    }
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CheckpointError> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+    fn u32(&mut self) -> Result<u32, CheckpointError> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+    fn u64(&mut self) -> Result<u64, CheckpointError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+}
+
+/// Reads and checks a checkpoint file.
+///
+/// # Errors
+/// `Corrupt`, `NewerVersion`.
+pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
+    let mut reader = Reader(file);
+    if reader.u32()? != MAGIC {
+        return Err(CheckpointError::Corrupt("no magic"));
+    }
+    let found = u16::from_le_bytes(reader.array()?);
+    if found > VERSION {
+        return Err(CheckpointError::NewerVersion { found });
+    }
+    reader.take(2)?;
+    let journal = Uuid::from_bytes(reader.array()?);
+    let replay = ReplayFrom {
+        segment: reader.u64()?,
+        index: LogIndex(reader.u64()?),
+        term: Term(reader.u32()?),
+        crc: reader.u32()?,
+    };
+    let (log_count, state_count) = (reader.u32()?, reader.u32()?);
+    let mut logs = Vec::new();
+    for _ in 0..log_count {
+        let bytes = reader.u32()? as usize;
+        logs.push(decode_log(Reader(reader.take(bytes)?))?);
+    }
+    let mut state = BTreeMap::new();
+    for _ in 0..state_count {
+        let mut part = || -> Result<Bytes, CheckpointError> {
+            let bytes = reader.u32()? as usize;
+            Ok(Bytes::copy_from_slice(reader.take(bytes)?))
+        };
+        let (key, value) = (part()?, part()?);
+        state.insert(key, value);
+    }
+    let covered = file.len() - reader.0.len();
+    if crc32c(&file[..covered]) != reader.u32()? {
+        return Err(CheckpointError::Corrupt("checksum"));
+    }
+    Ok(Checkpoint { journal, replay, logs, state })
+}
+
+fn decode_log(mut reader: Reader<'_>) -> Result<CheckpointLog, CheckpointError> {
+    let (id, start, end, bytes) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let mut terms = Vec::new();
+    for _ in 0..reader.u32()? {
+        terms.push((Term(reader.u32()?), Offset(reader.u64()?)));
+    }
+    let mut producers = Producers::default();
+    for _ in 0..reader.u32()? {
+        let id = i64::from_le_bytes(reader.array()?);
+        let epoch = i16::from_le_bytes(reader.array()?);
+        let count = reader.array::<1>()?[0];
+        let time = i64::from_le_bytes(reader.array()?);
+        if usize::from(count) > REMEMBERED {
+            return Err(CheckpointError::Corrupt("producer"));
+        }
+        let mut producer = Producer { epoch, count, time, ..Producer::default() };
+        for seen in &mut producer.seen[..usize::from(count)] {
+            *seen = Seen {
+                first: i32::from_le_bytes(reader.array()?),
+                last: i32::from_le_bytes(reader.array()?),
+                base: Offset(reader.u64()?),
+                last_delta: reader.u32()?,
+            };
+        }
+        producers.restore(id, producer);
+    }
+    let first_word = reader.u64()?;
+    let mut words = Vec::new();
+    for _ in 0..reader.u32()? {
+        words.push(reader.u64()?);
+    }
+    Ok(CheckpointLog {
+        id: LogId(id),
+        start: Offset(start),
+        end: Offset(end),
+        bytes,
+        terms,
+        producers,
+        segments: SegmentSet::from_words(first_word, words),
+    })
+}

@@ -1,0 +1,467 @@
+//! Reading history: records that are no longer in the tail cache. Extents of 1 MiB come from disk into a
+//! bounded cache of their own, shared by all logs; a reader of history cannot evict the tail. Everything
+//! here blocks and runs on the cold-read pool of the broker.
+//!
+//! A fetch over many logs follows the journal, not the logs: it serves what all of them have in one window of
+//! the file, so that a consumer of a thousand partitions reads the disk once, in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::{Condvar, Mutex};
+use record::Batches;
+use smallvec::SmallVec;
+use types::{Offset, Timestamp};
+
+use crate::chunk::crc32c;
+use crate::journal::{Journal, recent_runs};
+use crate::log::Log;
+use crate::pool::BlockPool;
+use crate::run::Run;
+use crate::segments::{Segment, SegmentError};
+
+const EXTENT_BYTES: usize = 1 << 20;
+/// How much of the journal one fetch covers.
+const WINDOW_BYTES: u64 = 32 << 20;
+
+/// One log's part of a fetch.
+#[derive(Clone)]
+pub struct ColdWant {
+    /// Whose records.
+    pub log: Arc<Log>,
+    /// From here on.
+    pub from: Offset,
+    /// At most about this much.
+    pub max_bytes: usize,
+}
+
+/// What a log's part came to; may be empty when the log has nothing in the window.
+#[derive(Debug, Default)]
+pub struct ColdData {
+    /// Whole batches, in order.
+    pub slices: SmallVec<[Bytes; 4]>,
+    /// Their length.
+    pub bytes: usize,
+    /// Where to go on.
+    pub next: Offset,
+}
+
+/// Why history could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The segment is unreadable or damaged.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The offset is below the log's start, or was trimmed while reading.
+    #[error("records are no longer there")]
+    Gone,
+}
+
+type Key = (u64, u32);
+
+#[derive(Default)]
+struct Extents {
+    held: HashMap<Key, (Bytes, u64)>,
+    loading: HashSet<Key>,
+}
+
+/// The cache of extents.
+pub(crate) struct ColdReader {
+    extents: Mutex<Extents>,
+    loaded: Condvar,
+    clock: AtomicU64,
+    pool: Arc<BlockPool>,
+    extents_max: usize,
+}
+
+impl ColdReader {
+    pub fn new(bytes: usize) -> Self {
+        let extents_max = (bytes / EXTENT_BYTES).max(8);
+        // Readers may hold as much again as the cache.
+        let pool = BlockPool::new(extents_max * 2 * EXTENT_BYTES);
+        Self { extents: Mutex::default(), loaded: Condvar::new(), clock: AtomicU64::new(0), pool, extents_max }
+    }
+
+    /// Forgets the extents of a segment that is gone.
+    pub fn forget(&self, sequence: u64) {
+        self.extents.lock().held.retain(|(segment, _), _| *segment != sequence);
+    }
+
+    fn extent(&self, journal: &Journal, segment: &Segment, number: u32) -> Result<Bytes, SegmentError> {
+        let key = (segment.sequence, number);
+        let mut extents = self.extents.lock();
+        loop {
+            let now = self.clock.fetch_add(1, Ordering::Relaxed);
+            if let Some((bytes, used)) = extents.held.get_mut(&key) {
+                *used = now;
+                journal.metrics().cold_hits.inc();
+                return Ok(bytes.clone());
+            }
+            if extents.loading.insert(key) {
+                break;
+            }
+            self.loaded.wait(&mut extents);
+        }
+        self.make_room(&mut extents);
+        drop(extents);
+        let outcome = self.load(segment, number);
+        let mut extents = self.extents.lock();
+        extents.loading.remove(&key);
+        self.loaded.notify_all();
+        let bytes = outcome?;
+        journal.metrics().cold_misses.inc();
+        journal.metrics().cold_read_bytes.inc_by(bytes.len() as u64);
+        if bytes.len() == EXTENT_BYTES && segment.index.get().is_some() {
+            // What is still being written is not kept: it would grow stale.
+            extents.held.insert(key, (bytes.clone(), self.clock.fetch_add(1, Ordering::Relaxed)));
+        }
+        Ok(bytes)
+    }
+
+    fn make_room(&self, extents: &mut Extents) {
+        while extents.held.len() >= self.extents_max {
+            let oldest = extents.held.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
+            if let Some(oldest) = oldest {
+                extents.held.remove(&oldest);
+            }
+        }
+    }
+
+    fn load(&self, segment: &Segment, number: u32) -> Result<Bytes, SegmentError> {
+        let io = |source| SegmentError::Io { file: segment.file.name(), source };
+        let position = u64::from(number) * EXTENT_BYTES as u64;
+        match self.pool.take(EXTENT_BYTES) {
+            Some(block) => {
+                // SAFETY: the block was just taken and nothing of it is shared.
+                let memory = unsafe { block.range_mut(0, EXTENT_BYTES) };
+                let got = segment.file.read_at(position, memory).map_err(io)?;
+                Ok(Arc::new(block).share(0, got))
+            }
+            None => {
+                // Slow readers hold the whole pool: this one gets memory of its own, which is not kept.
+                let mut memory = vec![0; EXTENT_BYTES];
+                let got = segment.file.read_at(position, &mut memory).map_err(io)?;
+                memory.truncate(got);
+                Ok(Bytes::from(memory))
+            }
+        }
+    }
+
+    /// The bytes of a run, checked, in one or more slices.
+    pub fn read_run(&self, journal: &Journal, segment: &Segment, run: &Run) -> Result<SmallVec<[Bytes; 2]>, SegmentError> {
+        let mut slices: SmallVec<[Bytes; 2]> = SmallVec::new();
+        let (mut at, end) = (run.position as usize, run.position as usize + run.bytes as usize);
+        while at < end {
+            let (number, inside) = (at / EXTENT_BYTES, at % EXTENT_BYTES);
+            let extent = self.extent(journal, segment, number as u32)?;
+            let until = (end - number * EXTENT_BYTES).min(EXTENT_BYTES);
+            if extent.len() < until {
+                return Err(corrupt(segment, run, "file ends inside a run".to_owned()));
+            }
+            slices.push(extent.slice(inside..until));
+            at = number * EXTENT_BYTES + until;
+        }
+        let got = match slices.as_slice() {
+            [one] => crc32c(one),
+            many => {
+                let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+                many.iter().for_each(|slice| digest.update(slice));
+                digest.finalize() as u32
+            }
+        };
+        if got != run.crc {
+            let what = format!("run checksum is {got:#010x}, expected {:#010x} ({} from offset {})", run.crc, run.log, run.base);
+            return Err(corrupt(segment, run, what));
+        }
+        Ok(slices)
+    }
+}
+
+fn corrupt(segment: &Segment, run: &Run, what: String) -> SegmentError {
+    SegmentError::Corrupt { file: segment.file.name(), position: u64::from(run.position), what }
+}
+
+/// Cuts runs at batch boundaries: drops what lies before an offset, stops at a number of bytes.
+pub(crate) struct Cut {
+    from: Offset,
+    max_bytes: usize,
+    min_one: bool,
+    slices: SmallVec<[Bytes; 4]>,
+    bytes: usize,
+    next: Offset,
+    full: bool,
+    visited: bool,
+}
+
+impl Cut {
+    pub fn new(from: Offset, max_bytes: usize, min_one: bool) -> Self {
+        Self { from, max_bytes, min_one, slices: SmallVec::new(), bytes: 0, next: from, full: false, visited: false }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+    pub fn visited(&self) -> bool {
+        self.visited
+    }
+    pub fn finish(self) -> (SmallVec<[Bytes; 4]>, usize, Offset) {
+        (self.slices, self.bytes, self.next)
+    }
+
+    /// Adds a run that lies in one piece.
+    pub fn add(&mut self, bytes: Bytes, run: &Run) {
+        self.visited = true;
+        if self.full {
+            return;
+        }
+        if run.base >= self.from && bytes.len() <= self.max_bytes.saturating_sub(self.bytes) {
+            self.bytes += bytes.len();
+            self.next = run.next;
+            self.slices.push(bytes);
+            return;
+        }
+        let (mut start, mut end) = (None, 0);
+        for batch in Batches::new(&bytes) {
+            // A run passed its checksum when it was built or read: a malformed head ends the run here.
+            let Ok((position, header)) = batch else { break };
+            if header.next() <= self.from {
+                continue;
+            }
+            let total = header.total_bytes();
+            let first = self.bytes == 0 && start.is_none();
+            let already = self.bytes + start.map_or(0, |start: usize| end - start);
+            if already + total > self.max_bytes && !(first && self.min_one) {
+                self.full = true;
+                break;
+            }
+            start.get_or_insert(position);
+            end = position + total;
+            self.next = header.next();
+        }
+        if let Some(start) = start {
+            self.bytes += end - start;
+            self.slices.push(bytes.slice(start..end));
+        }
+    }
+
+    /// Adds a run that may lie in several pieces.
+    pub fn add_pieces(&mut self, pieces: SmallVec<[Bytes; 2]>, run: &Run) {
+        let whole = run.base >= self.from && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes);
+        if pieces.len() == 1 || !whole || self.full {
+            let bytes = match <[Bytes; 1]>::try_from(pieces.into_vec()) {
+                Ok([one]) => one,
+                Err(many) => Bytes::from(many.concat()),
+            };
+            return self.add(bytes, run);
+        }
+        self.visited = true;
+        self.bytes += run.bytes as usize;
+        self.next = run.next;
+        self.slices.extend(pieces);
+    }
+}
+
+/// Where a run lies in the order of the journal.
+fn place(segment_bytes: u64, segment: &Segment, run: &Run) -> u64 {
+    segment.sequence * segment_bytes + u64::from(run.position)
+}
+
+impl Journal {
+    /// Reads for one fetch over one or more logs; one result per want, in their order. At least the log
+    /// that is furthest behind gets something.
+    pub fn read_cold(&self, wants: &[ColdWant], max_bytes: usize) -> Vec<Result<ColdData, ReadError>> {
+        let unit = self.config().segment_bytes.max(1);
+        let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
+        for want in wants {
+            let mut first = None;
+            let outcome = self.visit_runs(want, |segment, run| {
+                first = Some(place(unit, segment, run));
+                false
+            });
+            firsts.push(outcome.map(|()| first));
+        }
+        let lowest = firsts.iter().filter_map(|first| *first.as_ref().ok()?).min().unwrap_or(0);
+        let mut order: Vec<(usize, u64)> = Vec::new();
+        let mut results: Vec<Result<ColdData, ReadError>> = Vec::with_capacity(wants.len());
+        for (number, first) in firsts.into_iter().enumerate() {
+            let empty = ColdData { next: wants[number].from, ..ColdData::default() };
+            results.push(match first {
+                Ok(Some(first)) if first < lowest + WINDOW_BYTES => {
+                    order.push((number, first));
+                    Ok(empty)
+                }
+                Ok(_) => Ok(empty),
+                Err(error) => Err(error),
+            });
+        }
+        order.sort_by_key(|(_, first)| *first);
+        let mut served = 0;
+        for (number, _) in order {
+            if served >= max_bytes {
+                break;
+            }
+            let want = &wants[number];
+            let limit = want.max_bytes.min(max_bytes - served);
+            results[number] = self.read_in_window(want, limit, served == 0, lowest + WINDOW_BYTES, unit);
+            served += results[number].as_ref().map_or(0, |data| data.bytes);
+        }
+        results
+    }
+
+    fn read_in_window(&self, want: &ColdWant, limit: usize, min_one: bool, end: u64, unit: u64) -> Result<ColdData, ReadError> {
+        let mut runs: SmallVec<[(Arc<Segment>, Run); 16]> = SmallVec::new();
+        let mut bytes = 0;
+        self.visit_runs(want, |segment, run| {
+            if place(unit, segment, run) >= end && !runs.is_empty() {
+                return false;
+            }
+            bytes += run.bytes as usize;
+            runs.push((Arc::clone(segment), *run));
+            bytes < limit
+        })?;
+        let mut cut = Cut::new(want.from, limit, min_one);
+        for (segment, run) in &runs {
+            match self.cold().read_run(self, segment, run) {
+                Ok(pieces) => cut.add_pieces(pieces, run),
+                Err(_) if cut.bytes() > 0 => break,
+                Err(_) if run.next <= want.log.start() => return Err(ReadError::Gone),
+                Err(error) => {
+                    tracing::error!(%error, "record data is unreadable");
+                    return Err(error.into());
+                }
+            }
+        }
+        let (slices, bytes, next) = cut.finish();
+        Ok(ColdData { slices, bytes, next })
+    }
+
+    /// Calls `visit` for the runs of a log from the one that holds `from`, in order, until it says no.
+    fn visit_runs(&self, want: &ColdWant, mut visit: impl FnMut(&Arc<Segment>, &Run) -> bool) -> Result<(), ReadError> {
+        let log = &want.log;
+        let readable = log.high_watermark();
+        let mut from = want.from;
+        if from < log.start() {
+            return Err(ReadError::Gone);
+        }
+        loop {
+            let recent = recent_runs(log, from, readable, 1 << 20);
+            if recent.first().is_some_and(|first| first.run.base <= from) {
+                for recent in &recent {
+                    let Some(segment) = self.segments().get(recent.segment) else { return Err(ReadError::Gone) };
+                    if !visit(&segment, &recent.run) {
+                        return Ok(());
+                    }
+                    from = recent.run.next;
+                }
+                continue;
+            }
+            if from >= readable {
+                return Ok(());
+            }
+            let before = from;
+            if !self.visit_sealed(log, &mut from, &mut visit)? {
+                return Ok(());
+            }
+            if from == before {
+                return Err(ReadError::Gone);
+            }
+        }
+    }
+
+    /// The sealed part; true when `visit` wants more. Moves `from` behind what was visited.
+    fn visit_sealed(
+        &self,
+        log: &Log,
+        from: &mut Offset,
+        visit: &mut impl FnMut(&Arc<Segment>, &Run) -> bool,
+    ) -> Result<bool, ReadError> {
+        let candidates: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
+        // The last segment whose first offset is not above `from` holds it, unless it was trimmed away.
+        let (mut low, mut high) = (0, candidates.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            let base = self.row(candidates[middle], log)?.map(|(_, row)| row.base);
+            if base.is_none_or(|base| base <= *from) { low = middle + 1 } else { high = middle }
+        }
+        for sequence in &candidates[low.saturating_sub(1)..] {
+            let Some((segment, row)) = self.row(*sequence, log)? else { continue };
+            let Some(index) = segment.index.get() else { continue };
+            for number in index.first_run_after(&row, *from)?..row.entries {
+                let run = index.run(&row, number)?;
+                if run.base > *from {
+                    return Err(ReadError::Gone);
+                }
+                *from = run.next;
+                if !visit(&segment, &run) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn row(&self, sequence: u64, log: &Log) -> Result<Option<(Arc<Segment>, crate::index::LogRow)>, ReadError> {
+        let Some(segment) = self.segments().get(sequence) else { return Ok(None) };
+        let Some(index) = segment.index.get() else { return Ok(None) };
+        let row = index.row(log.id())?;
+        Ok(row.map(|row| (segment, row)))
+    }
+
+    /// The first record whose timestamp is at least `at`, with its timestamp. Blocks.
+    ///
+    /// # Errors
+    /// `Segment`: unreadable. `Gone`: trimmed meanwhile.
+    pub fn find_by_time(&self, log: &Arc<Log>, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        self.find(log, |run| run.max_timestamp >= at, |batch| record::offset_for_timestamp(batch, at))
+    }
+
+    /// The record with the largest timestamp, the first of several. Blocks.
+    ///
+    /// # Errors
+    /// As [`Journal::find_by_time`].
+    pub fn max_timestamp(&self, log: &Arc<Log>) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let mut largest = None;
+        let want = ColdWant { log: Arc::clone(log), from: log.start(), max_bytes: 0 };
+        self.visit_runs(&want, |_, run| {
+            largest = largest.max(Some(run.max_timestamp));
+            true
+        })?;
+        let Some(largest) = largest else { return Ok(None) };
+        self.find_by_time(log, largest)
+    }
+
+    fn find(
+        &self,
+        log: &Arc<Log>,
+        may_hold: impl Fn(&Run) -> bool,
+        look: impl Fn(&[u8]) -> Option<(Offset, Timestamp)>,
+    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let start = log.start();
+        let want = ColdWant { log: Arc::clone(log), from: start, max_bytes: 0 };
+        let mut candidates: Vec<(Arc<Segment>, Run)> = Vec::new();
+        let mut from = start;
+        loop {
+            candidates.clear();
+            self.visit_runs(&ColdWant { from, ..want.clone() }, |segment, run| {
+                from = run.next;
+                if may_hold(run) {
+                    candidates.push((Arc::clone(segment), *run));
+                }
+                candidates.is_empty()
+            })?;
+            let Some((segment, run)) = candidates.first() else { return Ok(None) };
+            let bytes = self.cold().read_run(self, segment, run)?.concat();
+            for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
+                if header.next() <= start {
+                    continue;
+                }
+                let found = look(&bytes[position..position + header.total_bytes()]);
+                if let Some(found) = found.filter(|(offset, _)| *offset >= start) {
+                    return Ok(Some(found));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! The real file system: files opened with `O_DIRECT` where the I/O mode wants it.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{File, IoMode, SECTOR, Storage};
+
+/// A folder of the machine's file system.
+pub struct RealStorage {
+    folder: PathBuf,
+    direct: bool,
+}
+
+impl RealStorage {
+    /// Opens `folder`, creating it if it is new.
+    ///
+    /// # Errors
+    /// Those of creating the folder.
+    pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered })
+    }
+
+    fn options(&self) -> OpenOptions {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if self.direct {
+            options.custom_flags(libc::O_DIRECT);
+        }
+        options
+    }
+
+    fn file(&self, file: fs::File, name: &str) -> Arc<dyn File> {
+        Arc::new(RealFile { file, name: self.folder.join(name), direct: self.direct })
+    }
+}
+
+impl Storage for RealStorage {
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        let path = self.folder.join(name);
+        let file = self.options().create_new(true).open(&path)?;
+        if let Err(error) = allocate(&file, size) {
+            fs::remove_file(&path)?;
+            return Err(error);
+        }
+        Ok(self.file(file, name))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        let file = self.options().open(self.folder.join(name))?;
+        Ok(self.file(file, name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.folder.join(from), self.folder.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.folder.join(name))
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        fs::File::open(&self.folder)?.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = std::ffi::CString::new(self.folder.as_os_str().as_bytes())?;
+        // SAFETY: an all-zero statvfs is a valid value to be overwritten.
+        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are valid for the call.
+        if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+}
+
+fn allocate(file: &fs::File, size: u64) -> io::Result<()> {
+    if size > 0 {
+        // SAFETY: plain system call on an open descriptor.
+        let failed = unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) } != 0;
+        let error = io::Error::last_os_error();
+        if failed && error.raw_os_error() != Some(libc::EOPNOTSUPP) {
+            return Err(error);
+        }
+    }
+    file.set_len(size)
+}
+
+struct RealFile {
+    file: fs::File,
+    name: PathBuf,
+    direct: bool,
+}
+
+/// Memory aligned for `O_DIRECT`, for callers whose own is not.
+struct Bounce {
+    memory: Vec<u8>,
+    skip: usize,
+}
+
+impl Bounce {
+    fn new(bytes: usize) -> Self {
+        let memory = vec![0; bytes + SECTOR];
+        let skip = memory.as_ptr().align_offset(SECTOR);
+        Self { memory, skip }
+    }
+    fn range(&mut self, bytes: usize) -> &mut [u8] {
+        &mut self.memory[self.skip..self.skip + bytes]
+    }
+}
+
+fn aligned(position: u64, bytes: &[u8]) -> bool {
+    position % SECTOR as u64 == 0 && bytes.len() % SECTOR == 0 && bytes.as_ptr() as usize % SECTOR == 0
+}
+
+impl RealFile {
+    /// `pread` until `into` is full or the file ends.
+    fn read_fully(&self, mut position: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.file.read_at(&mut into[filled..], position) {
+                Ok(0) => break,
+                Ok(got) => {
+                    filled += got;
+                    position += got as u64;
+                    if self.direct && got % SECTOR != 0 {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl File for RealFile {
+    fn name(&self) -> String {
+        self.name.display().to_string()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        if !self.direct || aligned(position, into) {
+            return self.read_fully(position, into);
+        }
+        let start = position / SECTOR as u64 * SECTOR as u64;
+        let skip = (position - start) as usize;
+        let span = (skip + into.len()).div_ceil(SECTOR) * SECTOR;
+        let mut bounce = Bounce::new(span);
+        let got = self.read_fully(start, bounce.range(span))?;
+        let usable = got.saturating_sub(skip).min(into.len());
+        into[..usable].copy_from_slice(&bounce.range(span)[skip..skip + usable]);
+        Ok(usable)
+    }
+
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        assert!(position % SECTOR as u64 == 0 && bytes.len() % SECTOR == 0, "writes are whole sectors");
+        if !self.direct || aligned(position, bytes) {
+            return self.file.write_all_at(bytes, position);
+        }
+        let mut bounce = Bounce::new(bytes.len());
+        let range = bounce.range(bytes.len());
+        range.copy_from_slice(bytes);
+        self.file.write_all_at(range, position)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        allocate(&self.file, size)
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
+    }
+}

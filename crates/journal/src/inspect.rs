@@ -1,0 +1,123 @@
+//! Prints any file that we write as text, for people who look for a byte.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use record::Batches;
+
+use crate::chunk::{ChunkHeader, EntryKind, body, check_bodies, decode_directory, split_state};
+use crate::disk::SECTOR;
+use crate::segments::SEGMENT_HEADER_BYTES;
+
+/// Prints the file at `path` to `out`; damaged parts are named with their position.
+///
+/// # Errors
+/// Those of reading and writing; `InvalidData` when the file is none of ours.
+pub fn inspect(path: &Path, out: &mut dyn Write) -> io::Result<()> {
+    let bytes = std::fs::read(path)?;
+    match bytes.get(..4) {
+        Some(b"MSSG") => segment(&bytes, out),
+        Some(b"MSCP") => checkpoint(&bytes, out),
+        _ => {
+            let what = format!("{}: neither a segment nor a checkpoint of Mainstem", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, what))
+        }
+    }
+}
+
+fn segment(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "segment, {} bytes", bytes.len())?;
+    let mut at = SEGMENT_HEADER_BYTES;
+    let mut segment = None;
+    while at + SECTOR <= bytes.len() {
+        let (header, crc) = match ChunkHeader::decode(&bytes[at..]) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                writeln!(out, "{at:>10}  end of chunks: {error}")?;
+                break;
+            }
+        };
+        if *segment.get_or_insert(header.segment) != header.segment {
+            writeln!(out, "{at:>10}  end of chunks: a chunk of segment {} from an earlier life of the file", header.segment)?;
+            break;
+        }
+        writeln!(
+            out,
+            "{at:>10}  chunk {} term {} durable {} time {} bytes {} entries {} previous {:#010x} crc {crc:#010x}",
+            header.index, header.term, header.durable_index, header.time, header.chunk_bytes, header.entries, header.previous_crc,
+        )?;
+        let Some(chunk) = bytes.get(at..at + header.chunk_bytes as usize) else {
+            return writeln!(out, "{at:>10}  the file ends inside this chunk");
+        };
+        entries(&header, chunk, at, out)?;
+        at += header.chunk_bytes as usize;
+    }
+    Ok(())
+}
+
+fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -> io::Result<()> {
+    let entries = match decode_directory(header, chunk) {
+        Ok(entries) => entries,
+        Err(error) => return writeln!(out, "{at:>10}    directory unreadable: {error}"),
+    };
+    for entry in &entries {
+        let position = at + entry.position as usize;
+        match entry.kind {
+            EntryKind::NewTerm => writeln!(out, "{:>10}    new term", "")?,
+            EntryKind::Trim => writeln!(out, "{:>10}    trim {} to {}", "", entry.log, entry.base)?,
+            EntryKind::State => {
+                let text = body(entry, chunk).and_then(split_state);
+                let text = text.map_or_else(|error| error.to_string(), |(key, value)| {
+                    format!("{} = {} bytes", key.escape_ascii(), value.len())
+                });
+                writeln!(out, "{position:>10}    state {text}")?;
+            }
+            EntryKind::Data => {
+                writeln!(
+                    out,
+                    "{position:>10}    data {} offsets {}..{} records {} bytes {} max timestamp {}",
+                    entry.log, entry.base, entry.next(), entry.records, entry.bytes, entry.max_timestamp,
+                )?;
+                for batch in Batches::new(body(entry, chunk).unwrap_or_default()) {
+                    match batch {
+                        Ok((inside, batch)) => writeln!(
+                            out,
+                            "{:>10}      batch offset {} records {} epoch {} attributes {:#06x} producer {}/{} sequence {}",
+                            position + inside, batch.base_offset, batch.records_count, batch.leader_epoch, batch.attributes,
+                            batch.producer_id, batch.producer_epoch, batch.base_sequence,
+                        )?,
+                        Err(error) => writeln!(out, "{:>10}      {error}", "")?,
+                    }
+                }
+            }
+        }
+        if let Err(error) = check_bodies(std::slice::from_ref(entry), chunk) {
+            writeln!(out, "{position:>10}    CORRUPT: {error}")?;
+        }
+    }
+    Ok(())
+}
+
+fn checkpoint(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let checkpoint = match crate::checkpoint::decode(bytes) {
+        Ok(checkpoint) => checkpoint,
+        Err(error) => return writeln!(out, "checkpoint, {} bytes, unreadable: {error}", bytes.len()),
+    };
+    let replay = checkpoint.replay;
+    writeln!(
+        out,
+        "checkpoint of journal {}, replay from segment {} after chunk {} term {}, {} logs, {} state records",
+        checkpoint.journal, replay.segment, replay.index, replay.term, checkpoint.logs.len(), checkpoint.state.len(),
+    )?;
+    for log in &checkpoint.logs {
+        writeln!(
+            out,
+            "  {} offsets {}..{} bytes {} producers {} segments {:?}",
+            log.id, log.start, log.end, log.bytes, log.producers.iter().len(), log.segments.iter().collect::<Vec<_>>(),
+        )?;
+    }
+    for (key, value) in &checkpoint.state {
+        writeln!(out, "  state {} = {} bytes", key.escape_ascii(), value.len())?;
+    }
+    Ok(())
+}

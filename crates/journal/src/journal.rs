@@ -1,0 +1,437 @@
+//! The journal as the broker holds it: a thread-safe front of the writer, the keeper and the caches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::{Condvar, Mutex, RwLock};
+use smallvec::SmallVec;
+use types::{Clock, Durability, LogId, LogIndex, Offset, ShardId, Term};
+use uuid::Uuid;
+
+use crate::append::{Append, EventSink, JournalEvent};
+use crate::cold::ColdReader;
+use crate::index::IndexCache;
+use crate::keeper::SealJob;
+use crate::log::{Log, RecentRun};
+use crate::metrics::JournalMetrics;
+use crate::pool::BlockPool;
+use crate::queue::Intake;
+use crate::segments::{PreparedSegment, SegmentTable};
+use crate::tail::TailCache;
+
+/// How a journal is sized.
+#[derive(Clone, Debug)]
+pub struct JournalConfig {
+    /// Its number in the node, from 0.
+    pub number: u16,
+    /// Length of a segment file; at least 256 KiB.
+    pub segment_bytes: u64,
+    /// Memory for the newest chunks.
+    pub tail_bytes: usize,
+    /// Memory for history read from disk.
+    pub cold_bytes: usize,
+    /// Memory for index pages.
+    pub index_bytes: usize,
+    /// Producers that have been silent this long are forgotten, in ms.
+    pub producer_expiry_ms: u64,
+    /// How often retention is looked after, in ms.
+    pub retention_check_ms: u64,
+    /// A defect to be found by the simulator.
+    #[cfg(feature = "planted")]
+    pub planted: Option<crate::Planted>,
+}
+
+impl Default for JournalConfig {
+    fn default() -> Self {
+        Self {
+            number: 0,
+            segment_bytes: 256 << 20,
+            tail_bytes: 256 << 20,
+            cold_bytes: 128 << 20,
+            index_bytes: 16 << 20,
+            producer_expiry_ms: 86_400_000,
+            retention_check_ms: 300_000,
+            #[cfg(feature = "planted")]
+            planted: None,
+        }
+    }
+}
+
+/// Can the journal be written?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JournalStatus {
+    /// Yes.
+    Running,
+    /// Not data, until space is freed; deletes and trims, yes.
+    DiskFull,
+    /// No, until a restart: a write or sync has failed.
+    Stopped {
+        /// What failed.
+        reason: String,
+    },
+}
+
+/// What [`Journal::read_tail`] found.
+#[derive(Debug)]
+pub enum TailRead {
+    /// Whole batches, from the one that holds the offset.
+    Data {
+        /// In order; together the batches.
+        slices: SmallVec<[Bytes; 4]>,
+        /// Their length.
+        bytes: usize,
+        /// Offset after the last batch.
+        next: Offset,
+    },
+    /// Nothing beyond this offset yet.
+    Empty,
+    /// The records are on disk only: [`Journal::read_cold`].
+    Cold,
+    /// Below the start or above the end.
+    OutOfRange,
+}
+
+/// One journal of a node.
+pub struct Journal {
+    config: JournalConfig,
+    uuid: Uuid,
+    clock: Arc<dyn Clock>,
+    intake: Intake,
+    sinks: RwLock<Vec<Option<Arc<dyn EventSink>>>>,
+    logs: RwLock<HashMap<LogId, Arc<Log>>>,
+    term: Arc<AtomicU32>,
+    tail: TailCache,
+    pool: Arc<BlockPool>,
+    segments: SegmentTable,
+    index_cache: Arc<IndexCache>,
+    cold: ColdReader,
+    durable: AtomicU64,
+    prepared: Mutex<Option<PreparedSegment>>,
+    disk_full: AtomicBool,
+    stopped: Mutex<Option<String>>,
+    shutting_down: AtomicBool,
+    keeper: Mutex<KeeperInbox>,
+    keeper_wakes: Condvar,
+    recovered_state: Mutex<Vec<(Bytes, Bytes)>>,
+    metrics: JournalMetrics,
+    live_segment_bytes: AtomicUsize,
+}
+
+/// What the keeper is asked to do.
+#[derive(Default)]
+pub(crate) struct KeeperInbox {
+    pub seals: Vec<SealJob>,
+    pub woken: bool,
+    pub check_retention: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(config: JournalConfig, uuid: Uuid, term: Term, clock: Arc<dyn Clock>) -> Self {
+        let index_cache = Arc::new(IndexCache::new(config.index_bytes));
+        let blocks = config.tail_bytes / crate::pool::BLOCK_BYTES;
+        Self {
+            uuid,
+            clock,
+            intake: Intake::new(),
+            sinks: RwLock::default(),
+            logs: RwLock::default(),
+            term: Arc::new(AtomicU32::new(term.0)),
+            tail: TailCache::new(blocks as u64),
+            pool: BlockPool::new(config.tail_bytes + config.tail_bytes / 2 + (32 << 20)),
+            segments: SegmentTable::default(),
+            index_cache,
+            cold: ColdReader::new(config.cold_bytes),
+            durable: AtomicU64::new(0),
+            prepared: Mutex::new(None),
+            disk_full: AtomicBool::new(false),
+            stopped: Mutex::new(None),
+            shutting_down: AtomicBool::new(false),
+            keeper: Mutex::default(),
+            keeper_wakes: Condvar::new(),
+            recovered_state: Mutex::default(),
+            metrics: JournalMetrics::default(),
+            live_segment_bytes: AtomicUsize::new(0),
+            config,
+        }
+    }
+
+    /// Queues an append; the outcome comes as [`JournalEvent::Appended`].
+    ///
+    /// # Errors
+    /// The append itself, when the queue is full; `Space` follows.
+    pub fn append(&self, append: Append) -> Result<(), Append> {
+        self.intake.push(append)
+    }
+
+    /// Where the events of a shard go. Before its first append.
+    pub fn add_sink(&self, shard: ShardId, sink: Arc<dyn EventSink>) {
+        let mut sinks = self.sinks.write();
+        let at = usize::from(shard.0);
+        if sinks.len() <= at {
+            sinks.resize_with(at + 1, || None);
+        }
+        sinks[at] = Some(sink);
+    }
+
+    pub(crate) fn deliver(&self, shard: ShardId, events: &mut Vec<JournalEvent>) {
+        if let Some(Some(sink)) = self.sinks.read().get(usize::from(shard.0)) {
+            sink.deliver(events);
+        }
+    }
+
+    /// A log by its id.
+    pub fn log(&self, id: LogId) -> Option<Arc<Log>> {
+        self.logs.read().get(&id).cloned()
+    }
+
+    /// The log with this id, created empty if it is new.
+    pub fn create_log(&self, id: LogId, durability: Durability) -> Arc<Log> {
+        let mut logs = self.logs.write();
+        let log = logs.entry(id).or_insert_with(|| Arc::new(Log::new(id, durability, Arc::clone(&self.term))));
+        log.set_durability(durability);
+        Arc::clone(log)
+    }
+
+    /// Forgets a log; its space is freed by and by. Its deletion must be durable in the catalog already.
+    pub fn drop_log(&self, id: LogId) {
+        let dropped = self.logs.write().remove(&id);
+        if let Some(log) = dropped {
+            let mut inner = log.inner();
+            inner.dropped = true;
+            inner.runs = std::collections::VecDeque::new();
+            inner.producers = None;
+        }
+        self.wake_keeper(true);
+    }
+
+    /// Drops every log that `live` does not know; called once after recovery.
+    pub fn retain_logs(&self, live: &dyn Fn(LogId) -> bool) {
+        let dead: Vec<LogId> = self.logs.read().keys().copied().filter(|id| !live(*id)).collect();
+        dead.into_iter().for_each(|id| self.drop_log(id));
+    }
+
+    /// The keyed state as recovered; taken once.
+    pub fn take_state(&self) -> Vec<(Bytes, Bytes)> {
+        std::mem::take(&mut self.recovered_state.lock())
+    }
+
+    pub(crate) fn set_recovered_state(&self, state: Vec<(Bytes, Bytes)>) {
+        *self.recovered_state.lock() = state;
+    }
+
+    /// Can it be written?
+    pub fn status(&self) -> JournalStatus {
+        if let Some(reason) = self.stopped.lock().clone() {
+            JournalStatus::Stopped { reason }
+        } else if self.is_disk_full() {
+            JournalStatus::DiskFull
+        } else {
+            JournalStatus::Running
+        }
+    }
+
+    /// The reign that writes now.
+    pub fn term(&self) -> Term {
+        Term(self.term.load(Ordering::Relaxed))
+    }
+
+    /// Everything up to here is on stable storage.
+    pub fn durable_index(&self) -> LogIndex {
+        LogIndex(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Measurements.
+    pub fn metrics(&self) -> &JournalMetrics {
+        &self.metrics
+    }
+
+    /// Sizes.
+    pub fn config(&self) -> &JournalConfig {
+        &self.config
+    }
+
+    /// Memory held in blocks of the tail cache, in bytes: allocated, and of that in use.
+    pub fn tail_memory(&self) -> (usize, usize) {
+        (self.pool.allocated_bytes(), self.pool.used_bytes())
+    }
+
+    /// Bytes waiting to be written.
+    pub fn queued_bytes(&self) -> usize {
+        self.intake.queued_bytes()
+    }
+
+    /// Number of segment files and bytes of them that are live, as of the keeper's last look.
+    pub fn segment_usage(&self) -> (usize, usize) {
+        (self.segments.len(), self.live_segment_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Its number in the node.
+    pub fn number(&self) -> u16 {
+        self.config.number
+    }
+
+    /// Asks writer and keeper to finish: what is queued is written and flushed first.
+    pub fn shutdown(&self) {
+        self.shutting_down.store(true, Ordering::SeqCst);
+        self.intake.wake_always();
+        self.wake_keeper(false);
+    }
+
+    /// Asks the keeper to look after retention now.
+    pub fn check_retention(&self) {
+        self.wake_keeper(true);
+    }
+
+    /// Records from `from` on out of memory; never blocks on the disk.
+    pub fn read_tail(&self, log: &Log, from: Offset, max_bytes: usize, min_one_batch: bool) -> TailRead {
+        let readable = log.high_watermark();
+        if from < log.start() || from > readable {
+            return TailRead::OutOfRange;
+        }
+        if from == readable {
+            return TailRead::Empty;
+        }
+        let wanted = recent_runs(log, from, readable, max_bytes);
+        let Some(first) = wanted.first() else { return TailRead::Cold };
+        if first.run.base > from {
+            return TailRead::Cold;
+        }
+        let mut cut = crate::cold::Cut::new(from, max_bytes, min_one_batch);
+        self.tail.visit(wanted.iter().map(|recent| (recent.chunk, recent)), |chunk, recent| {
+            let at = (recent.run.position - chunk.position) as usize;
+            cut.add(chunk.bytes.slice(at..at + recent.run.bytes as usize), &recent.run);
+        });
+        if !cut.visited() {
+            return TailRead::Cold;
+        }
+        self.metrics.tail_read_bytes.inc_by(cut.bytes() as u64);
+        let (slices, bytes, next) = cut.finish();
+        TailRead::Data { slices, bytes, next }
+    }
+
+    // What the writer, the keeper and cold reads use.
+
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.intake
+    }
+    pub(crate) fn pool(&self) -> &Arc<BlockPool> {
+        &self.pool
+    }
+    pub(crate) fn tail(&self) -> &TailCache {
+        &self.tail
+    }
+    pub(crate) fn segments(&self) -> &SegmentTable {
+        &self.segments
+    }
+    pub(crate) fn index_cache(&self) -> &Arc<IndexCache> {
+        &self.index_cache
+    }
+    pub(crate) fn cold(&self) -> &ColdReader {
+        &self.cold
+    }
+    /// Its identity.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.now_ms()
+    }
+    pub(crate) fn set_durable(&self, index: LogIndex) {
+        self.durable.store(index.0, Ordering::Release);
+    }
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Ordering::Relaxed)
+    }
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::SeqCst)
+    }
+    pub(crate) fn set_stopped(&self, reason: String) {
+        self.stopped.lock().get_or_insert(reason);
+        self.wake_keeper(false);
+    }
+    pub(crate) fn set_term(&self, term: Term) {
+        self.term.store(term.0, Ordering::Relaxed);
+    }
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.lock().is_some()
+    }
+    pub(crate) fn set_live_segment_bytes(&self, bytes: u64) {
+        self.live_segment_bytes.store(bytes as usize, Ordering::Relaxed);
+    }
+    pub(crate) fn all_logs(&self) -> Vec<Arc<Log>> {
+        self.logs.read().values().cloned().collect()
+    }
+
+    pub(crate) fn has_prepared(&self) -> bool {
+        self.prepared.lock().is_some()
+    }
+
+    pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {
+        let taken = self.prepared.lock().take();
+        self.wake_keeper(false);
+        taken
+    }
+
+    pub(crate) fn offer_prepared(&self, segment: PreparedSegment) {
+        *self.prepared.lock() = Some(segment);
+        self.set_disk_full(false);
+        self.intake.wake_always();
+    }
+
+    pub(crate) fn set_disk_full(&self, full: bool) {
+        if self.disk_full.swap(full, Ordering::Relaxed) != full {
+            if full {
+                tracing::error!(journal = self.number(), "disk full: writes are refused until space is freed, reads and deletes go on");
+            } else {
+                tracing::info!(journal = self.number(), "disk has space again: writes are accepted");
+            }
+            self.intake.wake_always();
+        }
+    }
+
+    pub(crate) fn seal(&self, job: SealJob) {
+        let mut inbox = self.keeper.lock();
+        inbox.seals.push(job);
+        inbox.woken = true;
+        self.keeper_wakes.notify_one();
+    }
+
+    pub(crate) fn wake_keeper(&self, check_retention: bool) {
+        let mut inbox = self.keeper.lock();
+        inbox.woken = true;
+        inbox.check_retention |= check_retention;
+        self.keeper_wakes.notify_one();
+    }
+
+    pub(crate) fn take_keeper_inbox(&self, wait: std::time::Duration) -> KeeperInbox {
+        let mut inbox = self.keeper.lock();
+        if !inbox.woken && !wait.is_zero() {
+            self.keeper_wakes.wait_for(&mut inbox, wait);
+        }
+        std::mem::take(&mut inbox)
+    }
+
+    #[cfg(feature = "planted")]
+    pub(crate) fn planted(&self) -> Option<crate::Planted> {
+        self.config.planted
+    }
+}
+
+/// The recent runs from the one that holds `from`, about `max_bytes` of them, none beyond `readable`.
+pub(crate) fn recent_runs(log: &Log, from: Offset, readable: Offset, max_bytes: usize) -> SmallVec<[RecentRun; 8]> {
+    let inner = log.inner();
+    let first = inner.runs.partition_point(|recent| recent.run.next <= from);
+    let mut bytes = 0;
+    inner
+        .runs
+        .range(first..)
+        .take_while(|recent| {
+            let wanted = bytes < max_bytes.max(1) && recent.run.next <= readable;
+            bytes += recent.run.bytes as usize;
+            wanted
+        })
+        .copied()
+        .collect()
+}

@@ -1,0 +1,350 @@
+//! The keeper: the background thread of a journal. It prepares the next segment, seals full ones, writes
+//! checkpoints, enforces retention, frees and rewrites old segments. The writer never waits for it but
+//! for a segment to write into.
+//!
+//! * K1 A segment's index is on disk before its runs leave memory.
+//! * K2 A checkpoint covers only segments whose index is on disk.
+//! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it.
+
+mod retention;
+mod rewrite;
+
+pub(crate) use rewrite::NAME_REWRITING;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use types::{LogId, LogIndex, Term};
+
+use crate::checkpoint::{self, ReplayFrom};
+use crate::disk::{File, Storage};
+use crate::index::{SealInfo, SealedIndex, write_index};
+use crate::journal::Journal;
+use crate::log::Log;
+use crate::run::Run;
+use crate::segments::{
+    PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
+};
+use crate::writer::ActiveSegment;
+
+/// Freed segment files kept for reuse.
+const SPARE_FILES_MAX: usize = 4;
+
+/// A full segment on its way to the keeper.
+pub(crate) struct SealJob {
+    pub sequence: u64,
+    pub file: Arc<dyn File>,
+    /// End of the last chunk.
+    pub end: u64,
+    pub last_index: LogIndex,
+    pub last_term: Term,
+    pub last_crc: u32,
+    pub runs: Vec<Run>,
+    pub state: Vec<(Bytes, Option<Bytes>)>,
+    pub logs: Vec<Arc<Log>>,
+    /// The logs' records for the checkpoint, as of the end of the segment.
+    pub snapshots: Vec<(LogId, Vec<u8>)>,
+}
+
+impl SealJob {
+    pub fn new(active: ActiveSegment, last_index: LogIndex, last_term: Term, last_crc: u32) -> Self {
+        let snapshots = active.touched.values().map(|log| (log.id(), checkpoint::encode_log(log))).collect();
+        Self {
+            sequence: active.sequence,
+            file: active.file,
+            end: active.position,
+            last_index,
+            last_term,
+            last_crc,
+            runs: active.runs,
+            state: active.state,
+            logs: active.touched.into_values().collect(),
+            snapshots,
+        }
+    }
+}
+
+/// The background work of one journal. `step` is called by its thread, or by a simulator.
+pub struct Keeper {
+    journal: Arc<Journal>,
+    storage: Arc<dyn Storage>,
+    /// What the next checkpoint says of each log, without the bitmap.
+    logs: BTreeMap<LogId, Vec<u8>>,
+    state: BTreeMap<Bytes, Bytes>,
+    seals: VecDeque<SealJob>,
+    /// Sealed segments whose chunks may still be in the tail cache: last index, and logs to prune then.
+    unpruned: VecDeque<(LogIndex, u64, Vec<Arc<Log>>)>,
+    replay: ReplayFrom,
+    checkpointed: u64,
+    bytes_since_checkpoint: u64,
+    checkpoint_bytes: u64,
+    next_sequence: u64,
+    spares: Vec<String>,
+    spare_number: u64,
+    last_check: i64,
+    failed: Option<String>,
+}
+
+/// What recovery leaves to the keeper.
+pub(crate) struct KeeperStart {
+    pub logs: BTreeMap<LogId, Vec<u8>>,
+    pub state: BTreeMap<Bytes, Bytes>,
+    pub replay: ReplayFrom,
+    pub next_sequence: u64,
+    pub spares: Vec<String>,
+}
+
+impl Keeper {
+    pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
+        let last_check = journal.now_ms();
+        Self {
+            checkpointed: start.replay.segment,
+            journal,
+            storage,
+            logs: start.logs,
+            state: start.state,
+            seals: VecDeque::new(),
+            unpruned: VecDeque::new(),
+            replay: start.replay,
+            bytes_since_checkpoint: 0,
+            checkpoint_bytes: 0,
+            next_sequence: start.next_sequence,
+            spares: start.spares,
+            spare_number: 0,
+            last_check,
+            failed: None,
+        }
+    }
+
+    /// Runs until the journal is shut down.
+    pub fn run(mut self) {
+        while !self.journal.is_shutting_down() {
+            self.step(Duration::from_millis(500));
+        }
+    }
+
+    /// One turn: everything that is due. Waits at most `wait` for something to do.
+    pub fn step(&mut self, wait: Duration) {
+        let inbox = self.journal.take_keeper_inbox(wait);
+        self.seals.extend(inbox.seals);
+        self.prepare_next();
+        let sealed = self.seal_all();
+        self.prune();
+        let due = self.journal.now_ms() - self.last_check >= self.journal.config().retention_check_ms as i64;
+        if sealed || due || inbox.check_retention {
+            self.last_check = self.journal.now_ms();
+            let outcome = self.look_after_segments();
+            self.report("look after old segments", outcome.map_err(Into::into));
+        }
+        self.prepare_next();
+    }
+
+    fn report(&mut self, what: &'static str, outcome: Result<(), KeeperError>) {
+        match outcome {
+            Ok(()) => self.failed = None,
+            Err(error) => {
+                let text = format!("{what}: {error}");
+                if self.failed.as_ref() != Some(&text) {
+                    tracing::warn!(journal = self.journal.number(), what, %error, "background work failed, will be tried again");
+                }
+                self.failed = Some(text);
+            }
+        }
+    }
+
+    /// Keeps one segment ready for the writer.
+    fn prepare_next(&mut self) {
+        if self.journal.has_prepared() || self.journal.has_stopped() {
+            return;
+        }
+        match self.make_segment() {
+            Ok(prepared) => {
+                self.next_sequence += 1;
+                self.journal.offer_prepared(prepared);
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.journal.set_disk_full(true),
+            Err(error) => self.report("prepare a segment", Err(error.into())),
+        }
+    }
+
+    fn make_segment(&mut self) -> io::Result<PreparedSegment> {
+        let (sequence, size) = (self.next_sequence, self.journal.config().segment_bytes);
+        let name = segment_name(sequence);
+        let (file, written_before) = match self.spares.pop() {
+            Some(spare) => {
+                let outcome = self.storage.rename(&spare, &name).and_then(|()| self.storage.open(&name));
+                let file = outcome?;
+                if file.size()? != size {
+                    file.allocate(size)?;
+                }
+                (file, size)
+            }
+            None => (self.storage.create(&name, size)?, SEGMENT_HEADER_BYTES as u64),
+        };
+        let header = SegmentHeader {
+            kind: SegmentKind::Journal,
+            journal: self.journal.uuid(),
+            sequence,
+            created: self.journal.now_ms(),
+            replaces: Vec::new(),
+        };
+        file.write_at(0, &header.encode())?;
+        file.sync()?;
+        self.storage.sync_folder()?;
+        self.journal.segments().insert(sequence, Arc::clone(&file));
+        Ok(PreparedSegment { sequence, file, size, written_before })
+    }
+
+    /// True when something was sealed.
+    fn seal_all(&mut self) -> bool {
+        let mut any = false;
+        while let Some(mut job) = self.seals.pop_front() {
+            if let Err(error) = self.seal(&mut job) {
+                self.report("seal a segment", Err(error));
+                self.seals.push_front(job);
+                break;
+            }
+            any = true;
+        }
+        if any {
+            self.write_checkpoint_if_due();
+        }
+        any
+    }
+
+    fn seal(&mut self, job: &mut SealJob) -> Result<(), KeeperError> {
+        let info = SealInfo {
+            journal: self.journal.uuid(),
+            sequence: job.sequence,
+            last_index: job.last_index,
+            last_term: job.last_term,
+            last_crc: job.last_crc,
+        };
+        write_index(&*job.file, job.end, &mut job.runs, &info)?;
+        job.file.sync()?;
+        let cache = Arc::clone(self.journal.index_cache());
+        cache.forget(job.sequence);
+        let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
+        let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
+        for log in &job.logs {
+            log.inner().segments.insert(job.sequence);
+        }
+        // The runs stay in memory until their chunks have left the tail cache.
+        assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");
+        for (id, snapshot) in job.snapshots.drain(..) {
+            self.logs.insert(id, snapshot);
+        }
+        for (key, value) in job.state.drain(..) {
+            match value {
+                Some(value) => drop(self.state.insert(key, value)),
+                None => drop(self.state.remove(&key)),
+            }
+        }
+        self.unpruned.push_back((job.last_index, job.sequence, std::mem::take(&mut job.logs)));
+        self.replay =
+            ReplayFrom { segment: job.sequence + 1, index: job.last_index, term: job.last_term, crc: job.last_crc };
+        self.bytes_since_checkpoint += job.end;
+        self.journal.metrics().segments_sealed.inc();
+        Ok(())
+    }
+
+    /// Lets go of runs that are in a sealed segment and no longer cached.
+    fn prune(&mut self) {
+        let first_cached = self.journal.tail().first();
+        while self.unpruned.front().is_some_and(|(last, _, _)| *last < first_cached) {
+            let Some((_, sequence, logs)) = self.unpruned.pop_front() else { return };
+            for log in logs {
+                let mut inner = log.inner();
+                while inner.runs.front().is_some_and(|recent| recent.segment <= sequence) {
+                    inner.runs.pop_front();
+                }
+                inner.runs.shrink_to_fit();
+            }
+        }
+    }
+
+    /// A checkpoint after each segment, but rarer when it has grown large: it may not cost more than a
+    /// twentieth of what is written.
+    fn write_checkpoint_if_due(&mut self) {
+        if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(2 << 30) {
+            return;
+        }
+        let outcome = self.write_checkpoint();
+        self.report("write a checkpoint", outcome.map_err(Into::into));
+    }
+
+    fn write_checkpoint(&mut self) -> io::Result<()> {
+        let before = self.journal.now_ms() - self.journal.config().producer_expiry_ms as i64;
+        let journal = &self.journal;
+        self.logs.retain(|id, _| {
+            let Some(log) = journal.log(*id) else { return false };
+            let mut inner = log.inner();
+            if inner.producers.as_mut().is_some_and(|producers| producers.expire(before) == 0) {
+                inner.producers = None;
+            }
+            let start = log.start();
+            let stale = inner.terms.windows(2).take_while(|pair| pair[1].1 <= start).count();
+            inner.terms.drain(..stale);
+            true
+        });
+        let records: Vec<(&[u8], _)> = self
+            .logs
+            .iter()
+            .filter_map(|(id, record)| Some((record.as_slice(), journal.log(*id)?.inner().segments.clone())))
+            .collect();
+        let bytes = checkpoint::encode(journal.uuid(), self.replay, records.into_iter(), &self.state);
+        if self.storage.list()?.iter().any(|name| name == checkpoint::NAME_NEW) {
+            self.storage.remove(checkpoint::NAME_NEW)?;
+        }
+        let file = self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64)?;
+        for (number, piece) in bytes.chunks(1 << 20).enumerate() {
+            file.write_at((number << 20) as u64, piece)?;
+        }
+        file.sync()?;
+        self.storage.rename(checkpoint::NAME_NEW, checkpoint::NAME)?;
+        self.storage.sync_folder()?;
+        self.checkpointed = self.replay.segment;
+        self.checkpoint_bytes = bytes.len() as u64;
+        self.bytes_since_checkpoint = 0;
+        self.journal.metrics().checkpoints.inc();
+        Ok(())
+    }
+
+    /// Takes a dead segment out of the table and keeps or removes its file.
+    fn free(&mut self, sequence: u64) -> io::Result<()> {
+        let Some(segment) = self.journal.segments().get(sequence) else { return Ok(()) };
+        self.journal.segments().remove(sequence);
+        self.journal.cold().forget(sequence);
+        self.journal.index_cache().forget(sequence);
+        for log in self.journal.all_logs() {
+            log.inner().segments.remove(sequence);
+        }
+        // Two holders are left when no reader has it: this one and the index.
+        let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
+        let reusable = unread && segment.file.size()? == self.journal.config().segment_bytes;
+        let name = segment_name(sequence);
+        if reusable && self.spares.len() < SPARE_FILES_MAX {
+            self.spare_number += 1;
+            let spare = format!("spare-{sequence}-{}", self.spare_number);
+            self.storage.rename(&name, &spare)?;
+            self.spares.push(spare);
+        } else {
+            self.storage.remove(&name)?;
+        }
+        self.storage.sync_folder()?;
+        self.journal.metrics().segments_freed.inc();
+        Ok(())
+    }
+}
+
+/// Why background work failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum KeeperError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}

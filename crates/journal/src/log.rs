@@ -1,0 +1,184 @@
+//! One log as the journal sees it: its counters, readable without a lock, and behind a short lock the runs
+//! that are not yet findable in a sealed segment, its producers, and the segments that hold the rest.
+//! The writer appends to it, readers look up, the keeper prunes.
+//!
+//! `start <= readable <= end`: records below `start` are gone, below `readable` visible for the log's
+//! durability class, below `end` placed in a chunk.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use types::{Durability, LogId, LogIndex, Offset, ShardId, Term};
+
+use crate::producers::Producers;
+use crate::run::Run;
+use crate::segment_set::SegmentSet;
+
+/// When a log's old records may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Keep records this long after their append, in ms; `None`: for ever.
+    pub ms: Option<u64>,
+    /// Keep about this many bytes; `None`: any number.
+    pub bytes: Option<u64>,
+}
+
+/// A run of a segment whose index is not on disk yet, or whose chunk is still cached.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecentRun {
+    pub run: Run,
+    pub segment: u64,
+    pub chunk: LogIndex,
+}
+
+/// What only the writer, the keeper and look-ups touch.
+#[derive(Default)]
+pub(crate) struct LogInner {
+    pub runs: VecDeque<RecentRun>,
+    pub producers: Option<Box<Producers>>,
+    pub segments: SegmentSet,
+    /// (term, first offset written in it), ascending.
+    pub terms: Vec<(Term, Offset)>,
+    pub retention: Retention,
+    pub dropped: bool,
+}
+
+/// A log; shared as `Arc<Log>`.
+pub struct Log {
+    id: LogId,
+    durability: AtomicU8,
+    start: AtomicU64,
+    readable: AtomicU64,
+    end: AtomicU64,
+    bytes: AtomicU64,
+    watchers: AtomicU64,
+    /// Term in the upper half of nothing: the writer's current term, shared by all logs of the journal.
+    term: std::sync::Arc<std::sync::atomic::AtomicU32>,
+    inner: Mutex<LogInner>,
+}
+
+const FSYNC: u8 = 0;
+const MEMORY: u8 = 1;
+
+impl Log {
+    pub(crate) fn new(id: LogId, durability: Durability, term: std::sync::Arc<std::sync::atomic::AtomicU32>) -> Self {
+        let log = Self {
+            id,
+            durability: AtomicU8::new(FSYNC),
+            start: AtomicU64::new(0),
+            readable: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            watchers: AtomicU64::new(0),
+            term,
+            inner: Mutex::new(LogInner::default()),
+        };
+        log.set_durability(durability);
+        log
+    }
+
+    /// Its name, never reused.
+    pub fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// First offset that is still there, or will be next when the log is empty.
+    pub fn start(&self) -> Offset {
+        Offset(self.start.load(Ordering::Acquire))
+    }
+
+    /// Offset after the last record that a reader may see.
+    pub fn high_watermark(&self) -> Offset {
+        Offset(self.readable.load(Ordering::Acquire))
+    }
+
+    /// Offset that the next record gets.
+    pub fn end(&self) -> Offset {
+        Offset(self.end.load(Ordering::Acquire))
+    }
+
+    /// Bytes of batches between start and end, at the granularity of trims.
+    pub fn live_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Its durability class.
+    pub fn durability(&self) -> Durability {
+        if self.durability.load(Ordering::Relaxed) == FSYNC { Durability::Fsync } else { Durability::Memory }
+    }
+
+    /// Changes the class, for appends from now on.
+    pub fn set_durability(&self, durability: Durability) {
+        let code = if durability == Durability::Fsync { FSYNC } else { MEMORY };
+        self.durability.store(code, Ordering::Relaxed);
+    }
+
+    /// The journal's term; a gateway's leader epoch.
+    pub fn leader_epoch(&self) -> u32 {
+        self.term.load(Ordering::Relaxed)
+    }
+
+    /// Asks for one `Advanced` event to `shard` when the readable end moves. Look at
+    /// [`Log::high_watermark`] once more after the call: it may have moved before.
+    pub fn watch(&self, shard: ShardId) {
+        self.watchers.fetch_or(1 << (shard.0 % 64), Ordering::SeqCst);
+    }
+
+    /// The largest term not above `term` in which this log was written, and the offset at which it ended.
+    /// For a term before the first: that term itself and the log's start, so that nothing is assumed of it.
+    pub fn term_end(&self, term: Term) -> Option<(Term, Offset)> {
+        let inner = self.inner.lock();
+        let after = inner.terms.partition_point(|(written, _)| *written <= term);
+        let end = inner.terms.get(after).map_or_else(|| self.end(), |(_, first)| *first);
+        let found = inner.terms.get(after.checked_sub(1)?)?.0;
+        Some((found, end))
+    }
+
+    /// Sets what the keeper enforces.
+    pub fn set_retention(&self, retention: Retention) {
+        self.inner.lock().retention = retention;
+    }
+
+    pub(crate) fn inner(&self) -> MutexGuard<'_, LogInner> {
+        self.inner.lock()
+    }
+
+    /// Claims `count` offsets for the writer.
+    pub(crate) fn claim(&self, count: u64) -> Offset {
+        Offset(self.end.fetch_add(count, Ordering::AcqRel))
+    }
+
+    /// Undoes claims of chunks that were never acknowledged, at recovery or fail-stop.
+    pub(crate) fn reset(&self, start: Offset, end: Offset, bytes: u64) {
+        self.start.store(start.0, Ordering::Release);
+        self.end.store(end.0, Ordering::Release);
+        self.readable.store(end.0, Ordering::Release);
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn subtract_bytes(&self, bytes: u64) {
+        let less = |held: u64| Some(held.saturating_sub(bytes));
+        let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Moves the readable end and returns the shards that asked to hear of it, as a bit set.
+    pub(crate) fn advance(&self, to: Offset) -> u64 {
+        let before = self.readable.fetch_max(to.0, Ordering::SeqCst);
+        if before < to.0 && self.watchers.load(Ordering::SeqCst) != 0 {
+            self.watchers.swap(0, Ordering::SeqCst)
+        } else {
+            0
+        }
+    }
+
+    /// Moves the start, never backwards and never past the end.
+    pub(crate) fn trim(&self, to: Offset) {
+        let to = to.min(self.end());
+        self.start.fetch_max(to.0, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,63 @@
+//! What a journal measures of itself.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+/// Counters and histograms of one journal; cheap to clone.
+#[derive(Clone)]
+#[expect(missing_docs, reason = "each is explained where it is registered")]
+pub struct JournalMetrics {
+    pub chunk_bytes: Histogram,
+    pub write_seconds: Histogram,
+    pub commit_seconds: Histogram,
+    pub syncs: Counter,
+    pub tail_read_bytes: Counter,
+    pub cold_read_bytes: Counter,
+    pub cold_hits: Counter,
+    pub cold_misses: Counter,
+    pub checkpoints: Counter,
+    pub segments_sealed: Counter,
+    pub segments_freed: Counter,
+    pub segments_rewritten: Counter,
+}
+
+impl Default for JournalMetrics {
+    fn default() -> Self {
+        let seconds = || Histogram::new(exponential_buckets(0.000_05, 2.0, 16));
+        Self {
+            chunk_bytes: Histogram::new(exponential_buckets(4096.0, 2.0, 12)),
+            write_seconds: seconds(),
+            commit_seconds: seconds(),
+            syncs: Counter::default(),
+            tail_read_bytes: Counter::default(),
+            cold_read_bytes: Counter::default(),
+            cold_hits: Counter::default(),
+            cold_misses: Counter::default(),
+            checkpoints: Counter::default(),
+            segments_sealed: Counter::default(),
+            segments_freed: Counter::default(),
+            segments_rewritten: Counter::default(),
+        }
+    }
+}
+
+impl JournalMetrics {
+    /// Makes them visible under `mainstem_journal_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("mainstem_journal");
+        let bytes = || Unit::Bytes;
+        registry.register_with_unit("chunk_size", "Chunk length with padding", bytes(), self.chunk_bytes.clone());
+        registry.register_with_unit("write_duration", "Chunk submission to completed write", Unit::Seconds, self.write_seconds.clone());
+        registry.register_with_unit("commit_duration", "Chunk submission to stable storage", Unit::Seconds, self.commit_seconds.clone());
+        registry.register("syncs", "Flushes of a segment", self.syncs.clone());
+        registry.register_with_unit("tail_read", "Served from the tail cache", bytes(), self.tail_read_bytes.clone());
+        registry.register_with_unit("cold_read", "Read from disk for readers of history", bytes(), self.cold_read_bytes.clone());
+        registry.register("cold_cache_hits", "Extents of history found in memory", self.cold_hits.clone());
+        registry.register("cold_cache_misses", "Extents of history read from disk", self.cold_misses.clone());
+        registry.register("checkpoints", "Checkpoints written", self.checkpoints.clone());
+        registry.register("segments_sealed", "Segments sealed", self.segments_sealed.clone());
+        registry.register("segments_freed", "Segments whose space was freed", self.segments_freed.clone());
+        registry.register("segments_rewritten", "Segments replaced by rewriting", self.segments_rewritten.clone());
+    }
+}

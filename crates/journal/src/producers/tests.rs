@@ -1,0 +1,64 @@
+use super::*;
+
+fn batch(epoch: i16, first: i32, count: i32) -> BatchHeader {
+    BatchHeader {
+        base_offset: 0,
+        batch_length: 49,
+        leader_epoch: 0,
+        magic: 2,
+        crc: 0,
+        attributes: 0,
+        last_offset_delta: count - 1,
+        base_timestamp: 0,
+        max_timestamp: 0,
+        producer_id: 7,
+        producer_epoch: epoch,
+        base_sequence: first,
+        records_count: count,
+    }
+}
+
+#[test]
+fn remembers_five_batches_and_refuses_gaps() {
+    let mut producers = Producers::default();
+    for number in 0..7 {
+        let header = batch(0, number * 10, 10);
+        assert_eq!(producers.judge(&header), Verdict::Append, "batch {number}");
+        producers.remember(&header, Offset(number as u64 * 10), 1);
+    }
+    for number in 2..7 {
+        let expected = Verdict::Duplicate { base: Offset(number as u64 * 10), last_delta: 9 };
+        assert_eq!(producers.judge(&batch(0, number * 10, 10)), expected, "batch {number}");
+    }
+    assert_eq!(producers.judge(&batch(0, 10, 10)), Verdict::OutOfOrder, "forgotten batch");
+    assert_eq!(producers.judge(&batch(0, 80, 10)), Verdict::OutOfOrder, "gap");
+}
+
+#[test]
+fn a_new_epoch_starts_at_zero_and_fences_the_old() {
+    let mut producers = Producers::default();
+    producers.remember(&batch(3, 5, 1), Offset(0), 1);
+    assert_eq!(producers.judge(&batch(4, 6, 1)), Verdict::OutOfOrder);
+    assert_eq!(producers.judge(&batch(4, 0, 1)), Verdict::Append);
+    assert_eq!(producers.judge(&batch(2, 6, 1)), Verdict::Fenced);
+}
+
+#[test]
+fn sequences_wrap_to_zero() {
+    let mut producers = Producers::default();
+    let last = batch(0, i32::MAX - 1, 2);
+    assert_eq!(last.last_sequence(), i32::MAX);
+    producers.remember(&last, Offset(0), 1);
+    assert_eq!(producers.judge(&batch(0, 0, 3)), Verdict::Append);
+    assert_eq!(batch(0, i32::MAX, 3).last_sequence(), 1);
+}
+
+#[test]
+fn an_unknown_producer_may_start_anywhere_and_idle_ones_expire() {
+    let mut producers = Producers::default();
+    assert_eq!(producers.judge(&batch(1, 99, 1)), Verdict::Append);
+    producers.remember(&batch(1, 99, 1), Offset(0), 50);
+    assert_eq!(producers.expire(50), 1);
+    assert_eq!(producers.expire(51), 0);
+    assert_eq!(producers.judge(&batch(1, 42, 1)), Verdict::Append);
+}

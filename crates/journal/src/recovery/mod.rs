@@ -1,0 +1,459 @@
+//! Opening a journal: checkpoint, then replay of the chunks behind it, then a new term.
+//!
+//! A chunk is accepted only if it is whole and journal, segment, previous header's CRC and index + 1 fit and the
+//! term does not fall: recycled segments hold old chunks that look valid. The first that is not accepted ends
+//! the journal. It was *torn* by a crash, and is cut off, unless a valid chunk soon after it says that it had
+//! been durable: then it is *corrupt*, and opening fails with file and position.
+
+mod scan;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use types::{Clock, Durability, LogId, LogIndex, Offset, Term};
+use uuid::Uuid;
+
+use crate::checkpoint::{self, Checkpoint, CheckpointError, CheckpointLog, ReplayFrom};
+use crate::chunk::{Entry, EntryKind, FLAG_DELETED, body, split_state};
+use crate::disk::{File, Storage, Submitter};
+use crate::index::SealedIndex;
+use crate::journal::{Journal, JournalConfig};
+use crate::keeper::{Keeper, KeeperStart, NAME_REWRITING, SealJob};
+use crate::log::RecentRun;
+use crate::run::Run;
+use crate::segments::{
+    SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of,
+};
+use crate::writer::{ActiveSegment, Writer, WriterStart};
+use scan::{Chain, Scanned};
+
+/// Why a journal cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder or a file cannot be read or written.
+    #[error("{what}: {source}")]
+    Io {
+        /// While doing what.
+        what: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// A file is damaged or too new.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The checkpoint is damaged or too new.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A segment that the checkpoint counts on is not there.
+    #[error("segment {sequence} is missing")]
+    MissingSegment {
+        /// Its sequence.
+        sequence: u64,
+    },
+}
+
+fn io_error(what: &'static str) -> impl Fn(io::Error) -> OpenError {
+    move |source| OpenError::Io { what, source }
+}
+
+/// A journal, ready to run: the front for everybody, the writer and the keeper for their threads.
+pub struct Opened<S> {
+    /// For the broker.
+    pub journal: Arc<Journal>,
+    /// For the journal's thread.
+    pub writer: Writer<S>,
+    /// For the background thread.
+    pub keeper: Keeper,
+    /// Bytes of chunks that were replayed.
+    pub replayed_bytes: u64,
+}
+
+/// Opens the journal in `storage`, or creates it. The caller steps or runs the writer: only when the first
+/// chunk of the new term is durable is anything readable that was not durable before.
+///
+/// # Errors
+/// See [`OpenError`]; nothing has been changed then that a later attempt could miss.
+pub fn open<S: Submitter>(
+    config: JournalConfig,
+    storage: Arc<dyn Storage>,
+    submitter: S,
+    clock: Arc<dyn Clock>,
+    new_uuid: Uuid,
+) -> Result<Opened<S>, OpenError> {
+    let files = Files::list(&*storage)?;
+    let checkpoint = read_checkpoint(&*storage, &files)?;
+    let (uuid, replay) = match &checkpoint {
+        Some(checkpoint) => (checkpoint.journal, checkpoint.replay),
+        None => (
+            files.journal_uuid(&*storage)?.unwrap_or(new_uuid),
+            ReplayFrom { segment: 1, index: LogIndex(0), term: Term(0), crc: 0 },
+        ),
+    };
+    let journal = Arc::new(Journal::new(config, uuid, Term(0), clock));
+    let mut replaying = Replay::new(Arc::clone(&journal), replay);
+    if let Some(checkpoint) = checkpoint {
+        replaying.load(checkpoint);
+    }
+    files.remove_replaced(&*storage, uuid)?;
+    let recovered = replaying.run(&*storage)?;
+    let term = Term(recovered.chain.term.0 + 1);
+    #[cfg(feature = "planted")]
+    let term = if journal.planted() == Some(crate::Planted::KeepTerm) && recovered.chain.term.0 > 0 { recovered.chain.term } else { term };
+    journal.set_term(term);
+    let active = recovered.active;
+    // What was replayed may be complete but not durable: flush before anybody sees it.
+    active.file.sync().map_err(io_error("flush the journal"))?;
+    for job in &recovered.sealing {
+        job.file.sync().map_err(io_error("flush the journal"))?;
+    }
+    let next_sequence = active.sequence + 1;
+    put_unused_aside(&*storage, next_sequence)?;
+    storage.sync_folder().map_err(io_error("flush the folder"))?;
+    let start = WriterStart {
+        active,
+        next_index: recovered.chain.index.next(),
+        previous_crc: recovered.chain.crc,
+        term,
+        sealing: recovered.sealing,
+    };
+    let keeper_start = KeeperStart {
+        logs: recovered.checkpoint_logs,
+        state: recovered.checkpoint_state,
+        replay,
+        next_sequence,
+        spares: Files::list(&*storage)?.spares,
+    };
+    journal.set_recovered_state(recovered.state.into_iter().collect());
+    let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
+    let writer = Writer::new(Arc::clone(&journal), submitter, start);
+    Ok(Opened { journal, writer, keeper, replayed_bytes: recovered.replayed_bytes })
+}
+
+/// The folder's files by what they are.
+struct Files {
+    segments: Vec<u64>,
+    spares: Vec<String>,
+    checkpoint: bool,
+}
+
+impl Files {
+    fn list(storage: &dyn Storage) -> Result<Self, OpenError> {
+        let names = storage.list().map_err(io_error("list the journal's folder"))?;
+        let mut segments: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
+        segments.sort_unstable();
+        Ok(Self {
+            segments,
+            checkpoint: names.iter().any(|name| name == checkpoint::NAME),
+            spares: names.into_iter().filter(|name| name.starts_with("spare-")).collect(),
+        })
+    }
+
+    /// Without a checkpoint the first segment says whose journal this is.
+    fn journal_uuid(&self, storage: &dyn Storage) -> Result<Option<Uuid>, OpenError> {
+        let Some(first) = self.segments.first() else { return Ok(None) };
+        let file = storage.open(&segment_name(*first)).map_err(io_error("open a segment"))?;
+        match SegmentHeader::read(&*file) {
+            Ok(header) => Ok(Some(header.journal)),
+            Err(SegmentError::Corrupt { .. }) if *first == 1 && self.segments.len() == 1 => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Ends a rewriting that a crash interrupted after its rename.
+    fn remove_replaced(&self, storage: &dyn Storage, uuid: Uuid) -> Result<(), OpenError> {
+        for sequence in &self.segments {
+            let Ok(file) = storage.open(&segment_name(*sequence)) else { continue };
+            let Ok(header) = SegmentHeader::read(&*file) else { continue };
+            if header.kind != SegmentKind::Rewritten || header.journal != uuid || header.sequence != *sequence {
+                continue;
+            }
+            for replaced in header.replaces.iter().filter(|replaced| *replaced != sequence) {
+                if self.segments.contains(replaced) {
+                    storage.remove(&segment_name(*replaced)).map_err(io_error("remove a replaced segment"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkpoint>, OpenError> {
+    if !files.checkpoint {
+        return Ok(None);
+    }
+    let file = storage.open(checkpoint::NAME).map_err(io_error("open the checkpoint"))?;
+    let size = file.size().map_err(io_error("read the checkpoint"))? as usize;
+    let mut bytes = vec![0; size];
+    file.read_at(0, &mut bytes).map_err(io_error("read the checkpoint"))?;
+    Ok(Some(checkpoint::decode(&bytes)?))
+}
+
+/// Segments prepared but not begun, and leftovers of interrupted work.
+fn put_unused_aside(storage: &dyn Storage, next_sequence: u64) -> Result<(), OpenError> {
+    for name in storage.list().map_err(io_error("list the journal's folder"))? {
+        if sequence_of(&name).is_some_and(|sequence| sequence >= next_sequence) {
+            storage.rename(&name, &format!("spare-{name}")).map_err(io_error("put a prepared segment aside"))?;
+        } else if name == NAME_REWRITING || name == checkpoint::NAME_NEW {
+            storage.remove(&name).map_err(io_error("remove an unfinished file"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Creates segment `sequence` to be written from its start.
+fn begin_segment(
+    journal: &Journal,
+    storage: &dyn Storage,
+    sequence: u64,
+    first_index: LogIndex,
+) -> Result<ActiveSegment, OpenError> {
+    let name = segment_name(sequence);
+    if storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
+        storage.remove(&name).map_err(io_error("remove an unfinished segment"))?;
+    }
+    let size = journal.config().segment_bytes;
+    let file = storage.create(&name, size).map_err(io_error("create a segment"))?;
+    let header = SegmentHeader {
+        kind: SegmentKind::Journal,
+        journal: journal.uuid(),
+        sequence,
+        created: journal.now_ms(),
+        replaces: Vec::new(),
+    };
+    file.write_at(0, &header.encode()).map_err(io_error("write a segment"))?;
+    journal.segments().insert(sequence, Arc::clone(&file));
+    Ok(active_segment(sequence, file, size, first_index))
+}
+
+fn active_segment(sequence: u64, file: Arc<dyn File>, size: u64, first_index: LogIndex) -> ActiveSegment {
+    ActiveSegment {
+        sequence,
+        file,
+        size,
+        position: SEGMENT_HEADER_BYTES as u64,
+        written_before: SEGMENT_HEADER_BYTES as u64,
+        first_index,
+        runs: Vec::new(),
+        state: Vec::new(),
+        touched: hashbrown::HashMap::new(),
+    }
+}
+
+/// What replay leaves.
+struct Recovered {
+    chain: Chain,
+    active: ActiveSegment,
+    sealing: Vec<SealJob>,
+    state: BTreeMap<Bytes, Bytes>,
+    checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
+    checkpoint_state: BTreeMap<Bytes, Bytes>,
+    replayed_bytes: u64,
+}
+
+/// Applies the checkpoint, then chunks, to the logs.
+struct Replay {
+    journal: Arc<Journal>,
+    from: ReplayFrom,
+    state: BTreeMap<Bytes, Bytes>,
+    checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
+    checkpoint_state: BTreeMap<Bytes, Bytes>,
+    replayed_bytes: u64,
+}
+
+impl Replay {
+    fn new(journal: Arc<Journal>, from: ReplayFrom) -> Self {
+        Self {
+            journal,
+            from,
+            state: BTreeMap::new(),
+            checkpoint_logs: BTreeMap::new(),
+            checkpoint_state: BTreeMap::new(),
+            replayed_bytes: 0,
+        }
+    }
+
+    fn load(&mut self, checkpoint: Checkpoint) {
+        for CheckpointLog { id, start, end, bytes, terms, producers, segments } in checkpoint.logs {
+            let log = self.journal.create_log(id, Durability::Fsync);
+            log.reset(start, end, bytes);
+            let mut inner = log.inner();
+            inner.terms = terms;
+            inner.segments = segments;
+            inner.producers = if producers.iter().len() > 0 { Some(Box::new(producers)) } else { None };
+            drop(inner);
+            self.checkpoint_logs.insert(id, checkpoint::encode_log(&log));
+        }
+        self.state = checkpoint.state.clone();
+        self.checkpoint_state = checkpoint.state;
+    }
+
+    fn run(mut self, storage: &dyn Storage) -> Result<Recovered, OpenError> {
+        self.open_sealed(storage)?;
+        let mut chain = Chain { index: self.from.index, crc: self.from.crc, term: self.from.term };
+        let mut sequence = self.from.segment;
+        let mut sealing: Vec<SealJob> = Vec::new();
+        let mut active: Option<ActiveSegment> = None;
+        while let Some((file, header)) = open_segment(storage, sequence, self.journal.uuid())? {
+            if header.kind != SegmentKind::Journal {
+                break;
+            }
+            if let Some(full) = active.take() {
+                let mut scanner = scan::Scanner::new(Arc::clone(&file), self.journal.uuid(), sequence);
+                if scanner.next(&chain, SEGMENT_HEADER_BYTES as u64)?.is_none() {
+                    // Prepared, but nothing of it continues the journal.
+                    active = Some(full);
+                    break;
+                }
+                sealing.push(SealJob::new(full, chain.index, chain.term, chain.crc));
+            }
+            let size = file.size().map_err(io_error("read a segment"))?;
+            self.journal.segments().insert(sequence, Arc::clone(&file));
+            let mut next = active_segment(sequence, file, size, chain.index.next());
+            self.scan_segment(&mut chain, &mut next)?;
+            active = Some(next);
+            sequence += 1;
+        }
+        let active = match active {
+            Some(active) => active,
+            // Nothing behind the checkpoint, or nothing at all.
+            None => begin_segment(&self.journal, storage, self.from.segment, chain.index.next())?,
+        };
+        Ok(Recovered {
+            chain,
+            active,
+            sealing,
+            state: self.state,
+            checkpoint_logs: self.checkpoint_logs,
+            checkpoint_state: self.checkpoint_state,
+            replayed_bytes: self.replayed_bytes,
+        })
+    }
+
+    /// Segments that the checkpoint covers: their indexes are on disk.
+    fn open_sealed(&self, storage: &dyn Storage) -> Result<(), OpenError> {
+        for sequence in Files::list(storage)?.segments.into_iter().filter(|sequence| *sequence < self.from.segment) {
+            let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
+            let cache = Arc::clone(self.journal.index_cache());
+            let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, cache)?;
+            let segment = self.journal.segments().insert(sequence, file);
+            assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is opened once");
+        }
+        for log in self.journal.all_logs() {
+            let mut inner = log.inner();
+            let gone: Vec<u64> =
+                inner.segments.iter().filter(|sequence| self.journal.segments().get(*sequence).is_none()).collect();
+            gone.into_iter().for_each(|sequence| inner.segments.remove(sequence));
+        }
+        Ok(())
+    }
+
+    fn scan_segment(&mut self, chain: &mut Chain, active: &mut ActiveSegment) -> Result<(), OpenError> {
+        let mut scanner = scan::Scanner::new(Arc::clone(&active.file), self.journal.uuid(), active.sequence);
+        while let Some(Scanned { header, crc, entries, chunk }) = scanner.next(chain, active.position)? {
+            for entry in &entries {
+                self.apply(entry, &chunk, &header, active)?;
+            }
+            *chain = Chain { index: header.index, crc, term: header.term };
+            active.position += u64::from(header.chunk_bytes);
+            active.written_before = active.position;
+            self.replayed_bytes += u64::from(header.chunk_bytes);
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &mut self,
+        entry: &Entry,
+        chunk: &Bytes,
+        header: &crate::chunk::ChunkHeader,
+        active: &mut ActiveSegment,
+    ) -> Result<(), OpenError> {
+        let wrong = |what: &str| SegmentError::Corrupt {
+            file: active.file.name(),
+            position: active.position + u64::from(entry.position),
+            what: what.to_owned(),
+        };
+        match entry.kind {
+            EntryKind::NewTerm => {}
+            EntryKind::State => {
+                let bytes = body(entry, chunk).map_err(|error| wrong(&error.to_string()))?;
+                let (key, value) = split_state(bytes).map_err(|error| wrong(&error.to_string()))?;
+                let key = Bytes::copy_from_slice(key);
+                let value = (entry.flags & FLAG_DELETED == 0).then(|| Bytes::copy_from_slice(value));
+                match &value {
+                    Some(value) => drop(self.state.insert(key.clone(), value.clone())),
+                    None => drop(self.state.remove(&key)),
+                }
+                active.state.push((key, value));
+            }
+            EntryKind::Trim => {
+                let log = self.journal.create_log(entry.log, Durability::Fsync);
+                log.trim(entry.base);
+                active.touched.insert(entry.log, log);
+            }
+            EntryKind::Data => {
+                let log = self.journal.create_log(entry.log, Durability::Fsync);
+                if log.end() != entry.base {
+                    return Err(wrong("offsets do not follow each other").into());
+                }
+                let bytes = body(entry, chunk).map_err(|error| wrong(&error.to_string()))?;
+                replay_run(&log, entry, bytes, header, active);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn replay_run(
+    log: &Arc<crate::Log>,
+    entry: &Entry,
+    bytes: &[u8],
+    header: &crate::chunk::ChunkHeader,
+    active: &mut ActiveSegment,
+) {
+    let run = Run {
+        log: entry.log,
+        base: entry.base,
+        next: entry.next(),
+        position: active.position as u32 + entry.position,
+        bytes: entry.bytes,
+        crc: entry.crc,
+        records: entry.records,
+        max_timestamp: entry.max_timestamp,
+        append_time: header.time,
+    };
+    active.runs.push(run);
+    active.touched.entry(entry.log).or_insert_with(|| Arc::clone(log));
+    let mut inner = log.inner();
+    for (_, batch) in record::Batches::new(bytes).map_while(Result::ok) {
+        if batch.idempotent() {
+            inner.producers.get_or_insert_default().remember(&batch, batch.base(), header.time);
+        }
+    }
+    if inner.terms.last().is_none_or(|(term, _)| *term < header.term) {
+        inner.terms.push((header.term, entry.base));
+    }
+    inner.runs.push_back(RecentRun { run, segment: active.sequence, chunk: header.index });
+    drop(inner);
+    log.reset(log.start(), Offset(entry.next().0), log.live_bytes() + u64::from(entry.bytes));
+}
+
+fn open_segment(
+    storage: &dyn Storage,
+    sequence: u64,
+    uuid: Uuid,
+) -> Result<Option<(Arc<dyn File>, SegmentHeader)>, OpenError> {
+    let name = segment_name(sequence);
+    if !storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
+        return Ok(None);
+    }
+    let file = storage.open(&name).map_err(io_error("open a segment"))?;
+    match SegmentHeader::read(&*file) {
+        Ok(header) if header.sequence == sequence && header.journal == uuid => Ok(Some((file, header))),
+        // A crash while it was being prepared; nothing can be in it.
+        Ok(_) | Err(SegmentError::Corrupt { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

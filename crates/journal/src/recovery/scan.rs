@@ -1,0 +1,119 @@
+//! Reading the chunks of one segment in order, and deciding what the first unacceptable one is: the end, torn,
+//! or corrupt.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use types::{LogIndex, Term};
+use uuid::Uuid;
+
+use super::OpenError;
+use crate::chunk::{ChunkError, ChunkHeader, Entry, check_bodies, decode_directory};
+use crate::disk::{File, SECTOR};
+use crate::segments::SegmentError;
+
+/// How far behind a bad chunk evidence of its durability is looked for: two of the largest usual chunks.
+const WINDOW_BYTES: u64 = 4 << 20;
+const READ_BYTES: usize = 4 << 20;
+
+/// The last accepted chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chain {
+    pub index: LogIndex,
+    pub crc: u32,
+    pub term: Term,
+}
+
+/// An accepted chunk.
+pub(super) struct Scanned {
+    pub header: ChunkHeader,
+    pub crc: u32,
+    pub entries: Vec<Entry>,
+    pub chunk: Bytes,
+}
+
+/// Reads a segment front to back through one large buffer.
+pub(super) struct Scanner {
+    file: Arc<dyn File>,
+    journal: Uuid,
+    segment: u64,
+    buffer: Bytes,
+    buffer_at: u64,
+}
+
+impl Scanner {
+    pub fn new(file: Arc<dyn File>, journal: Uuid, segment: u64) -> Self {
+        Self { file, journal, segment, buffer: Bytes::new(), buffer_at: 0 }
+    }
+
+    /// The chunk at `position` if it continues `chain`; `None` at the end of the journal or segment.
+    pub fn next(&mut self, chain: &Chain, position: u64) -> Result<Option<Scanned>, OpenError> {
+        match self.chunk_at(position)? {
+            Ok(scanned) if self.continues(&scanned.header, chain) => Ok(Some(scanned)),
+            Err(ChunkError::NewerVersion { found }) => {
+                let known = crate::chunk::FORMAT_VERSION;
+                Err(SegmentError::NewerVersion { file: self.file.name(), found, known }.into())
+            }
+            bad => {
+                let what = bad.err().map_or_else(|| "chunk does not continue the journal".to_owned(), |error| error.to_string());
+                self.check_torn(chain.index.next(), position, what)?;
+                Ok(None)
+            }
+        }
+    }
+
+    fn continues(&self, header: &ChunkHeader, chain: &Chain) -> bool {
+        header.journal == self.journal
+            && header.segment == self.segment
+            && header.index == chain.index.next()
+            && header.previous_crc == chain.crc
+            && header.term >= chain.term
+    }
+
+    fn bytes(&mut self, position: u64, length: usize) -> Result<Option<Bytes>, OpenError> {
+        let inside = position.checked_sub(self.buffer_at).map(|at| at as usize);
+        if !inside.is_some_and(|at| at + length <= self.buffer.len()) {
+            let mut fresh = vec![0; length.max(READ_BYTES)];
+            let got = self
+                .file
+                .read_at(position, &mut fresh)
+                .map_err(|source| SegmentError::Io { file: self.file.name(), source })?;
+            fresh.truncate(got);
+            (self.buffer, self.buffer_at) = (Bytes::from(fresh), position);
+        }
+        let at = (position - self.buffer_at) as usize;
+        Ok((at + length <= self.buffer.len()).then(|| self.buffer.slice(at..at + length)))
+    }
+
+    fn chunk_at(&mut self, position: u64) -> Result<Result<Scanned, ChunkError>, OpenError> {
+        let Some(first) = self.bytes(position, SECTOR)? else { return Ok(Err(ChunkError::NoMagic)) };
+        let (header, crc) = match ChunkHeader::decode(&first) {
+            Ok(decoded) => decoded,
+            Err(error) => return Ok(Err(error)),
+        };
+        let Some(chunk) = self.bytes(position, header.chunk_bytes as usize)? else {
+            return Ok(Err(ChunkError::Length { what: "chunk" }));
+        };
+        let entries = decode_directory(&header, &chunk);
+        let checked = entries.and_then(|entries| check_bodies(&entries, &chunk).map(|()| entries));
+        Ok(checked.map(|entries| Scanned { header, crc, entries, chunk }))
+    }
+
+    /// Fails when a valid chunk behind `position` says that chunk `index` had been durable.
+    fn check_torn(&mut self, index: LogIndex, position: u64, what: String) -> Result<(), OpenError> {
+        let mut at = position + SECTOR as u64;
+        while at < position + WINDOW_BYTES {
+            let Some(first) = self.bytes(at, SECTOR)? else { return Ok(()) };
+            if let Ok((header, _)) = ChunkHeader::decode(&first)
+                && header.journal == self.journal
+                && header.segment == self.segment
+                && header.index > index
+                && header.durable_index >= index
+            {
+                return Err(SegmentError::Corrupt { file: self.file.name(), position, what }.into());
+            }
+            at += SECTOR as u64;
+        }
+        Ok(())
+    }
+}

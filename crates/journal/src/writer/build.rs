@@ -1,0 +1,475 @@
+//! Building a chunk: items from the lanes are judged, given offsets, sorted by log and copied, once, into the
+//! memory from which they are written and served.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use record::BatchHeader;
+use types::{Durability, LogId, LogIndex, Offset, Timestamp};
+
+use super::{OpenBlock, Writer};
+use crate::append::{AppendError, AppendItem, Appended};
+use crate::chunk::{
+    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, FLAG_CONTROL, FLAG_DELETED, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at,
+    crc32c, padded,
+};
+use crate::disk::{Submitter, WriteOp};
+use crate::log::{Log, RecentRun};
+use crate::pool::BLOCK_BYTES;
+use crate::producers::Verdict;
+use crate::queue::{Place, Placing};
+use crate::run::Run;
+use crate::segments;
+use crate::tail::TailChunk;
+use crate::writer::commit::Flight;
+
+/// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
+const DSYNC_BYTES_MAX: usize = 64 << 10;
+
+/// A batch with its place.
+struct PlacedBatch {
+    log: Arc<Log>,
+    bytes: Bytes,
+    header: BatchHeader,
+    base: Offset,
+}
+
+/// What goes into the next chunk.
+#[derive(Default)]
+struct Plan {
+    batches: Vec<PlacedBatch>,
+    state: Vec<(Bytes, Option<Bytes>)>,
+    trims: Vec<(Arc<Log>, Offset)>,
+    body_bytes: usize,
+    entries_max: usize,
+    fsync: bool,
+}
+
+impl Plan {
+    fn chunk_bytes_with(&self, body_bytes: usize) -> usize {
+        padded(bodies_at(self.entries_max + 1) + self.body_bytes + body_bytes)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries_max == 0
+    }
+}
+
+/// How much a chunk may take where it will be written.
+struct Room {
+    /// For data.
+    data: usize,
+    /// For state and trims, which may use the reserve too.
+    state: usize,
+    disk_full: bool,
+}
+
+impl<S: Submitter> Writer<S> {
+    /// Builds and submits the next chunk. False when nothing could be built.
+    pub(super) fn build_chunk(&mut self) -> bool {
+        let Some(room) = self.room() else { return false };
+        let now = self.journal.now_ms();
+        let mut plan = Plan::default();
+        let mut finished = Vec::new();
+        let mut wants_roll = false;
+        let mut lanes = std::mem::take(&mut self.lanes);
+        let largest = segments::largest_chunk(self.active.size);
+        let left = lanes.fill(
+            |request, item| place(&mut plan, &room, largest, &mut wants_roll, request, item, now),
+            &mut finished,
+        );
+        self.lanes = lanes;
+        self.release_queue(left);
+        if plan.is_empty() {
+            self.answer_unplaced(finished);
+            return if wants_roll { self.roll() } else { left > 0 };
+        }
+        match self.write_plan(plan, now) {
+            Some(mut flight) => {
+                flight.take_answers(finished);
+                self.submit(flight);
+                true
+            }
+            None => unreachable!("room was checked before placing"),
+        }
+    }
+
+    /// Requests whose items were all refused or duplicates: they wait for what is under way, if anything.
+    fn answer_unplaced(&mut self, finished: Vec<Placing>) {
+        for request in finished {
+            if let Some(event) = self.flights.attach_to_newest(request) {
+                self.post(event.0, event.1);
+            }
+        }
+    }
+
+    /// Room in the active segment, or after a roll; `None` when a block is lacking.
+    fn room(&mut self) -> Option<Room> {
+        if !self.ensure_block(crate::disk::SECTOR * 2) {
+            return None;
+        }
+        let usable = segments::usable_end(&self.active, self.active.size).saturating_sub(self.active.position) as usize;
+        let prepared = self.journal.has_prepared();
+        let reserve = if prepared { 0 } else { segments::STATE_RESERVE_BYTES.min(self.active.size / 4) as usize };
+        let unzeroed = if self.zeroing.is_some() {
+            self.active.written_before.saturating_sub(self.active.position) as usize
+        } else {
+            usize::MAX
+        };
+        Some(Room {
+            data: usable.saturating_sub(reserve).min(unzeroed),
+            state: usable.min(unzeroed),
+            disk_full: !prepared && self.journal.is_disk_full(),
+        })
+    }
+
+    fn ensure_block(&mut self, bytes: usize) -> bool {
+        if self.open_block.as_ref().is_some_and(|open| open.filled + bytes <= open.block.len()) {
+            return true;
+        }
+        let pool = self.journal.pool();
+        let block = pool.take(bytes).or_else(|| {
+            self.journal.tail().shrink();
+            pool.take(bytes)
+        });
+        let Some(block) = block else { return false };
+        self.block_number += 1;
+        self.open_block = Some(OpenBlock { block: Arc::new(block), filled: 0, number: self.block_number });
+        true
+    }
+
+    /// Copies the plan into memory, enters its runs into their logs, and returns the chunk ready to be written.
+    fn write_plan(&mut self, mut plan: Plan, now: Timestamp) -> Option<Flight> {
+        plan.batches.sort_by_key(|placed| placed.log.id());
+        let runs = plan.batches.chunk_by(|one, other| one.log.id() == other.log.id()).count();
+        let entries = runs + plan.state.len() + plan.trims.len();
+        let used = bodies_at(entries) + plan.body_bytes;
+        let chunk_bytes = padded(used);
+        while !self.ensure_block(chunk_bytes) {
+            std::thread::yield_now();
+        }
+        let open = self.open_block.as_mut()?;
+        let start = open.filled;
+        open.filled += chunk_bytes;
+        let (block, block_number) = (Arc::clone(&open.block), open.number);
+        // SAFETY: the range lies behind everything that was filled and shared before.
+        let memory = unsafe { block.range_mut(start, chunk_bytes) };
+        let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(entries), term: self.term.0 };
+        let index = self.next_index;
+        let mut ends = Vec::with_capacity(runs);
+        for group in plan.batches.chunk_by(|one, other| one.log.id() == other.log.id()) {
+            let entry = chunk.add_batches(group);
+            self.enter_run(&group[0].log, &entry, index, now);
+            ends.push((Arc::clone(&group[0].log), entry.next()));
+        }
+        for (key, value) in &plan.state {
+            chunk.add_state(key, value.as_ref());
+        }
+        for (log, to) in &plan.trims {
+            chunk.add_trim(log.id(), *to);
+            self.active.touched.entry(log.id()).or_insert_with(|| Arc::clone(log));
+        }
+        self.active.state.append(&mut plan.state);
+        chunk.memory[used..].fill(0);
+        let header = self.finish_header(&mut chunk, entries, plan.body_bytes, chunk_bytes, now);
+        let bytes = block.share(start, chunk_bytes);
+        let position = self.active.position;
+        let tail = TailChunk { bytes: bytes.clone(), position: position as u32, block: block_number };
+        self.journal.tail().push(index, tail);
+        self.previous_crc = header;
+        self.next_index = index.next();
+        self.active.position += chunk_bytes as u64;
+        self.journal.metrics().chunk_bytes.observe(chunk_bytes as f64);
+        let mut flight = Flight::new(index, bytes, Arc::clone(&self.active.file), position);
+        flight.fsync = plan.fsync;
+        flight.ends = ends;
+        flight.trims = plan.trims;
+        flight.dsync = plan.fsync && chunk_bytes <= DSYNC_BYTES_MAX && self.may_dsync();
+        Some(flight)
+    }
+
+    fn may_dsync(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::DsyncOverUnflushed) {
+            return true;
+        }
+        self.flights.is_empty()
+    }
+
+    fn finish_header(
+        &self,
+        chunk: &mut ChunkInMaking<'_>,
+        entries: usize,
+        body_bytes: usize,
+        chunk_bytes: usize,
+        now: Timestamp,
+    ) -> u32 {
+        let directory_crc = crc32c(&chunk.memory[HEADER_BYTES..bodies_at(entries)]);
+        let header = ChunkHeader {
+            journal: self.journal.uuid(),
+            segment: self.active.sequence,
+            index: self.next_index,
+            durable_index: self.flights.durable(),
+            term: self.term,
+            previous_crc: self.previous_crc,
+            time: now,
+            entries: entries as u32,
+            body_bytes: body_bytes as u32,
+            chunk_bytes: chunk_bytes as u32,
+            directory_crc,
+        };
+        header.encode(chunk.memory)
+    }
+
+    fn enter_run(&mut self, log: &Arc<Log>, entry: &Entry, chunk: LogIndex, now: Timestamp) {
+        let run = Run {
+            log: log.id(),
+            base: entry.base,
+            next: entry.next(),
+            position: self.active.position as u32 + entry.position,
+            bytes: entry.bytes,
+            crc: entry.crc,
+            records: entry.records,
+            max_timestamp: entry.max_timestamp,
+            append_time: now,
+        };
+        self.active.runs.push(run);
+        self.active.touched.entry(log.id()).or_insert_with(|| Arc::clone(log));
+        let mut inner = log.inner();
+        if inner.terms.last().is_none_or(|(term, _)| *term < self.term) {
+            inner.terms.push((self.term, entry.base));
+        }
+        inner.runs.push_back(RecentRun { run, segment: self.active.sequence, chunk });
+        drop(inner);
+        log.add_bytes(u64::from(entry.bytes));
+    }
+
+    fn submit(&mut self, mut flight: Flight) {
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0 % 3 == 0 {
+            flight.position -= crate::disk::SECTOR as u64;
+        }
+        flight.submitted = Self::now();
+        let op = WriteOp {
+            token: flight.index.0,
+            file: Arc::clone(&flight.file),
+            position: flight.position,
+            data: flight.bytes.clone(),
+            dsync: flight.dsync,
+        };
+        self.flights.push(flight);
+        self.submitter.write(op);
+    }
+
+    /// The first chunk of a reign: no records, flushed like any commit of class `fsync`.
+    pub(super) fn write_new_term(&mut self) {
+        if !self.ensure_block(crate::disk::SECTOR) {
+            unreachable!("an unused pool has a block");
+        }
+        let now = self.journal.now_ms();
+        let Some(open) = self.open_block.as_mut() else { return };
+        let (start, block_number) = (open.filled, open.number);
+        open.filled += crate::disk::SECTOR;
+        let block = Arc::clone(&open.block);
+        // SAFETY: the range lies behind everything that was filled and shared before.
+        let memory = unsafe { block.range_mut(start, crate::disk::SECTOR) };
+        memory.fill(0);
+        let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(1), term: self.term.0 };
+        chunk.add_entry(Entry { kind: EntryKind::NewTerm, ..Entry::EMPTY });
+        let crc = self.finish_header(&mut chunk, 1, 0, crate::disk::SECTOR, now);
+        let bytes = block.share(start, crate::disk::SECTOR);
+        let position = self.active.position;
+        let index = self.next_index;
+        self.journal.tail().push(index, TailChunk { bytes: bytes.clone(), position: position as u32, block: block_number });
+        self.previous_crc = crc;
+        self.next_index = index.next();
+        self.active.position += crate::disk::SECTOR as u64;
+        let mut flight = Flight::new(index, bytes, Arc::clone(&self.active.file), position);
+        flight.fsync = true;
+        flight.dsync = true;
+        self.submit(flight);
+    }
+}
+
+/// Decides on one item: an error or duplicate is answered, a new one gets its offset and enters the plan.
+fn place(
+    plan: &mut Plan,
+    room: &Room,
+    largest: usize,
+    wants_roll: &mut bool,
+    request: &mut Placing,
+    item: AppendItem,
+    now: Timestamp,
+) -> Place {
+    let bytes = plan.chunk_bytes_with(item.body_bytes());
+    let data = matches!(item, AppendItem::Batch { .. });
+    if padded(bodies_at(1) + item.body_bytes()) > largest {
+        request.results.push(Err(AppendError::TooLarge));
+        return Place::Done;
+    }
+    if bytes > if data { room.data } else { room.state } {
+        if data && room.disk_full && plan.is_empty() {
+            request.results.push(Err(AppendError::DiskFull));
+            return Place::Done;
+        }
+        if !data && room.disk_full && plan.is_empty() {
+            request.results.push(Err(AppendError::DiskFull));
+            return Place::Done;
+        }
+        *wants_roll = true;
+        return Place::Full(item);
+    }
+    if bytes > BLOCK_BYTES && !plan.is_empty() {
+        return Place::Full(item);
+    }
+    let body_bytes = item.body_bytes();
+    let placed = match item {
+        AppendItem::Batch { log, bytes, header } => place_batch(plan, request, log, bytes, header, now),
+        AppendItem::State { key, value } => {
+            plan.state.push((key, value));
+            plan.fsync = true;
+            request.fsync = true;
+            Some(Appended { base: Offset::ZERO, log_start: Offset::ZERO, duplicate: false })
+        }
+        AppendItem::Trim { log, to } => {
+            let to = to.min(log.end()).max(log.start());
+            plan.trims.push((log, to));
+            plan.fsync = true;
+            request.fsync = true;
+            Some(Appended { base: to, log_start: to, duplicate: false })
+        }
+    };
+    if let Some(appended) = placed {
+        request.results.push(Ok(appended));
+        plan.entries_max += 1;
+        plan.body_bytes += body_bytes;
+    }
+    Place::Done
+}
+
+fn place_batch(
+    plan: &mut Plan,
+    request: &mut Placing,
+    log: Arc<Log>,
+    bytes: Bytes,
+    header: BatchHeader,
+    now: Timestamp,
+) -> Option<Appended> {
+    let mut inner = log.inner();
+    let outcome = if inner.dropped {
+        Err(AppendError::LogDeleted)
+    } else if header.idempotent() {
+        judge(&mut inner.producers, &log, &header, now)
+    } else {
+        Ok((log.claim(header.records_count as u64), false))
+    };
+    drop(inner);
+    let fsync = log.durability() == Durability::Fsync;
+    match outcome {
+        Err(error) => {
+            request.results.push(Err(error));
+            None
+        }
+        Ok((base, true)) => {
+            request.fsync |= fsync;
+            request.results.push(Ok(Appended { base, log_start: log.start(), duplicate: true }));
+            None
+        }
+        Ok((base, false)) => {
+            let log_start = log.start();
+            request.fsync |= fsync;
+            plan.fsync |= fsync;
+            plan.batches.push(PlacedBatch { log, bytes, header, base });
+            Some(Appended { base, log_start, duplicate: false })
+        }
+    }
+}
+
+/// Offset of an idempotent batch, and whether it had been there before.
+fn judge(
+    producers: &mut Option<Box<crate::producers::Producers>>,
+    log: &Log,
+    header: &BatchHeader,
+    now: Timestamp,
+) -> Result<(Offset, bool), AppendError> {
+    let producers = producers.get_or_insert_default();
+    match producers.judge(header) {
+        Verdict::Append => {
+            let base = log.claim(header.records_count as u64);
+            producers.remember(header, base, now);
+            Ok((base, false))
+        }
+        Verdict::Duplicate { base, .. } => Ok((base, true)),
+        Verdict::OutOfOrder => Err(AppendError::OutOfOrderSequence),
+        Verdict::Fenced => Err(AppendError::InvalidProducerEpoch),
+    }
+}
+
+/// The memory of a chunk while it is filled.
+struct ChunkInMaking<'a> {
+    memory: &'a mut [u8],
+    entry: usize,
+    body: usize,
+    term: u32,
+}
+
+impl ChunkInMaking<'_> {
+    fn add_entry(&mut self, entry: Entry) {
+        let at = HEADER_BYTES + self.entry * ENTRY_BYTES;
+        entry.encode(&mut self.memory[at..]);
+        self.entry += 1;
+    }
+
+    /// Batches of one log, side by side, offset and epoch filled in.
+    fn add_batches(&mut self, group: &[PlacedBatch]) -> Entry {
+        let (start, first) = (self.body, &group[0]);
+        let (mut records, mut max_timestamp, mut flags, mut next) = (0u32, Timestamp::MIN, 0, first.base);
+        for placed in group {
+            assert_eq!(placed.base, next, "offsets of a log follow each other");
+            let end = self.body + placed.bytes.len();
+            let copy = &mut self.memory[self.body..end];
+            copy.copy_from_slice(&placed.bytes);
+            record::set_base_offset(copy, placed.base);
+            record::set_leader_epoch(copy, self.term);
+            self.body = end;
+            next = placed.base.plus(placed.header.records_count as u64);
+            records += placed.header.records_count as u32;
+            max_timestamp = max_timestamp.max(placed.header.max_timestamp);
+            flags |= if placed.header.transactional() { FLAG_TRANSACTIONAL } else { 0 };
+            flags |= if placed.header.control() { FLAG_CONTROL } else { 0 };
+        }
+        let entry = Entry {
+            kind: EntryKind::Data,
+            flags,
+            records,
+            log: first.log.id(),
+            base: first.base,
+            last_delta: (next.since(first.base) - 1) as u32,
+            position: start as u32,
+            bytes: (self.body - start) as u32,
+            crc: crc32c(&self.memory[start..self.body]),
+            max_timestamp,
+        };
+        self.add_entry(entry);
+        entry
+    }
+
+    fn add_state(&mut self, key: &Bytes, value: Option<&Bytes>) {
+        let start = self.body;
+        let mut put = |bytes: &[u8]| {
+            self.memory[self.body..self.body + bytes.len()].copy_from_slice(bytes);
+            self.body += bytes.len();
+        };
+        put(&(key.len() as u32).to_le_bytes());
+        put(key);
+        put(value.map_or(&[], |value| value));
+        let crc = crc32c(&self.memory[start..self.body]);
+        let flags = if value.is_none() { FLAG_DELETED } else { 0 };
+        let bytes = (self.body - start) as u32;
+        self.add_entry(Entry { kind: EntryKind::State, flags, position: start as u32, bytes, crc, ..Entry::EMPTY });
+    }
+
+    fn add_trim(&mut self, log: LogId, to: Offset) {
+        self.add_entry(Entry { kind: EntryKind::Trim, log, base: to, ..Entry::EMPTY });
+    }
+}

@@ -1,0 +1,152 @@
+//! Makes batches: for gateways of other protocols, the simulator and tests.
+
+use std::io::Write;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use types::Timestamp;
+
+use crate::header::{CRC_FROM, HEADER_BYTES};
+use crate::{Compression, crc32c};
+
+/// A batch in the making. Records get offsets from 0 on.
+#[derive(Clone, Debug)]
+pub struct BatchBuilder {
+    records: BytesMut,
+    count: i32,
+    base_timestamp: Timestamp,
+    max_timestamp: Timestamp,
+    producer: (i64, i16, i32),
+    compression: Compression,
+}
+
+impl Default for BatchBuilder {
+    fn default() -> Self {
+        Self {
+            records: BytesMut::new(),
+            count: 0,
+            base_timestamp: 0,
+            max_timestamp: 0,
+            producer: (-1, -1, -1),
+            compression: Compression::None,
+        }
+    }
+}
+
+fn put_varint(into: &mut BytesMut, value: i64) {
+    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+    while rest >= 0x80 {
+        into.put_u8(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    into.put_u8(rest as u8);
+}
+
+fn put_field(into: &mut BytesMut, field: Option<&[u8]>) {
+    put_varint(into, field.map_or(-1, |field| field.len() as i64));
+    into.put_slice(field.unwrap_or_default());
+}
+
+impl BatchBuilder {
+    /// Sets the idempotent producer: id, epoch, sequence of the first record.
+    #[must_use]
+    pub fn producer(mut self, id: i64, epoch: i16, sequence: i32) -> Self {
+        self.producer = (id, epoch, sequence);
+        self
+    }
+
+    /// Sets the codec.
+    #[must_use]
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Adds a record.
+    #[must_use]
+    pub fn record(self, timestamp: Timestamp, key: Option<&[u8]>, value: Option<&[u8]>) -> Self {
+        self.record_with_headers(timestamp, key, value, &[])
+    }
+
+    /// Adds a record with headers.
+    #[must_use]
+    pub fn record_with_headers(
+        mut self,
+        timestamp: Timestamp,
+        key: Option<&[u8]>,
+        value: Option<&[u8]>,
+        headers: &[(&[u8], Option<&[u8]>)],
+    ) -> Self {
+        if self.count == 0 {
+            (self.base_timestamp, self.max_timestamp) = (timestamp, timestamp);
+        }
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        let mut body = BytesMut::new();
+        body.put_u8(0);
+        put_varint(&mut body, timestamp - self.base_timestamp);
+        put_varint(&mut body, i64::from(self.count));
+        put_field(&mut body, key);
+        put_field(&mut body, value);
+        put_varint(&mut body, headers.len() as i64);
+        for (name, value) in headers {
+            put_field(&mut body, Some(name));
+            put_field(&mut body, *value);
+        }
+        put_varint(&mut self.records, body.len() as i64);
+        self.records.extend_from_slice(&body);
+        self.count += 1;
+        self
+    }
+
+    fn packed(&self) -> Vec<u8> {
+        const NO_FAILURE: &str = "compressing into memory does not fail";
+        match self.compression {
+            Compression::None => self.records.to_vec(),
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(&self.records).expect(NO_FAILURE);
+                encoder.finish().expect(NO_FAILURE)
+            }
+            Compression::Snappy => snap::raw::Encoder::new().compress_vec(&self.records).expect(NO_FAILURE),
+            Compression::Lz4 => {
+                let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+                encoder.write_all(&self.records).expect(NO_FAILURE);
+                encoder.finish().expect(NO_FAILURE)
+            }
+            Compression::Zstd => zstd::stream::encode_all(&self.records[..], 1).expect(NO_FAILURE),
+        }
+    }
+
+    /// The batch, as a producer would send it.
+    ///
+    /// # Panics
+    /// Without any record.
+    pub fn build(self) -> Bytes {
+        assert!(self.count > 0, "a batch holds at least one record");
+        let packed = self.packed();
+        let codec = match self.compression {
+            Compression::None => 0,
+            Compression::Gzip => 1,
+            Compression::Snappy => 2,
+            Compression::Lz4 => 3,
+            Compression::Zstd => 4,
+        };
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + packed.len());
+        out.put_i64(0);
+        out.put_i32((HEADER_BYTES - 12 + packed.len()) as i32);
+        out.put_i32(-1);
+        out.put_i8(2);
+        out.put_u32(0);
+        out.put_i16(codec);
+        out.put_i32(self.count - 1);
+        out.put_i64(self.base_timestamp);
+        out.put_i64(self.max_timestamp);
+        out.put_i64(self.producer.0);
+        out.put_i16(self.producer.1);
+        out.put_i32(self.producer.2);
+        out.put_i32(self.count);
+        out.put_slice(&packed);
+        let crc = crc32c(&out[CRC_FROM..]);
+        out[17..21].copy_from_slice(&crc.to_be_bytes());
+        out.freeze()
+    }
+}

@@ -1,0 +1,156 @@
+//! The records inside a batch: decompression and iteration, for look-ups by time, for readers of other
+//! protocols, and for tests. Never on the produce or fetch path.
+
+use std::io::Read;
+
+use bytes::{Buf, Bytes};
+use types::{Offset, Timestamp};
+
+use crate::header::HEADER_BYTES;
+use crate::{BatchError, BatchHeader, Compression};
+
+/// Records of a batch may not unpack to more than this.
+pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its position in the log.
+    pub offset: Offset,
+    /// Milliseconds since 1970; the batch's when the broker stamped it.
+    pub timestamp: Timestamp,
+    /// The key, if there is one.
+    pub key: Option<Bytes>,
+    /// The value; `None` is a tombstone.
+    pub value: Option<Bytes>,
+    /// Headers in order; names may repeat.
+    pub headers: Vec<(Bytes, Option<Bytes>)>,
+}
+
+/// Decodes all records of one batch.
+///
+/// # Errors
+/// `Corrupt`, `UnknownCompression`; the batch's checksum is not looked at.
+pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
+    let header = BatchHeader::parse(batch)?;
+    let packed = batch.get(HEADER_BYTES..header.total_bytes()).ok_or(BatchError::Truncated {
+        need: header.total_bytes(),
+        have: batch.len(),
+    })?;
+    let codec = header.compression().ok_or(BatchError::UnknownCompression)?;
+    let mut bytes = Bytes::from(unpack(codec, packed)?);
+    let count = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
+    // A record takes at least seven bytes.
+    if count > bytes.len() / 7 + 1 {
+        return Err(BatchError::Corrupt { what: "record count" });
+    }
+    (0..count).map(|_| record(&header, &mut bytes)).collect()
+}
+
+fn unpack(codec: Compression, packed: &[u8]) -> Result<Vec<u8>, BatchError> {
+    let mut out = Vec::new();
+    let limit = UNPACKED_BYTES_MAX as u64 + 1;
+    let outcome = match codec {
+        Compression::None => {
+            out.extend_from_slice(packed);
+            Ok(0)
+        }
+        Compression::Gzip => flate2::read::MultiGzDecoder::new(packed).take(limit).read_to_end(&mut out),
+        Compression::Snappy => return unpack_snappy(packed),
+        Compression::Lz4 => lz4_flex::frame::FrameDecoder::new(packed).take(limit).read_to_end(&mut out),
+        Compression::Zstd => {
+            zstd::stream::read::Decoder::new(packed).and_then(|decoder| decoder.take(limit).read_to_end(&mut out))
+        }
+    };
+    match outcome {
+        Ok(_) if out.len() <= UNPACKED_BYTES_MAX => Ok(out),
+        _ => Err(BatchError::Corrupt { what: "compressed records" }),
+    }
+}
+
+/// Java frames snappy: a 16-byte head, then blocks with a big-endian length each. Others send it raw.
+fn unpack_snappy(packed: &[u8]) -> Result<Vec<u8>, BatchError> {
+    const JAVA: &[u8] = b"\x82SNAPPY\0";
+    let corrupt = BatchError::Corrupt { what: "compressed records" };
+    let block = |bytes: &[u8], out: &mut Vec<u8>| -> Result<(), BatchError> {
+        let unpacked = snap::raw::decompress_len(bytes).map_err(|_| corrupt.clone())?;
+        if out.len() + unpacked > UNPACKED_BYTES_MAX {
+            return Err(corrupt.clone());
+        }
+        out.extend(snap::raw::Decoder::new().decompress_vec(bytes).map_err(|_| corrupt.clone())?);
+        Ok(())
+    };
+    let mut out = Vec::new();
+    if !packed.starts_with(JAVA) {
+        block(packed, &mut out)?;
+        return Ok(out);
+    }
+    let mut rest = packed.get(16..).ok_or(corrupt.clone())?;
+    while rest.len() >= 4 {
+        let bytes = rest.get_u32() as usize;
+        block(rest.get(..bytes).ok_or(corrupt.clone())?, &mut out)?;
+        rest.advance(bytes);
+    }
+    Ok(out)
+}
+
+fn varint(bytes: &mut Bytes) -> Result<i64, BatchError> {
+    let (mut value, mut shift) = (0u64, 0);
+    loop {
+        if !bytes.has_remaining() || shift > 63 {
+            return Err(BatchError::Corrupt { what: "varint in a record" });
+        }
+        let byte = bytes.get_u8();
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok((value >> 1) as i64 ^ -((value & 1) as i64));
+        }
+        shift += 7;
+    }
+}
+
+fn field(bytes: &mut Bytes) -> Result<Option<Bytes>, BatchError> {
+    let length = varint(bytes)?;
+    if length < 0 {
+        return Ok(None);
+    }
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > bytes.len() {
+        return Err(BatchError::Corrupt { what: "length in a record" });
+    }
+    Ok(Some(bytes.split_to(length)))
+}
+
+fn record(header: &BatchHeader, bytes: &mut Bytes) -> Result<Record, BatchError> {
+    let length = varint(bytes)?;
+    if length < 0 || length as usize > bytes.len() {
+        return Err(BatchError::Corrupt { what: "record length" });
+    }
+    let mut body = bytes.split_to(length as usize);
+    if !body.has_remaining() {
+        return Err(BatchError::Corrupt { what: "record length" });
+    }
+    body.advance(1);
+    let timestamp_delta = varint(&mut body)?;
+    let offset_delta = varint(&mut body)?;
+    let key = field(&mut body)?;
+    let value = field(&mut body)?;
+    let count = varint(&mut body)?;
+    if count < 0 || count as usize > body.len() {
+        return Err(BatchError::Corrupt { what: "header count" });
+    }
+    let mut headers = Vec::new();
+    for _ in 0..count {
+        let name = field(&mut body)?.ok_or(BatchError::Corrupt { what: "header name" })?;
+        headers.push((name, field(&mut body)?));
+    }
+    let timestamp =
+        if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };
+    Ok(Record { offset: Offset(header.base().0.saturating_add_signed(offset_delta)), timestamp, key, value, headers })
+}
+
+/// The first record of a batch whose timestamp is at least `at`.
+pub fn offset_for_timestamp(batch: &[u8], at: Timestamp) -> Option<(Offset, Timestamp)> {
+    let records = records(batch).ok()?;
+    records.into_iter().find(|record| record.timestamp >= at).map(|record| (record.offset, record.timestamp))
+}

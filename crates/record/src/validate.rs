@@ -1,0 +1,97 @@
+//! What a batch from a producer must fulfil before it is stored.
+
+use crate::header::CRC_FROM;
+use crate::{BatchHeader, crc32c};
+
+/// Why bytes are not an acceptable batch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// The bytes end too early.
+    #[error("batch is cut short: {have} bytes of at least {need}")]
+    Truncated {
+        /// Bytes needed.
+        need: usize,
+        /// Bytes there.
+        have: usize,
+    },
+    /// An older or unknown message format.
+    #[error("message format {magic} is not supported, only 2")]
+    UnsupportedMagic {
+        /// The format found.
+        magic: i8,
+    },
+    /// Fields contradict each other.
+    #[error("batch is malformed: {what}")]
+    Corrupt {
+        /// Which field.
+        what: &'static str,
+    },
+    /// The checksum does not match.
+    #[error("batch checksum is {got:#010x}, expected {expected:#010x}")]
+    Checksum {
+        /// In the batch.
+        expected: u32,
+        /// Of its bytes.
+        got: u32,
+    },
+    /// A legal format that a producer may not send.
+    #[error("batch is invalid: {what}")]
+    Invalid {
+        /// What is not allowed.
+        what: &'static str,
+    },
+    /// Larger than the topic takes.
+    #[error("batch of {bytes} bytes is larger than the {max} bytes allowed")]
+    TooLarge {
+        /// Size of the batch.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The codec number stands for none.
+    #[error("unknown compression codec")]
+    UnknownCompression,
+}
+
+/// Checks what a producer sent for one partition: exactly one batch, whole, unharmed and allowed.
+///
+/// # Errors
+/// See [`BatchError`]; `Corrupt`, `Checksum` and `Truncated` mean that bytes were damaged on the way.
+pub fn validate_produced(bytes: &[u8], max_bytes: usize) -> Result<BatchHeader, BatchError> {
+    let header = BatchHeader::parse(bytes)?;
+    let total = header.total_bytes();
+    if total > bytes.len() {
+        return Err(BatchError::Truncated { need: total, have: bytes.len() });
+    }
+    if total < bytes.len() {
+        return Err(BatchError::Invalid { what: "more than one batch for a partition" });
+    }
+    if total > max_bytes {
+        return Err(BatchError::TooLarge { bytes: total, max: max_bytes });
+    }
+    let got = crc32c(&bytes[CRC_FROM..]);
+    if got != header.crc {
+        return Err(BatchError::Checksum { expected: header.crc, got });
+    }
+    check_fields(&header)?;
+    Ok(header)
+}
+
+fn check_fields(header: &BatchHeader) -> Result<(), BatchError> {
+    if header.compression().is_none() {
+        return Err(BatchError::UnknownCompression);
+    }
+    if header.control() {
+        return Err(BatchError::Invalid { what: "control batches are not for clients" });
+    }
+    if header.records_count < 1 || header.last_offset_delta != header.records_count - 1 {
+        return Err(BatchError::Invalid { what: "record count does not fit the offsets" });
+    }
+    if header.idempotent() && (header.producer_epoch < 0 || header.base_sequence < 0) {
+        return Err(BatchError::Invalid { what: "idempotent producer without epoch or sequence" });
+    }
+    if header.transactional() && !header.idempotent() {
+        return Err(BatchError::Invalid { what: "transactional batch without a producer id" });
+    }
+    Ok(())
+}
