@@ -1,0 +1,237 @@
+//! Takes messages apart. Never trusts a length.
+
+use bytes::Bytes;
+use uuid::Uuid;
+
+use crate::Str;
+
+/// Structs that one frame may hold, so that its decoded form stays bounded whatever it announces.
+const STRUCTS_MAX: usize = 1_000_000;
+
+/// Where and why a frame makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} at byte {offset}: {problem}")]
+pub struct DecodeError {
+    /// Byte position in the frame.
+    pub offset: usize,
+    /// The field being read.
+    pub field: &'static str,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// The frame is too short.
+    #[error("needs {need} bytes, {have} are left")]
+    Short {
+        /// Bytes needed, at least.
+        need: usize,
+        /// Bytes left.
+        have: usize,
+    },
+    /// Null where there must be something.
+    #[error("is null")]
+    Null,
+    /// A negative length that is not null.
+    #[error("has a negative length")]
+    Negative,
+    /// Not UTF-8.
+    #[error("is not UTF-8")]
+    Utf8,
+    /// A variable-length number that does not end.
+    #[error("is an endless number")]
+    Endless,
+    /// Bytes after the end of the message.
+    #[error("{0} bytes follow the message")]
+    Trailing(usize),
+    /// More structs than a frame may hold.
+    #[error("holds more than {STRUCTS_MAX} structs")]
+    TooMany,
+}
+
+/// A position in a frame.
+pub struct Reader {
+    frame: Bytes,
+    at: usize,
+    origin: usize,
+    structs_left: usize,
+}
+
+macro_rules! number {
+    ($($(#[$doc:meta])* $name:ident -> $type:ty),* $(,)?) => {
+        $(
+            $(#[$doc])*
+            pub fn $name(&mut self, field: &'static str) -> Result<$type, DecodeError> {
+                let mut bytes = [0; size_of::<$type>()];
+                let taken = self.take(bytes.len(), field)?;
+                bytes.copy_from_slice(&self.frame[taken]);
+                Ok(<$type>::from_be_bytes(bytes))
+            }
+        )*
+    };
+}
+
+#[expect(clippy::missing_errors_doc, reason = "all fail alike: the frame is too short or malformed")]
+impl Reader {
+    /// At the start of `frame`.
+    pub fn new(frame: Bytes) -> Self {
+        Self { frame, at: 0, origin: 0, structs_left: STRUCTS_MAX }
+    }
+
+    fn fail(&self, field: &'static str, problem: Problem) -> DecodeError {
+        DecodeError { offset: self.origin + self.at, field, problem }
+    }
+
+    /// Bytes not read yet.
+    pub fn remaining(&self) -> usize {
+        self.frame.len() - self.at
+    }
+
+    fn take(&mut self, need: usize, field: &'static str) -> Result<std::ops::Range<usize>, DecodeError> {
+        let have = self.remaining();
+        if need > have {
+            return Err(self.fail(field, Problem::Short { need, have }));
+        }
+        self.at += need;
+        Ok(self.at - need..self.at)
+    }
+
+    number! {
+        /// One byte, signed.
+        int8 -> i8,
+        /// Big-endian.
+        int16 -> i16,
+        /// Big-endian.
+        uint16 -> u16,
+        /// Big-endian.
+        int32 -> i32,
+        /// Big-endian.
+        uint32 -> u32,
+        /// Big-endian.
+        int64 -> i64,
+        /// IEEE 754, big-endian.
+        float64 -> f64,
+    }
+
+    /// One byte, not 0.
+    pub fn bool(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        Ok(self.int8(field)? != 0)
+    }
+
+    /// Sixteen bytes.
+    pub fn uuid(&mut self, field: &'static str) -> Result<Uuid, DecodeError> {
+        let mut bytes = [0; 16];
+        let taken = self.take(16, field)?;
+        bytes.copy_from_slice(&self.frame[taken]);
+        Ok(Uuid::from_bytes(bytes))
+    }
+
+    /// Seven bits a byte, low first, at most five bytes.
+    pub fn uvarint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
+        let mut value = 0u64;
+        for shift in [0, 7, 14, 21, 28] {
+            let byte = self.int8(field)? as u8;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return u32::try_from(value).map_err(|_| self.fail(field, Problem::Endless));
+            }
+        }
+        Err(self.fail(field, Problem::Endless))
+    }
+
+    /// A length that may stand for null.
+    fn length(&mut self, flexible: bool, short: bool, field: &'static str) -> Result<Option<usize>, DecodeError> {
+        if flexible {
+            return Ok((self.uvarint(field)? as usize).checked_sub(1));
+        }
+        let length = if short { i32::from(self.int16(field)?) } else { self.int32(field)? };
+        match length {
+            -1 => Ok(None),
+            0.. => Ok(Some(length as usize)),
+            _ => Err(self.fail(field, Problem::Negative)),
+        }
+    }
+
+    /// A string, or null.
+    pub fn string(&mut self, flexible: bool, field: &'static str) -> Result<Option<Str>, DecodeError> {
+        let Some(length) = self.length(flexible, true, field)? else { return Ok(None) };
+        let taken = self.take(length, field)?;
+        Str::from_utf8(self.frame.slice(taken)).map(Some).ok_or_else(|| self.fail(field, Problem::Utf8))
+    }
+
+    /// Bytes, or null.
+    pub fn bytes(&mut self, flexible: bool, field: &'static str) -> Result<Option<Bytes>, DecodeError> {
+        let Some(length) = self.length(flexible, false, field)? else { return Ok(None) };
+        let taken = self.take(length, field)?;
+        Ok(Some(self.frame.slice(taken)))
+    }
+
+    /// The number of elements of an array, or null, each of at least `element` bytes.
+    pub fn array(
+        &mut self,
+        flexible: bool,
+        element: usize,
+        counted: bool,
+        field: &'static str,
+    ) -> Result<Option<usize>, DecodeError> {
+        let Some(count) = self.length(flexible, false, field)? else { return Ok(None) };
+        let (need, have) = (count.saturating_mul(element), self.remaining());
+        if need > have {
+            return Err(self.fail(field, Problem::Short { need, have }));
+        }
+        if counted {
+            self.structs_left =
+                self.structs_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany))?;
+        }
+        Ok(Some(count))
+    }
+
+    /// Is a nullable struct there?
+    pub fn present(&mut self, field: &'static str) -> Result<bool, DecodeError> {
+        Ok(self.int8(field)? >= 0)
+    }
+
+    /// What must not be null.
+    pub fn required<T>(&self, value: Option<T>, field: &'static str) -> Result<T, DecodeError> {
+        value.ok_or_else(|| self.null(field))
+    }
+
+    /// The error for a null that may not be.
+    pub fn null(&self, field: &'static str) -> DecodeError {
+        self.fail(field, Problem::Null)
+    }
+
+    /// How many tagged fields follow.
+    pub fn tag_count(&mut self) -> Result<u32, DecodeError> {
+        let count = self.uvarint("tagged fields")?;
+        let have = self.remaining();
+        if count as usize > have / 2 {
+            return Err(self.fail("tagged fields", Problem::Short { need: count as usize * 2, have }));
+        }
+        Ok(count)
+    }
+
+    /// A tagged field: its number and its bytes.
+    pub fn tag(&mut self) -> Result<(u32, Bytes), DecodeError> {
+        let tag = self.uvarint("tag")?;
+        let length = self.uvarint("tagged field")? as usize;
+        let taken = self.take(length, "tagged field")?;
+        Ok((tag, self.frame.slice(taken)))
+    }
+
+    /// A reader of the bytes of a tagged field that was just read.
+    pub fn inside(&self, bytes: Bytes) -> Self {
+        let origin = self.origin + self.at - bytes.len();
+        Self { frame: bytes, at: 0, origin, structs_left: self.structs_left }
+    }
+
+    /// Nothing may follow.
+    pub fn end(&self) -> Result<(), DecodeError> {
+        match self.remaining() {
+            0 => Ok(()),
+            more => Err(self.fail("end", Problem::Trailing(more))),
+        }
+    }
+}
