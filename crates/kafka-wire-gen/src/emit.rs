@@ -72,6 +72,7 @@ fn default(field: &Field) -> String {
             if field.nullable.is_some() { format!("Some({value})") } else { value }
         }
         (Type::Plain(_), Some(text)) => text.to_owned(),
+        (Type::Plain(name), None) if name == "uuid" && field.nullable.is_none() => "Uuid::nil()".to_owned(),
         _ if field.nullable.is_some() => "Some(Default::default())".to_owned(),
         _ => "Default::default()".to_owned(),
     }

@@ -341,7 +341,7 @@ impl Default for CreatableTopicResult {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             error_code: Default::default(),
             error_message: Some(Default::default()),
             topic_config_error_code: Default::default(),

@@ -105,7 +105,7 @@ pub struct DeleteTopicState {
 
 impl Default for DeleteTopicState {
     fn default() -> Self {
-        Self { name: None, topic_id: Default::default(), unknown_tags: UnknownTags::default() }
+        Self { name: None, topic_id: Uuid::nil(), unknown_tags: UnknownTags::default() }
     }
 }
 
@@ -230,7 +230,7 @@ impl Default for DeletableTopicResult {
     fn default() -> Self {
         Self {
             name: Some(Default::default()),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             error_code: Default::default(),
             error_message: None,
             unknown_tags: UnknownTags::default(),

@@ -254,7 +254,7 @@ impl Default for DescribeTopicPartitionsResponseTopic {
         Self {
             error_code: Default::default(),
             name: Some(Default::default()),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             is_internal: false,
             partitions: Default::default(),
             topic_authorized_operations: -2147483648,

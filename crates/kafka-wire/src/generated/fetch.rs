@@ -239,7 +239,7 @@ impl Default for FetchTopic {
     fn default() -> Self {
         Self {
             topic: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partitions: Default::default(),
             unknown_tags: UnknownTags::default(),
         }
@@ -325,7 +325,7 @@ impl Default for FetchPartition {
             last_fetched_epoch: -1,
             log_start_offset: -1,
             partition_max_bytes: Default::default(),
-            replica_directory_id: Default::default(),
+            replica_directory_id: Uuid::nil(),
             high_watermark: 9223372036854775807,
             unknown_tags: UnknownTags::default(),
         }
@@ -387,7 +387,7 @@ impl FetchPartition {
         w.int32(self.partition_max_bytes);
         if flexible {
             let mut tags = Vec::new();
-            if version >= 17 && self.replica_directory_id != Default::default() {
+            if version >= 17 && self.replica_directory_id != Uuid::nil() {
                 tags.push((
                     0,
                     Writer::nested(|w| {
@@ -420,7 +420,7 @@ impl Default for ForgottenTopic {
     fn default() -> Self {
         Self {
             topic: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partitions: Default::default(),
             unknown_tags: UnknownTags::default(),
         }
@@ -608,7 +608,7 @@ impl Default for FetchableTopicResponse {
     fn default() -> Self {
         Self {
             topic: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partitions: Default::default(),
             unknown_tags: UnknownTags::default(),
         }

@@ -13,7 +13,7 @@ pub struct GetTelemetrySubscriptionsRequest {
 
 impl Default for GetTelemetrySubscriptionsRequest {
     fn default() -> Self {
-        Self { client_instance_id: Default::default(), unknown_tags: UnknownTags::default() }
+        Self { client_instance_id: Uuid::nil(), unknown_tags: UnknownTags::default() }
     }
 }
 
@@ -63,7 +63,7 @@ impl Default for GetTelemetrySubscriptionsResponse {
         Self {
             throttle_time_ms: Default::default(),
             error_code: Default::default(),
-            client_instance_id: Default::default(),
+            client_instance_id: Uuid::nil(),
             subscription_id: Default::default(),
             accepted_compression_types: Default::default(),
             push_interval_ms: Default::default(),

@@ -102,7 +102,7 @@ pub struct MetadataRequestTopic {
 
 impl Default for MetadataRequestTopic {
     fn default() -> Self {
-        Self { topic_id: Default::default(), name: Some(Default::default()), unknown_tags: UnknownTags::default() }
+        Self { topic_id: Uuid::nil(), name: Some(Default::default()), unknown_tags: UnknownTags::default() }
     }
 }
 
@@ -362,7 +362,7 @@ impl Default for MetadataResponseTopic {
         Self {
             error_code: Default::default(),
             name: Some(Default::default()),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             is_internal: false,
             partitions: Default::default(),
             topic_authorized_operations: -2147483648,

@@ -118,7 +118,7 @@ impl Default for OffsetCommitRequestTopic {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partitions: Default::default(),
             unknown_tags: UnknownTags::default(),
         }
@@ -313,7 +313,7 @@ impl Default for OffsetCommitResponseTopic {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partitions: Default::default(),
             unknown_tags: UnknownTags::default(),
         }

@@ -300,7 +300,7 @@ impl Default for OffsetFetchRequestTopics {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partition_indexes: Default::default(),
             unknown_tags: UnknownTags::default(),
         }
@@ -716,7 +716,7 @@ impl Default for OffsetFetchResponseTopics {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partitions: Default::default(),
             unknown_tags: UnknownTags::default(),
         }

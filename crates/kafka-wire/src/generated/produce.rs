@@ -86,7 +86,7 @@ impl Default for TopicProduceData {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partition_data: Default::default(),
             unknown_tags: UnknownTags::default(),
         }
@@ -296,7 +296,7 @@ impl Default for TopicProduceResponse {
     fn default() -> Self {
         Self {
             name: Default::default(),
-            topic_id: Default::default(),
+            topic_id: Uuid::nil(),
             partition_responses: Default::default(),
             unknown_tags: UnknownTags::default(),
         }

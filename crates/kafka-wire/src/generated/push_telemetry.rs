@@ -18,7 +18,7 @@ pub struct PushTelemetryRequest {
 impl Default for PushTelemetryRequest {
     fn default() -> Self {
         Self {
-            client_instance_id: Default::default(),
+            client_instance_id: Uuid::nil(),
             subscription_id: Default::default(),
             terminating: Default::default(),
             compression_type: Default::default(),
