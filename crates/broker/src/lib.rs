@@ -1,1 +1,336 @@
-//! The broker API, protocol-neutral: topics, append, read, groups, configuration.
+//! The broker API, neutral of protocols: topics, appends, reads, groups, configuration. Gateways name this
+//! crate and nothing below it; it sits on one or more journals.
+//!
+//! * Look-ups ([`Broker::topic`], …) are immediate and take no lock across I/O.
+//! * Appends and reads of the tail go straight to a journal.
+//! * What blocks runs as a job ([`Broker::control`], [`Broker::read_history`]) and answers by mailbox.
+
+mod admin;
+mod catalog;
+mod groups;
+mod jobs;
+mod mailbox;
+mod settings;
+mod topic;
+mod watches;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, JournalEvent};
+use parking_lot::{Condvar, Mutex, RwLock};
+use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
+
+pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
+pub use groups::Groups;
+pub use jobs::Work;
+pub use journal::{
+    Appended, ColdData, ColdWant, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
+};
+/// The journal's vocabulary for appends, as gateways use it.
+pub mod append {
+    pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
+}
+pub use mailbox::{Event, Mailbox, Reply};
+pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find};
+pub use topic::{Source, Topic, TopicConfig, effective};
+pub use watches::Watches;
+
+use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
+use jobs::{Job, JobQueue};
+
+/// The shard number under which the broker itself appends.
+const OWN_SHARD: ShardId = ShardId(62);
+/// Producer ids taken from the catalog at once.
+const PRODUCER_BLOCK: u64 = 1000;
+
+/// What a broker is opened with.
+pub struct BrokerConfig {
+    /// Told to clients; the same for the life of the data.
+    pub cluster_id: String,
+    /// This node.
+    pub node_id: NodeId,
+    /// In force.
+    pub settings: Settings,
+    /// Of topics that do not say.
+    pub durability: Durability,
+    /// Wall clock.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// The catalog in the journal cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BrokerOpenError {
+    /// A record of another version, or damaged.
+    #[error("catalog record of topic {name:?} is not readable by this release")]
+    Topic {
+        /// Whose.
+        name: String,
+    },
+}
+
+/// One node's broker.
+pub struct Broker {
+    config: BrokerConfig,
+    journals: Vec<Arc<Journal>>,
+    catalog: Catalog,
+    next_log: Mutex<u64>,
+    producer_ids: Mutex<std::ops::Range<u64>>,
+    next_producer: AtomicU64,
+    mailboxes: RwLock<HashMap<ShardId, Arc<Mailbox>>>,
+    controller: JobQueue,
+    cold: JobQueue,
+    own: Arc<OwnSink>,
+    groups: Groups,
+}
+
+/// Receives the outcomes of the broker's own appends.
+#[derive(Default)]
+struct OwnSink {
+    done: Mutex<HashMap<u64, AppendResults>>,
+    arrives: Condvar,
+    next_token: AtomicU64,
+}
+
+impl EventSink for OwnSink {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        let mut done = self.done.lock();
+        for event in events.drain(..) {
+            if let JournalEvent::Appended { to, results } = event {
+                done.insert(to.token, results);
+            }
+        }
+        self.arrives.notify_all();
+    }
+}
+
+impl Broker {
+    /// Takes over recovered journals: reads catalog and groups from the state of journal 0.
+    ///
+    /// # Errors
+    /// When the catalog is not readable.
+    pub fn open(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<Arc<Self>, BrokerOpenError> {
+        let own = Arc::new(OwnSink::default());
+        for journal in &journals {
+            journal.add_sink(OWN_SHARD, Arc::clone(&own) as Arc<dyn EventSink>);
+        }
+        let state = journals[0].take_state();
+        let groups = Groups::new(&config.settings);
+        let broker = Self {
+            config,
+            journals,
+            catalog: Catalog::default(),
+            next_log: Mutex::new(1),
+            producer_ids: Mutex::new(0..0),
+            next_producer: AtomicU64::new(0),
+            mailboxes: RwLock::default(),
+            controller: JobQueue::default(),
+            cold: JobQueue::default(),
+            own,
+            groups,
+        };
+        broker.restore(state)?;
+        Ok(Arc::new(broker))
+    }
+
+    fn restore(&self, state: Vec<(Bytes, Bytes)>) -> Result<(), BrokerOpenError> {
+        let number = |value: &[u8]| value.try_into().map(u64::from_be_bytes).unwrap_or(0);
+        let mut topics = Vec::new();
+        let mut live = hashbrown::HashSet::new();
+        for (key, value) in state {
+            match key.first() {
+                Some(&TOPIC_KEY) => {
+                    let name = String::from_utf8_lossy(&key[1..]).into_owned();
+                    let record = TopicRecord::decode(&value).ok_or(BrokerOpenError::Topic { name: name.clone() })?;
+                    live.extend(record.logs.iter().copied());
+                    topics.push((name, record));
+                }
+                _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
+                _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
+                _ => self.groups.restore(&key, &value),
+            }
+        }
+        for journal in &self.journals {
+            journal.retain_logs(&|id| live.contains(&id));
+        }
+        for (name, record) in topics {
+            self.publish(name, record);
+        }
+        Ok(())
+    }
+
+    /// Enters a topic that is durable into memory.
+    fn publish(&self, name: String, record: TopicRecord) -> Arc<Topic> {
+        let config = TopicConfig::new(record.overrides, &self.config.settings, self.config.durability);
+        let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
+        let topic = Arc::new(Topic::new(record.id, name, logs, config));
+        self.catalog.insert(Arc::clone(&topic));
+        topic
+    }
+
+    /// Starts the threads of controller, cold reads and groups; they end with [`Broker::shutdown`].
+    pub fn start(self: &Arc<Self>) -> Vec<std::thread::JoinHandle<()>> {
+        let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread at start")
+        };
+        let mut threads = Vec::new();
+        let broker = Arc::clone(self);
+        threads.push(spawn("controller", Box::new(move || broker.controller.run(&broker))));
+        for number in 0..2 {
+            let broker = Arc::clone(self);
+            threads.push(spawn(&format!("cold-read-{number}"), Box::new(move || broker.cold.run(&broker))));
+        }
+        let broker = Arc::clone(self);
+        threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));
+        threads
+    }
+
+    /// Ends the threads; the journals are the caller's.
+    pub fn shutdown(&self) {
+        self.controller.close();
+        self.cold.close();
+        self.groups.close();
+    }
+
+    /// Told to clients.
+    pub fn cluster_id(&self) -> &str {
+        &self.config.cluster_id
+    }
+
+    /// This node.
+    pub fn node_id(&self) -> NodeId {
+        self.config.node_id
+    }
+
+    /// In force.
+    pub fn settings(&self) -> &Settings {
+        &self.config.settings
+    }
+
+    /// Of topics that do not say.
+    pub fn durability(&self) -> Durability {
+        self.config.durability
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.config.clock.now_ms()
+    }
+
+    /// The consumer groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// A topic by name.
+    pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
+        self.catalog.by_name(name)
+    }
+
+    /// A topic by id.
+    pub fn topic_by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.catalog.by_id(id)
+    }
+
+    /// All topics, by name.
+    pub fn topics(&self) -> Vec<Arc<Topic>> {
+        self.catalog.all()
+    }
+
+    /// All journals, by number.
+    pub fn journals(&self) -> &[Arc<Journal>] {
+        &self.journals
+    }
+
+    /// Number of the journal that holds a log.
+    pub fn journal_number(&self, log: LogId) -> usize {
+        (log.0 % self.journals.len() as u64) as usize
+    }
+
+    /// The journal that holds a log.
+    pub fn journal_of(&self, log: LogId) -> &Arc<Journal> {
+        &self.journals[self.journal_number(log)]
+    }
+
+    /// Gives a shard its mailbox.
+    pub fn add_shard(&self, shard: ShardId, mailbox: Arc<Mailbox>) {
+        assert!(shard < OWN_SHARD, "at most {OWN_SHARD} shards");
+        for journal in &self.journals {
+            journal.add_sink(shard, Arc::clone(&mailbox) as Arc<dyn EventSink>);
+        }
+        self.mailboxes.write().insert(shard, mailbox);
+    }
+
+    /// Hands a result to the connection that waits for it.
+    pub(crate) fn reply(&self, to: ReplyTo, done: Box<dyn Any + Send>) {
+        let mailbox = self.mailboxes.read().get(&to.shard).cloned();
+        if let Some(mailbox) = mailbox {
+            mailbox.push(Event::Reply { to, reply: Reply::Done(done) });
+        }
+    }
+
+    /// Runs administrative work in order; what it returns arrives as [`Reply::Done`]. False: too busy.
+    pub fn control(&self, to: ReplyTo, work: Work) -> bool {
+        self.controller.push(Job { to, work })
+    }
+
+    /// Runs work that reads history from disk; what it returns arrives as [`Reply::Done`]. False: too busy.
+    pub fn read_history(&self, to: ReplyTo, work: Work) -> bool {
+        self.cold.push(Job { to, work })
+    }
+
+    /// Appends to a journal and waits until it is durable. Not on a shard's thread.
+    fn commit(&self, journal: usize, items: Vec<AppendItem>) -> Result<(), AppendError> {
+        let token = self.own.next_token.fetch_add(1, Ordering::Relaxed);
+        let to = ReplyTo { shard: OWN_SHARD, connection: ConnectionId(token), token };
+        let mut append = Append { to, items, acknowledge: true };
+        while let Err(refused) = self.journals[journal].append(append) {
+            append = refused;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let mut done = self.own.done.lock();
+        loop {
+            if let Some(results) = done.remove(&token) {
+                return results.into_iter().find_map(Result::err).map_or(Ok(()), Err);
+            }
+            self.own.arrives.wait(&mut done);
+        }
+    }
+
+    /// A producer id that nobody has had; `None`: ask the controller for a block.
+    pub fn take_producer_id(&self) -> Option<i64> {
+        self.producer_ids.lock().next().map(|id| id as i64)
+    }
+
+    /// Reserves a block of producer ids durably and takes the first. On the controller's thread.
+    ///
+    /// # Errors
+    /// When the journal does not take it.
+    pub fn reserve_producer_ids(&self) -> Result<i64, AppendError> {
+        if let Some(id) = self.take_producer_id() {
+            return Ok(id);
+        }
+        let first = self.next_producer.load(Ordering::Relaxed);
+        let next = first + PRODUCER_BLOCK;
+        let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
+        self.commit(0, vec![AppendItem::State { key: Bytes::from_static(NEXT_PRODUCER_KEY), value }])?;
+        self.next_producer.store(next, Ordering::Relaxed);
+        *self.producer_ids.lock() = first + 1..next;
+        Ok(first as i64)
+    }
+
+    /// The settings of a topic in force, in the table's order.
+    pub fn describe_topic(&self, overrides: &BTreeMap<String, String>) -> Vec<(&'static Setting, String, Source)> {
+        TOPIC
+            .iter()
+            .map(|row| {
+                let (value, source) = effective(overrides, &self.config.settings, self.config.durability, row.name);
+                (row, value, source)
+            })
+            .collect()
+    }
+}

@@ -1,1 +1,15 @@
-//! Pure state machines of consumption: the classic consumer-group protocol.
+//! Consumption as pure state machines: no I/O, no threads, no clock. Time comes in as milliseconds; answers that
+//! had to wait and state to be made durable go out as [`Effect`]s.
+//!
+//! Here so far: the classic consumer-group protocol of Kafka ([`GroupCoordinator`]) with committed offsets.
+
+mod coordinator;
+mod error;
+mod group;
+mod offsets;
+mod record;
+
+pub use coordinator::{Commit, CoordinatorSettings, GroupCoordinator, GroupSummary, LeaveMember};
+pub use error::GroupError;
+pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
+pub use offsets::CommittedOffset;

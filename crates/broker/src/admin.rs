@@ -1,0 +1,293 @@
+//! What changes the catalog. Runs on the controller's thread, one command after the other; each is durable
+//! before it is visible.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use journal::{AppendError, AppendItem, Log};
+use types::{LogId, Offset, TopicId};
+use uuid::Uuid;
+
+use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::settings::{SettingError, TOPIC, find};
+use crate::topic::{Topic, TopicConfig};
+use crate::Broker;
+
+/// Partitions of one topic, at most.
+pub const PARTITIONS_MAX: i32 = 100_000;
+const NAME_BYTES_MAX: usize = 249;
+
+/// A topic to be created.
+#[derive(Clone, Debug)]
+pub struct CreateTopic {
+    /// Its name.
+    pub name: String,
+    /// Number of partitions; −1: the broker's default.
+    pub partitions: i32,
+    /// Copies of each; −1 or 1.
+    pub replication: i16,
+    /// Settings of its own.
+    pub overrides: BTreeMap<String, String>,
+}
+
+/// Why a topic is not created.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The name breaks a rule.
+    #[error("{0}")]
+    Name(&'static str),
+    /// The name is taken.
+    #[error("Topic '{0}' already exists.")]
+    Exists(String),
+    /// Not a possible number.
+    #[error("Number of partitions was set to an invalid value: {0}; it is -1 or from 1 to {PARTITIONS_MAX}.")]
+    Partitions(i32),
+    /// Below 1.
+    #[error("Replication factor must be larger than 0, or -1 to use the default value.")]
+    Replication,
+    /// More than there are nodes.
+    #[error("Unable to replicate the partition {0} time(s): only 1 broker(s) are registered.")]
+    TooFewNodes(i16),
+    /// A setting is unknown or impossible.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The journal did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// Why partitions are not added.
+#[derive(Debug, thiserror::Error)]
+pub enum PartitionsError {
+    /// No such topic.
+    #[error("This server does not host this topic-partition.")]
+    UnknownTopic,
+    /// Not more than there are.
+    #[error("The topic {topic} currently has {have} partition(s); {wanted} would not be an increase.")]
+    NotMore {
+        /// Its name.
+        topic: String,
+        /// Partitions now.
+        have: usize,
+        /// Partitions asked for.
+        wanted: i32,
+    },
+    /// More than allowed.
+    #[error("The number of partitions {0} is larger than {PARTITIONS_MAX}.")]
+    TooMany(i32),
+    /// The journal did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// Why a configuration is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AlterError {
+    /// No such topic.
+    #[error("This server does not host this topic-partition.")]
+    UnknownTopic,
+    /// A setting is unknown or impossible.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The journal did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// Kafka's rules for names.
+///
+/// # Errors
+/// The rule that is broken.
+pub fn check_topic_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("Topic name is invalid: the empty string is not allowed");
+    }
+    if name == "." || name == ".." {
+        return Err("Topic name is invalid: '.' or '..' is not allowed");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err("Topic name is invalid: the length is longer than the max allowed length 249");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
+        return Err("Topic name is invalid: it contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'");
+    }
+    Ok(())
+}
+
+fn check_overrides(overrides: &BTreeMap<String, String>) -> Result<(), SettingError> {
+    overrides.iter().try_for_each(|(name, value)| find(TOPIC, name)?.check(value))
+}
+
+impl Broker {
+    /// Checks all that can be known before; the number of partitions in force.
+    ///
+    /// # Errors
+    /// All but `Append`.
+    pub fn check_create(&self, topic: &CreateTopic) -> Result<u32, CreateError> {
+        check_topic_name(&topic.name).map_err(CreateError::Name)?;
+        if self.topic(&topic.name).is_some() {
+            return Err(CreateError::Exists(topic.name.clone()));
+        }
+        let partitions = match topic.partitions {
+            -1 => self.settings().int("num.partitions") as i32,
+            number => number,
+        };
+        if !(1..=PARTITIONS_MAX).contains(&partitions) {
+            return Err(CreateError::Partitions(topic.partitions));
+        }
+        match topic.replication {
+            -1 | 1 => {}
+            2.. => return Err(CreateError::TooFewNodes(topic.replication)),
+            _ => return Err(CreateError::Replication),
+        }
+        check_overrides(&topic.overrides)?;
+        Ok(partitions as u32)
+    }
+
+    /// Creates topics, each for itself, with one commit for all.
+    pub fn create_topics(&self, topics: Vec<CreateTopic>) -> Vec<Result<Arc<Topic>, CreateError>> {
+        let mut outcomes: Vec<Result<(String, TopicRecord), CreateError>> = Vec::new();
+        let mut items = Vec::new();
+        let mut next = self.next_log.lock();
+        for topic in topics {
+            let twice = outcomes.iter().flatten().any(|(name, _)| *name == topic.name);
+            let checked = if twice { Err(CreateError::Exists(topic.name.clone())) } else { self.check_create(&topic) };
+            outcomes.push(checked.map(|partitions| {
+                let first = *next;
+                *next += u64::from(partitions);
+                let logs = (first..*next).map(LogId).collect();
+                let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs, overrides: topic.overrides };
+                items.push(AppendItem::State { key: topic_key(&topic.name), value: Some(record.encode()) });
+                (topic.name, record)
+            }));
+        }
+        if items.is_empty() {
+            return outcomes.into_iter().map(|outcome| outcome.map(|(name, record)| self.publish(name, record))).collect();
+        }
+        let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
+        items.push(AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value });
+        let committed = self.commit(0, items);
+        outcomes
+            .into_iter()
+            .map(|outcome| {
+                let (name, record) = outcome?;
+                committed?;
+                self.warn_of_compaction(&name, &record.overrides);
+                Ok(self.publish(name, record))
+            })
+            .collect()
+    }
+
+    fn warn_of_compaction(&self, topic: &str, overrides: &BTreeMap<String, String>) {
+        if overrides.get("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
+            tracing::warn!(topic, "cleanup.policy=compact keeps all records: compaction is not there yet");
+        }
+    }
+
+    /// Deletes a topic and all its records.
+    ///
+    /// # Errors
+    /// When the journal does not take it.
+    pub fn delete_topic(&self, topic: &Topic) -> Result<(), AppendError> {
+        self.commit(0, vec![AppendItem::State { key: topic_key(&topic.name), value: None }])?;
+        self.catalog.remove(topic);
+        for log in topic.logs().iter() {
+            self.journal_of(log.id()).drop_log(log.id());
+        }
+        self.forget_offsets_of(topic);
+        Ok(())
+    }
+
+    fn forget_offsets_of(&self, topic: &Topic) {
+        let records = self.groups().forget_topic(&topic.name);
+        for chunk in records.chunks(1000) {
+            let items = chunk.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+            // What is not removed now is removed as expired.
+            let _ = self.commit(0, items);
+        }
+    }
+
+    fn record_of(topic: &Topic) -> TopicRecord {
+        let logs = topic.logs().iter().map(|log| log.id()).collect();
+        TopicRecord { id: topic.id, logs, overrides: topic.config().overrides.clone() }
+    }
+
+    /// Is an increase to `count` partitions possible?
+    ///
+    /// # Errors
+    /// All but `Append`.
+    pub fn check_partitions(&self, name: &str, count: i32) -> Result<Arc<Topic>, PartitionsError> {
+        let topic = self.topic(name).ok_or(PartitionsError::UnknownTopic)?;
+        let have = topic.logs().len();
+        if count > PARTITIONS_MAX {
+            return Err(PartitionsError::TooMany(count));
+        }
+        if count <= have as i32 {
+            return Err(PartitionsError::NotMore { topic: name.to_owned(), have, wanted: count });
+        }
+        Ok(topic)
+    }
+
+    /// Adds partitions until there are `count`.
+    ///
+    /// # Errors
+    /// See [`PartitionsError`].
+    pub fn add_partitions(&self, name: &str, count: i32) -> Result<(), PartitionsError> {
+        let topic = self.check_partitions(name, count)?;
+        let mut record = Self::record_of(&topic);
+        let mut next = self.next_log.lock();
+        let more = count as u64 - record.logs.len() as u64;
+        record.logs.extend((*next..*next + more).map(LogId));
+        *next += more;
+        let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
+        let items = vec![
+            AppendItem::State { key: topic_key(name), value: Some(record.encode()) },
+            AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value },
+        ];
+        self.commit(0, items)?;
+        let config = topic.config();
+        let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
+        topic.set_logs(logs);
+        topic.set_config((*config).clone());
+        Ok(())
+    }
+
+    /// Would these overrides be taken?
+    ///
+    /// # Errors
+    /// All but `Append`.
+    pub fn check_config(&self, name: &str, overrides: &BTreeMap<String, String>) -> Result<Arc<Topic>, AlterError> {
+        let topic = self.topic(name).ok_or(AlterError::UnknownTopic)?;
+        check_overrides(overrides)?;
+        Ok(topic)
+    }
+
+    /// Replaces the overrides of a topic.
+    ///
+    /// # Errors
+    /// See [`AlterError`].
+    pub fn set_topic_config(&self, name: &str, overrides: BTreeMap<String, String>) -> Result<(), AlterError> {
+        let topic = self.check_config(name, &overrides)?;
+        self.warn_of_compaction(name, &overrides);
+        let record = TopicRecord { overrides, ..Self::record_of(&topic) };
+        self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
+        topic.set_config(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability));
+        self.journals.iter().for_each(|journal| journal.check_retention());
+        Ok(())
+    }
+
+    /// Moves the start of a log; the records before it are gone.
+    ///
+    /// # Errors
+    /// When the journal does not take it.
+    pub fn trim(&self, log: &Arc<Log>, to: Offset) -> Result<(), AppendError> {
+        self.commit(self.journal_number(log.id()), vec![AppendItem::Trim { log: Arc::clone(log), to }])
+    }
+
+    /// Makes group state durable. Not on a shard's thread.
+    pub(crate) fn commit_state(&self, records: Vec<(Bytes, Option<Bytes>)>) -> Result<(), AppendError> {
+        let items = records.into_iter().map(|(key, value)| AppendItem::State { key, value }).collect();
+        self.commit(0, items)
+    }
+}

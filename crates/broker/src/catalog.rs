@@ -1,0 +1,128 @@
+//! The catalog: which topics there are. In memory for every look-up; durable as keyed state in journal 0.
+//!
+//! ```text
+//! key   "t" name                 value  u8 version (1), [16] topic id,
+//!                                       u32 range count, (u64 first log id, u32 count) each,
+//!                                       u32 setting count, (u16 length, name, u16 length, value) each
+//! key   "m" "log"                value  u64 next log id
+//! key   "m" "producer"           value  u64 next producer id
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use types::{LogId, TopicId};
+use uuid::Uuid;
+
+use crate::topic::Topic;
+
+/// First byte of a topic's key.
+pub(crate) const TOPIC_KEY: u8 = b't';
+/// Key of the next log id.
+pub(crate) const NEXT_LOG_KEY: &[u8] = b"mlog";
+/// Key of the next producer id.
+pub(crate) const NEXT_PRODUCER_KEY: &[u8] = b"mproducer";
+
+const VERSION: u8 = 1;
+
+/// A topic as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopicRecord {
+    pub id: TopicId,
+    pub logs: Vec<LogId>,
+    pub overrides: BTreeMap<String, String>,
+}
+
+pub(crate) fn topic_key(name: &str) -> Bytes {
+    let mut key = BytesMut::with_capacity(name.len() + 1);
+    key.put_u8(TOPIC_KEY);
+    key.put_slice(name.as_bytes());
+    key.freeze()
+}
+
+impl TopicRecord {
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(VERSION);
+        out.put_slice(self.id.0.as_bytes());
+        let ranges: Vec<&[LogId]> = self.logs.chunk_by(|one, next| one.0 + 1 == next.0).collect();
+        out.put_u32(ranges.len() as u32);
+        for range in ranges {
+            out.put_u64(range[0].0);
+            out.put_u32(range.len() as u32);
+        }
+        out.put_u32(self.overrides.len() as u32);
+        for text in self.overrides.iter().flat_map(|(name, value)| [name, value]) {
+            out.put_u16(text.len() as u16);
+            out.put_slice(text.as_bytes());
+        }
+        out.freeze()
+    }
+
+    /// `None` when the bytes are no topic of this or an older version.
+    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let text = |bytes: &mut &[u8]| -> Option<String> {
+            let length = bytes.try_get_u16().ok()? as usize;
+            let (head, rest) = bytes.split_at_checked(length)?;
+            *bytes = rest;
+            String::from_utf8(head.to_vec()).ok()
+        };
+        if bytes.try_get_u8().ok()? != VERSION || bytes.len() < 16 {
+            return None;
+        }
+        let id = TopicId(Uuid::from_u128(bytes.try_get_u128().ok()?));
+        let mut logs = Vec::new();
+        for _ in 0..bytes.try_get_u32().ok()? {
+            let (first, count) = (bytes.try_get_u64().ok()?, bytes.try_get_u32().ok()?);
+            logs.extend((0..u64::from(count)).map(|number| LogId(first + number)));
+        }
+        let mut overrides = BTreeMap::new();
+        for _ in 0..bytes.try_get_u32().ok()? {
+            let (name, value) = (text(&mut bytes)?, text(&mut bytes)?);
+            overrides.insert(name, value);
+        }
+        Some(Self { id, logs, overrides })
+    }
+}
+
+/// All topics, by name and by id.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    by_name: BTreeMap<String, Arc<Topic>>,
+    by_id: HashMap<TopicId, Arc<Topic>>,
+}
+
+impl Catalog {
+    pub fn by_name(&self, name: &str) -> Option<Arc<Topic>> {
+        self.inner.read().by_name.get(name).cloned()
+    }
+
+    pub fn by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
+        self.inner.read().by_id.get(&id).cloned()
+    }
+
+    /// All, by name.
+    pub fn all(&self) -> Vec<Arc<Topic>> {
+        self.inner.read().by_name.values().cloned().collect()
+    }
+
+    pub fn insert(&self, topic: Arc<Topic>) {
+        let mut inner = self.inner.write();
+        inner.by_id.insert(topic.id, Arc::clone(&topic));
+        inner.by_name.insert(topic.name.clone(), topic);
+    }
+
+    pub fn remove(&self, topic: &Topic) {
+        let mut inner = self.inner.write();
+        inner.by_id.remove(&topic.id);
+        inner.by_name.remove(&topic.name);
+    }
+}

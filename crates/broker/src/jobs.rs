@@ -1,0 +1,74 @@
+//! Work that blocks, off the shards: the controller (one thread, in order, waits for durable commits) and the
+//! cold-read pool (two threads). A job's result goes to the mailbox of the shard that asked.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use journal::ReplyTo;
+use parking_lot::{Condvar, Mutex};
+
+use crate::Broker;
+
+/// Jobs that may wait in one queue; an asker beyond that is told that the broker is busy.
+pub const JOBS_MAX: usize = 10_000;
+
+/// What to do, and for whom.
+pub(crate) struct Job {
+    pub to: ReplyTo,
+    pub work: Work,
+}
+
+/// Runs on a thread of the queue; what it returns becomes `Reply::Done`.
+pub type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn Any + Send> + Send>;
+
+/// A queue with one or more threads behind it.
+#[derive(Default)]
+pub(crate) struct JobQueue {
+    inner: Mutex<Inner>,
+    arrives: Condvar,
+}
+
+#[derive(Default)]
+struct Inner {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl JobQueue {
+    /// False when the queue is full or closed.
+    pub fn push(&self, job: Job) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.closed || inner.jobs.len() >= JOBS_MAX {
+            return false;
+        }
+        inner.jobs.push_back(job);
+        self.arrives.notify_one();
+        true
+    }
+
+    /// Ends the threads once what is queued is done.
+    pub fn close(&self) {
+        self.inner.lock().closed = true;
+        self.arrives.notify_all();
+    }
+
+    /// The body of a thread of this queue.
+    pub fn run(&self, broker: &Arc<Broker>) {
+        loop {
+            let mut inner = self.inner.lock();
+            let job = loop {
+                if let Some(job) = inner.jobs.pop_front() {
+                    break job;
+                }
+                if inner.closed {
+                    return;
+                }
+                self.arrives.wait(&mut inner);
+            };
+            drop(inner);
+            let done = (job.work)(broker);
+            broker.reply(job.to, done);
+        }
+    }
+}

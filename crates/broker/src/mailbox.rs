@@ -1,0 +1,79 @@
+//! How a shard hears: one mailbox each, filled by journals, the controller and the cold-read pool, emptied by
+//! the shard. It wakes its owner when it stops being empty.
+
+use journal::{AppendResults, EventSink, JournalEvent, ReplyTo};
+use parking_lot::Mutex;
+use types::LogId;
+
+/// Something for a shard.
+#[derive(Debug)]
+pub enum Event {
+    /// For one request of one connection.
+    Reply {
+        /// Which.
+        to: ReplyTo,
+        /// What.
+        reply: Reply,
+    },
+    /// A watched log has more to read.
+    Advanced(LogId),
+    /// A journal's queue has room again.
+    Space,
+}
+
+/// The answer to a command.
+#[derive(Debug)]
+pub enum Reply {
+    /// Of an append, one result an item.
+    Appended(AppendResults),
+    /// Of a job of the controller or the cold-read pool, or of a group: whatever the asker expects.
+    Done(Box<dyn std::any::Any + Send>),
+}
+
+/// A shard's letter box.
+pub struct Mailbox {
+    events: Mutex<Vec<Event>>,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Mailbox {
+    /// `wake` is called when the first event arrives in an empty box.
+    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self { events: Mutex::new(Vec::new()), wake }
+    }
+
+    /// Takes everything.
+    pub fn drain(&self, into: &mut Vec<Event>) {
+        std::mem::swap(&mut *self.events.lock(), into);
+    }
+
+    /// Adds one.
+    pub fn push(&self, event: Event) {
+        let first = {
+            let mut events = self.events.lock();
+            events.push(event);
+            events.len() == 1
+        };
+        if first {
+            (self.wake)();
+        }
+    }
+}
+
+impl EventSink for Mailbox {
+    fn deliver(&self, incoming: &mut Vec<JournalEvent>) {
+        let first = {
+            let mut events = self.events.lock();
+            let first = events.is_empty();
+            events.extend(incoming.drain(..).map(|event| match event {
+                JournalEvent::Appended { to, results } => Event::Reply { to, reply: Reply::Appended(results) },
+                JournalEvent::Advanced(log) => Event::Advanced(log),
+                JournalEvent::Space => Event::Space,
+            }));
+            first
+        };
+        if first {
+            (self.wake)();
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The settings of a broker and of a topic: one table each. Validation, `--set`, the configuration file,
+//! DescribeConfigs and the documentation all read these tables; nothing is written twice.
+
+use std::fmt;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number in a range, both ends inclusive.
+    Int(i64, i64),
+    /// One of some words.
+    OneOf(&'static [&'static str]),
+    /// Words from a list, separated by commas.
+    ListOf(&'static [&'static str]),
+    /// Anything.
+    Text,
+}
+
+/// What a topic setting does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It has the effect that Kafka's documentation gives it.
+    Enforced,
+    /// It is kept and shown; the engine has nothing that it could act on.
+    Inert,
+    /// It would promise what is not there: only the default is accepted.
+    DefaultOnly,
+}
+
+/// A row of either table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Kafka's name, or one that begins with `mainstem.`.
+    pub name: &'static str,
+    /// How it is written.
+    pub kind: Kind,
+    /// As it is written.
+    pub default: &'static str,
+    /// Enforced, inert or refused.
+    pub class: Class,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+const fn row(name: &'static str, kind: Kind, default: &'static str, class: Class, doc: &'static str) -> Setting {
+    Setting { name, kind, default, class, doc }
+}
+
+const MAX: i64 = i64::MAX;
+const INT: i64 = i32::MAX as i64;
+use Class::{DefaultOnly, Enforced, Inert};
+use Kind::{Bool, Int, ListOf, OneOf, Text};
+
+/// Settings of the broker.
+pub const BROKER: &[Setting] = &[
+    row("num.partitions", Int(1, 100_000), "1", Enforced, "Partitions of a topic that is created without a number."),
+    row("auto.create.topics.enable", Bool, "true", Enforced, "Create a topic that a client asks for by name."),
+    row("log.retention.ms", Int(-1, MAX), "604800000", Enforced, "Keep records this long; -1 for ever."),
+    row("log.retention.bytes", Int(-1, MAX), "-1", Enforced, "Keep about this much of a partition; -1 everything."),
+    row("log.retention.check.interval.ms", Int(1, MAX), "300000", Enforced, "How often retention is looked after."),
+    row("message.max.bytes", Int(0, INT), "1048588", Enforced, "Largest record batch."),
+    row("log.message.timestamp.type", OneOf(&["CreateTime", "LogAppendTime"]), "CreateTime", Enforced, "Whose clock record timestamps come from."),
+    row("min.insync.replicas", Int(1, INT), "1", Enforced, "Replicas that acks=all needs; this is one node."),
+    row("socket.request.max.bytes", Int(1024, INT), "104857600", Enforced, "Largest request."),
+    row("max.connections", Int(1, INT), "100000", Enforced, "Connections at once; more are closed."),
+    row("fetch.max.bytes", Int(1024, INT), "57671680", Enforced, "Most bytes in an answer to a fetch."),
+    row("max.incremental.fetch.session.cache.slots", Int(0, 1_000_000), "1000", Enforced, "Fetch sessions that are remembered."),
+    row("producer.id.expiration.ms", Int(1, MAX), "86400000", Enforced, "Forget a silent idempotent producer after this long."),
+    row("group.initial.rebalance.delay.ms", Int(0, INT), "3000", Enforced, "Wait for more members before the first rebalance of a group."),
+    row("group.min.session.timeout.ms", Int(1, INT), "6000", Enforced, "Shortest session timeout that a member may ask for."),
+    row("group.max.session.timeout.ms", Int(1, INT), "1800000", Enforced, "Longest session timeout that a member may ask for."),
+    row("group.max.size", Int(1, INT), "2147483647", Enforced, "Most members of a group."),
+    row("offset.metadata.max.bytes", Int(0, INT), "4096", Enforced, "Longest text beside a committed offset."),
+    row("offsets.retention.minutes", Int(1, INT), "10080", Enforced, "Keep the offsets of an empty group this long."),
+    row("mainstem.journals", Int(1, 16), "1", Enforced, "Journals of the node; fixed when the data folder is created."),
+    row("mainstem.segment.bytes", Int(262_144, 1 << 31), "268435456", Enforced, "Length of a journal's segment files."),
+    row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
+];
+
+/// Settings of a topic.
+pub const TOPIC: &[Setting] = &[
+    row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "compact keeps everything, a legal compaction."),
+    row("retention.ms", Int(-1, MAX), "604800000", Enforced, "Keep records this long; -1 for ever."),
+    row("retention.bytes", Int(-1, MAX), "-1", Enforced, "Keep about this much of a partition; -1 everything."),
+    row("max.message.bytes", Int(0, INT), "1048588", Enforced, "Largest record batch."),
+    row("message.timestamp.type", OneOf(&["CreateTime", "LogAppendTime"]), "CreateTime", Enforced, "Whose clock record timestamps come from."),
+    row("message.timestamp.before.max.ms", Int(0, MAX), "9223372036854775807", Enforced, "How far a timestamp may lie in the past."),
+    row("message.timestamp.after.max.ms", Int(0, MAX), "3600000", Enforced, "How far a timestamp may lie in the future."),
+    row("min.insync.replicas", Int(1, INT), "1", Enforced, "Replicas that acks=all needs; above 1 it is refused on one node."),
+    row("flush.messages", Int(1, MAX), "9223372036854775807", Enforced, "1 means durability fsync; other values have no effect."),
+    row("mainstem.durability", OneOf(&["fsync", "memory"]), "fsync", Enforced, "When a record counts as acknowledged."),
+    row("compression.type", OneOf(&["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]), "producer", DefaultOnly, "Batches are kept as they are made."),
+    row("remote.storage.enable", Bool, "false", DefaultOnly, "There is no remote storage."),
+    row("segment.bytes", Int(14, INT), "1073741824", Inert, "Segments are the journal's, not a topic's."),
+    row("segment.ms", Int(1, MAX), "604800000", Inert, "Segments are the journal's, not a topic's."),
+    row("segment.jitter.ms", Int(0, MAX), "0", Inert, "Segments are the journal's, not a topic's."),
+    row("segment.index.bytes", Int(4, INT), "10485760", Inert, "Indexes are the journal's."),
+    row("index.interval.bytes", Int(0, INT), "4096", Inert, "Indexes are the journal's."),
+    row("preallocate", Bool, "false", Inert, "Segments are always preallocated."),
+    row("file.delete.delay.ms", Int(0, MAX), "60000", Inert, "No file belongs to a topic."),
+    row("flush.ms", Int(0, MAX), "9223372036854775807", Inert, "Durability decides when records are flushed."),
+    row("min.cleanable.dirty.ratio", Text, "0.5", Inert, "Compaction keeps everything."),
+    row("min.compaction.lag.ms", Int(0, MAX), "0", Inert, "Compaction keeps everything."),
+    row("max.compaction.lag.ms", Int(1, MAX), "9223372036854775807", Inert, "Compaction keeps everything."),
+    row("delete.retention.ms", Int(0, MAX), "86400000", Inert, "Compaction keeps everything."),
+    row("unclean.leader.election.enable", Bool, "false", Inert, "There is one replica."),
+    row("leader.replication.throttled.replicas", Text, "", Inert, "There is one replica."),
+    row("follower.replication.throttled.replicas", Text, "", Inert, "There is one replica."),
+    row("local.retention.ms", Int(-2, MAX), "-2", Inert, "There is no remote storage."),
+    row("local.retention.bytes", Int(-2, MAX), "-2", Inert, "There is no remote storage."),
+];
+
+/// A setting that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingError {
+    /// As given.
+    pub name: String,
+    /// As given; empty when the name is unknown.
+    pub value: String,
+    /// What would be right.
+    pub expected: String,
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.value.is_empty() {
+            write!(f, "unknown setting {}: {}", self.name, self.expected)
+        } else {
+            write!(f, "{} = {:?} is not possible: {}", self.name, self.value, self.expected)
+        }
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+impl Setting {
+    /// Is this value allowed?
+    ///
+    /// # Errors
+    /// What would be right.
+    pub fn check(&self, value: &str) -> Result<(), SettingError> {
+        let fail = |expected: String| {
+            Err(SettingError { name: self.name.to_owned(), value: value.to_owned(), expected })
+        };
+        if self.class == DefaultOnly && value != self.default {
+            return fail(format!("only {:?} is supported", self.default));
+        }
+        match self.kind {
+            Bool if !matches!(value, "true" | "false") => fail("it is true or false".to_owned()),
+            Int(low, high) => match value.trim().parse::<i64>() {
+                Ok(number) if (low..=high).contains(&number) => Ok(()),
+                _ => fail(format!("it is a whole number from {low} to {high}")),
+            },
+            OneOf(words) if !words.contains(&value) => fail(format!("it is one of {}", words.join(", "))),
+            ListOf(words) if !value.split(',').all(|word| words.contains(&word.trim())) => {
+                fail(format!("it is a list of {}", words.join(", ")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The row with this name.
+///
+/// # Errors
+/// The name that was probably meant.
+pub fn find(table: &'static [Setting], name: &str) -> Result<&'static Setting, SettingError> {
+    table.iter().find(|row| row.name == name).ok_or_else(|| {
+        let nearest = table.iter().min_by_key(|row| distance(row.name, name)).map_or("", |row| row.name);
+        SettingError { name: name.to_owned(), value: String::new(), expected: format!("did you mean {nearest}?") }
+    })
+}
+
+/// Edits from one text to another.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (line, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = line + 1;
+        for (column, against) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *against);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// Values of the broker's settings: defaults, and what was set.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    set: std::collections::BTreeMap<&'static str, String>,
+}
+
+impl Settings {
+    /// Sets one; `log.retention.minutes` and `log.retention.hours` are taken as the milliseconds they are.
+    ///
+    /// # Errors
+    /// Unknown name or impossible value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), SettingError> {
+        let scale = match name {
+            "log.retention.minutes" => Some(60_000),
+            "log.retention.hours" => Some(3_600_000),
+            _ => None,
+        };
+        if let Some(scale) = scale {
+            let number = value.parse::<i64>().ok().and_then(|count| if count < 0 { Some(-1) } else { count.checked_mul(scale) });
+            let expected = "it is a whole number".to_owned();
+            let number = number.ok_or(SettingError { name: name.to_owned(), value: value.to_owned(), expected })?;
+            return self.set("log.retention.ms", &number.to_string());
+        }
+        let row = find(BROKER, name)?;
+        row.check(value)?;
+        self.set.insert(row.name, value.trim().to_owned());
+        Ok(())
+    }
+
+    /// The value in force, as text, and whether it was set.
+    ///
+    /// # Panics
+    /// When there is no such setting.
+    pub fn text(&self, name: &str) -> (&str, bool) {
+        let row = BROKER.iter().find(|row| row.name == name).expect("a setting of the table");
+        self.set.get(row.name).map_or((row.default, false), |value| (value.as_str(), true))
+    }
+
+    /// A numeric setting.
+    ///
+    /// # Panics
+    /// When there is no such number.
+    pub fn int(&self, name: &str) -> i64 {
+        self.text(name).0.parse().expect("checked when it was set")
+    }
+
+    /// A setting that is true or false.
+    pub fn bool(&self, name: &str) -> bool {
+        self.text(name).0 == "true"
+    }
+}

@@ -1,0 +1,146 @@
+//! A topic: its identity, its logs, and its configuration in force.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use journal::{Log, Retention};
+use parking_lot::RwLock;
+use types::{Durability, PartitionIndex, TopicId};
+
+use crate::settings::{Settings, TOPIC};
+
+/// What the hot path needs of a topic's settings, decoded.
+#[derive(Clone, Debug)]
+pub struct TopicConfig {
+    /// What was set for this topic, by name.
+    pub overrides: BTreeMap<String, String>,
+    /// Largest batch, in bytes.
+    pub max_message_bytes: usize,
+    /// Timestamps are the broker's.
+    pub append_time: bool,
+    /// How far timestamps may lie in the past and the future, in ms.
+    pub timestamp_window_ms: (i64, i64),
+    /// Replicas that acks=all needs.
+    pub min_insync: i64,
+    /// Of its logs.
+    pub durability: Durability,
+    /// Of its logs.
+    pub retention: Retention,
+}
+
+/// The broker setting that gives a topic setting its default.
+fn broker_name(topic_setting: &str) -> Option<&'static str> {
+    Some(match topic_setting {
+        "retention.ms" => "log.retention.ms",
+        "retention.bytes" => "log.retention.bytes",
+        "max.message.bytes" => "message.max.bytes",
+        "message.timestamp.type" => "log.message.timestamp.type",
+        "min.insync.replicas" => "min.insync.replicas",
+        _ => return None,
+    })
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Set for the topic.
+    Topic,
+    /// Set for the broker.
+    Broker,
+    /// Nobody set it.
+    Default,
+}
+
+impl TopicConfig {
+    /// From overrides that have been checked.
+    pub fn new(overrides: BTreeMap<String, String>, settings: &Settings, durability: Durability) -> Self {
+        let value = |name: &str| effective(&overrides, settings, durability, name).0;
+        let int = |name: &str| value(name).parse::<i64>().unwrap_or(i64::MAX);
+        let limit = |name: &str| u64::try_from(int(name)).ok();
+        let flushes = overrides.get("flush.messages").is_some_and(|count| count == "1");
+        let compacted = value("cleanup.policy").split(',').all(|word| word.trim() == "compact");
+        let retention =
+            if compacted { Retention::default() } else { Retention { ms: limit("retention.ms"), bytes: limit("retention.bytes") } };
+        Self {
+            max_message_bytes: int("max.message.bytes").max(0) as usize,
+            append_time: value("message.timestamp.type") == "LogAppendTime",
+            timestamp_window_ms: (int("message.timestamp.before.max.ms"), int("message.timestamp.after.max.ms")),
+            min_insync: int("min.insync.replicas"),
+            durability: if flushes { Durability::Fsync } else { value("mainstem.durability").parse().unwrap_or(durability) },
+            retention,
+            overrides,
+        }
+    }
+}
+
+/// The value of a topic setting in force, and where it comes from.
+pub fn effective(
+    overrides: &BTreeMap<String, String>,
+    settings: &Settings,
+    durability: Durability,
+    name: &str,
+) -> (String, Source) {
+    if let Some(value) = overrides.get(name) {
+        return (value.clone(), Source::Topic);
+    }
+    if name == "mainstem.durability" {
+        return (durability.to_string(), Source::Broker);
+    }
+    if let Some((value, true)) = broker_name(name).map(|name| settings.text(name)) {
+        return (value.to_owned(), Source::Broker);
+    }
+    let default = TOPIC.iter().find(|row| row.name == name).map_or("", |row| row.default);
+    (default.to_owned(), Source::Default)
+}
+
+/// A topic as clients see it.
+pub struct Topic {
+    /// Its identity.
+    pub id: TopicId,
+    /// Its name.
+    pub name: String,
+    logs: RwLock<Arc<[Arc<Log>]>>,
+    config: RwLock<Arc<TopicConfig>>,
+}
+
+impl Topic {
+    pub(crate) fn new(id: TopicId, name: String, logs: Vec<Arc<Log>>, config: TopicConfig) -> Self {
+        let topic = Self {
+            id,
+            name,
+            logs: RwLock::new(Arc::from([])),
+            config: RwLock::new(Arc::new(config.clone())),
+        };
+        topic.set_logs(logs);
+        topic.set_config(config);
+        topic
+    }
+
+    /// Its partitions, in order.
+    pub fn logs(&self) -> Arc<[Arc<Log>]> {
+        Arc::clone(&self.logs.read())
+    }
+
+    /// One partition.
+    pub fn log(&self, partition: PartitionIndex) -> Option<Arc<Log>> {
+        self.logs.read().get(partition.0 as usize).cloned()
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> Arc<TopicConfig> {
+        Arc::clone(&self.config.read())
+    }
+
+    pub(crate) fn set_logs(&self, logs: Vec<Arc<Log>>) {
+        *self.logs.write() = logs.into();
+    }
+
+    /// Puts a configuration in force for all partitions.
+    pub(crate) fn set_config(&self, config: TopicConfig) {
+        for log in self.logs().iter() {
+            log.set_durability(config.durability);
+            log.set_retention(config.retention);
+        }
+        *self.config.write() = Arc::new(config);
+    }
+}

@@ -1,0 +1,391 @@
+//! All groups of a node, or of a part of it: finds the group, keeps its offsets and its deadline.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+
+use crate::GroupError;
+use crate::group::{Answer, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
+use crate::offsets::CommittedOffset;
+use crate::record::{decode_offset_key, group_key, offset_key};
+
+/// Limits of the coordinator.
+#[derive(Clone, Debug)]
+pub struct CoordinatorSettings {
+    /// `group.initial.rebalance.delay.ms`
+    pub initial_delay: u64,
+    /// `group.min.session.timeout.ms` and `group.max.session.timeout.ms`
+    pub session_timeout: std::ops::RangeInclusive<u64>,
+    /// `group.max.size`
+    pub size_max: usize,
+    /// `offset.metadata.max.bytes`
+    pub metadata_bytes_max: usize,
+    /// `offsets.retention.minutes`, in ms
+    pub offsets_retention: u64,
+}
+
+/// One offset to be committed.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// By name.
+    pub topic: String,
+    /// Index.
+    pub partition: u32,
+    /// What.
+    pub offset: CommittedOffset,
+}
+
+/// Who leaves.
+#[derive(Clone, Debug)]
+pub struct LeaveMember {
+    /// May be empty for a static member.
+    pub member_id: String,
+    /// Of a static member.
+    pub instance: Option<String>,
+}
+
+/// A line of the list of groups.
+#[derive(Clone, Debug)]
+pub struct GroupSummary<W> {
+    /// Its name.
+    pub group: String,
+    /// Where it stands.
+    pub state: GroupState,
+    /// Empty for a group that only keeps offsets.
+    pub protocol_type: String,
+    /// The one chosen.
+    pub protocol: String,
+    /// In order of their ids.
+    pub members: Vec<Member<W>>,
+}
+
+type Offsets = BTreeMap<(String, u32), CommittedOffset>;
+
+/// The groups.
+pub struct GroupCoordinator<W> {
+    settings: CoordinatorSettings,
+    groups: HashMap<String, Group<W>>,
+    offsets: HashMap<String, Offsets>,
+    deadlines: BTreeSet<(u64, String)>,
+    deadline_of: HashMap<String, u64>,
+}
+
+impl<W: Copy> GroupCoordinator<W> {
+    /// No groups yet.
+    pub fn new(settings: CoordinatorSettings) -> Self {
+        Self {
+            settings,
+            groups: HashMap::new(),
+            offsets: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            deadline_of: HashMap::new(),
+        }
+    }
+
+    /// Puts a record back at start; false when it is none of ours.
+    pub fn restore(&mut self, key: &[u8], value: &[u8], now: u64) -> bool {
+        if let Some((group, topic, partition)) = decode_offset_key(key) {
+            if let Some(offset) = CommittedOffset::decode(value) {
+                self.groups.entry(group.clone()).or_insert_with(|| Group::new(&group, now));
+                self.offsets.entry(group).or_default().insert((topic, partition), offset);
+                return true;
+            }
+            return false;
+        }
+        let Some(name) = key.strip_prefix(b"g").and_then(|name| std::str::from_utf8(name).ok()) else { return false };
+        let Some(group) = Group::decode(name, value, now) else { return false };
+        self.groups.insert(name.to_owned(), group);
+        self.reschedule(name);
+        true
+    }
+
+    fn reschedule(&mut self, name: &str) {
+        let next = self.groups.get(name).and_then(Group::next_deadline);
+        if let Some(before) = self.deadline_of.get(name).copied() {
+            if Some(before) == next {
+                return;
+            }
+            self.deadlines.remove(&(before, name.to_owned()));
+            self.deadline_of.remove(name);
+        }
+        if let Some(next) = next {
+            self.deadlines.insert((next, name.to_owned()));
+            self.deadline_of.insert(name.to_owned(), next);
+        }
+    }
+
+    /// When [`Self::handle_timeouts`] is due.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeouts(&mut self, now: u64, out: &mut Vec<Effect<W>>) {
+        while let Some((deadline, name)) = self.deadlines.first().cloned() {
+            if deadline > now {
+                return;
+            }
+            match self.groups.get_mut(&name) {
+                Some(group) => group.handle_timeouts(now, self.settings.initial_delay, out),
+                None => drop(self.deadlines.pop_first()),
+            }
+            self.reschedule(&name);
+        }
+    }
+
+    /// A member wants in; the answer is an effect, at once or later.
+    pub fn join(&mut self, name: &str, request: JoinRequest, waiter: W, now: u64, out: &mut Vec<Effect<W>>) {
+        let refuse = |error| Effect::Answer(waiter, Answer::Joined(Joined::refused(error, &request.member_id)));
+        if name.is_empty() {
+            return out.push(refuse(GroupError::InvalidGroupId));
+        }
+        if !self.settings.session_timeout.contains(&request.session_timeout) {
+            return out.push(refuse(GroupError::InvalidSessionTimeout));
+        }
+        if !request.member_id.is_empty() && !self.groups.contains_key(name) {
+            return out.push(refuse(GroupError::UnknownMember));
+        }
+        let group = self.groups.entry(name.to_owned()).or_insert_with(|| Group::new(name, now));
+        group.join(request, waiter, now, self.settings.initial_delay, self.settings.size_max, out);
+        self.reschedule(name);
+    }
+
+    /// A member wants its assignment.
+    pub fn sync(&mut self, name: &str, request: SyncRequest, waiter: W, now: u64, out: &mut Vec<Effect<W>>) {
+        let error = if name.is_empty() { GroupError::InvalidGroupId } else { GroupError::UnknownMember };
+        match self.groups.get_mut(name) {
+            None => out.push(Effect::Answer(waiter, Answer::Synced(Synced::refused(error)))),
+            Some(group) => group.sync(request, waiter, now, out),
+        }
+        self.reschedule(name);
+    }
+
+    /// A member is alive.
+    ///
+    /// # Errors
+    /// Also `Rebalancing`: join again.
+    pub fn heartbeat(
+        &mut self,
+        name: &str,
+        member_id: &str,
+        instance: Option<&str>,
+        generation: i32,
+        now: u64,
+    ) -> Result<(), GroupError> {
+        if name.is_empty() {
+            return Err(GroupError::InvalidGroupId);
+        }
+        let group = self.groups.get_mut(name).ok_or(GroupError::UnknownMember)?;
+        let outcome = group.heartbeat(member_id, instance, generation, now);
+        self.reschedule(name);
+        outcome
+    }
+
+    /// Members go.
+    ///
+    /// # Errors
+    /// When there is no such group; else one outcome a member.
+    pub fn leave(
+        &mut self,
+        name: &str,
+        members: &[LeaveMember],
+        now: u64,
+        out: &mut Vec<Effect<W>>,
+    ) -> Result<Vec<Result<(), GroupError>>, GroupError> {
+        if name.is_empty() {
+            return Err(GroupError::InvalidGroupId);
+        }
+        let group = self.groups.get_mut(name).ok_or(GroupError::UnknownMember)?;
+        let mut outcomes = Vec::new();
+        for leaving in members {
+            let id = match &leaving.instance {
+                Some(instance) if leaving.member_id.is_empty() => group.instances.get(instance).cloned(),
+                _ => Some(leaving.member_id.clone()),
+            };
+            let checked = match &id {
+                Some(id) if group.pending.contains_key(id) => Ok(()),
+                Some(id) => group.check_member(id, leaving.instance.as_deref()),
+                None => Err(GroupError::UnknownMember),
+            };
+            if let (Ok(()), Some(id)) = (checked, &id) {
+                group.leave(id, now, out);
+            }
+            outcomes.push(checked);
+        }
+        self.reschedule(name);
+        Ok(outcomes)
+    }
+
+    /// May these offsets be committed? One record or refusal each; `Err`: none may.
+    ///
+    /// # Errors
+    /// When the member or its generation is not right.
+    #[expect(clippy::type_complexity, reason = "a record is a key and a value")]
+    pub fn prepare_commit(
+        &mut self,
+        name: &str,
+        member: (&str, Option<&str>, i32),
+        commits: &[Commit],
+        now: u64,
+    ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
+        let (member_id, instance, generation) = member;
+        self.check_commit(name, member_id, instance, generation, now)?;
+        let limit = self.settings.metadata_bytes_max;
+        Ok(commits
+            .iter()
+            .map(|commit| {
+                if commit.offset.metadata.len() > limit {
+                    return Err(GroupError::MetadataTooLarge);
+                }
+                Ok((offset_key(name, &commit.topic, commit.partition), commit.offset.encode()))
+            })
+            .collect())
+    }
+
+    fn check_commit(&mut self, name: &str, member_id: &str, instance: Option<&str>, generation: i32, now: u64) -> Result<(), GroupError> {
+        if name.is_empty() {
+            return Err(GroupError::InvalidGroupId);
+        }
+        let Some(group) = self.groups.get_mut(name) else {
+            if generation >= 0 {
+                return Err(GroupError::IllegalGeneration);
+            }
+            self.groups.insert(name.to_owned(), Group::new(name, now));
+            return Ok(());
+        };
+        if generation < 0 && group.state == GroupState::Empty {
+            group.emptied_at = now;
+            return Ok(());
+        }
+        group.check_member(member_id, instance)?;
+        if generation != group.generation {
+            return Err(GroupError::IllegalGeneration);
+        }
+        if group.state == GroupState::CompletingRebalance {
+            return Err(GroupError::Rebalancing);
+        }
+        if let Some(member) = group.members.get_mut(member_id) {
+            member.expires = now + member.session_timeout;
+        }
+        self.reschedule(name);
+        Ok(())
+    }
+
+    /// Enters an offset that is durable.
+    pub fn apply_commit(&mut self, name: &str, commit: Commit) {
+        self.offsets.entry(name.to_owned()).or_default().insert((commit.topic, commit.partition), commit.offset);
+    }
+
+    /// Is this a member of the present generation, or no member at all? For OffsetFetch.
+    ///
+    /// # Errors
+    /// When a member is named that is not one.
+    pub fn check_reader(&self, name: &str, member_id: Option<&str>) -> Result<(), GroupError> {
+        match (member_id.filter(|id| !id.is_empty()), self.groups.get(name)) {
+            (Some(id), Some(group)) if !group.members.contains_key(id) => Err(GroupError::UnknownMember),
+            (Some(_), None) => Err(GroupError::UnknownMember),
+            _ => Ok(()),
+        }
+    }
+
+    /// One committed offset.
+    pub fn offset(&self, group: &str, topic: &str, partition: u32) -> Option<CommittedOffset> {
+        self.offsets.get(group)?.get(&(topic.to_owned(), partition)).cloned()
+    }
+
+    /// All committed offsets of a group.
+    pub fn offsets(&self, group: &str) -> Vec<(String, u32, CommittedOffset)> {
+        let all = self.offsets.get(group).into_iter().flatten();
+        all.map(|((topic, partition), offset)| (topic.clone(), *partition, offset.clone())).collect()
+    }
+
+    /// Names of all groups.
+    pub fn names(&self) -> Vec<String> {
+        self.groups.keys().cloned().collect()
+    }
+
+    /// A group as it stands.
+    pub fn describe(&self, name: &str) -> Option<GroupSummary<W>> {
+        let group = self.groups.get(name)?;
+        Some(GroupSummary {
+            group: name.to_owned(),
+            state: group.state,
+            protocol_type: group.protocol_type.clone().unwrap_or_default(),
+            protocol: group.protocol.clone().unwrap_or_default(),
+            members: group.members.values().cloned().collect(),
+        })
+    }
+
+    /// Deletes a group without members; returns the keys to be removed.
+    ///
+    /// # Errors
+    /// `GroupNotFound`, `NonEmptyGroup`, `InvalidGroupId`.
+    pub fn delete(&mut self, name: &str) -> Result<Vec<Bytes>, GroupError> {
+        let group = self.groups.get(name).ok_or(GroupError::GroupNotFound)?;
+        if group.state != GroupState::Empty {
+            return Err(GroupError::NonEmptyGroup);
+        }
+        self.groups.remove(name);
+        self.reschedule(name);
+        let offsets = self.offsets.remove(name).unwrap_or_default();
+        let keys = offsets.into_keys().map(|(topic, partition)| offset_key(name, &topic, partition));
+        Ok(keys.chain([group_key(name)]).collect())
+    }
+
+    /// Deletes offsets of one topic; `subscribed` says whether a member reads it. Returns the key to be removed.
+    ///
+    /// # Errors
+    /// `Subscribed`, `GroupNotFound`.
+    pub fn delete_offset(&mut self, name: &str, topic: &str, partition: u32, subscribed: bool) -> Result<Option<Bytes>, GroupError> {
+        self.groups.get(name).ok_or(GroupError::GroupNotFound)?;
+        if subscribed {
+            return Err(GroupError::Subscribed);
+        }
+        let removed = self.offsets.get_mut(name).and_then(|offsets| offsets.remove(&(topic.to_owned(), partition)));
+        Ok(removed.map(|_| offset_key(name, topic, partition)))
+    }
+
+    /// Forgets all offsets of a topic that is deleted; returns the keys to be removed.
+    pub fn forget_topic(&mut self, topic: &str) -> Vec<Bytes> {
+        let mut keys = Vec::new();
+        for (group, offsets) in &mut self.offsets {
+            offsets.retain(|(of, partition), _| {
+                let keep = of != topic;
+                if !keep {
+                    keys.push(offset_key(group, topic, *partition));
+                }
+                keep
+            });
+        }
+        keys
+    }
+
+    /// Forgets offsets of groups that have been empty for longer than offsets are kept, and groups without
+    /// offsets; returns the keys to be removed.
+    pub fn expire(&mut self, now: u64) -> Vec<Bytes> {
+        let before = now.saturating_sub(self.settings.offsets_retention);
+        let mut keys = Vec::new();
+        let empty: Vec<String> =
+            self.groups.values().filter(|group| group.state == GroupState::Empty && group.pending.is_empty()).map(|group| group.name.clone()).collect();
+        for name in empty {
+            let emptied = self.groups.get(&name).map_or(0, |group| group.emptied_at);
+            if let Some(offsets) = self.offsets.get_mut(&name) {
+                offsets.retain(|(topic, partition), offset| {
+                    let keep = offset.committed_at.max(emptied) > before;
+                    if !keep {
+                        keys.push(offset_key(&name, topic, *partition));
+                    }
+                    keep
+                });
+            }
+            let without = self.offsets.get(&name).is_none_or(BTreeMap::is_empty);
+            if without && emptied <= before {
+                self.groups.remove(&name);
+                self.offsets.remove(&name);
+                keys.push(group_key(&name));
+            }
+        }
+        keys
+    }
+}
