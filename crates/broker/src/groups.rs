@@ -137,11 +137,12 @@ impl Groups {
     }
 }
 
-/// Milliseconds of a clock that never goes back.
+/// Milliseconds since 1970 by a clock that never goes back.
 fn now() -> u64 {
-    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    // Far from zero, so that a session that began before the start can be told from none.
-    1_000_000_000 + START.get_or_init(std::time::Instant::now).elapsed().as_millis() as u64
+    static START: std::sync::OnceLock<(std::time::Instant, u64)> = std::sync::OnceLock::new();
+    let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let (start, epoch) = START.get_or_init(|| (std::time::Instant::now(), wall()));
+    epoch + start.elapsed().as_millis() as u64
 }
 
 impl Broker {

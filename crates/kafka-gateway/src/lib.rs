@@ -1,1 +1,18 @@
-//! The Kafka gateway: session state machine and one handler file per API.
+//! The Kafka gateway: a session state machine without I/O ([`Session`]) and one handler file per API. Knows the
+//! broker API and the Kafka codec, nothing below or beside.
+//!
+//! A request's way: [`Session::handle_frame`] → `handlers::dispatch` → handler → answer, or a wait that
+//! [`Session::handle_reply`] ends → [`Session::poll_transmit`], strictly in the order of requests.
+
+mod body;
+mod error_code;
+mod fetch_sessions;
+mod gateway;
+mod handlers;
+mod metrics;
+mod session;
+
+pub use gateway::{Advertise, Gateway};
+pub use handlers::{Api, apis};
+pub use metrics::GatewayMetrics;
+pub use session::{CloseReason, Session, ShardContext};

@@ -1,0 +1,44 @@
+//! Answers before they are bytes.
+
+use bytes::Bytes;
+use kafka_wire::{ApiKey, Writer, encode_response_header};
+
+/// Something that can be the body of a response.
+pub trait Body: Send {
+    /// Writes it for a version.
+    fn encode(&self, writer: &mut Writer, version: i16);
+}
+
+macro_rules! bodies {
+    ($($module:ident::$name:ident),* $(,)?) => {
+        $(impl Body for kafka_wire::$module::$name {
+            fn encode(&self, writer: &mut Writer, version: i16) {
+                kafka_wire::$module::$name::encode(self, writer, version);
+            }
+        })*
+    };
+}
+
+bodies!(
+    api_versions::ApiVersionsResponse, metadata::MetadataResponse, produce::ProduceResponse, fetch::FetchResponse,
+    list_offsets::ListOffsetsResponse, init_producer_id::InitProducerIdResponse, create_topics::CreateTopicsResponse,
+    delete_topics::DeleteTopicsResponse, create_partitions::CreatePartitionsResponse, delete_records::DeleteRecordsResponse,
+    describe_configs::DescribeConfigsResponse, alter_configs::AlterConfigsResponse,
+    incremental_alter_configs::IncrementalAlterConfigsResponse, find_coordinator::FindCoordinatorResponse,
+    join_group::JoinGroupResponse, sync_group::SyncGroupResponse, heartbeat::HeartbeatResponse,
+    leave_group::LeaveGroupResponse, offset_commit::OffsetCommitResponse, offset_fetch::OffsetFetchResponse,
+    offset_delete::OffsetDeleteResponse, list_groups::ListGroupsResponse, describe_groups::DescribeGroupsResponse,
+    delete_groups::DeleteGroupsResponse, offset_for_leader_epoch::OffsetForLeaderEpochResponse,
+    describe_cluster::DescribeClusterResponse, describe_topic_partitions::DescribeTopicPartitionsResponse,
+    get_telemetry_subscriptions::GetTelemetrySubscriptionsResponse, push_telemetry::PushTelemetryResponse,
+    describe_log_dirs::DescribeLogDirsResponse, describe_acls::DescribeAclsResponse, create_acls::CreateAclsResponse,
+    delete_acls::DeleteAclsResponse,
+);
+
+/// A whole response frame.
+pub(crate) fn frame(api: &ApiKey, version: i16, correlation_id: i32, body: &dyn Body) -> Vec<Bytes> {
+    let mut writer = Writer::with_capacity(256);
+    encode_response_header(&mut writer, api, version, correlation_id);
+    body.encode(&mut writer, version);
+    writer.finish_frame()
+}

@@ -1,0 +1,79 @@
+//! From the broker's reasons to Kafka's codes: one table per family of errors.
+
+use broker::append::AppendError;
+use broker::{AlterError, CreateError, PartitionsError, ReadError};
+use delivery::GroupError;
+use kafka_wire::ErrorCode;
+use record::BatchError;
+
+pub(crate) fn of_append(error: AppendError) -> ErrorCode {
+    match error {
+        AppendError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
+        AppendError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
+        AppendError::TooLarge => ErrorCode::MessageTooLarge,
+        AppendError::LogDeleted => ErrorCode::UnknownTopicOrPartition,
+        AppendError::DiskFull | AppendError::Stopped => ErrorCode::KafkaStorageError,
+    }
+}
+
+pub(crate) fn of_batch(error: &BatchError) -> ErrorCode {
+    match error {
+        BatchError::Truncated { .. } | BatchError::Corrupt { .. } | BatchError::Checksum { .. } => ErrorCode::CorruptMessage,
+        BatchError::UnsupportedMagic { .. } => ErrorCode::UnsupportedForMessageFormat,
+        BatchError::Invalid { .. } => ErrorCode::InvalidRecord,
+        BatchError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+        BatchError::UnknownCompression => ErrorCode::UnsupportedCompressionType,
+    }
+}
+
+pub(crate) fn of_group(error: GroupError) -> ErrorCode {
+    match error {
+        GroupError::InvalidGroupId => ErrorCode::InvalidGroupId,
+        GroupError::InvalidSessionTimeout => ErrorCode::InvalidSessionTimeout,
+        GroupError::UnknownMember => ErrorCode::UnknownMemberId,
+        GroupError::MemberIdRequired => ErrorCode::MemberIdRequired,
+        GroupError::FencedInstance => ErrorCode::FencedInstanceId,
+        GroupError::InconsistentProtocol => ErrorCode::InconsistentGroupProtocol,
+        GroupError::IllegalGeneration => ErrorCode::IllegalGeneration,
+        GroupError::Rebalancing => ErrorCode::RebalanceInProgress,
+        GroupError::GroupFull => ErrorCode::GroupMaxSizeReached,
+        GroupError::GroupNotFound => ErrorCode::GroupIdNotFound,
+        GroupError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
+        GroupError::MetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
+        GroupError::Subscribed => ErrorCode::GroupSubscribedToTopic,
+    }
+}
+
+pub(crate) fn of_create(error: &CreateError) -> ErrorCode {
+    match error {
+        CreateError::Name(_) => ErrorCode::InvalidTopicException,
+        CreateError::Exists(_) => ErrorCode::TopicAlreadyExists,
+        CreateError::Partitions(_) => ErrorCode::InvalidPartitions,
+        CreateError::Replication | CreateError::TooFewNodes(_) => ErrorCode::InvalidReplicationFactor,
+        CreateError::Setting(_) => ErrorCode::InvalidConfig,
+        CreateError::Append(error) => of_append(*error),
+    }
+}
+
+pub(crate) fn of_partitions(error: &PartitionsError) -> ErrorCode {
+    match error {
+        PartitionsError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
+        PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) => ErrorCode::InvalidPartitions,
+        PartitionsError::Append(error) => of_append(*error),
+    }
+}
+
+pub(crate) fn of_alter(error: &AlterError) -> ErrorCode {
+    match error {
+        AlterError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
+        AlterError::Setting(_) => ErrorCode::InvalidConfig,
+        AlterError::Append(error) => of_append(*error),
+    }
+}
+
+pub(crate) fn of_read(error: &ReadError) -> ErrorCode {
+    match error {
+        ReadError::Segment(_) => ErrorCode::KafkaStorageError,
+        ReadError::Gone => ErrorCode::OffsetOutOfRange,
+    }
+}

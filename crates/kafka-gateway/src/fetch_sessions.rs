@@ -1,0 +1,67 @@
+//! Incremental fetch sessions (KIP-227): what a consumer asks for is remembered, so that a poll names only what
+//! changed and gets only what has news. A bounded number of sessions is kept for all connections.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+use crate::handlers::fetch::Wanted;
+
+/// A session that was used within this time is not given up for another, in ms.
+const EVICT_AFTER_MS: u64 = 120_000;
+
+/// What one consumer asks for.
+pub(crate) struct FetchSession {
+    pub id: i32,
+    /// The next request's epoch.
+    pub epoch: i32,
+    pub wanted: Vec<Wanted>,
+    /// Where the next answer begins, so that all get their turn.
+    pub start: usize,
+    pub used: std::time::Instant,
+}
+
+/// All sessions.
+pub(crate) struct FetchSessions {
+    sessions: Mutex<HashMap<i32, Arc<Mutex<FetchSession>>>>,
+    slots: usize,
+    next: AtomicI32,
+}
+
+impl FetchSessions {
+    pub fn new(slots: usize) -> Self {
+        let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |since| since.subsec_nanos());
+        Self { sessions: Mutex::default(), slots, next: AtomicI32::new((seed >> 2) as i32 | 1) }
+    }
+
+    pub fn get(&self, id: i32) -> Option<Arc<Mutex<FetchSession>>> {
+        self.sessions.lock().get(&id).cloned()
+    }
+
+    pub fn remove(&self, id: i32) {
+        self.sessions.lock().remove(&id);
+    }
+
+    /// A new session, unless all slots are in use.
+    pub fn create(&self, wanted: Vec<Wanted>, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
+        let mut sessions = self.sessions.lock();
+        if sessions.len() >= self.slots {
+            let idle = |session: &Arc<Mutex<FetchSession>>| {
+                session.try_lock().is_some_and(|session| now.duration_since(session.used).as_millis() as u64 >= EVICT_AFTER_MS)
+            };
+            let old = sessions.iter().find(|(_, session)| idle(session)).map(|(id, _)| *id)?;
+            sessions.remove(&old);
+        }
+        let id = loop {
+            let id = self.next.fetch_add(1, Ordering::Relaxed) & i32::MAX;
+            if id != 0 && !sessions.contains_key(&id) {
+                break id;
+            }
+        };
+        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, start: 0, used: now }));
+        sessions.insert(id, Arc::clone(&session));
+        Some(session)
+    }
+}

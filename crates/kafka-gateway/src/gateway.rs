@@ -1,0 +1,62 @@
+//! What all sessions share: the broker, how listeners are advertised, fetch sessions, measurements.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use broker::Broker;
+
+use crate::fetch_sessions::FetchSessions;
+use crate::metrics::GatewayMetrics;
+
+/// What clients are told to connect to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advertise {
+    /// `None`: the address that the client connected to.
+    pub host: Option<String>,
+    /// `None`: the port that the client connected to.
+    pub port: Option<u16>,
+}
+
+impl Advertise {
+    /// Host and port for a client that is connected to `local`.
+    pub(crate) fn resolve(&self, local: SocketAddr) -> (String, i32) {
+        let host = self.host.clone().unwrap_or_else(|| local.ip().to_canonical().to_string());
+        (host, i32::from(self.port.unwrap_or(local.port())))
+    }
+}
+
+/// The Kafka side of a broker.
+pub struct Gateway {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) metrics: GatewayMetrics,
+    pub(crate) fetch_sessions: FetchSessions,
+    /// Limits taken from the settings once.
+    pub(crate) frame_bytes_max: usize,
+    pub(crate) fetch_bytes_max: usize,
+    pub(crate) auto_create: bool,
+}
+
+impl Gateway {
+    /// For one broker.
+    pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics) -> Arc<Self> {
+        let int = |name| broker.settings().int(name).max(0) as usize;
+        Arc::new(Self {
+            fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
+            frame_bytes_max: int("socket.request.max.bytes"),
+            fetch_bytes_max: int("fetch.max.bytes"),
+            auto_create: broker.settings().bool("auto.create.topics.enable"),
+            broker,
+            metrics,
+        })
+    }
+
+    /// Measurements.
+    pub fn metrics(&self) -> &GatewayMetrics {
+        &self.metrics
+    }
+
+    /// Largest request.
+    pub fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max
+    }
+}

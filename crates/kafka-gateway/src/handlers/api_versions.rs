@@ -1,0 +1,62 @@
+//! ApiVersions: what is served, and which features are in force.
+
+use kafka_wire::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+
+use super::{Outcome, apis};
+use crate::body::Body;
+use crate::session::Context;
+
+/// The cluster features of Kafka 4.x that clients look at, with the level in force here.
+const FEATURES: &[(&str, i16, i16, i16)] = &[("metadata.version", 7, 29, 29)];
+
+fn keys() -> Vec<ApiVersion> {
+    let one = |api: &super::Api| ApiVersion {
+        api_key: api.key().key,
+        min_version: api.announced_from(),
+        max_version: api.range().1,
+        ..ApiVersion::default()
+    };
+    apis().iter().map(one).collect()
+}
+
+/// For a version that is not served: error and range, in version 0.
+pub(crate) fn unsupported() -> Box<dyn Body> {
+    let own = keys().into_iter().filter(|api| api.api_key == 18).collect();
+    Box::new(ApiVersionsResponse { error_code: ErrorCode::UnsupportedVersion.code(), api_keys: own, ..ApiVersionsResponse::default() })
+}
+
+fn plausible(text: &str) -> bool {
+    let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || b".-".contains(&byte);
+    let bytes = text.as_bytes();
+    ends(bytes.first()) && ends(bytes.last()) && bytes.iter().all(|byte| inside(*byte))
+}
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ApiVersionsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    if context.version >= 3 && !(plausible(&request.client_software_name) && plausible(&request.client_software_version)) {
+        let error_code = ErrorCode::InvalidRequest.code();
+        return Ok(Outcome::answer(ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() }));
+    }
+    let supported = FEATURES.iter().map(|(name, low, high, _)| SupportedFeatureKey {
+        name: Str::from_static(name),
+        min_version: *low,
+        max_version: *high,
+        ..SupportedFeatureKey::default()
+    });
+    let finalized = FEATURES.iter().map(|(name, _, _, level)| FinalizedFeatureKey {
+        name: Str::from_static(name),
+        max_version_level: *level,
+        min_version_level: *level,
+        ..FinalizedFeatureKey::default()
+    });
+    Ok(Outcome::answer(ApiVersionsResponse {
+        api_keys: keys(),
+        supported_features: supported.collect(),
+        finalized_features_epoch: 0,
+        finalized_features: finalized.collect(),
+        ..ApiVersionsResponse::default()
+    }))
+}

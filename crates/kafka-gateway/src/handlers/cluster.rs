@@ -1,0 +1,136 @@
+//! DescribeCluster, DescribeTopicPartitions, DescribeLogDirs.
+
+use std::collections::BTreeSet;
+
+use broker::{Broker, Topic};
+use kafka_wire::describe_cluster::{DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse};
+use kafka_wire::describe_log_dirs::{
+    DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
+};
+use kafka_wire::describe_topic_partitions::{
+    DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic, NextCursor,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader};
+
+use super::Outcome;
+use crate::session::Context;
+
+/// Partitions in one answer to DescribeTopicPartitions, at most.
+const PARTITIONS_MAX: usize = 2000;
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeClusterRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    if request.endpoint_type != 1 {
+        let known = request.endpoint_type == 2;
+        let code = if known { ErrorCode::MismatchedEndpointType } else { ErrorCode::UnsupportedEndpointType };
+        return Ok(Outcome::answer(DescribeClusterResponse { error_code: code.code(), ..Default::default() }));
+    }
+    let (host, port) = context.advertise.resolve(context.local);
+    let node = DescribeClusterBroker { broker_id: broker.node_id().0, host: host.into(), port, ..Default::default() };
+    Ok(Outcome::answer(DescribeClusterResponse {
+        endpoint_type: request.endpoint_type,
+        cluster_id: broker.cluster_id().into(),
+        controller_id: broker.node_id().0,
+        brokers: vec![node],
+        ..DescribeClusterResponse::default()
+    }))
+}
+
+pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeTopicPartitionsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    let mut names: BTreeSet<String> = request.topics.iter().map(|topic| topic.name.to_string()).collect();
+    if names.is_empty() {
+        names = broker.topics().iter().map(|topic| topic.name.clone()).collect();
+    }
+    let mut first = 0;
+    if let Some(cursor) = &request.cursor {
+        if cursor.partition_index < 0 {
+            let invalid = DescribeTopicPartitionsResponseTopic { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+            return Ok(Outcome::answer(DescribeTopicPartitionsResponse { topics: vec![invalid], ..Default::default() }));
+        }
+        names = names.split_off(cursor.topic_name.as_str());
+        first = cursor.partition_index as usize;
+    }
+    let mut left = (request.response_partition_limit.max(1) as usize).min(PARTITIONS_MAX);
+    let mut response = DescribeTopicPartitionsResponse::default();
+    for name in names {
+        let from = if request.cursor.as_ref().is_some_and(|cursor| cursor.topic_name.as_str() == name) { first } else { 0 };
+        if left == 0 {
+            response.next_cursor = Some(NextCursor { topic_name: name.into(), partition_index: 0, ..Default::default() });
+            break;
+        }
+        let Some(topic) = broker.topic(&name) else {
+            let invalid = broker::check_topic_name(&name).is_err();
+            let code = if invalid { ErrorCode::InvalidTopicException } else { ErrorCode::UnknownTopicOrPartition };
+            response.topics.push(DescribeTopicPartitionsResponseTopic {
+                error_code: code.code(),
+                name: Some(name.into()),
+                ..Default::default()
+            });
+            continue;
+        };
+        let described = describe_topic(broker, &topic, from, left);
+        let until = from + described.partitions.len();
+        left -= described.partitions.len();
+        response.topics.push(described);
+        if until < topic.logs().len() {
+            response.next_cursor = Some(NextCursor { topic_name: name.into(), partition_index: until as i32, ..Default::default() });
+            break;
+        }
+    }
+    Ok(Outcome::answer(response))
+}
+
+fn describe_topic(broker: &Broker, topic: &Topic, from: usize, most: usize) -> DescribeTopicPartitionsResponseTopic {
+    let node = broker.node_id().0;
+    let logs = topic.logs();
+    let partitions = logs.iter().enumerate().skip(from).take(most).map(|(index, log)| DescribeTopicPartitionsResponsePartition {
+        partition_index: index as i32,
+        leader_id: node,
+        leader_epoch: log.leader_epoch() as i32,
+        replica_nodes: vec![node],
+        isr_nodes: vec![node],
+        eligible_leader_replicas: Some(Vec::new()),
+        last_known_elr: Some(Vec::new()),
+        ..DescribeTopicPartitionsResponsePartition::default()
+    });
+    DescribeTopicPartitionsResponseTopic {
+        name: Some(topic.name.as_str().into()),
+        topic_id: topic.id.0,
+        partitions: partitions.collect(),
+        ..DescribeTopicPartitionsResponseTopic::default()
+    }
+}
+
+pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeLogDirsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    let wanted = |name: &str, partition: i32| match &request.topics {
+        None => true,
+        Some(topics) => topics.iter().any(|topic| topic.topic.as_str() == name && topic.partitions.contains(&partition)),
+    };
+    let results = broker.journals().iter().map(|journal| {
+        let topics = broker.topics().into_iter().filter_map(|topic| {
+            let logs = topic.logs();
+            let own = logs.iter().enumerate().filter(|(_, log)| broker.journal_number(log.id()) == usize::from(journal.number()));
+            let partitions: Vec<_> = own
+                .filter(|(index, _)| wanted(&topic.name, *index as i32))
+                .map(|(index, log)| DescribeLogDirsPartition {
+                    partition_index: index as i32,
+                    partition_size: log.live_bytes() as i64,
+                    ..DescribeLogDirsPartition::default()
+                })
+                .collect();
+            let name = topic.name.as_str().into();
+            (!partitions.is_empty()).then_some(DescribeLogDirsTopic { name, partitions, ..Default::default() })
+        });
+        DescribeLogDirsResult { log_dir: format!("journal-{}", journal.number()).into(), topics: topics.collect(), ..Default::default() }
+    });
+    Ok(Outcome::answer(DescribeLogDirsResponse { results: results.collect(), ..DescribeLogDirsResponse::default() }))
+}

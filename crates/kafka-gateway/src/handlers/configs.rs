@@ -1,0 +1,252 @@
+//! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. A topic's settings can be changed; the broker's are
+//! given at its start.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::{BROKER, Broker, Kind, Setting, Source, TOPIC, find};
+use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
+use kafka_wire::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
+    DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use kafka_wire::incremental_alter_configs::{
+    AlterConfigsResource, AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+
+use super::{Outcome, control};
+use crate::error_code::of_alter;
+use crate::session::Context;
+
+const RESOURCE_TOPIC: i8 = 2;
+const RESOURCE_BROKER: i8 = 4;
+
+/// Kafka's number for where a value comes from.
+pub(super) fn source_code(source: Source) -> i8 {
+    match source {
+        Source::Topic => 1,
+        Source::Broker => 4,
+        Source::Default => 5,
+    }
+}
+
+fn type_code(kind: Kind) -> i8 {
+    match kind {
+        Kind::Bool => 1,
+        Kind::Text | Kind::OneOf(_) => 2,
+        Kind::Int(_, high) if high <= i64::from(i32::MAX) => 3,
+        Kind::Int(..) => 5,
+        Kind::ListOf(_) => 7,
+    }
+}
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeConfigsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    let results = request.resources.iter().map(|resource| {
+        let mut result = DescribeConfigsResult {
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            error_message: None,
+            ..DescribeConfigsResult::default()
+        };
+        match settings_of(broker, resource) {
+            Ok(rows) => {
+                let wanted = |row: &Setting| {
+                    let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
+                    keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == row.name))
+                };
+                let read_only = resource.resource_type == RESOURCE_BROKER;
+                let shown = rows.into_iter().filter(|(row, _, _)| wanted(row));
+                result.configs = shown.map(|(row, value, source)| one_config(row, value, source, read_only, &request)).collect();
+            }
+            Err((code, message)) => {
+                result.error_code = code.code();
+                result.error_message = Some(message.into());
+            }
+        }
+        result
+    });
+    Ok(Outcome::answer(DescribeConfigsResponse { results: results.collect(), ..DescribeConfigsResponse::default() }))
+}
+
+type Rows = Vec<(&'static Setting, String, Source)>;
+
+fn settings_of(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Rows, (ErrorCode, String)> {
+    match resource.resource_type {
+        RESOURCE_TOPIC => {
+            let topic = broker.topic(&resource.resource_name);
+            let topic = topic.ok_or_else(|| {
+                let text = "This server does not host this topic-partition.".to_owned();
+                match broker::check_topic_name(&resource.resource_name) {
+                    Ok(()) => (ErrorCode::UnknownTopicOrPartition, text),
+                    Err(rule) => (ErrorCode::InvalidTopicException, rule.to_owned()),
+                }
+            })?;
+            Ok(broker.describe_topic(&topic.config().overrides))
+        }
+        RESOURCE_BROKER => {
+            if !resource.resource_name.is_empty() && resource.resource_name.parse() != Ok(broker.node_id().0) {
+                return Err((ErrorCode::InvalidRequest, format!("Unexpected broker id, expected {}", broker.node_id().0)));
+            }
+            let row = |row: &'static Setting| {
+                let (value, set) = broker.settings().text(row.name);
+                (row, value.to_owned(), if set { Source::Broker } else { Source::Default })
+            };
+            Ok(BROKER.iter().map(row).collect())
+        }
+        other => Err((ErrorCode::InvalidRequest, format!("Resources of type {other} have no configuration here"))),
+    }
+}
+
+fn one_config(
+    row: &Setting,
+    value: String,
+    source: Source,
+    read_only: bool,
+    request: &DescribeConfigsRequest,
+) -> DescribeConfigsResourceResult {
+    let (name, value): (Str, Str) = (row.name.into(), value.into());
+    let synonyms = if request.include_synonyms {
+        let own = (source != Source::Default).then(|| (value.clone(), source_code(source)));
+        let default = (row.default.into(), source_code(Source::Default));
+        let all = own.into_iter().chain([default]);
+        all.map(|(value, source)| DescribeConfigsSynonym { name: name.clone(), value: Some(value), source, ..Default::default() }).collect()
+    } else {
+        Vec::new()
+    };
+    DescribeConfigsResourceResult {
+        name,
+        value: Some(value),
+        read_only,
+        config_source: source_code(source),
+        synonyms,
+        config_type: type_code(row.kind),
+        documentation: request.include_documentation.then(|| row.doc.into()),
+        ..DescribeConfigsResourceResult::default()
+    }
+}
+
+/// What is to become of one setting.
+enum Change {
+    Set(String),
+    Delete,
+    Append(String),
+    Subtract(String),
+}
+
+type Refusal = (ErrorCode, String);
+
+fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str, change: Change) -> Result<(), Refusal> {
+    let row = find(TOPIC, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
+    let in_force = |overrides: &BTreeMap<String, String>| -> Result<Vec<String>, Refusal> {
+        if !matches!(row.kind, Kind::ListOf(_)) {
+            let message = format!("Config value append is not allowed for config key: {name}");
+            return Err((ErrorCode::InvalidConfig, message));
+        }
+        let (value, _) = broker::effective(overrides, broker.settings(), broker.durability(), name);
+        Ok(value.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect())
+    };
+    match change {
+        Change::Set(value) => drop(overrides.insert(name.to_owned(), value)),
+        Change::Delete => drop(overrides.remove(name)),
+        Change::Append(value) => {
+            let mut words = in_force(overrides)?;
+            words.extend(value.split(',').map(str::to_owned));
+            words.dedup();
+            overrides.insert(name.to_owned(), words.join(","));
+        }
+        Change::Subtract(value) => {
+            let mut words = in_force(overrides)?;
+            words.retain(|word| !value.split(',').any(|gone| gone == word));
+            overrides.insert(name.to_owned(), words.join(","));
+        }
+    }
+    Ok(())
+}
+
+fn apply(broker: &Broker, kind: i8, name: &str, overrides: BTreeMap<String, String>, validate_only: bool) -> Result<(), Refusal> {
+    if kind != RESOURCE_TOPIC {
+        let message = "Only topics can be configured at run time; the broker's settings are given at its start".to_owned();
+        return Err((ErrorCode::InvalidRequest, message));
+    }
+    let outcome = if validate_only {
+        broker.check_config(name, &overrides).map(drop)
+    } else {
+        broker.set_topic_config(name, overrides)
+    };
+    outcome.map_err(|error| (of_alter(&error), error.to_string()))
+}
+
+fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+    let mut overrides = broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default();
+    for config in &resource.configs {
+        let value = || config.value.as_ref().map(ToString::to_string).ok_or_else(|| {
+            (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name))
+        });
+        let change = match config.config_operation {
+            0 => Change::Set(value()?),
+            1 => Change::Delete,
+            2 => Change::Append(value()?),
+            3 => Change::Subtract(value()?),
+            other => return Err((ErrorCode::InvalidRequest, format!("Unknown operation {other}"))),
+        };
+        if resource.resource_type == RESOURCE_TOPIC {
+            changed(&mut overrides, broker, &config.name, change)?;
+        }
+    }
+    apply(broker, resource.resource_type, &resource.resource_name, overrides, validate_only)
+}
+
+pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let run = move |broker: Option<&Arc<Broker>>| {
+        let responses = request.resources.iter().map(|resource| {
+            let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
+            let error = broker.map_or_else(|| Some(busy()), |broker| alter_one(broker, resource, request.validate_only).err());
+            AlterConfigsResourceResponse {
+                error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
+                error_message: error.map(|(_, message)| message.into()),
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name.clone(),
+                ..AlterConfigsResourceResponse::default()
+            }
+        });
+        IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
+    };
+    let busy = run.clone();
+    Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+}
+
+fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+    let mut overrides = BTreeMap::new();
+    for config in &resource.configs {
+        let value = config.value.as_ref().ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
+        overrides.insert(config.name.to_string(), value.to_string());
+    }
+    apply(broker, resource.resource_type, &resource.resource_name, overrides, validate_only)
+}
+
+pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AlterConfigsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let run = move |broker: Option<&Arc<Broker>>| {
+        let responses = request.resources.iter().map(|resource| {
+            let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
+            let error = broker.map_or_else(|| Some(busy()), |broker| replace_one(broker, resource, request.validate_only).err());
+            alter_configs::AlterConfigsResourceResponse {
+                error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
+                error_message: error.map(|(_, message)| message.into()),
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name.clone(),
+                ..Default::default()
+            }
+        });
+        AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
+    };
+    let busy = run.clone();
+    Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+}

@@ -1,0 +1,411 @@
+//! Fetch: long polls over many partitions. What is in memory is served at once as shared slices; history is read
+//! by the cold-read pool; a fetch without news waits for one of its logs to advance.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use broker::{Broker, ColdData, ColdWant, Log, ReadError, Reply, TailRead};
+use bytes::Bytes;
+use hashbrown::HashMap;
+use kafka_wire::fetch::{
+    FetchRequest, FetchResponse, FetchableTopicResponse, ForgottenTopic, LeaderIdAndEpoch, PartitionData,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use types::{ConnectionId, Offset, PartitionIndex, TopicId};
+use uuid::Uuid;
+
+use super::{Outcome, Wait};
+use crate::body::Body;
+use crate::error_code::of_read;
+use crate::fetch_sessions::FetchSession;
+use crate::session::{Context, ShardContext};
+
+/// Longest wait of a poll, whatever is asked for.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// A partition that a consumer wants to read.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    name: Str,
+    id: Uuid,
+    partition: i32,
+    offset: i64,
+    epoch: i32,
+    max_bytes: i32,
+    log: Option<Arc<Log>>,
+    /// What the consumer was told last, in a session.
+    told: (i64, i64),
+}
+
+impl Wanted {
+    fn same_as(&self, other: &Self) -> bool {
+        self.partition == other.partition && self.id == other.id && self.name == other.name
+    }
+}
+
+/// What came of one partition.
+#[derive(Default)]
+struct Found {
+    code: Option<ErrorCode>,
+    slices: SmallVec<[Bytes; 4]>,
+    bytes: usize,
+    cold: bool,
+}
+
+/// A fetch that waits.
+struct FetchWait {
+    session: Option<Arc<Mutex<FetchSession>>>,
+    incremental: bool,
+    wanted: Vec<Wanted>,
+    /// Partition that comes first this time.
+    start: usize,
+    min_bytes: usize,
+    max_bytes: usize,
+    by_id: bool,
+    deadline: Instant,
+    watching: bool,
+    found: Vec<Found>,
+    /// Partitions that the cold-read pool is reading now.
+    cold: Option<Vec<usize>>,
+}
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = FetchRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let by_id = context.version >= 13;
+    let fail = |code: ErrorCode| {
+        Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))
+    };
+    let sessions = &context.gateway.fetch_sessions;
+    let broker = &context.gateway.broker;
+    let (session_id, epoch) = (request.session_id, request.session_epoch);
+    let listed = list_wanted(&request, by_id, broker);
+    let mut start = 0;
+    let (session, incremental, wanted) = if epoch <= 0 {
+        if session_id != 0 {
+            sessions.remove(session_id);
+        }
+        let session = if epoch == 0 { sessions.create(listed.clone(), context.now) } else { None };
+        (session, false, listed)
+    } else {
+        let Some(session) = sessions.get(session_id) else { return fail(ErrorCode::FetchSessionIdNotFound) };
+        let mut held = session.lock();
+        if held.epoch != epoch {
+            return fail(ErrorCode::InvalidFetchSessionEpoch);
+        }
+        held.epoch = epoch.checked_add(1).unwrap_or(1);
+        held.used = context.now;
+        update(&mut held.wanted, listed, &request.forgotten_topics_data);
+        held.start = if held.wanted.is_empty() { 0 } else { (held.start + 1) % held.wanted.len() };
+        start = held.start;
+        let wanted = held.wanted.clone();
+        drop(held);
+        (Some(session), true, wanted)
+    };
+    let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
+    Ok(Outcome::Wait(Box::new(FetchWait {
+        session,
+        incremental,
+        wanted,
+        start,
+        min_bytes: request.min_bytes.max(0) as usize,
+        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
+        by_id,
+        deadline: context.now + wait,
+        watching: false,
+        found: Vec::new(),
+        cold: None,
+    })))
+}
+
+fn list_wanted(request: &FetchRequest, by_id: bool, broker: &Broker) -> Vec<Wanted> {
+    let count = request.topics.iter().map(|topic| topic.partitions.len()).sum();
+    let mut wanted = Vec::with_capacity(count);
+    for topic in &request.topics {
+        let found = if by_id { broker.topic_by_id(TopicId(topic.topic_id)) } else { broker.topic(&topic.topic) };
+        let logs = found.map(|found| found.logs());
+        for partition in &topic.partitions {
+            let at = usize::try_from(partition.partition).unwrap_or(usize::MAX);
+            wanted.push(Wanted {
+                name: topic.topic.clone(),
+                id: topic.topic_id,
+                partition: partition.partition,
+                offset: partition.fetch_offset,
+                epoch: partition.current_leader_epoch,
+                max_bytes: partition.partition_max_bytes,
+                log: logs.as_ref().and_then(|logs| logs.get(at).cloned()),
+                told: (-1, -1),
+            });
+        }
+    }
+    wanted
+}
+
+/// Brings a session up to date with what a request lists and forgets.
+fn update(wanted: &mut Vec<Wanted>, listed: Vec<Wanted>, forgotten: &[ForgottenTopic]) {
+    if listed.is_empty() && forgotten.is_empty() {
+        return;
+    }
+    let key = |one: &Wanted| (one.id, one.name.clone(), one.partition);
+    let mut places: HashMap<(Uuid, Str, i32), usize> = wanted.iter().enumerate().map(|(at, one)| (key(one), at)).collect();
+    for one in listed {
+        match places.get(&key(&one)) {
+            Some(at) => wanted[*at] = Wanted { told: wanted[*at].told, ..one },
+            None => {
+                places.insert(key(&one), wanted.len());
+                wanted.push(one);
+            }
+        }
+    }
+    if !forgotten.is_empty() {
+        let gone: hashbrown::HashSet<(Uuid, &Str, i32)> = forgotten
+            .iter()
+            .flat_map(|topic| topic.partitions.iter().map(|partition| (topic.topic_id, &topic.topic, *partition)))
+            .collect();
+        wanted.retain(|one| !gone.contains(&(one.id, &one.name, one.partition)));
+    }
+}
+
+/// The error of a partition that cannot be read, if any.
+fn check(wanted: &Wanted, by_id: bool, broker: &Broker) -> Option<ErrorCode> {
+    let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
+    let Some(log) = &wanted.log else {
+        let topic_known = by_id && broker.topic_by_id(TopicId(wanted.id)).is_some();
+        return Some(if topic_known { ErrorCode::UnknownTopicOrPartition } else { unknown });
+    };
+    if broker.journal_of(log.id()).log(log.id()).is_none() {
+        return Some(unknown);
+    }
+    let current = log.leader_epoch() as i32;
+    if wanted.epoch >= 0 && wanted.epoch != current {
+        return Some(if wanted.epoch < current { ErrorCode::FencedLeaderEpoch } else { ErrorCode::UnknownLeaderEpoch });
+    }
+    None
+}
+
+impl FetchWait {
+    /// Reads what is in memory; true when there is something to say at once.
+    fn read_tails(&mut self, broker: &Broker) -> bool {
+        self.found.clear();
+        self.found.resize_with(self.wanted.len(), Found::default);
+        let (mut bytes, mut urgent) = (0, false);
+        for step in 0..self.wanted.len() {
+            let at = (self.start + step) % self.wanted.len();
+            let wanted = &self.wanted[at];
+            let found = &mut self.found[at];
+            found.code = check(wanted, self.by_id, broker);
+            let (Some(log), None) = (&wanted.log, found.code) else {
+                urgent |= found.code.is_some();
+                continue;
+            };
+            let room = self.max_bytes.saturating_sub(bytes).min(wanted.max_bytes.max(0) as usize);
+            let Ok(offset) = u64::try_from(wanted.offset) else {
+                found.code = Some(ErrorCode::OffsetOutOfRange);
+                urgent = true;
+                continue;
+            };
+            if Offset(offset) == log.high_watermark() {
+                continue;
+            }
+            if room == 0 && bytes > 0 {
+                continue;
+            }
+            match broker.journal_of(log.id()).read_tail(log, Offset(offset), room, bytes == 0) {
+                TailRead::Data { slices, bytes: read, .. } => {
+                    found.slices = slices;
+                    found.bytes = read;
+                    bytes += read;
+                }
+                TailRead::Cold => found.cold = true,
+                TailRead::Empty => {}
+                TailRead::OutOfRange => {
+                    found.code = Some(ErrorCode::OffsetOutOfRange);
+                    urgent = true;
+                }
+            }
+        }
+        urgent || bytes >= self.min_bytes.max(1)
+    }
+
+    /// Sends the cold-read pool after what is not in memory; true when it went.
+    fn read_colds(&mut self, context: &Context<'_>) -> bool {
+        let served: usize = self.found.iter().map(|found| found.bytes).sum();
+        let room = self.max_bytes.saturating_sub(served);
+        let cold: Vec<usize> = (0..self.found.len()).filter(|at| self.found[*at].cold).collect();
+        if cold.is_empty() || room == 0 && served > 0 {
+            return false;
+        }
+        let wants: Vec<(usize, ColdWant)> = cold
+            .iter()
+            .filter_map(|at| {
+                let wanted = &self.wanted[*at];
+                let log = Arc::clone(wanted.log.as_ref()?);
+                let max_bytes = wanted.max_bytes.max(0) as usize;
+                Some((context.gateway.broker.journal_number(log.id()), ColdWant { log, from: Offset(wanted.offset as u64), max_bytes }))
+            })
+            .collect();
+        let work = Box::new(move |broker: &Arc<Broker>| {
+            let mut results: Vec<Option<Result<ColdData, ReadError>>> = wants.iter().map(|_| None).collect();
+            for (number, journal) in broker.journals().iter().enumerate() {
+                let own: Vec<usize> = (0..wants.len()).filter(|at| wants[*at].0 == number).collect();
+                let part: Vec<ColdWant> = own.iter().map(|at| wants[*at].1.clone()).collect();
+                if part.is_empty() {
+                    continue;
+                }
+                for (at, result) in own.into_iter().zip(journal.read_cold(&part, room)) {
+                    results[at] = Some(result);
+                }
+            }
+            Box::new(results) as Box<dyn std::any::Any + Send>
+        });
+        if context.gateway.broker.read_history(context.to, work) {
+            self.cold = Some(cold);
+            return true;
+        }
+        false
+    }
+
+    fn watch(&mut self, context: &mut Context<'_>) {
+        if self.watching {
+            return;
+        }
+        self.watching = true;
+        for log in self.wanted.iter().filter_map(|wanted| wanted.log.as_ref()) {
+            log.watch(context.to.shard);
+            context.shard.watches.watch(context.to.connection, log.id());
+        }
+    }
+
+    fn unwatch(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
+        if std::mem::take(&mut self.watching) {
+            for log in self.wanted.iter().filter_map(|wanted| wanted.log.as_ref()) {
+                shard.watches.unwatch(connection, log.id());
+            }
+        }
+    }
+
+    fn respond(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        self.unwatch(context.to.connection, context.shard);
+        let node = context.gateway.broker.node_id().0;
+        let mut response = FetchResponse::default();
+        let session = self.session.clone();
+        let mut held = session.as_ref().map(|session| session.lock());
+        response.session_id = held.as_ref().map_or(0, |held| held.id);
+        let mut fetched = 0;
+        for step in 0..self.wanted.len() {
+            let at = (self.start + step) % self.wanted.len();
+            let found = std::mem::take(&mut self.found[at]);
+            let wanted = &self.wanted[at];
+            let data = partition_data(wanted, found, node);
+            let told = (data.high_watermark, data.log_start_offset);
+            let news = data.error_code != 0 || !data.records.as_ref().is_none_or(Records::is_empty) || told != wanted.told;
+            if self.incremental && !news {
+                continue;
+            }
+            if let Some(held) = &mut held
+                && let Some(kept) = held.wanted.get_mut(at).filter(|kept| kept.same_as(wanted))
+            {
+                kept.told = told;
+            }
+            fetched += data.records.as_ref().map_or(0, Records::len);
+            match response.responses.last_mut() {
+                Some(last) if last.topic == wanted.name && last.topic_id == wanted.id => last.partitions.push(data),
+                _ => response.responses.push(FetchableTopicResponse {
+                    topic: wanted.name.clone(),
+                    topic_id: wanted.id,
+                    partitions: vec![data],
+                    ..FetchableTopicResponse::default()
+                }),
+            }
+        }
+        context.gateway.metrics.fetched_bytes.inc_by(fetched as u64);
+        Some(Box::new(response))
+    }
+}
+
+fn partition_data(wanted: &Wanted, found: Found, node: i32) -> PartitionData {
+    let code = found.code.map_or(0, ErrorCode::code);
+    let mut data = PartitionData {
+        partition_index: wanted.partition,
+        error_code: code,
+        high_watermark: -1,
+        records: Some(Records(found.slices.into_vec())),
+        aborted_transactions: None,
+        ..PartitionData::default()
+    };
+    if let Some(log) = &wanted.log {
+        if found.code.is_none() || found.code == Some(ErrorCode::OffsetOutOfRange) {
+            let end = log.high_watermark().0 as i64;
+            data.high_watermark = end;
+            data.last_stable_offset = end;
+            data.log_start_offset = log.start().0 as i64;
+        }
+        if matches!(found.code, Some(ErrorCode::FencedLeaderEpoch | ErrorCode::UnknownLeaderEpoch)) {
+            let leader_epoch = log.leader_epoch() as i32;
+            data.current_leader = LeaderIdAndEpoch { leader_id: node, leader_epoch, ..LeaderIdAndEpoch::default() };
+        }
+    }
+    data
+}
+
+impl Wait for FetchWait {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        type Results = Vec<Option<Result<ColdData, ReadError>>>;
+        let cold = self.cold.take()?;
+        let Reply::Done(done) = reply else { return None };
+        let results = *done.downcast::<Results>().ok()?;
+        for (at, result) in cold.into_iter().zip(results) {
+            let found = &mut self.found[at];
+            found.cold = false;
+            match result {
+                Some(Ok(data)) => {
+                    found.bytes = data.bytes;
+                    found.slices = data.slices;
+                }
+                Some(Err(error)) => found.code = Some(of_read(&error)),
+                None => {}
+            }
+        }
+        self.respond(context)
+    }
+
+    fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if self.cold.is_some() {
+            return None;
+        }
+        let broker = Arc::clone(&context.gateway.broker);
+        let mut ready = self.read_tails(&broker);
+        if self.read_colds(context) {
+            self.unwatch(context.to.connection, context.shard);
+            return None;
+        }
+        if !ready && context.now < self.deadline {
+            // Watch first, then look once more: a log may have advanced in between.
+            let watched_before = std::mem::take(&mut self.watching);
+            self.watch(context);
+            if !watched_before {
+                ready = self.read_tails(&broker);
+                if self.read_colds(context) {
+                    self.unwatch(context.to.connection, context.shard);
+                    return None;
+                }
+            }
+        }
+        if ready || context.now >= self.deadline { self.respond(context) } else { None }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.cold.is_none().then_some(self.deadline)
+    }
+
+    fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
+        self.unwatch(connection, shard);
+    }
+}
+
+/// The partition of a log, for those who only have the index.
+pub(crate) fn index(partition: i32) -> Option<PartitionIndex> {
+    u32::try_from(partition).ok().map(PartitionIndex)
+}

@@ -1,0 +1,102 @@
+//! ListGroups, DescribeGroups, DeleteGroups.
+
+use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
+use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
+use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+
+use super::{Outcome, control};
+use crate::error_code::of_group;
+use crate::session::Context;
+
+/// The one type of group that is served.
+const CLASSIC: &str = "classic";
+
+pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ListGroupsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let asked = |filter: &[Str], value: &str| filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(value));
+    let groups = context.gateway.broker.groups();
+    let mut listed = Vec::new();
+    for group in groups.names().into_iter().filter_map(|name| groups.describe(&name)) {
+        if asked(&request.states_filter, group.state.name()) && asked(&request.types_filter, CLASSIC) {
+            listed.push(ListedGroup {
+                group_id: group.group.into(),
+                protocol_type: group.protocol_type.into(),
+                group_state: group.state.name().into(),
+                group_type: CLASSIC.into(),
+                ..ListedGroup::default()
+            });
+        }
+    }
+    Ok(Outcome::answer(ListGroupsResponse { groups: listed, ..ListGroupsResponse::default() }))
+}
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeGroupsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let version = context.version;
+    let groups = request.groups.into_iter().map(|name| describe_one(context, name, version)).collect();
+    Ok(Outcome::answer(DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }))
+}
+
+fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGroup {
+    let Some(group) = context.gateway.broker.groups().describe(&name) else {
+        // From version 6 on a group that is not there is an error.
+        let missing = version >= 6;
+        return DescribedGroup {
+            error_code: if missing { ErrorCode::GroupIdNotFound.code() } else { 0 },
+            error_message: missing.then(|| format!("Group {name} not found.").into()),
+            group_id: name,
+            group_state: "Dead".into(),
+            ..DescribedGroup::default()
+        };
+    };
+    let protocol = group.protocol.clone();
+    let members = group.members.into_iter().map(|member| {
+        let metadata = member.protocols.iter().find(|(name, _)| *name == protocol).map(|(_, metadata)| metadata.clone());
+        DescribedGroupMember {
+            member_id: member.id.into(),
+            group_instance_id: member.instance.map(Into::into),
+            client_id: member.client_id.into(),
+            client_host: member.host.into(),
+            member_metadata: metadata.unwrap_or_default(),
+            member_assignment: member.assignment,
+            ..DescribedGroupMember::default()
+        }
+    });
+    DescribedGroup {
+        group_id: name,
+        group_state: group.state.name().into(),
+        protocol_type: group.protocol_type.into(),
+        protocol_data: group.protocol.into(),
+        members: members.collect(),
+        ..DescribedGroup::default()
+    }
+}
+
+pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DeleteGroupsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let result = |group_id: Str, code: Option<ErrorCode>| DeletableGroupResult {
+        group_id,
+        error_code: code.map_or(0, ErrorCode::code),
+        ..DeletableGroupResult::default()
+    };
+    let names = request.groups_names.clone();
+    Ok(control(
+        context,
+        move || DeleteGroupsResponse {
+            results: names.into_iter().map(|name| result(name, Some(ErrorCode::CoordinatorNotAvailable))).collect(),
+            ..DeleteGroupsResponse::default()
+        },
+        move |broker| {
+            let one = |name: Str| {
+                let error = broker.delete_group(&name).err();
+                let code = error.map(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group));
+                result(name, code)
+            };
+            DeleteGroupsResponse { results: request.groups_names.into_iter().map(one).collect(), ..Default::default() }
+        },
+    ))
+}

@@ -1,0 +1,286 @@
+//! OffsetCommit, OffsetFetch, OffsetDelete. A commit is answered when it is durable.
+
+use std::sync::Arc;
+
+use broker::append::{Append, AppendItem};
+use broker::{Broker, Reply, Topic};
+use bytes::Buf;
+use delivery::{Commit, CommittedOffset};
+use kafka_wire::offset_commit::{
+    OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use kafka_wire::offset_delete::{
+    OffsetDeleteRequest, OffsetDeleteResponse, OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use kafka_wire::offset_fetch::{
+    OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse, OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition, OffsetFetchResponsePartitions, OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+use types::{PartitionIndex, TopicId};
+
+use super::{Outcome, Wait, control};
+use crate::body::Body;
+use crate::error_code::{of_append, of_group};
+use crate::session::Context;
+
+/// A commit on its way through the journal.
+struct CommitWait {
+    group: String,
+    response: OffsetCommitResponse,
+    /// By item: its place in the response, and what takes effect.
+    items: Vec<(usize, usize, Commit)>,
+}
+
+/// The topic of a request, by name or by id.
+fn find_topic(broker: &Broker, by_id: bool, name: &str, id: uuid::Uuid) -> Result<Arc<Topic>, ErrorCode> {
+    if by_id {
+        broker.topic_by_id(TopicId(id)).ok_or(ErrorCode::UnknownTopicId)
+    } else {
+        broker.topic(name).ok_or(ErrorCode::UnknownTopicOrPartition)
+    }
+}
+
+pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = OffsetCommitRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    let by_id = context.version >= 10;
+    let mut response = OffsetCommitResponse::default();
+    let mut items = Vec::new();
+    for topic in &request.topics {
+        let found = find_topic(broker, by_id, &topic.name, topic.topic_id);
+        let mut answers = Vec::new();
+        for partition in &topic.partitions {
+            let index = super::fetch::index(partition.partition_index);
+            let known = match (&found, index) {
+                (Ok(topic), Some(index)) if topic.log(index).is_some() => Ok((topic, index)),
+                (Err(code), _) => Err(*code),
+                _ => Err(ErrorCode::UnknownTopicOrPartition),
+            };
+            match known {
+                Ok((found, PartitionIndex(index))) => {
+                    let offset = CommittedOffset {
+                        offset: partition.committed_offset,
+                        leader_epoch: partition.committed_leader_epoch,
+                        metadata: partition.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default(),
+                        committed_at: broker.now_ms().max(0) as u64,
+                    };
+                    let commit = Commit { topic: found.name.clone(), partition: index, offset };
+                    items.push((response.topics.len(), answers.len(), commit));
+                    answers.push(commit_answer(partition.partition_index, None));
+                }
+                Err(code) => answers.push(commit_answer(partition.partition_index, Some(code))),
+            }
+        }
+        response.topics.push(OffsetCommitResponseTopic {
+            name: topic.name.clone(),
+            topic_id: topic.topic_id,
+            partitions: answers,
+            ..OffsetCommitResponseTopic::default()
+        });
+    }
+    Ok(submit_commit(&request, response, items, context))
+}
+
+fn commit_answer(partition_index: i32, code: Option<ErrorCode>) -> OffsetCommitResponsePartition {
+    OffsetCommitResponsePartition { partition_index, error_code: code.map_or(0, ErrorCode::code), ..Default::default() }
+}
+
+fn submit_commit(
+    request: &OffsetCommitRequest,
+    mut response: OffsetCommitResponse,
+    items: Vec<(usize, usize, Commit)>,
+    context: &mut Context<'_>,
+) -> Outcome {
+    let commits: Vec<Commit> = items.iter().map(|(_, _, commit)| commit.clone()).collect();
+    let member = (&*request.member_id, request.group_instance_id.as_deref(), request.generation_id_or_member_epoch);
+    let records = match context.gateway.broker.groups().prepare_commit(&request.group_id, member, &commits) {
+        Err(error) => {
+            let all = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+            all.for_each(|partition| partition.error_code = of_group(error).code());
+            return Outcome::answer(response);
+        }
+        Ok(records) => records,
+    };
+    let (mut appends, mut kept) = (Vec::new(), Vec::new());
+    for (item, record) in items.into_iter().zip(records) {
+        match record {
+            Ok((key, value)) => {
+                appends.push(AppendItem::State { key, value: Some(value) });
+                kept.push(item);
+            }
+            Err(error) => response.topics[item.0].partitions[item.1].error_code = of_group(error).code(),
+        }
+    }
+    if appends.is_empty() {
+        return Outcome::answer(response);
+    }
+    let to = context.to;
+    context.append(0, Append { to, items: appends, acknowledge: true });
+    Outcome::Wait(Box::new(CommitWait { group: request.group_id.to_string(), response, items: kept }))
+}
+
+impl Wait for CommitWait {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Appended(results) = reply else { return None };
+        let mut durable = Vec::new();
+        for ((topic, partition, commit), result) in std::mem::take(&mut self.items).into_iter().zip(results) {
+            match result {
+                Ok(_) => durable.push(commit),
+                Err(error) => {
+                    // Clients know how to wait for a coordinator, not for its disk.
+                    tracing::warn!(group = self.group, code = of_append(error).name(), "offset commit failed");
+                    let code = ErrorCode::CoordinatorNotAvailable.code();
+                    self.response.topics[topic].partitions[partition].error_code = code;
+                }
+            }
+        }
+        context.gateway.broker.groups().apply_commit(&self.group, durable);
+        Some(Box::new(std::mem::take(&mut self.response)))
+    }
+}
+
+pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = OffsetFetchRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    if context.version >= 8 {
+        let by_id = context.version >= 10;
+        let groups = request.groups.into_iter().map(|group| fetch_group(broker, group, by_id)).collect();
+        return Ok(Outcome::answer(OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }));
+    }
+    let topics = request.topics.filter(|topics| context.version >= 2 || !topics.is_empty());
+    let asked = topics.map(|topics| {
+        let one = |topic: kafka_wire::offset_fetch::OffsetFetchRequestTopic| OffsetFetchRequestTopics {
+            name: topic.name,
+            partition_indexes: topic.partition_indexes,
+            ..OffsetFetchRequestTopics::default()
+        };
+        topics.into_iter().map(one).collect()
+    });
+    let group = OffsetFetchRequestGroup { group_id: request.group_id, topics: asked, ..Default::default() };
+    let answer = fetch_group(broker, group, false);
+    let topics = answer.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
+        name: topic.name,
+        partitions: topic
+            .partitions
+            .into_iter()
+            .map(|partition| OffsetFetchResponsePartition {
+                partition_index: partition.partition_index,
+                committed_offset: partition.committed_offset,
+                committed_leader_epoch: partition.committed_leader_epoch,
+                metadata: partition.metadata,
+                error_code: partition.error_code,
+                ..OffsetFetchResponsePartition::default()
+            })
+            .collect(),
+        ..OffsetFetchResponseTopic::default()
+    });
+    Ok(Outcome::answer(OffsetFetchResponse { topics: topics.collect(), error_code: answer.error_code, ..Default::default() }))
+}
+
+fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<ErrorCode>) -> OffsetFetchResponsePartitions {
+    let error_code = code.map_or(0, ErrorCode::code);
+    match offset {
+        Some(offset) => OffsetFetchResponsePartitions {
+            partition_index,
+            committed_offset: offset.offset,
+            committed_leader_epoch: offset.leader_epoch,
+            metadata: Some(offset.metadata.into()),
+            error_code,
+            ..OffsetFetchResponsePartitions::default()
+        },
+        None => OffsetFetchResponsePartitions {
+            partition_index,
+            committed_offset: -1,
+            metadata: Some(Str::default()),
+            error_code,
+            ..OffsetFetchResponsePartitions::default()
+        },
+    }
+}
+
+fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup {
+    let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
+    let groups = broker.groups();
+    if let Err(error) = groups.check_reader(&group.group_id, group.member_id.as_deref()) {
+        answer.error_code = of_group(error).code();
+        return answer;
+    }
+    let Some(asked) = group.topics else {
+        let mut all: std::collections::BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = Default::default();
+        for (topic, partition, offset) in groups.offsets(&group.group_id) {
+            all.entry(topic).or_default().push(fetched(partition as i32, Some(offset), None));
+        }
+        let one = |(name, partitions): (String, Vec<_>)| {
+            let topic_id = broker.topic(&name).map(|topic| topic.id.0).unwrap_or_default();
+            OffsetFetchResponseTopics { name: name.into(), topic_id, partitions, ..Default::default() }
+        };
+        answer.topics = all.into_iter().map(one).collect();
+        return answer;
+    };
+    for topic in asked {
+        let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
+        let one = |index: &i32| match (&name, u32::try_from(*index)) {
+            (None, _) => fetched(*index, None, Some(ErrorCode::UnknownTopicId)),
+            (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
+            _ => fetched(*index, None, None),
+        };
+        let partitions = topic.partition_indexes.iter().map(one).collect();
+        answer.topics.push(OffsetFetchResponseTopics { name: topic.name, topic_id: topic.topic_id, partitions, ..Default::default() });
+    }
+    answer
+}
+
+/// Do the members' subscriptions name this topic? They are Kafka's consumer protocol: version, then topics.
+fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
+    let Some(group) = broker.groups().describe(group) else { return false };
+    let names = |mut metadata: &[u8]| -> Vec<String> {
+        let mut names = Vec::new();
+        let count = metadata.try_get_i16().and_then(|_| metadata.try_get_i32()).unwrap_or(0);
+        for _ in 0..count {
+            let length = metadata.try_get_i16().unwrap_or(0).max(0) as usize;
+            let Some((name, rest)) = metadata.split_at_checked(length) else { break };
+            names.push(String::from_utf8_lossy(name).into_owned());
+            metadata = rest;
+        }
+        names
+    };
+    let chosen = |member: &delivery::Member<_>| {
+        member.protocols.iter().any(|(name, metadata)| *name == group.protocol && names(metadata).iter().any(|name| name == topic))
+    };
+    group.members.iter().any(chosen)
+}
+
+pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = OffsetDeleteRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
+    Ok(control(context, busy, move |broker| {
+        if broker.groups().describe(&request.group_id).is_none() {
+            return OffsetDeleteResponse { error_code: ErrorCode::GroupIdNotFound.code(), ..OffsetDeleteResponse::default() };
+        }
+        let topics = request.topics.iter().map(|topic| {
+            let known = broker.topic(&topic.name);
+            let reads = subscribed(broker, &request.group_id, &topic.name);
+            let partitions = topic.partitions.iter().map(|partition| {
+                let index = partition.partition_index;
+                let there = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?)).is_some();
+                let outcome = if there {
+                    let deleted = broker.delete_offset(&request.group_id, &topic.name, index as u32, reads);
+                    deleted.map_err(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group))
+                } else {
+                    Err(ErrorCode::UnknownTopicOrPartition)
+                };
+                OffsetDeleteResponsePartition {
+                    partition_index: index,
+                    error_code: outcome.err().map_or(0, ErrorCode::code),
+                    ..OffsetDeleteResponsePartition::default()
+                }
+            });
+            OffsetDeleteResponseTopic { name: topic.name.clone(), partitions: partitions.collect(), ..Default::default() }
+        });
+        OffsetDeleteResponse { topics: topics.collect(), ..OffsetDeleteResponse::default() }
+    }))
+}

@@ -1,0 +1,115 @@
+//! ListOffsets: the start, the end, the largest timestamp, or the first record from a time on.
+
+use std::sync::Arc;
+
+use broker::{Broker, Log};
+use kafka_wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader};
+
+use super::{Outcome, Wait};
+use crate::body::Body;
+use crate::error_code::of_read;
+use crate::session::Context;
+
+const LATEST: i64 = -1;
+const EARLIEST: i64 = -2;
+const MAX_TIMESTAMP: i64 = -3;
+const EARLIEST_LOCAL: i64 = -4;
+const LATEST_TIERED: i64 = -5;
+const EARLIEST_PENDING_UPLOAD: i64 = -6;
+
+/// A partition whose answer is on the disk.
+type Search = (usize, usize, Arc<Log>, i64);
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ListOffsetsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    let mut response = ListOffsetsResponse::default();
+    let mut searches: Vec<Search> = Vec::new();
+    for topic in request.topics {
+        let known = broker.topic(&topic.name);
+        let at = response.topics.len();
+        let mut answers = Vec::with_capacity(topic.partitions.len());
+        for partition in topic.partitions {
+            let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
+            let (answer, search) = look_up(&partition, log, context.version);
+            searches.extend(search.map(|(log, timestamp)| (at, answers.len(), log, timestamp)));
+            answers.push(answer);
+        }
+        response.topics.push(ListOffsetsTopicResponse { name: topic.name, partitions: answers, ..Default::default() });
+    }
+    if searches.is_empty() {
+        return Ok(Outcome::answer(response));
+    }
+    let busy = response.clone();
+    let work = Box::new(move |broker: &Arc<Broker>| {
+        for (topic, partition, log, timestamp) in searches {
+            search(broker, &log, timestamp, &mut response.topics[topic].partitions[partition]);
+        }
+        let body: super::JobBody = Box::new(response);
+        Box::new(body) as Box<dyn std::any::Any + Send>
+    });
+    if broker.read_history(context.to, work) {
+        Ok(Outcome::Wait(Box::new(super::JobWait) as Box<dyn Wait>))
+    } else {
+        let mut busy = busy;
+        let all = busy.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        all.for_each(|partition| partition.error_code = ErrorCode::RequestTimedOut.code());
+        Ok(Outcome::Answer(Box::new(busy) as Box<dyn Body>))
+    }
+}
+
+fn look_up(
+    asked: &ListOffsetsPartition,
+    log: Option<Arc<Log>>,
+    version: i16,
+) -> (ListOffsetsPartitionResponse, Option<(Arc<Log>, i64)>) {
+    let mut answer = ListOffsetsPartitionResponse { partition_index: asked.partition_index, ..Default::default() };
+    let mut fail = |code: ErrorCode| {
+        answer.error_code = code.code();
+        (answer.clone(), None)
+    };
+    let Some(log) = log else { return fail(ErrorCode::UnknownTopicOrPartition) };
+    let current = log.leader_epoch() as i32;
+    if asked.current_leader_epoch >= 0 && asked.current_leader_epoch != current {
+        let fenced = asked.current_leader_epoch < current;
+        return fail(if fenced { ErrorCode::FencedLeaderEpoch } else { ErrorCode::UnknownLeaderEpoch });
+    }
+    let needed = match asked.timestamp {
+        MAX_TIMESTAMP => 7,
+        EARLIEST_LOCAL => 8,
+        LATEST_TIERED => 9,
+        EARLIEST_PENDING_UPLOAD => 11,
+        LATEST | EARLIEST | 0.. => 0,
+        _ => i16::MAX,
+    };
+    if version < needed {
+        return fail(ErrorCode::UnsupportedVersion);
+    }
+    match asked.timestamp {
+        LATEST => answer.offset = log.high_watermark().0 as i64,
+        EARLIEST | EARLIEST_LOCAL => answer.offset = log.start().0 as i64,
+        // Nothing is tiered.
+        LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return (answer, None),
+        timestamp => return (answer, Some((log, timestamp))),
+    }
+    answer.leader_epoch = current;
+    (answer, None)
+}
+
+fn search(broker: &Broker, log: &Arc<Log>, timestamp: i64, answer: &mut ListOffsetsPartitionResponse) {
+    let journal = broker.journal_of(log.id());
+    let found = if timestamp == MAX_TIMESTAMP { journal.max_timestamp(log) } else { journal.find_by_time(log, timestamp) };
+    match found {
+        Ok(Some((offset, timestamp))) => {
+            answer.offset = offset.0 as i64;
+            answer.timestamp = timestamp;
+            answer.leader_epoch = log.leader_epoch() as i32;
+        }
+        Ok(None) => {}
+        Err(error) => answer.error_code = of_read(&error).code(),
+    }
+}

@@ -1,0 +1,178 @@
+//! One file per API, or per family of small ones. The table below is what is served: the ApiVersions answer, the
+//! dispatch and the documentation are made from it.
+
+mod acls;
+mod api_versions;
+mod cluster;
+mod configs;
+pub(crate) mod fetch;
+mod group_admin;
+mod group_offsets;
+mod groups;
+mod list_offsets;
+mod metadata;
+mod partitions;
+mod produce;
+mod producers;
+mod telemetry;
+mod topics;
+
+use std::time::Instant;
+
+use broker::Reply;
+use kafka_wire::{ApiKey, DecodeError, Reader};
+use types::ConnectionId;
+
+use crate::body::Body;
+use crate::session::{Context, ShardContext};
+
+pub(crate) use api_versions::unsupported as unsupported_api_versions;
+
+/// What becomes of a request at once.
+pub(crate) enum Outcome {
+    /// Answered.
+    Answer(Box<dyn Body>),
+    /// Answered in version 0, whatever was asked.
+    Downgraded(Box<dyn Body>),
+    /// No answer is wanted.
+    Silent,
+    /// To be answered later.
+    Wait(Box<dyn Wait>),
+}
+
+impl Outcome {
+    fn answer(body: impl Body + 'static) -> Self {
+        Self::Answer(Box::new(body))
+    }
+}
+
+/// A request that waits.
+pub(crate) trait Wait {
+    /// An answer has come, to part `part`.
+    fn handle_reply(&mut self, part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>>;
+    /// Something may have changed: look.
+    fn look(&mut self, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        None
+    }
+    /// When to look at the latest.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+    /// The connection is gone.
+    fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {}
+}
+
+/// A wait for a job that returns the response itself.
+struct JobWait;
+
+type JobBody = Box<dyn Body>;
+
+impl Wait for JobWait {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        match reply {
+            Reply::Done(done) => done.downcast::<JobBody>().ok().map(|body| *body),
+            Reply::Appended(_) => None,
+        }
+    }
+}
+
+/// Runs `work` on the controller's thread; what it returns is the response. `busy` is, when there is no room.
+fn control<B: Body + 'static>(
+    context: &Context<'_>,
+    busy: impl FnOnce() -> B,
+    work: impl FnOnce(&std::sync::Arc<broker::Broker>) -> B + Send + 'static,
+) -> Outcome {
+    let job = Box::new(move |broker: &std::sync::Arc<broker::Broker>| {
+        let body: JobBody = Box::new(work(broker));
+        Box::new(body) as Box<dyn std::any::Any + Send>
+    });
+    if context.gateway.broker.control(context.to, job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
+}
+
+type Handle = fn(&mut Reader, &mut Context<'_>) -> Result<Outcome, DecodeError>;
+
+/// One API that is served.
+#[derive(Clone, Copy)]
+pub struct Api {
+    key: i16,
+    first: i16,
+    last: i16,
+    /// First version announced; lower than `first` only for Produce, whose versions 0 to 2 are announced
+    /// because old librdkafka takes their absence for an ancient broker.
+    announced: i16,
+    handle: Handle,
+}
+
+impl Api {
+    const fn new(key: i16, first: i16, last: i16, handle: Handle) -> Self {
+        Self { key, first, last, announced: first, handle }
+    }
+
+    /// Its number, name and codec.
+    pub fn key(&self) -> &'static ApiKey {
+        ApiKey::find(self.key).expect("every served API has a codec")
+    }
+
+    /// Versions served.
+    pub fn range(&self) -> (i16, i16) {
+        (self.first, self.last)
+    }
+
+    /// First version announced.
+    pub fn announced_from(&self) -> i16 {
+        self.announced
+    }
+
+    pub(crate) fn serves(&self, version: i16) -> bool {
+        (self.first..=self.last).contains(&version)
+    }
+
+    pub(crate) fn handle(&self, reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+        (self.handle)(reader, context)
+    }
+}
+
+static APIS: &[Api] = &[
+    Api { announced: 0, ..Api::new(0, 3, 13, produce::handle) },
+    Api::new(1, 4, 18, fetch::handle),
+    Api::new(2, 1, 11, list_offsets::handle),
+    Api::new(3, 0, 13, metadata::handle),
+    Api::new(8, 2, 10, group_offsets::commit),
+    Api::new(9, 1, 10, group_offsets::fetch),
+    Api::new(10, 0, 6, groups::find_coordinator),
+    Api::new(11, 0, 9, groups::join),
+    Api::new(12, 0, 4, groups::heartbeat),
+    Api::new(13, 0, 5, groups::leave),
+    Api::new(14, 0, 5, groups::sync),
+    Api::new(15, 0, 6, group_admin::describe),
+    Api::new(16, 0, 5, group_admin::list),
+    Api::new(18, 0, 4, api_versions::handle),
+    Api::new(19, 2, 7, topics::create),
+    Api::new(20, 1, 6, topics::delete),
+    Api::new(21, 0, 2, partitions::delete_records),
+    Api::new(22, 0, 5, producers::handle),
+    Api::new(23, 2, 4, partitions::offset_for_leader_epoch),
+    Api::new(29, 1, 3, acls::describe),
+    Api::new(30, 1, 3, acls::create),
+    Api::new(31, 1, 3, acls::delete),
+    Api::new(32, 1, 4, configs::describe),
+    Api::new(33, 0, 2, configs::alter),
+    Api::new(35, 1, 5, cluster::describe_log_dirs),
+    Api::new(37, 0, 3, partitions::create),
+    Api::new(42, 0, 2, group_admin::delete),
+    Api::new(44, 0, 1, configs::incremental_alter),
+    Api::new(47, 0, 0, group_offsets::delete),
+    Api::new(60, 0, 2, cluster::describe),
+    Api::new(71, 0, 0, telemetry::subscriptions),
+    Api::new(72, 0, 0, telemetry::push),
+    Api::new(75, 0, 0, cluster::describe_topic_partitions),
+];
+
+/// Everything that is served, by number.
+pub fn apis() -> &'static [Api] {
+    APIS
+}
+
+pub(crate) fn find(key: i16) -> Option<&'static Api> {
+    APIS.iter().find(|api| api.key == key)
+}

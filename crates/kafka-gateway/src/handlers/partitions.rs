@@ -1,0 +1,136 @@
+//! What acts on partitions: CreatePartitions, DeleteRecords, OffsetForLeaderEpoch.
+
+use std::sync::Arc;
+
+use broker::{Broker, Log};
+use kafka_wire::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult};
+use kafka_wire::delete_records::{
+    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
+};
+use kafka_wire::offset_for_leader_epoch::{
+    EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader};
+use types::{Offset, Term};
+
+use super::{Outcome, control};
+use crate::error_code::{of_append, of_partitions};
+use crate::session::Context;
+
+pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = CreatePartitionsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let names: Vec<_> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let result = |name, code: Option<ErrorCode>, message: Option<String>| CreatePartitionsTopicResult {
+        name,
+        error_code: code.map_or(0, ErrorCode::code),
+        error_message: message.map(Into::into),
+        ..CreatePartitionsTopicResult::default()
+    };
+    let one = move |broker: &Broker, topic: &CreatePartitionsTopic, validate_only: bool| {
+        if topic.assignments.as_ref().is_some_and(|all| all.iter().any(|one| one.broker_ids.len() != 1)) {
+            let message = "There is one node, so each partition has one replica".to_owned();
+            return result(topic.name.clone(), Some(ErrorCode::InvalidReplicaAssignment), Some(message));
+        }
+        let outcome = if validate_only {
+            broker.check_partitions(&topic.name, topic.count).map(drop)
+        } else {
+            broker.add_partitions(&topic.name, topic.count)
+        };
+        match outcome {
+            Ok(()) => result(topic.name.clone(), None, None),
+            Err(error) => result(topic.name.clone(), Some(of_partitions(&error)), Some(error.to_string())),
+        }
+    };
+    Ok(control(
+        context,
+        move || CreatePartitionsResponse {
+            results: names.into_iter().map(|name| result(name, Some(ErrorCode::RequestTimedOut), None)).collect(),
+            ..CreatePartitionsResponse::default()
+        },
+        move |broker| CreatePartitionsResponse {
+            results: request.topics.iter().map(|topic| one(broker, topic, request.validate_only)).collect(),
+            ..CreatePartitionsResponse::default()
+        },
+    ))
+}
+
+fn delete_before(broker: &Broker, log: Option<Arc<Log>>, offset: i64) -> Result<i64, ErrorCode> {
+    let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let end = log.high_watermark();
+    let to = match offset {
+        -1 => end,
+        _ => Offset(u64::try_from(offset).map_err(|_| ErrorCode::OffsetOutOfRange)?),
+    };
+    if to > end {
+        return Err(ErrorCode::OffsetOutOfRange);
+    }
+    if to > log.start() {
+        broker.trim(&log, to).map_err(of_append)?;
+    }
+    Ok(log.start().0 as i64)
+}
+
+pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DeleteRecordsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let run = move |broker: Option<&Arc<Broker>>| {
+        let topics = request.topics.iter().map(|topic| {
+            let known = broker.and_then(|broker| broker.topic(&topic.name));
+            let partitions = topic.partitions.iter().map(|partition| {
+                let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
+                let outcome = broker.map_or(Err(ErrorCode::RequestTimedOut), |broker| delete_before(broker, log, partition.offset));
+                DeleteRecordsPartitionResult {
+                    partition_index: partition.partition_index,
+                    low_watermark: *outcome.as_ref().unwrap_or(&-1),
+                    error_code: outcome.err().map_or(0, ErrorCode::code),
+                    ..DeleteRecordsPartitionResult::default()
+                }
+            });
+            DeleteRecordsTopicResult { name: topic.name.clone(), partitions: partitions.collect(), ..Default::default() }
+        });
+        DeleteRecordsResponse { topics: topics.collect(), ..DeleteRecordsResponse::default() }
+    };
+    let busy = run.clone();
+    Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+}
+
+pub(crate) fn offset_for_leader_epoch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = OffsetForLeaderEpochRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let broker = &context.gateway.broker;
+    let topics = request.topics.into_iter().map(|topic| {
+        let known = broker.topic(&topic.topic);
+        let partitions = topic.partitions.iter().map(|asked| {
+            let log = known.as_ref().and_then(|known| known.log(super::fetch::index(asked.partition)?));
+            end_of_epoch(asked, log.as_deref())
+        });
+        OffsetForLeaderTopicResult { partitions: partitions.collect(), topic: topic.topic, ..Default::default() }
+    });
+    Ok(Outcome::answer(OffsetForLeaderEpochResponse { topics: topics.collect(), ..Default::default() }))
+}
+
+fn end_of_epoch(asked: &OffsetForLeaderPartition, log: Option<&Log>) -> EpochEndOffset {
+    let mut answer = EpochEndOffset { partition: asked.partition, ..EpochEndOffset::default() };
+    let Some(log) = log else {
+        answer.error_code = ErrorCode::UnknownTopicOrPartition.code();
+        return answer;
+    };
+    let current = log.leader_epoch() as i32;
+    if asked.current_leader_epoch >= 0 && asked.current_leader_epoch != current {
+        let fenced = asked.current_leader_epoch < current;
+        answer.error_code = if fenced { ErrorCode::FencedLeaderEpoch } else { ErrorCode::UnknownLeaderEpoch }.code();
+        return answer;
+    }
+    if asked.leader_epoch == current {
+        answer.leader_epoch = current;
+        answer.end_offset = log.high_watermark().0 as i64;
+    } else if let Ok(epoch) = u32::try_from(asked.leader_epoch)
+        && epoch < current as u32
+        && let Some((found, end)) = log.term_end(Term(epoch))
+    {
+        answer.leader_epoch = found.0 as i32;
+        answer.end_offset = end.0 as i64;
+    }
+    answer
+}

@@ -1,0 +1,213 @@
+//! Produce: validates each batch by its head and checksum and hands it to its journal as it is.
+
+use broker::append::{Append, AppendItem};
+use broker::{Reply, ReplyTo, Topic};
+use bytes::{Bytes, BytesMut};
+use kafka_wire::produce::{
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceData, TopicProduceResponse,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
+use record::{BatchHeader, stamp_append_time, validate_produced};
+use types::{PartitionIndex, TopicId};
+
+use super::{Outcome, Wait};
+use crate::body::Body;
+use crate::error_code::{of_append, of_batch};
+use crate::session::Context;
+
+/// Where in the response an item of an append belongs.
+type Place = (usize, usize);
+
+/// A request on its way through one or more journals.
+struct ProduceWait {
+    response: ProduceResponse,
+    /// By journal: the places of its items, in their order.
+    parts: Vec<Vec<Place>>,
+    open: usize,
+    records: u64,
+    bytes: u64,
+}
+
+/// Why a partition's data is refused.
+struct Refusal {
+    code: ErrorCode,
+    message: Option<String>,
+}
+
+impl From<ErrorCode> for Refusal {
+    fn from(code: ErrorCode) -> Self {
+        Self { code, message: None }
+    }
+}
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ProduceRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let journals = context.gateway.broker.journals().len();
+    let mut wait = ProduceWait {
+        response: ProduceResponse::default(),
+        parts: vec![Vec::new(); journals],
+        open: 0,
+        records: 0,
+        bytes: 0,
+    };
+    let mut items: Vec<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
+    let whole = check_request(&request);
+    for topic in request.topic_data {
+        wait.take_topic(topic, request.acks, whole, context, &mut items);
+    }
+    let acknowledge = request.acks != 0;
+    for (journal, items) in items.into_iter().enumerate() {
+        if !items.is_empty() {
+            wait.open += 1;
+            let to = ReplyTo { token: context.to.token + journal as u64, ..context.to };
+            context.append(journal, Append { to, items, acknowledge });
+        }
+    }
+    let metrics = &context.gateway.metrics;
+    metrics.produced_bytes.inc_by(wait.bytes);
+    metrics.produced_records.inc_by(wait.records);
+    Ok(match (acknowledge, wait.open) {
+        (false, _) => Outcome::Silent,
+        (true, 0) => Outcome::answer(wait.response),
+        (true, _) => Outcome::Wait(Box::new(wait)),
+    })
+}
+
+/// What makes the whole request impossible.
+fn check_request(request: &ProduceRequest) -> Option<ErrorCode> {
+    if !(-1..=1).contains(&request.acks) {
+        return Some(ErrorCode::InvalidRequiredAcks);
+    }
+    // Transactions are not served, and not announced; a client that tries all the same is told so.
+    request.transactional_id.as_ref().map(|_| ErrorCode::TransactionalIdAuthorizationFailed)
+}
+
+impl ProduceWait {
+    fn take_topic(
+        &mut self,
+        data: TopicProduceData,
+        acks: i16,
+        whole: Option<ErrorCode>,
+        context: &Context<'_>,
+        items: &mut [Vec<AppendItem>],
+    ) {
+        let broker = &context.gateway.broker;
+        let by_id = context.version >= 13;
+        let topic = if by_id { broker.topic_by_id(TopicId(data.topic_id)) } else { broker.topic(&data.name) };
+        let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
+        let at = self.response.responses.len();
+        self.response.responses.push(TopicProduceResponse {
+            name: data.name,
+            topic_id: data.topic_id,
+            partition_responses: Vec::with_capacity(data.partition_data.len()),
+            ..TopicProduceResponse::default()
+        });
+        for partition in data.partition_data {
+            let index = partition.index;
+            let checked = match (&whole, &topic) {
+                (Some(code), _) => Err((*code).into()),
+                (None, None) => Err(unknown.into()),
+                (None, Some(topic)) => check_partition(topic, partition, acks, context),
+            };
+            let answers = &mut self.response.responses[at].partition_responses;
+            let mut answer = PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
+            match checked {
+                Ok((item, header)) => {
+                    if let AppendItem::Batch { log, bytes, .. } = &item {
+                        if header.append_time() {
+                            answer.log_append_time_ms = header.max_timestamp;
+                        }
+                        self.records += header.records_count as u64;
+                        self.bytes += bytes.len() as u64;
+                        let journal = broker.journal_number(log.id());
+                        self.parts[journal].push((at, answers.len()));
+                        items[journal].push(item);
+                    }
+                }
+                Err(refusal) => refuse(&mut answer, &refusal),
+            }
+            answers.push(answer);
+        }
+    }
+}
+
+fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
+    answer.error_code = refusal.code.code();
+    answer.base_offset = -1;
+    if let Some(message) = &refusal.message {
+        answer.error_message = Some(message.as_str().into());
+        if refusal.code == ErrorCode::InvalidRecord {
+            let error = BatchIndexAndErrorMessage {
+                batch_index_error_message: answer.error_message.clone(),
+                ..BatchIndexAndErrorMessage::default()
+            };
+            answer.record_errors.push(error);
+        }
+    }
+}
+
+fn check_partition(
+    topic: &Topic,
+    data: PartitionProduceData,
+    acks: i16,
+    context: &Context<'_>,
+) -> Result<(AppendItem, BatchHeader), Refusal> {
+    let index = u32::try_from(data.index).map_err(|_| ErrorCode::UnknownTopicOrPartition)?;
+    let log = topic.log(PartitionIndex(index)).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let config = topic.config();
+    if acks == -1 && config.min_insync > 1 {
+        return Err(ErrorCode::NotEnoughReplicas.into());
+    }
+    let bytes = data.records.as_ref().map(Records::to_bytes).unwrap_or_default();
+    let header = validate_produced(&bytes, config.max_message_bytes)
+        .map_err(|error| Refusal { code: of_batch(&error), message: Some(error.to_string()) })?;
+    if header.transactional() {
+        return Err(ErrorCode::InvalidTxnState.into());
+    }
+    let (bytes, header) = if config.append_time {
+        restamp(&bytes, context.gateway.broker.now_ms())
+    } else {
+        check_timestamps(&header, config.timestamp_window_ms, context.gateway.broker.now_ms())?;
+        (bytes, header)
+    };
+    Ok((AppendItem::Batch { log, bytes, header }, header))
+}
+
+/// The one case in which a batch is changed: its topic wants the broker's time.
+fn restamp(bytes: &Bytes, now: i64) -> (Bytes, BatchHeader) {
+    let mut copy = BytesMut::from(&bytes[..]);
+    stamp_append_time(&mut copy, now);
+    let header = BatchHeader::parse(&copy).expect("a valid batch stays valid with another timestamp");
+    (copy.freeze(), header)
+}
+
+fn check_timestamps(header: &BatchHeader, (before, after): (i64, i64), now: i64) -> Result<(), Refusal> {
+    let too_old = header.base_timestamp >= 0 && now.saturating_sub(header.base_timestamp) > before;
+    let too_new = header.max_timestamp.saturating_sub(now) > after;
+    if too_old || too_new {
+        let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
+        return Err(Refusal { code: ErrorCode::InvalidTimestamp, message: Some(message) });
+    }
+    Ok(())
+}
+
+impl Wait for ProduceWait {
+    fn handle_reply(&mut self, part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Appended(results) = reply else { return None };
+        for ((topic, partition), result) in self.parts[part as usize].iter().zip(results) {
+            let answer = &mut self.response.responses[*topic].partition_responses[*partition];
+            match result {
+                Ok(appended) => {
+                    answer.base_offset = appended.base.0 as i64;
+                    answer.log_start_offset = appended.log_start.0 as i64;
+                }
+                Err(error) => refuse(answer, &Refusal { code: of_append(error), message: Some(error.to_string()) }),
+            }
+        }
+        self.open -= 1;
+        (self.open == 0).then(|| Box::new(std::mem::take(&mut self.response)) as Box<dyn Body>)
+    }
+}
+

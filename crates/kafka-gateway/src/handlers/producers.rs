@@ -1,0 +1,36 @@
+//! InitProducerId for idempotent producers. Transactions are not served.
+
+use kafka_wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use kafka_wire::{DecodeError, ErrorCode, Reader};
+
+use super::{Outcome, control};
+use crate::error_code::of_append;
+use crate::session::Context;
+
+fn refused(code: ErrorCode) -> InitProducerIdResponse {
+    InitProducerIdResponse { error_code: code.code(), producer_id: -1, producer_epoch: -1, ..Default::default() }
+}
+
+fn granted(id: i64) -> InitProducerIdResponse {
+    InitProducerIdResponse { producer_id: id, producer_epoch: 0, ..Default::default() }
+}
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = InitProducerIdRequest::decode(reader, context.version)?;
+    reader.end()?;
+    if request.transactional_id.is_some() {
+        // The one code that makes every client give up at once and say so.
+        return Ok(Outcome::answer(refused(ErrorCode::TransactionalIdAuthorizationFailed)));
+    }
+    if (request.producer_id == -1) != (request.producer_epoch == -1) {
+        return Ok(Outcome::answer(refused(ErrorCode::InvalidRequest)));
+    }
+    Ok(match context.gateway.broker.take_producer_id() {
+        Some(id) => Outcome::answer(granted(id)),
+        None => control(
+            context,
+            || refused(ErrorCode::CoordinatorLoadInProgress),
+            |broker| broker.reserve_producer_ids().map_or_else(|error| refused(of_append(error)), granted),
+        ),
+    })
+}

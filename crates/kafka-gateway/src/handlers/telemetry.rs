@@ -1,0 +1,32 @@
+//! Client telemetry (KIP-714): clients are told that nothing is wanted.
+
+use kafka_wire::get_telemetry_subscriptions::{GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse};
+use kafka_wire::push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
+use kafka_wire::{DecodeError, Reader};
+use uuid::Uuid;
+
+use super::Outcome;
+use crate::session::Context;
+
+/// How often a client asks again, in ms.
+const ASK_INTERVAL_MS: i32 = 300_000;
+
+pub(crate) fn subscriptions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = GetTelemetrySubscriptionsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let client_instance_id = if request.client_instance_id.is_nil() { Uuid::new_v4() } else { request.client_instance_id };
+    Ok(Outcome::answer(GetTelemetrySubscriptionsResponse {
+        client_instance_id,
+        accepted_compression_types: vec![4, 3, 2, 1],
+        push_interval_ms: ASK_INTERVAL_MS,
+        telemetry_max_bytes: 1 << 20,
+        delta_temporality: true,
+        ..GetTelemetrySubscriptionsResponse::default()
+    }))
+}
+
+pub(crate) fn push(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    PushTelemetryRequest::decode(reader, context.version)?;
+    reader.end()?;
+    Ok(Outcome::answer(PushTelemetryResponse::default()))
+}

@@ -1,0 +1,168 @@
+//! CreateTopics and DeleteTopics.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::{Broker, CreateError, CreateTopic, Source, Topic};
+use kafka_wire::create_topics::{
+    CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse,
+};
+use kafka_wire::delete_topics::{DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+use types::TopicId;
+use uuid::Uuid;
+
+use super::configs::source_code;
+use super::{Outcome, control};
+use crate::error_code::{of_append, of_create};
+use crate::session::Context;
+
+fn refusal(name: &Str, code: ErrorCode, message: String) -> CreatableTopicResult {
+    CreatableTopicResult {
+        name: name.clone(),
+        error_code: code.code(),
+        error_message: Some(message.into()),
+        configs: None,
+        ..CreatableTopicResult::default()
+    }
+}
+
+/// The wish behind a request, or why it makes no sense.
+fn wish(topic: &CreatableTopic) -> Result<CreateTopic, (ErrorCode, String)> {
+    let overrides: BTreeMap<String, String> = topic
+        .configs
+        .iter()
+        .filter_map(|config| Some((config.name.to_string(), config.value.as_ref()?.to_string())))
+        .collect();
+    let (mut partitions, mut replication) = (topic.num_partitions, topic.replication_factor);
+    if !topic.assignments.is_empty() {
+        if partitions != -1 || replication != -1 {
+            let text = "Both partitions or replication factor and assignments were given";
+            return Err((ErrorCode::InvalidRequest, text.to_owned()));
+        }
+        let mut indexes: Vec<i32> = topic.assignments.iter().map(|assignment| assignment.partition_index).collect();
+        indexes.sort_unstable();
+        if !indexes.iter().copied().eq(0..indexes.len() as i32) {
+            return Err((ErrorCode::InvalidReplicaAssignment, "Partitions are not consecutive from 0".to_owned()));
+        }
+        if topic.assignments.iter().any(|assignment| assignment.broker_ids.len() != 1) {
+            return Err((ErrorCode::InvalidReplicaAssignment, "There is one node, so each partition has one replica".to_owned()));
+        }
+        partitions = indexes.len() as i32;
+        replication = 1;
+    }
+    Ok(CreateTopic { name: topic.name.to_string(), partitions, replication, overrides })
+}
+
+pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = CreateTopicsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    Ok(control(
+        context,
+        move || CreateTopicsResponse {
+            topics: names.iter().map(|name| refusal(name, ErrorCode::RequestTimedOut, "The controller is busy.".to_owned())).collect(),
+            ..CreateTopicsResponse::default()
+        },
+        move |broker| {
+            let topics = if request.validate_only { validate(broker, &request) } else { create_all(broker, &request) };
+            CreateTopicsResponse { topics, ..CreateTopicsResponse::default() }
+        },
+    ))
+}
+
+fn failed(name: &Str, error: &CreateError) -> CreatableTopicResult {
+    refusal(name, of_create(error), error.to_string())
+}
+
+fn validate(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTopicResult> {
+    let check = |topic: &CreatableTopic| match wish(topic) {
+        Err((code, message)) => refusal(&topic.name, code, message),
+        Ok(wish) => match broker.check_create(&wish) {
+            Err(error) => failed(&topic.name, &error),
+            Ok(partitions) => described(broker, &topic.name, Uuid::nil(), partitions as usize, &wish.overrides),
+        },
+    };
+    request.topics.iter().map(check).collect()
+}
+
+fn create_all(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTopicResult> {
+    let twice = |name: &Str| request.topics.iter().filter(|topic| topic.name == *name).count() > 1;
+    let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> = request
+        .topics
+        .iter()
+        .map(|topic| {
+            if twice(&topic.name) {
+                return Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned()));
+            }
+            wish(topic)
+        })
+        .collect();
+    let mut created = broker.create_topics(wishes.iter().flatten().cloned().collect()).into_iter();
+    let mut answer = |(topic, wish): (&CreatableTopic, &Result<CreateTopic, (ErrorCode, String)>)| match wish {
+        Err((code, message)) => refusal(&topic.name, *code, message.clone()),
+        Ok(_) => match created.next() {
+            Some(Ok(made)) => described(broker, &topic.name, made.id.0, made.logs().len(), &made.config().overrides),
+            Some(Err(error)) => failed(&topic.name, &error),
+            None => refusal(&topic.name, ErrorCode::UnknownServerError, "no outcome".to_owned()),
+        },
+    };
+    request.topics.iter().zip(&wishes).map(&mut answer).collect()
+}
+
+fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides: &BTreeMap<String, String>) -> CreatableTopicResult {
+    let configs = broker.describe_topic(overrides).into_iter().map(|(row, value, source): (_, String, Source)| CreatableTopicConfigs {
+        name: row.name.into(),
+        value: Some(value.into()),
+        config_source: source_code(source),
+        ..CreatableTopicConfigs::default()
+    });
+    CreatableTopicResult {
+        name: name.clone(),
+        topic_id: id,
+        error_message: None,
+        num_partitions: partitions as i32,
+        replication_factor: 1,
+        configs: Some(configs.collect()),
+        ..CreatableTopicResult::default()
+    }
+}
+
+pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DeleteTopicsRequest::decode(reader, context.version)?;
+    reader.end()?;
+    let by_name = request.topic_names.into_iter().map(|name| (Some(name), Uuid::nil()));
+    let asked: Vec<(Option<Str>, Uuid)> =
+        by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();
+    let busy = asked.clone();
+    Ok(control(
+        context,
+        move || DeleteTopicsResponse {
+            responses: busy.into_iter().map(|(name, topic_id)| deleted(name, topic_id, Some(ErrorCode::RequestTimedOut))).collect(),
+            ..DeleteTopicsResponse::default()
+        },
+        move |broker| DeleteTopicsResponse {
+            responses: asked.into_iter().map(|(name, id)| delete_one(broker, name, id)).collect(),
+            ..DeleteTopicsResponse::default()
+        },
+    ))
+}
+
+fn deleted(name: Option<Str>, topic_id: Uuid, code: Option<ErrorCode>) -> DeletableTopicResult {
+    let error_message = code.map(|code| code.name().into());
+    DeletableTopicResult { name, topic_id, error_code: code.map_or(0, ErrorCode::code), error_message, ..Default::default() }
+}
+
+fn delete_one(broker: &Arc<Broker>, name: Option<Str>, id: Uuid) -> DeletableTopicResult {
+    let (topic, unknown): (Option<Arc<Topic>>, ErrorCode) = match &name {
+        Some(name) => (broker.topic(name), ErrorCode::UnknownTopicOrPartition),
+        None => (broker.topic_by_id(TopicId(id)), ErrorCode::UnknownTopicId),
+    };
+    match topic {
+        None => deleted(name, id, Some(unknown)),
+        Some(topic) => {
+            let code = broker.delete_topic(&topic).err().map(of_append);
+            deleted(Some(topic.name.as_str().into()), topic.id.0, code)
+        }
+    }
+}

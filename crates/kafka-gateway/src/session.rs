@@ -1,0 +1,319 @@
+//! One Kafka connection as a state machine: frames and replies in, response pieces out. Requests are executed as
+//! they come, answers leave in the order of the requests.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use broker::append::Append;
+use broker::{Reply, ReplyTo, Watches};
+use bytes::Bytes;
+use kafka_wire::{ApiKey, DecodeError, RequestHeader};
+use types::{ConnectionId, ShardId};
+
+use crate::body::{Body, frame};
+use crate::gateway::{Advertise, Gateway};
+use crate::handlers::{self, Outcome, Wait};
+use crate::metrics::ApiLabel;
+
+/// Requests of one connection that may wait for their answers; more are not read.
+const PENDING_MAX: usize = 64;
+/// Bytes of requests that may wait for their answers.
+const PENDING_BYTES_MAX: usize = 16 << 20;
+
+/// What the sessions of a shard share.
+#[derive(Default)]
+pub struct ShardContext {
+    /// Who waits for which log.
+    pub watches: Watches,
+}
+
+/// Why a connection is to be closed.
+#[derive(Debug, thiserror::Error)]
+pub enum CloseReason {
+    /// The frame makes no sense.
+    #[error("malformed request: {0}")]
+    Malformed(#[from] DecodeError),
+    /// An API that is not served.
+    #[error("api key {0} is not served")]
+    UnknownApi(i16),
+    /// A version that is not served.
+    #[error("{name} version {version} is not served, only {first} to {last}")]
+    UnsupportedVersion {
+        /// The API's name.
+        name: &'static str,
+        /// As asked.
+        version: i16,
+        /// First served.
+        first: i16,
+        /// Last served.
+        last: i16,
+    },
+    /// Longer than allowed.
+    #[error("request of {bytes} bytes, at most {max} are allowed")]
+    Oversized {
+        /// As announced.
+        bytes: i64,
+        /// The limit.
+        max: usize,
+    },
+}
+
+/// A request whose answer is not sent yet.
+struct Slot {
+    api: &'static ApiKey,
+    version: i16,
+    correlation_id: i32,
+    started: Instant,
+    bytes: usize,
+    state: SlotState,
+}
+
+enum SlotState {
+    Ready(Vec<Bytes>),
+    Waiting(Box<dyn Wait>),
+}
+
+/// What a handler may use.
+pub(crate) struct Context<'a> {
+    pub gateway: &'a Arc<Gateway>,
+    pub shard: &'a mut ShardContext,
+    /// Answers to this request; parts of it count up from here.
+    pub to: ReplyTo,
+    pub version: i16,
+    pub client_id: &'a str,
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+    pub advertise: &'a Advertise,
+    pub now: Instant,
+    /// Appends that a full queue refused.
+    pub refused: &'a mut VecDeque<(usize, Append)>,
+}
+
+/// Parts that one request may be split into.
+pub(crate) const PARTS_MAX: u64 = 256;
+
+impl Context<'_> {
+    /// Appends to a journal, in order behind what was refused before.
+    pub fn append(&mut self, journal: usize, append: Append) {
+        if !self.refused.is_empty() {
+            self.refused.push_back((journal, append));
+        } else if let Err(append) = self.gateway.broker.journals()[journal].append(append) {
+            self.refused.push_back((journal, append));
+        }
+    }
+}
+
+/// One connection.
+pub struct Session {
+    gateway: Arc<Gateway>,
+    advertise: Arc<Advertise>,
+    shard: ShardId,
+    connection: ConnectionId,
+    local: SocketAddr,
+    peer: SocketAddr,
+    slots: VecDeque<Slot>,
+    /// Number of the first slot.
+    first: u64,
+    pending_bytes: usize,
+    refused: VecDeque<(usize, Append)>,
+}
+
+impl Session {
+    /// A fresh connection from `peer` to `local`.
+    pub fn new(
+        gateway: Arc<Gateway>,
+        advertise: Arc<Advertise>,
+        shard: ShardId,
+        connection: ConnectionId,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Self {
+        gateway.metrics.connections.inc();
+        let (slots, refused) = (VecDeque::new(), VecDeque::new());
+        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused }
+    }
+
+    /// Checks the length that a frame announces.
+    ///
+    /// # Errors
+    /// When it is negative or larger than `socket.request.max.bytes`.
+    pub fn check_frame_length(&self, announced: i32) -> Result<usize, CloseReason> {
+        let max = self.gateway.frame_bytes_max;
+        usize::try_from(announced)
+            .ok()
+            .filter(|bytes| *bytes <= max)
+            .ok_or(CloseReason::Oversized { bytes: i64::from(announced), max })
+    }
+
+    /// Takes a request, without its length.
+    ///
+    /// # Errors
+    /// When the connection cannot go on; a log line is the caller's.
+    pub fn handle_frame(&mut self, bytes: Bytes, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
+        let length = bytes.len();
+        self.gateway.metrics.received_bytes.inc_by(length as u64);
+        let refused = |reason: CloseReason| {
+            self.gateway.metrics.refused_frames.inc();
+            Err(reason)
+        };
+        let (header, mut reader) = match RequestHeader::decode(bytes) {
+            Ok(decoded) => decoded,
+            Err(error) => return refused(error.into()),
+        };
+        let Some(api) = handlers::find(header.api_key) else {
+            return refused(CloseReason::UnknownApi(header.api_key));
+        };
+        let wire = api.key();
+        let number = self.first + self.slots.len() as u64;
+        let to = ReplyTo { shard: self.shard, connection: self.connection, token: number * PARTS_MAX };
+        let version = header.api_version;
+        let label = ApiLabel { api: wire.name };
+        self.gateway.metrics.requests.get_or_create(&label).inc();
+        let outcome = if api.serves(version) {
+            let mut context = Context {
+                gateway: &self.gateway,
+                shard,
+                to,
+                version,
+                client_id: header.client_id.as_deref().unwrap_or_default(),
+                local: self.local,
+                peer: self.peer,
+                advertise: &self.advertise,
+                now,
+                refused: &mut self.refused,
+            };
+            api.handle(&mut reader, &mut context)
+        } else if wire.name == "ApiVersions" {
+            Ok(Outcome::Downgraded(handlers::unsupported_api_versions()))
+        } else {
+            let (first, last) = api.range();
+            return refused(CloseReason::UnsupportedVersion { name: wire.name, version, first, last });
+        };
+        let slot = |state, version| Slot {
+            api: wire,
+            version,
+            correlation_id: header.correlation_id,
+            started: now,
+            bytes: length,
+            state,
+        };
+        match outcome {
+            Err(error) => return refused(error.into()),
+            Ok(Outcome::Silent) => return Ok(()),
+            Ok(Outcome::Answer(body)) => {
+                let pieces = frame(wire, version, header.correlation_id, &*body);
+                self.slots.push_back(slot(SlotState::Ready(pieces), version));
+            }
+            Ok(Outcome::Downgraded(body)) => {
+                let pieces = frame(wire, 0, header.correlation_id, &*body);
+                self.slots.push_back(slot(SlotState::Ready(pieces), 0));
+            }
+            Ok(Outcome::Wait(wait)) => self.slots.push_back(slot(SlotState::Waiting(wait), version)),
+        }
+        self.pending_bytes += length;
+        self.advance_slot(self.slots.len() - 1, None, shard, now);
+        Ok(())
+    }
+
+    /// Gives slot `at` a reply, or a chance to look again.
+    fn advance_slot(&mut self, at: usize, reply: Option<(u64, Reply)>, shard: &mut ShardContext, now: Instant) {
+        let number = self.first + at as u64;
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        let SlotState::Waiting(wait) = &mut slot.state else { return };
+        let mut context = Context {
+            gateway: &self.gateway,
+            shard,
+            to: ReplyTo { shard: self.shard, connection: self.connection, token: number * PARTS_MAX },
+            version: slot.version,
+            client_id: "",
+            local: self.local,
+            peer: self.peer,
+            advertise: &self.advertise,
+            now,
+            refused: &mut self.refused,
+        };
+        let body: Option<Box<dyn Body>> = match reply {
+            Some((part, reply)) => wait.handle_reply(part, reply, &mut context),
+            None => wait.look(&mut context),
+        };
+        if let Some(body) = body {
+            slot.state = SlotState::Ready(frame(slot.api, slot.version, slot.correlation_id, &*body));
+        }
+    }
+
+    /// Takes the answer to a command; answers to requests that are gone are ignored.
+    pub fn handle_reply(&mut self, token: u64, reply: Reply, shard: &mut ShardContext, now: Instant) {
+        let (number, part) = (token / PARTS_MAX, token % PARTS_MAX);
+        if let Some(at) = number.checked_sub(self.first) {
+            self.advance_slot(at as usize, Some((part, reply)), shard, now);
+        }
+    }
+
+    /// A watched log moved, or time has passed: waiting fetches look again.
+    pub fn handle_wake(&mut self, shard: &mut ShardContext, now: Instant) {
+        for at in 0..self.slots.len() {
+            self.advance_slot(at, None, shard, now);
+        }
+    }
+
+    /// The queue has room: what it refused is tried again.
+    pub fn handle_space(&mut self) {
+        while let Some((journal, append)) = self.refused.pop_front() {
+            if let Err(append) = self.gateway.broker.journals()[journal].append(append) {
+                self.refused.push_front((journal, append));
+                return;
+            }
+        }
+    }
+
+    /// When [`Session::handle_wake`] is due without any event.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let waiting = self.slots.iter().filter_map(|slot| match &slot.state {
+            SlotState::Waiting(wait) => wait.deadline(),
+            SlotState::Ready(_) => None,
+        });
+        waiting.min()
+    }
+
+    /// False: do not read from the socket now.
+    pub fn wants_read(&self) -> bool {
+        self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+    }
+
+    /// Is any request unanswered?
+    pub fn is_idle(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Appends what can be sent, in order; true when there was something.
+    pub fn poll_transmit(&mut self, out: &mut VecDeque<Bytes>) -> bool {
+        let mut any = false;
+        while matches!(self.slots.front(), Some(Slot { state: SlotState::Ready(_), .. })) {
+            let Some(slot) = self.slots.pop_front() else { break };
+            self.first += 1;
+            self.pending_bytes -= slot.bytes;
+            if let SlotState::Ready(pieces) = slot.state {
+                let sent: usize = pieces.iter().map(Bytes::len).sum();
+                self.gateway.metrics.sent_bytes.inc_by(sent as u64);
+                out.extend(pieces);
+                any = true;
+            }
+            let label = ApiLabel { api: slot.api.name };
+            let seconds = slot.started.elapsed().max(Duration::ZERO).as_secs_f64();
+            self.gateway.metrics.request_seconds.get_or_create(&label).observe(seconds);
+        }
+        any
+    }
+
+    /// The connection is gone: what waits for logs must not be woken any more.
+    pub fn close(&mut self, shard: &mut ShardContext) {
+        for slot in &mut self.slots {
+            if let SlotState::Waiting(wait) = &mut slot.state {
+                wait.cancel(self.connection, shard);
+            }
+        }
+        self.gateway.metrics.connections.dec();
+    }
+}
