@@ -1,1 +1,123 @@
-//! HTTP administration: health, metrics.
+//! HTTP administration on a thread of its own: `/metrics`, `/health/live`, `/health/ready`. It never shares a
+//! thread with clients, so that it answers while they keep the shards busy.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::registry::Registry;
+
+/// How far the broker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Reading its data.
+    Recovering,
+    /// Serving.
+    Ready,
+    /// Serving reads only: a write or sync has failed.
+    Stopped,
+    /// Going down.
+    Draining,
+}
+
+/// What the pages show; shared with the rest of the process.
+pub struct AdminState {
+    phase: AtomicU8,
+    registry: Mutex<Registry>,
+    /// Asked before each answer whether a journal has stopped.
+    stopped: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Called before measurements are shown, to fill in what is not counted as it happens.
+    refresh: Box<dyn Fn() + Send + Sync>,
+}
+
+impl AdminState {
+    /// `registry` holds all measurements.
+    pub fn new(
+        registry: Registry,
+        stopped: Box<dyn Fn() -> bool + Send + Sync>,
+        refresh: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<Self> {
+        Arc::new(Self { phase: AtomicU8::new(Phase::Recovering as u8), registry: Mutex::new(registry), stopped, refresh })
+    }
+
+    /// Says how far the broker is.
+    pub fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::SeqCst);
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            1 if (self.stopped)() => Phase::Stopped,
+            1 => Phase::Ready,
+            3 => Phase::Draining,
+            _ => Phase::Recovering,
+        }
+    }
+
+    /// More measurements.
+    pub fn with_registry(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+/// Binds `address` and serves it on a thread of its own, which ends with the process.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub fn serve(address: SocketAddr, state: Arc<AdminState>) -> std::io::Result<SocketAddr> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        runtime.block_on(async move {
+            let served = match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => axum::serve(listener, router(state)).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = served {
+                tracing::error!(%error, "administration pages are gone");
+            }
+        });
+    })?;
+    Ok(bound)
+}
+
+fn router(state: Arc<AdminState>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics))
+        .route("/health/live", get(|| async { "live\n" }))
+        .route("/health/ready", get(ready))
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /metrics, /health/live and /health/ready\n") })
+        .with_state(state)
+}
+
+async fn index() -> &'static str {
+    "Mainstem\n\n/metrics       measurements in Prometheus text\n/health/live   the process runs\n/health/ready  it serves reads and writes\n"
+}
+
+async fn ready(State(state): State<Arc<AdminState>>) -> Response {
+    match state.phase() {
+        Phase::Ready => "ready\n".into_response(),
+        Phase::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "recovering\n").into_response(),
+        Phase::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "stopped after an I/O error: reads only\n").into_response(),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
+    }
+}
+
+async fn metrics(State(state): State<Arc<AdminState>>) -> Response {
+    (state.refresh)();
+    let mut text = String::new();
+    let registry = state.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    match prometheus_client::encoding::text::encode(&mut text, &registry) {
+        Ok(()) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
+    }
+}

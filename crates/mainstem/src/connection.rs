@@ -1,0 +1,231 @@
+//! One connection's I/O: bytes into frames, frames into its session, answers out. The session decides; this only
+//! moves bytes.
+
+use std::io::{ErrorKind, IoSlice};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes, BytesMut};
+use kafka_gateway::CloseReason;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::frames::{Frame, POOLED_FROM_BYTES};
+use crate::shard::{Connection, Outgoing, Shard};
+
+/// A socket that takes nothing for this long, while answers wait, is closed.
+const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// Small requests are read into a buffer of this size.
+const READ_BYTES: usize = 64 << 10;
+/// Slices of one vectored write.
+const SLICES_MAX: usize = 64;
+/// Bytes read in one turn, before others get theirs.
+const TURN_BYTES: usize = 1 << 20;
+/// Answers that wait for the socket before no more requests are read.
+const OUTGOING_MAX: usize = 4096;
+
+/// How a connection ended.
+pub enum End {
+    /// The client went, or the network did.
+    Closed,
+    /// A request made no sense.
+    Refused(CloseReason),
+    /// The client does not read.
+    Stalled,
+}
+
+/// The frame being read.
+enum Reading {
+    /// Its length, or a small frame, gathers in the buffer.
+    Small,
+    /// A large frame gathers in its own memory.
+    Large { frame: Frame, filled: usize },
+    /// A large frame waits for memory.
+    NoMemory { bytes: usize },
+}
+
+struct Input {
+    buffer: BytesMut,
+    reading: Reading,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) -> End {
+    let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small };
+    let mut outgoing = Outgoing::new();
+    let mut last_progress = Instant::now();
+    loop {
+        connection.session.borrow_mut().poll_transmit(&mut outgoing);
+        match send(&stream, &mut outgoing) {
+            Ok(true) => last_progress = Instant::now(),
+            Ok(false) => {}
+            Err(_) => return End::Closed,
+        }
+        if outgoing.is_empty() {
+            last_progress = Instant::now();
+        } else if last_progress.elapsed() >= STALLED_AFTER {
+            return End::Stalled;
+        }
+        let (wants_read, timeout) = {
+            let session = connection.session.borrow();
+            (session.wants_read() && outgoing.len() < OUTGOING_MAX, session.next_timeout())
+        };
+        // Complete frames may be waiting in the buffer since reading was held back.
+        if wants_read && let Some(end) = frames(shard, connection, &mut input) {
+            return end;
+        }
+        let memory = matches!(input.reading, Reading::NoMemory { .. });
+        let interest = match (wants_read && !memory, !outgoing.is_empty()) {
+            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+            (true, false) => Some(Interest::READABLE),
+            (false, true) => Some(Interest::WRITABLE),
+            (false, false) => None,
+        };
+        if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
+            continue;
+        }
+        let stalls = (!outgoing.is_empty()).then_some(last_progress + STALLED_AFTER);
+        let retry = memory.then(|| Instant::now() + Duration::from_millis(2));
+        let wake_at = [timeout, stalls, retry].into_iter().flatten().min();
+        tokio::select! {
+            biased;
+            ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
+                match ready {
+                    Ok(ready) if ready.is_readable() => {
+                        if let Some(end) = receive(shard, connection, &stream, &mut input) {
+                            return end;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    Ok(_) => {}
+                    Err(_) => return End::Closed,
+                }
+            }
+            () = connection.wake.notified() => {}
+            () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now).into()), if wake_at.is_some() => {
+                let now = Instant::now();
+                let mut context = shard.context.borrow_mut();
+                connection.session.borrow_mut().handle_wake(&mut context, now);
+            }
+        }
+    }
+}
+
+/// Sends what the socket takes; true when it took something.
+fn send(stream: &TcpStream, outgoing: &mut Outgoing) -> std::io::Result<bool> {
+    let mut any = false;
+    while !outgoing.is_empty() {
+        let slices: smallvec::SmallVec<[IoSlice<'_>; SLICES_MAX]> =
+            outgoing.iter().take(SLICES_MAX).map(|piece| IoSlice::new(piece)).collect();
+        let mut sent = match stream.try_write_vectored(&slices) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(any),
+            Err(error) => return Err(error),
+        };
+        drop(slices);
+        any |= sent > 0;
+        while let Some(first) = outgoing.front_mut() {
+            if sent < first.len() {
+                first.advance(sent);
+                break;
+            }
+            sent -= first.len();
+            outgoing.pop_front();
+        }
+    }
+    Ok(any)
+}
+
+/// Reads what is there, up to a turn's worth, and handles the frames in it.
+fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &mut Input) -> Option<End> {
+    let started = Instant::now();
+    let mut turn = 0;
+    while turn < TURN_BYTES {
+        let got = match &mut input.reading {
+            Reading::Large { frame, filled } => {
+                let got = stream.try_read(&mut frame.as_mut()[*filled..]);
+                if let Ok(got) = &got {
+                    *filled += got;
+                }
+                got
+            }
+            Reading::Small => {
+                input.buffer.reserve(READ_BYTES);
+                stream.try_read_buf(&mut input.buffer)
+            }
+            Reading::NoMemory { .. } => break,
+        };
+        match got {
+            Ok(0) => return Some(End::Closed),
+            Ok(got) => turn += got,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => return Some(End::Closed),
+        }
+        if let Some(end) = frames(shard, connection, input) {
+            return Some(end);
+        }
+        if !connection.session.borrow().wants_read() {
+            break;
+        }
+    }
+    shard.watch_time(started);
+    None
+}
+
+/// Hands complete frames to the session while it wants them.
+fn frames(shard: &Shard, connection: &Connection, input: &mut Input) -> Option<End> {
+    loop {
+        if !connection.session.borrow().wants_read() {
+            return None;
+        }
+        match next_frame(shard, connection, input) {
+            Ok(Some(frame)) => {
+                let mut context = shard.context.borrow_mut();
+                let outcome = connection.session.borrow_mut().handle_frame(frame, &mut context, Instant::now());
+                if let Err(reason) = outcome {
+                    return Some(End::Refused(reason));
+                }
+            }
+            Ok(None) => return None,
+            Err(reason) => return Some(End::Refused(reason)),
+        }
+    }
+}
+
+fn next_frame(shard: &Shard, connection: &Connection, input: &mut Input) -> Result<Option<Bytes>, CloseReason> {
+    match std::mem::replace(&mut input.reading, Reading::Small) {
+        Reading::Large { frame, filled } if filled == frame.as_ref().len() => Ok(Some(frame.freeze())),
+        large @ Reading::Large { .. } => {
+            input.reading = large;
+            Ok(None)
+        }
+        Reading::NoMemory { bytes } => {
+            begin_large(shard, input, bytes);
+            Ok(None)
+        }
+        Reading::Small => {
+            let Some(length) = input.buffer.first_chunk::<4>() else { return Ok(None) };
+            let bytes = connection.session.borrow().check_frame_length(i32::from_be_bytes(*length))?;
+            if input.buffer.len() >= 4 + bytes {
+                input.buffer.advance(4);
+                return Ok(Some(input.buffer.split_to(bytes).freeze()));
+            }
+            if bytes >= POOLED_FROM_BYTES {
+                input.buffer.advance(4);
+                begin_large(shard, input, bytes);
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Moves what has come of a large frame into memory of its own.
+fn begin_large(shard: &Shard, input: &mut Input, bytes: usize) {
+    input.reading = match shard.shared.frames.take(bytes) {
+        Some(mut frame) => {
+            let filled = input.buffer.len().min(bytes);
+            input.buffer.copy_to_slice(&mut frame.as_mut()[..filled]);
+            Reading::Large { frame, filled }
+        }
+        None => Reading::NoMemory { bytes },
+    };
+}

@@ -1,0 +1,196 @@
+//! A network shard: one thread, one current-thread runtime, the connections that were given to it for life.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use broker::{Event, Mailbox};
+use bytes::Bytes;
+use kafka_gateway::{Advertise, Gateway, Session, ShardContext};
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::{Notify, mpsc};
+use types::{ConnectionId, ShardId};
+
+use crate::connection;
+use crate::frames::FramePool;
+
+/// Blocking a shard for longer than this is counted.
+const BLOCKED_FROM: Duration = Duration::from_millis(5);
+
+/// A connection on its way to a shard.
+pub struct Arrival {
+    /// Accepted, not yet registered anywhere.
+    pub stream: TcpStream,
+    /// What its listener advertises.
+    pub advertise: Arc<Advertise>,
+    /// Number of the connection.
+    pub id: ConnectionId,
+}
+
+/// What all shards share.
+pub struct Shared {
+    /// The Kafka side.
+    pub gateway: Arc<Gateway>,
+    /// Memory for requests.
+    pub frames: Arc<FramePool>,
+    /// Counts turns that took too long.
+    pub blocked: Counter,
+}
+
+/// The acceptor's end of a shard.
+pub struct ShardHandle {
+    /// Where connections go.
+    pub arrivals: mpsc::UnboundedSender<Arrival>,
+    /// Open connections.
+    pub connections: Arc<AtomicUsize>,
+    /// Ends the shard once its connections are idle.
+    pub drain: Arc<Notify>,
+    /// To be joined.
+    pub thread: std::thread::JoinHandle<()>,
+}
+
+/// A connection as its shard sees it.
+pub struct Connection {
+    /// The protocol's state.
+    pub session: RefCell<Session>,
+    /// Something may be sent, or read again.
+    pub wake: Notify,
+}
+
+/// State of one shard, used by its thread only.
+pub struct Shard {
+    /// What it shares with the others.
+    pub shared: Arc<Shared>,
+    /// For sessions.
+    pub context: RefCell<ShardContext>,
+    connections: RefCell<hashbrown::HashMap<ConnectionId, Rc<Connection>>>,
+    count: Arc<AtomicUsize>,
+    id: ShardId,
+}
+
+/// Starts a shard.
+pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::io::Result<ShardHandle> {
+    let (arrivals, incoming) = mpsc::unbounded_channel();
+    let bell = Arc::new(Notify::new());
+    let ring = Arc::clone(&bell);
+    let mailbox = Arc::new(Mailbox::new(Box::new(move || ring.notify_one())));
+    broker.add_shard(id, Arc::clone(&mailbox));
+    let connections = Arc::new(AtomicUsize::new(0));
+    let drain = Arc::new(Notify::new());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(31).build()?;
+    let (count, drained) = (Arc::clone(&connections), Arc::clone(&drain));
+    let thread = std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
+        let shard = Rc::new(Shard { shared, context: RefCell::default(), connections: RefCell::default(), count, id });
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(Rc::clone(&shard).deliver_mail(mailbox, bell));
+        local.block_on(&runtime, shard.run(incoming, drained));
+    })?;
+    Ok(ShardHandle { arrivals, connections, drain, thread })
+}
+
+impl Shard {
+    async fn run(self: Rc<Self>, mut incoming: mpsc::UnboundedReceiver<Arrival>, drain: Arc<Notify>) {
+        loop {
+            tokio::select! {
+                arrival = incoming.recv() => match arrival {
+                    Some(arrival) => self.accept(arrival),
+                    None => return,
+                },
+                () = drain.notified() => break,
+            }
+        }
+        // Answers that are due are sent; a poll that waits for records is not waited for.
+        let until = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < until && self.connections.borrow().values().any(|one| !one.session.borrow().is_idle()) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn accept(self: &Rc<Self>, arrival: Arrival) {
+        let (Ok(local), Ok(peer)) = (arrival.stream.local_addr(), arrival.stream.peer_addr()) else {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        let _ = arrival.stream.set_nodelay(true);
+        let stream = match arrival.stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(arrival.stream)) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::warn!(%error, %peer, "connection cannot be served");
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                return;
+            }
+        };
+        let gateway = Arc::clone(&self.shared.gateway);
+        let session = Session::new(gateway, arrival.advertise, self.id, arrival.id, local, peer);
+        let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new() });
+        self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
+        tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, stream));
+    }
+
+    async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, stream: tokio::net::TcpStream) {
+        let end = connection::serve(&self, &connection, stream).await;
+        match end {
+            connection::End::Closed => {}
+            connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
+            connection::End::Stalled => tracing::info!(%peer, "connection closed: the client took no byte for 30 s"),
+        }
+        connection.session.borrow_mut().close(&mut self.context.borrow_mut());
+        self.connections.borrow_mut().remove(&id);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Gives events to the sessions they are for.
+    async fn deliver_mail(self: Rc<Self>, mailbox: Arc<Mailbox>, bell: Arc<Notify>) {
+        let mut events = Vec::new();
+        loop {
+            bell.notified().await;
+            let started = Instant::now();
+            mailbox.drain(&mut events);
+            for event in events.drain(..) {
+                self.deliver(event, started);
+            }
+            self.watch_time(started);
+        }
+    }
+
+    fn deliver(&self, event: Event, now: Instant) {
+        let connections = self.connections.borrow();
+        let mut context = self.context.borrow_mut();
+        match event {
+            Event::Reply { to, reply } => {
+                if let Some(connection) = connections.get(&to.connection) {
+                    connection.session.borrow_mut().handle_reply(to.token, reply, &mut context, now);
+                    connection.wake.notify_one();
+                }
+            }
+            Event::Advanced(log) => {
+                for id in context.watches.advanced(log) {
+                    if let Some(connection) = connections.get(&id) {
+                        connection.session.borrow_mut().handle_wake(&mut context, now);
+                        connection.wake.notify_one();
+                    }
+                }
+            }
+            Event::Space => {
+                for connection in connections.values() {
+                    connection.session.borrow_mut().handle_space();
+                    connection.wake.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Counts a turn that kept everybody else of this shard waiting.
+    pub fn watch_time(&self, started: Instant) {
+        if started.elapsed() > BLOCKED_FROM {
+            self.shared.blocked.inc();
+        }
+    }
+}
+
+/// Answers that wait for the socket.
+pub type Outgoing = VecDeque<Bytes>;
