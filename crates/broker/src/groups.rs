@@ -64,7 +64,7 @@ impl Groups {
                 coordinator.handle_timeouts(now(), &mut effects);
                 coordinator.next_deadline()
             };
-            broker.apply_group_effects(effects);
+            broker.perform(effects);
             if now() >= expiry_at {
                 expiry_at = now() + EXPIRY_INTERVAL;
                 let keys = self.coordinator.lock().expire(broker.now_ms().max(0) as u64);
@@ -146,7 +146,13 @@ fn now() -> u64 {
 }
 
 impl Broker {
+    /// For callers other than the groups' own thread, which may have to wait for an earlier deadline now.
     fn apply_group_effects(&self, effects: Vec<Effect<ReplyTo>>) {
+        self.perform(effects);
+        self.groups().wake();
+    }
+
+    fn perform(&self, effects: Vec<Effect<ReplyTo>>) {
         let mut items = Vec::new();
         for effect in effects {
             match effect {
@@ -159,7 +165,6 @@ impl Broker {
             // restart, as they do when a coordinator moves.
             let _ = self.journals()[0].append(Append { to: NOBODY, items, acknowledge: false });
         }
-        self.groups().wake();
     }
 
     /// A member wants in; the answer comes as `Reply::Done` with a [`delivery::Answer`].
