@@ -1,0 +1,127 @@
+//! `mainstem serve` as an operator sees it.
+
+use crate::process::{Process, exchange, output, receive, send, serve};
+
+/// ApiVersions version 0 with a correlation id.
+fn api_versions(correlation_id: i32) -> Vec<u8> {
+    let mut request = vec![0, 18, 0, 0];
+    request.extend(correlation_id.to_be_bytes());
+    request.extend([0xff, 0xff]);
+    request
+}
+
+fn refusal(flags: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let done = output(serve(folder.path(), flags));
+    assert!(!done.status.success(), "{flags:?} is refused");
+    String::from_utf8(done.stderr).unwrap()
+}
+
+#[test]
+fn it_starts_answers_and_ends_with_success_on_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let mut socket = process.connect();
+    let answer = exchange(&mut socket, &api_versions(7)).expect("an answer");
+    assert_eq!(answer[..6], [0, 0, 0, 7, 0, 0], "correlation id, then no error");
+    assert!(process.ask_admin("/health/live").unwrap().starts_with("HTTP/1.1 200"));
+    assert!(process.ask_admin("/nothing").unwrap().starts_with("HTTP/1.1 404"));
+    let metrics = process.ask_admin("/metrics").unwrap();
+    for name in ["mainstem_kafka_requests_total", "mainstem_journal_commit_duration_seconds", "mainstem_shard_blocked"] {
+        assert!(metrics.contains(name), "{name} in {metrics}");
+    }
+    let (text, success) = process.terminate();
+    assert!(success, "{text}");
+    for word in ["kafka", "admin", "data", "durability", "fsync"] {
+        assert!(text.contains(word), "{word} in the start block: {text}");
+    }
+}
+
+#[test]
+fn requests_in_one_go_are_answered_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let mut socket = process.connect();
+    for number in 0..200 {
+        send(&mut socket, &api_versions(number));
+    }
+    for number in 0..200 {
+        let answer = receive(&mut socket).expect("an answer");
+        assert_eq!(answer[..4], i32::to_be_bytes(number));
+    }
+}
+
+#[test]
+fn a_frame_that_is_too_long_closes_only_its_own_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--set", "socket.request.max.bytes=65536"]);
+    let (mut good, mut bad) = (process.connect(), process.connect());
+    std::io::Write::write_all(&mut bad, &65_537u32.to_be_bytes()).unwrap();
+    assert!(receive(&mut bad).is_none(), "closed");
+    let mut negative = process.connect();
+    std::io::Write::write_all(&mut negative, &(-1i32).to_be_bytes()).unwrap();
+    assert!(receive(&mut negative).is_none(), "closed");
+    assert!(exchange(&mut good, &api_versions(1)).is_some(), "the other goes on");
+}
+
+#[test]
+fn a_second_start_on_the_same_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let second = output(serve(folder.path(), &["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0"]));
+    let text = String::from_utf8(second.stderr).unwrap();
+    assert!(!second.status.success() && text.contains("in use by"), "{text}");
+    process.kill();
+    let after = Process::start(folder.path(), &[]);
+    assert!(after.terminate().1, "a killed process leaves no lock");
+}
+
+#[test]
+fn wrong_configuration_names_setting_value_and_what_would_be_right() {
+    for (flags, words) in [
+        (&["--set", "num.partition=3"][..], &["num.partition", "did you mean num.partitions?"][..]),
+        (&["--set", "num.partitions=many"], &["num.partitions", "\"many\"", "whole number"]),
+        (&["--durability", "maybe"], &["--durability", "\"maybe\"", "fsync"]),
+        (&["--memory", "lots"], &["--memory", "\"lots\"", "512MiB"]),
+        (&["--io", "psync"], &["--io", "\"psync\"", "buffered"]),
+        (&["--kafka", "nowhere"], &["--kafka", "\"nowhere\"", "127.0.0.1:9092"]),
+        (&["--advertise", "0.0.0.0"], &["--advertise", "0.0.0.0"]),
+        (&["--log", "xml"], &["--log", "\"xml\"", "json"]),
+        (&["--config", "/nonexistent.toml"], &["--config", "/nonexistent.toml"]),
+    ] {
+        let text = refusal(flags);
+        for word in words {
+            assert!(text.contains(word), "{flags:?}: {word} in {text}");
+        }
+    }
+}
+
+#[test]
+fn a_bind_beyond_loopback_is_warned_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--kafka", "0.0.0.0:0"]);
+    let (text, success) = process.terminate();
+    assert!(success && text.contains("TLS and SASL"), "{text}");
+}
+
+#[test]
+fn inspect_prints_segments_and_refuses_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(Process::start(folder.path(), &[]).terminate().1);
+    let inspect = |file: &std::path::Path| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mainstem"));
+        command.arg("inspect").arg(file);
+        output(command)
+    };
+    let mut printed = 0;
+    for entry in std::fs::read_dir(folder.path().join("journal-0")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment")) {
+            let done = inspect(&path);
+            assert!(done.status.success() && !done.stdout.is_empty(), "{}", path.display());
+            printed += 1;
+        }
+    }
+    assert!(printed > 0, "there is a segment");
+    assert!(!inspect(&folder.path().join("lock")).status.success());
+}
