@@ -1,3 +1,5 @@
+//! Producer state: sequence checks, deduplication, expiry.
+
 use super::*;
 
 fn batch(epoch: i16, first: i32, count: i32) -> BatchHeader {
