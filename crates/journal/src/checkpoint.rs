@@ -95,7 +95,8 @@ pub struct Checkpoint {
 pub(crate) fn encode_log(log: &Log) -> Vec<u8> {
     let inner = log.inner();
     let mut out = Vec::with_capacity(64);
-    for field in [log.id().0, log.start().0, log.end().0, log.live_bytes()] {
+    let start = log.start().max(inner.start_placed);
+    for field in [log.id().0, start.0, log.end().0, log.live_bytes()] {
         out.extend_from_slice(&field.to_le_bytes());
     }
     out.extend_from_slice(&(inner.terms.len() as u32).to_le_bytes());

@@ -347,7 +347,9 @@ impl Journal {
         }
         loop {
             let recent = recent_runs(log, from, readable, 1 << 20);
-            if recent.first().is_some_and(|first| first.run.base <= from) {
+            // A sealed segment may be rewritten or freed: only its index says where its runs are.
+            let unsealed = |segment: u64| self.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
+            if recent.first().is_some_and(|first| first.run.base <= from && unsealed(first.segment)) {
                 for recent in &recent {
                     let Some(segment) = self.segments().get(recent.segment) else { return Err(ReadError::Gone) };
                     if !visit(&segment, &recent.run) {
@@ -377,13 +379,20 @@ impl Journal {
         from: &mut Offset,
         visit: &mut impl FnMut(&Arc<Segment>, &Run) -> bool,
     ) -> Result<bool, ReadError> {
-        let candidates: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
+        let mut candidates: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
         // The last segment whose first offset is not above `from` holds it, unless it was trimmed away.
         let (mut low, mut high) = (0, candidates.len());
         while low < high {
             let middle = (low + high) / 2;
-            let base = self.row(candidates[middle], log)?.map(|(_, row)| row.base);
-            if base.is_none_or(|base| base <= *from) { low = middle + 1 } else { high = middle }
+            match self.row(candidates[middle], log)? {
+                Some((_, row)) if row.base <= *from => low = middle + 1,
+                Some(_) => high = middle,
+                // Freed or rewritten since the set was read.
+                None => {
+                    candidates.remove(middle);
+                    high -= 1;
+                }
+            }
         }
         for sequence in &candidates[low.saturating_sub(1)..] {
             let Some((segment, row)) = self.row(*sequence, log)? else { continue };

@@ -41,6 +41,8 @@ pub(crate) struct LogInner {
     /// (term, first offset written in it), ascending.
     pub terms: Vec<(Term, Offset)>,
     pub retention: Retention,
+    /// Start after the last trim that was placed in a chunk, durable or not: what a checkpoint says.
+    pub start_placed: Offset,
     pub dropped: bool,
 }
 

@@ -229,7 +229,8 @@ impl Keeper {
         cache.forget(job.sequence);
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
-        for log in &job.logs {
+        let with_runs: hashbrown::HashSet<LogId> = job.runs.iter().map(|run| run.log).collect();
+        for log in job.logs.iter().filter(|log| with_runs.contains(&log.id())) {
             log.inner().segments.insert(job.sequence);
         }
         // The runs stay in memory until their chunks have left the tail cache.

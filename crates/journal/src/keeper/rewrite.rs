@@ -91,13 +91,15 @@ impl Keeper {
         let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, cache)?;
         let segment = self.journal.segments().insert(sequence, file);
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a new segment is sealed once");
-        for id in logs {
-            if let Some(log) = self.journal.log(*id) {
-                let mut inner = log.inner();
+        for log in self.journal.all_logs() {
+            let mut inner = log.inner();
+            if logs.contains(&log.id()) {
                 inner.segments.insert(sequence);
-                for (replaced, _) in &sources[1..] {
-                    inner.segments.remove(replaced.sequence);
-                }
+            } else {
+                inner.segments.remove(sequence);
+            }
+            for (replaced, _) in &sources[1..] {
+                inner.segments.remove(replaced.sequence);
             }
         }
         for (replaced, _) in &sources[1..] {

@@ -332,7 +332,12 @@ fn place(
             Some(Appended { base: Offset::ZERO, log_start: Offset::ZERO, duplicate: false })
         }
         AppendItem::Trim { log, to } => {
-            let to = to.min(log.end()).max(log.start());
+            let to = {
+                let mut inner = log.inner();
+                let to = to.min(log.end()).max(log.start()).max(inner.start_placed);
+                inner.start_placed = to;
+                to
+            };
             plan.trims.push((log, to));
             plan.fsync = true;
             request.fsync = true;

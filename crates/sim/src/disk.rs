@@ -1,0 +1,463 @@
+//! A disk that is never kind: unsynced sectors may be lost or kept at a power loss, writes complete in any order,
+//! and reads, writes, syncs and allocations fail when the plan says so. One thread; every choice comes from
+//! one seeded stream.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use journal::disk::{Completion, File, Storage, Submitter, Wait, Waker, WriteOp};
+use parking_lot::Mutex;
+
+use crate::random::Random;
+
+/// Power is lost in units of this.
+const SECTOR: usize = 512;
+
+/// Faults of one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// One in so many writes of the journal fails; 0: none.
+    pub write_errors: u64,
+    /// One in so many syncs fails.
+    pub sync_errors: u64,
+    /// Bytes that may be allocated.
+    pub capacity: Option<u64>,
+}
+
+/// What happened, for the coverage report.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct DiskCounters {
+    pub sectors_lost: u64,
+    pub sectors_kept: u64,
+    pub reordered: u64,
+    pub dsync_writes: u64,
+    pub plain_writes: u64,
+    pub syncs: u64,
+    pub write_errors: u64,
+    pub sync_errors: u64,
+    pub full: u64,
+    pub renames_lost: u64,
+}
+
+/// An unsynced write, sector by sector.
+struct Pending {
+    /// Rises from write to write of a file.
+    number: u64,
+    position: u64,
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+#[derive(Default)]
+struct FileState {
+    bytes: Vec<u8>,
+    pending: Vec<Pending>,
+    writes: u64,
+}
+
+impl FileState {
+    fn write(&mut self, position: u64, bytes: &[u8]) {
+        let (start, end) = (position as usize, position as usize + bytes.len());
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        let before = self.bytes[start..end].to_vec();
+        self.bytes[start..end].copy_from_slice(bytes);
+        self.writes += 1;
+        self.pending.push(Pending { number: self.writes, position, before, after: bytes.to_vec() });
+    }
+}
+
+type Shared = Arc<Mutex<FileState>>;
+
+struct Disk {
+    /// What a running process sees.
+    names: BTreeMap<String, Shared>,
+    /// What the folder says after a power loss.
+    durable_names: BTreeMap<String, Shared>,
+    random: Random,
+    faults: Faults,
+    counters: DiskCounters,
+    /// Everything fails: the process is dead.
+    dead: bool,
+    /// The process dies after so many more blocking operations.
+    fuse: Option<u64>,
+    /// Writes and syncs of the journal that are under way.
+    under_way: Vec<Operation>,
+    /// Checksum of every chunk ever submitted, by term and index.
+    chunks: BTreeMap<(u32, u64), u64>,
+    /// A term and an index that named two chunks.
+    twice: Option<(u32, u64)>,
+}
+
+enum Operation {
+    Write(WriteOp),
+    /// Covers the writes of a file that had completed when it was asked for.
+    Sync { token: u64, state: Shared, covers: u64 },
+}
+
+/// A disk that outlives the processes that use it.
+#[derive(Clone)]
+pub struct SimDisk {
+    inner: Arc<Mutex<Disk>>,
+}
+
+struct SimFile {
+    disk: SimDisk,
+    name: String,
+    state: Shared,
+}
+
+fn broken() -> io::Error {
+    io::Error::other("the machine is off")
+}
+
+impl SimDisk {
+    /// An empty disk.
+    pub fn new(seed: u64) -> Self {
+        let disk = Disk {
+            names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            random: Random::new(seed),
+            faults: Faults::default(),
+            counters: DiskCounters::default(),
+            dead: false,
+            fuse: None,
+            under_way: Vec::new(),
+            chunks: BTreeMap::new(),
+            twice: None,
+        };
+        Self { inner: Arc::new(Mutex::new(disk)) }
+    }
+
+    /// From now on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.inner.lock().faults = faults;
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> DiskCounters {
+        self.inner.lock().counters
+    }
+
+    /// The process dies after `operations` more blocking operations.
+    pub fn light_fuse(&self, operations: u64) {
+        self.inner.lock().fuse = Some(operations);
+    }
+
+    /// Has the fuse burnt down?
+    pub fn is_dead(&self) -> bool {
+        self.inner.lock().dead
+    }
+
+    /// The process is killed: what was written stays, what was under way may have happened.
+    pub fn kill(&self) {
+        let mut disk = self.inner.lock();
+        disk.dead = true;
+        for operation in std::mem::take(&mut disk.under_way) {
+            if let Operation::Write(op) = operation
+                && disk.random.one_in(2)
+                && let Some(state) = disk.state_of(&op.file.name())
+            {
+                state.lock().write(op.position, &op.data);
+            }
+        }
+    }
+
+    /// The power goes: unsynced sectors are lost or kept, each for itself.
+    pub fn lose_power(&self) {
+        self.kill();
+        let mut disk = self.inner.lock();
+        let Disk { names, durable_names, random, counters, .. } = &mut *disk;
+        if *names.keys().collect::<Vec<_>>() != *durable_names.keys().collect::<Vec<_>>() && random.one_in(2) {
+            counters.renames_lost += 1;
+            names.clone_from(durable_names);
+        }
+        for state in names.values() {
+            let mut state = state.lock();
+            for write in std::mem::take(&mut state.pending).into_iter().rev() {
+                for (number, old) in write.before.chunks(SECTOR).enumerate() {
+                    let at = number * SECTOR;
+                    if write.after[at..at + old.len()] == *old {
+                        continue;
+                    }
+                    if random.one_in(2) {
+                        counters.sectors_lost += 1;
+                        let start = write.position as usize + at;
+                        state.bytes[start..start + old.len()].copy_from_slice(old);
+                    } else {
+                        counters.sectors_kept += 1;
+                    }
+                }
+            }
+        }
+        durable_names.clone_from(names);
+    }
+
+    /// The fuse is put out.
+    pub fn revive_fuse(&self) {
+        self.inner.lock().fuse = None;
+    }
+
+    /// Bytes in files.
+    pub fn used(&self) -> u64 {
+        self.inner.lock().used()
+    }
+
+    /// A new process may use the disk.
+    pub fn revive(&self) {
+        let mut disk = self.inner.lock();
+        disk.dead = false;
+        disk.fuse = None;
+        disk.under_way.clear();
+    }
+
+    /// Changes one byte of a file, as a dying disk does.
+    pub fn flip(&self, name: &str, position: usize) {
+        let state = self.inner.lock().state_of(name);
+        if let Some(state) = state {
+            state.lock().bytes[position] ^= 0x40;
+        }
+    }
+
+    /// A term and an index that named two different chunks, if there are any.
+    pub fn chunk_named_twice(&self) -> Option<(u32, u64)> {
+        self.inner.lock().twice
+    }
+
+    /// Looks at a chunk's header: index at byte 32, term at byte 48 (docs/formats/chunk.md).
+    fn note_chunk(&self, op: &WriteOp) {
+        if !op.data.starts_with(b"MSCK") {
+            return;
+        }
+        let number = |at: usize, bytes: usize| {
+            op.data[at..at + bytes].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        let key = (number(48, 4) as u32, number(32, 8));
+        let sum = op.data.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+        let mut disk = self.inner.lock();
+        if disk.chunks.insert(key, sum).is_some_and(|before| before != sum) {
+            disk.twice = Some(key);
+        }
+    }
+
+    fn touch(&self) -> io::Result<()> {
+        let mut disk = self.inner.lock();
+        if let Some(left) = disk.fuse {
+            if left == 0 {
+                disk.dead = true;
+            } else {
+                disk.fuse = Some(left - 1);
+            }
+        }
+        if disk.dead { Err(broken()) } else { Ok(()) }
+    }
+
+    fn file(&self, name: &str, state: Shared) -> Arc<dyn File> {
+        Arc::new(SimFile { disk: self.clone(), name: name.to_owned(), state })
+    }
+
+    /// The submitter of a fresh process.
+    pub fn submitter(&self) -> SimSubmitter {
+        SimSubmitter { disk: self.clone(), ready: Vec::new() }
+    }
+}
+
+impl Disk {
+    fn state_of(&self, name: &str) -> Option<Shared> {
+        self.names.get(name).cloned()
+    }
+
+    fn used(&self) -> u64 {
+        self.names.values().map(|state| state.lock().bytes.len() as u64).sum()
+    }
+}
+
+impl Storage for SimDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.touch()?;
+        Ok(self.inner.lock().names.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        self.touch()?;
+        let mut disk = self.inner.lock();
+        if disk.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if disk.faults.capacity.is_some_and(|capacity| disk.used() + size > capacity) {
+            disk.counters.full += 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let state = Arc::new(Mutex::new(FileState { bytes: vec![0; size as usize], ..FileState::default() }));
+        disk.names.insert(name.to_owned(), Arc::clone(&state));
+        drop(disk);
+        Ok(self.file(name, state))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.touch()?;
+        let state = self.inner.lock().state_of(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.file(name, state))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.touch()?;
+        let mut disk = self.inner.lock();
+        let state = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        disk.names.insert(to.to_owned(), state);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.touch()?;
+        self.inner.lock().names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.touch()?;
+        let mut disk = self.inner.lock();
+        disk.durable_names = disk.names.clone();
+        Ok(())
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+impl File for SimFile {
+    fn name(&self) -> String {
+        // A rename does not change what an open file is called here; the submitter looks it up by state.
+        self.name.clone()
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.state.lock().bytes.len() as u64)
+    }
+
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.disk.touch()?;
+        let state = self.state.lock();
+        let from = state.bytes.get(position as usize..).unwrap_or_default();
+        let count = from.len().min(into.len());
+        into[..count].copy_from_slice(&from[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.touch()?;
+        self.state.lock().write(position, bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.disk.touch()?;
+        self.state.lock().pending.clear();
+        Ok(())
+    }
+
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        self.disk.touch()?;
+        self.state.lock().bytes.resize(size as usize, 0);
+        Ok(())
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+/// Completes operations in any order, when it is asked.
+pub struct SimSubmitter {
+    disk: SimDisk,
+    ready: Vec<Completion>,
+}
+
+impl SimSubmitter {
+    /// Carries out one operation that is under way, any of them.
+    fn finish_one(&mut self) {
+        let mut disk = self.disk.inner.lock();
+        let count = disk.under_way.len() as u64;
+        if count == 0 || disk.dead {
+            return;
+        }
+        let chosen = disk.random.below(count) as usize;
+        if chosen > 0 {
+            disk.counters.reordered += 1;
+        }
+        let operation = disk.under_way.remove(chosen);
+        let faults = disk.faults;
+        match operation {
+            Operation::Write(op) => {
+                if faults.write_errors > 0 && disk.random.one_in(faults.write_errors) {
+                    disk.counters.write_errors += 1;
+                    drop(disk);
+                    self.ready.push(Completion { token: op.token, result: Err(io::Error::from_raw_os_error(5)) });
+                    return;
+                }
+                if op.dsync { disk.counters.dsync_writes += 1 } else { disk.counters.plain_writes += 1 }
+                drop(disk);
+                let outcome = op.file.write_at(op.position, &op.data);
+                if op.dsync {
+                    self.sync_range(&op);
+                }
+                self.ready.push(Completion { token: op.token, result: outcome });
+            }
+            Operation::Sync { token, state, covers } => {
+                if faults.sync_errors > 0 && disk.random.one_in(faults.sync_errors) {
+                    disk.counters.sync_errors += 1;
+                    drop(disk);
+                    self.ready.push(Completion { token, result: Err(io::Error::from_raw_os_error(5)) });
+                    return;
+                }
+                disk.counters.syncs += 1;
+                drop(disk);
+                let result = self.disk.touch();
+                state.lock().pending.retain(|write| write.number > covers);
+                self.ready.push(Completion { token, result });
+            }
+        }
+    }
+
+    /// `RWF_DSYNC`: this write is durable, and nothing else.
+    fn sync_range(&self, op: &WriteOp) {
+        let state = self.disk.inner.lock().state_of(&op.file.name());
+        if let Some(state) = state {
+            state.lock().pending.retain(|write| !(write.position == op.position && write.after.len() == op.data.len()));
+        }
+    }
+}
+
+impl Submitter for SimSubmitter {
+    fn write(&mut self, op: WriteOp) {
+        self.disk.note_chunk(&op);
+        self.disk.inner.lock().under_way.push(Operation::Write(op));
+    }
+
+    fn sync(&mut self, token: u64, file: Arc<dyn File>) {
+        let mut disk = self.disk.inner.lock();
+        let Some(state) = disk.state_of(&file.name()) else { return };
+        let covers = state.lock().writes;
+        disk.under_way.push(Operation::Sync { token, state, covers });
+    }
+
+    fn poll(&mut self, _wait: Wait, done: &mut Vec<Completion>) {
+        let finish = self.disk.inner.lock().random.below(3);
+        for _ in 0..finish {
+            self.finish_one();
+        }
+        done.append(&mut self.ready);
+    }
+
+    fn waker(&self) -> Waker {
+        Arc::new(|| {})
+    }
+
+    fn capacity(&self) -> usize {
+        6
+    }
+}

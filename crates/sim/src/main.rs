@@ -1,0 +1,86 @@
+//! The simulator of the journal: `sim --seeds 500`. Each seed runs random operations, faults and crashes on two
+//! journals and compares them with a model. A failure prints the seed and the command that repeats it.
+
+mod disk;
+mod random;
+mod world;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use journal::Planted;
+
+use world::{Coverage, Options, run};
+
+/// Runs seeds; a failing one prints how to repeat it.
+#[derive(Parser)]
+struct Cli {
+    /// How many seeds
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    start: u64,
+    /// Operations per seed
+    #[arg(long, default_value_t = 2000)]
+    operations: u64,
+    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync; or all of them one by one
+    #[arg(long)]
+    planted: Option<String>,
+}
+
+const PLANTED: [(&str, Planted); 5] = [
+    ("acknowledge", Planted::AcknowledgeBeforeSync),
+    ("skip-sync", Planted::SkipSync),
+    ("rewrite", Planted::RewriteAcknowledged),
+    ("keep-term", Planted::KeepTerm),
+    ("dsync", Planted::DsyncOverUnflushed),
+];
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match &cli.planted {
+        None => run_seeds(&cli),
+        Some(which) => {
+            let wanted = PLANTED.iter().filter(|(name, _)| which == "all" || which == name);
+            let missed: Vec<&str> = wanted.filter(|(name, defect)| !find(&cli, name, *defect)).map(|(name, _)| *name).collect();
+            if missed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Is the defect found within the seeds?
+fn find(cli: &Cli, name: &str, defect: Planted) -> bool {
+    for seed in cli.start..cli.start + cli.seeds {
+        let options = Options { operations: cli.operations, planted: Some(defect) };
+        if let Err(failure) = run(seed, options, &mut Coverage::default()) {
+            println!("planted {name}: found by seed {seed}: {failure}");
+            return true;
+        }
+    }
+    println!("planted {name}: NOT FOUND in {} seeds", cli.seeds);
+    false
+}
+
+fn run_seeds(cli: &Cli) -> ExitCode {
+    let mut coverage = Coverage::default();
+    let options = Options { operations: cli.operations, planted: None };
+    for (done, seed) in (cli.start..cli.start + cli.seeds).enumerate() {
+        if let Err(failure) = run(seed, options, &mut coverage) {
+            println!("seed {seed}: {failure}\nrepeat: cargo run --release -p sim -- --seeds 1 --start {seed} --operations {}", cli.operations);
+            return ExitCode::FAILURE;
+        }
+        if (done + 1) % 50 == 0 {
+            println!("{} of {} seeds", done + 1, cli.seeds);
+        }
+    }
+    let mut repeated = Coverage::default();
+    let (first, again) = (run(cli.start, options, &mut repeated), run(cli.start, options, &mut Coverage::default()));
+    if first != again {
+        println!("seed {} does not repeat itself: {first:?}, then {again:?}", cli.start);
+        return ExitCode::FAILURE;
+    }
+    let zero = coverage.print();
+    println!("{} passed, {} failed", cli.seeds, u32::from(zero));
+    if zero { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

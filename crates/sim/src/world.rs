@@ -1,0 +1,596 @@
+//! One journal, its disk, and the model of what it must hold.
+//!
+//! Checked all the time: a reader sees at every offset the same batch for ever, batches of a log in the order in
+//! which they were appended, none twice, nothing that was not appended. Checked after every restart: what was
+//! acknowledged is there (class `memory`: unless the power went), offsets have no gaps, terms rise, and no
+//! term and index name two chunks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use journal::disk::Storage;
+use journal::{
+    Append, AppendItem, AppendResults, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo,
+    TailRead, Writer,
+};
+use parking_lot::Mutex;
+use record::{BatchBuilder, Batches};
+use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
+
+use crate::disk::{Faults, SimDisk, SimSubmitter};
+use crate::random::Random;
+
+const LOGS: u64 = 12;
+const SEGMENT_BYTES: u64 = 256 << 10;
+const STATE_KEYS: u64 = 8;
+
+/// What a run is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many operations.
+    pub operations: u64,
+    /// A defect to be found.
+    pub planted: Option<Planted>,
+}
+
+/// What the runs touched.
+#[derive(Default)]
+pub struct Coverage {
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Coverage {
+    fn add(&mut self, what: &'static str, count: u64) {
+        *self.counts.entry(what).or_default() += count;
+    }
+
+    /// Prints all; true when something was never touched.
+    pub fn print(&self) -> bool {
+        self.counts.iter().for_each(|(what, count)| println!("{count:>12}  {what}"));
+        self.counts.values().any(|count| *count == 0)
+    }
+}
+
+struct SimClock(AtomicI64);
+
+impl Clock for SimClock {
+    fn now_ms(&self) -> Timestamp {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[derive(Default)]
+struct Sink(Mutex<Vec<(ReplyTo, AppendResults)>>);
+
+impl EventSink for Sink {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        for event in events.drain(..) {
+            if let JournalEvent::Appended { to, results } = event {
+                self.0.lock().push((to, results));
+            }
+        }
+    }
+}
+
+/// A batch that was submitted.
+#[derive(Clone, Debug)]
+struct Sent {
+    log: LogId,
+    id: u64,
+    records: u64,
+    producer: Option<(i64, i32)>,
+}
+
+enum Waiting {
+    Batch(Sent),
+    State { key: u64, value: Option<u64> },
+    Trim { log: LogId, to: Offset },
+}
+
+#[derive(Default)]
+struct ModelLog {
+    /// What readers saw: first offset of a batch, its id and its records.
+    visible: BTreeMap<u64, (u64, u64)>,
+    /// What was acknowledged.
+    acknowledged: BTreeMap<u64, (u64, u64)>,
+    start: u64,
+    /// Trims that may or may not have happened.
+    start_possible: u64,
+    next_sequence: i32,
+    last: Option<(u64, Sent)>,
+}
+
+struct Running {
+    journal: Arc<Journal>,
+    writer: Writer<SimSubmitter>,
+    keeper: Keeper,
+    sink: Arc<Sink>,
+}
+
+struct World {
+    name: &'static str,
+    random: Random,
+    disk: SimDisk,
+    clock: Arc<SimClock>,
+    running: Option<Running>,
+    logs: BTreeMap<LogId, ModelLog>,
+    /// Per key: the acknowledged value, and those that may have taken effect since.
+    state: BTreeMap<u64, (Option<u64>, Vec<Option<u64>>)>,
+    waiting: BTreeMap<u64, Waiting>,
+    next_token: u64,
+    next_id: u64,
+    last_term: u32,
+    planted: Option<Planted>,
+    trace: u64,
+}
+
+fn durability(log: LogId) -> Durability {
+    if log.0 % 3 == 0 { Durability::Memory } else { Durability::Fsync }
+}
+
+fn state_key(key: u64) -> Bytes {
+    Bytes::from(format!("key-{key}"))
+}
+
+/// Runs one seed on two journals; the result is a fingerprint of all that happened.
+///
+/// # Errors
+/// What contradicts the model.
+pub fn run(seed: u64, options: Options, coverage: &mut Coverage) -> Result<u64, String> {
+    let mut worlds = [World::new(seed, "a", options.planted), World::new(seed ^ 0xABCD_EF01, "b", options.planted)];
+    for world in &mut worlds {
+        world.open(true, coverage)?;
+    }
+    let mut order = Random::new(seed ^ 0x55AA);
+    for operation in 0..options.operations {
+        let world = &mut worlds[order.below(2) as usize];
+        let outcome = world.operate(coverage);
+        outcome.map_err(|failure| format!("journal {} operation {operation}: {failure}", world.name))?;
+    }
+    for world in &mut worlds {
+        world.crash(true, coverage).map_err(|failure| format!("journal {} at the end: {failure}", world.name))?;
+        world.report(coverage);
+    }
+    Ok(worlds[0].trace ^ worlds[1].trace.rotate_left(1))
+}
+
+impl World {
+    fn new(seed: u64, name: &'static str, planted: Option<Planted>) -> Self {
+        Self {
+            name,
+            random: Random::new(seed),
+            disk: SimDisk::new(seed ^ 0x1234_5678),
+            clock: Arc::new(SimClock(AtomicI64::new(1_000_000))),
+            running: None,
+            logs: BTreeMap::new(),
+            state: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            next_token: 1,
+            next_id: 1,
+            last_term: 0,
+            planted,
+            trace: seed,
+        }
+    }
+
+    fn note(&mut self, what: u64) {
+        self.trace = (self.trace ^ what).wrapping_mul(0x100_0000_01b3).rotate_left(7);
+    }
+
+    fn open(&mut self, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
+        self.disk.revive();
+        self.disk.set_faults(Faults::default());
+        let config = JournalConfig {
+            segment_bytes: SEGMENT_BYTES,
+            tail_bytes: 1 << 20,
+            cold_bytes: 1 << 20,
+            index_bytes: 1 << 18,
+            retention_check_ms: 500,
+            planted: self.planted,
+            ..JournalConfig::default()
+        };
+        let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let opened = journal::open(config, storage, self.disk.submitter(), clock, uuid::Uuid::from_u128(7))
+            .map_err(|error| format!("does not open: {error}"))?;
+        let sink = Arc::new(Sink::default());
+        opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
+        let mut running = Running { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, sink };
+        let term = running.journal.term().0;
+        if term <= self.last_term {
+            return Err(format!("term {term} after term {}", self.last_term));
+        }
+        self.last_term = term;
+        for id in 1..=LOGS {
+            running.journal.create_log(LogId(id), durability(LogId(id)));
+        }
+        // Nothing is shown before the first chunk of the term is durable.
+        for _ in 0..1000 {
+            running.writer.step(false);
+        }
+        let state = running.journal.take_state();
+        self.running = Some(running);
+        coverage.add("restarts", 1);
+        self.check_after_restart(power_lost, coverage)?;
+        self.check_state(state)
+    }
+
+    fn check_after_restart(&mut self, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
+        self.waiting.clear();
+        for id in (1..=LOGS).map(LogId) {
+            let log = self.log(id);
+            let (start, end) = (log.start().0, log.high_watermark().0);
+            let model = self.logs.entry(id).or_default();
+            if start < model.start || start > model.start_possible.max(model.start) {
+                return Err(format!("{id}: starts at {start}, not between {} and {}", model.start, model.start_possible));
+            }
+            model.start = start;
+            model.start_possible = start;
+            model.last = None;
+            let forgives = power_lost && durability(id) == Durability::Memory;
+            if forgives {
+                let lost = model.acknowledged.split_off(&end).len() as u64;
+                coverage.add("memory batches lost with the power", lost);
+                model.visible.split_off(&end);
+            }
+            let missing = model.acknowledged.iter().next_back().filter(|(base, (_, records))| **base + records > end);
+            if let Some((base, (batch, _))) = missing {
+                return Err(format!("{id}: acknowledged batch {batch} at {base} is lost, the log ends at {end}"));
+            }
+            self.read_all(id, coverage)?;
+            // A producer goes on after what survived; the easiest is a new one.
+            let next_id = self.next_id as i32;
+            if let Some(model) = self.logs.get_mut(&id) {
+                model.next_sequence = 0;
+                model.last = None;
+            }
+            self.note(u64::from(next_id as u32) ^ end);
+        }
+        self.next_id += 1_000;
+        Ok(())
+    }
+
+    fn check_state(&mut self, recovered: Vec<(Bytes, Bytes)>) -> Result<(), String> {
+        let recovered: BTreeMap<Bytes, Bytes> = recovered.into_iter().collect();
+        for key in 0..STATE_KEYS {
+            let found = recovered.get(&state_key(key)).map(|value| String::from_utf8_lossy(value).parse().unwrap_or(0));
+            let (acknowledged, possible) = self.state.entry(key).or_default();
+            if found != *acknowledged && !possible.contains(&found) {
+                return Err(format!("state {key} is {found:?}, acknowledged was {acknowledged:?}, possible {possible:?}"));
+            }
+            *acknowledged = found;
+            possible.clear();
+        }
+        Ok(())
+    }
+
+    fn log(&self, id: LogId) -> Arc<Log> {
+        let running = self.running.as_ref().expect("a journal is open between operations");
+        running.journal.log(id).expect("logs are created at the start")
+    }
+
+    fn operate(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.clock.0.fetch_add(1, Ordering::Relaxed);
+        let choice = self.random.below(1000);
+        self.note(choice);
+        match choice {
+            0..420 => self.append(coverage),
+            420..450 => self.put_state(),
+            450..460 => self.trim(),
+            460..800 => self.step(coverage)?,
+            800..880 => self.keep(coverage),
+            880..935 => {
+                let id = LogId(1 + self.random.below(LOGS));
+                self.read_some(id, coverage)?;
+            }
+            935..985 => self.drain(coverage)?,
+            985..990 => {
+                self.disk.light_fuse(1 + self.random.next() % 30);
+                self.keep(coverage);
+                self.keep(coverage);
+                if self.disk.is_dead() {
+                    coverage.add("deaths inside the keeper", 1);
+                    let power = self.random.one_in(2);
+                    self.crash(power, coverage)?;
+                } else {
+                    self.disk.revive_fuse();
+                }
+            }
+            990..993 => {
+                let capacity = Some(self.disk.used() + SEGMENT_BYTES / 2);
+                self.disk.set_faults(Faults { capacity, ..Faults::default() });
+                coverage.add("disks filled", 1);
+            }
+            993..995 => self.disk.set_faults(Faults::default()),
+            995..997 => {
+                let faults = Faults { write_errors: 4, sync_errors: 3, capacity: None };
+                self.disk.set_faults(faults);
+                self.drain(coverage)?;
+                let power = self.random.one_in(2);
+                self.crash(power, coverage)?;
+            }
+            _ => {
+                let power = self.random.one_in(2);
+                self.crash(power, coverage)?;
+            }
+        }
+        if let Some((term, index)) = self.disk.chunk_named_twice() {
+            return Err(format!("term {term} index {index} names two different chunks"));
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, connection: u64, item: AppendItem, waiting: Waiting) {
+        let token = self.next_token;
+        self.next_token += 1;
+        let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(connection), token };
+        let running = self.running.as_ref().expect("a journal is open between operations");
+        if running.journal.append(Append { to, items: vec![item], acknowledge: true }).is_ok() {
+            self.waiting.insert(token, waiting);
+        }
+    }
+
+    fn append(&mut self, coverage: &mut Coverage) {
+        let id = LogId(1 + self.random.below(LOGS));
+        let log = self.log(id);
+        let repeat = self.random.one_in(12);
+        let model = self.logs.entry(id).or_default();
+        let sent = match model.last.clone() {
+            Some((_, sent)) if repeat && sent.producer.is_some() => {
+                coverage.add("batches sent again", 1);
+                sent
+            }
+            _ => {
+                let records = 1 + self.random.below(5);
+                // Even logs have one idempotent producer per run of the journal.
+                let producer = (id.0 % 2 == 0).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
+                model.next_sequence += records as i32;
+                self.next_id += 1;
+                Sent { log: id, id: self.next_id, records, producer }
+            }
+        };
+        let filler = if self.random.one_in(10) { self.random.below(30_000) } else { self.random.below(1_500) };
+        let batch = make_batch(&sent, filler as usize);
+        let header = record::BatchHeader::parse(&batch).expect("the builder makes valid batches");
+        self.submit(id.0, AppendItem::Batch { log, bytes: batch, header }, Waiting::Batch(sent));
+    }
+
+    fn put_state(&mut self) {
+        let key = self.random.below(STATE_KEYS);
+        let value = (!self.random.one_in(5)).then(|| self.random.next());
+        self.state.entry(key).or_default().1.push(value);
+        let bytes = value.map(|value| Bytes::from(value.to_string()));
+        self.submit(900, AppendItem::State { key: state_key(key), value: bytes }, Waiting::State { key, value });
+    }
+
+    fn trim(&mut self) {
+        let id = LogId(1 + self.random.below(LOGS));
+        let log = self.log(id);
+        let span = log.high_watermark().since(log.start());
+        let to = log.start().plus(self.random.below(span + 1));
+        let model = self.logs.entry(id).or_default();
+        model.start_possible = model.start_possible.max(to.0);
+        self.submit(id.0, AppendItem::Trim { log, to }, Waiting::Trim { log: id, to });
+    }
+
+    fn step(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        if let Some(running) = &mut self.running {
+            running.writer.step(false);
+        }
+        self.take_answers(coverage)
+    }
+
+    fn keep(&mut self, coverage: &mut Coverage) {
+        if let Some(running) = &mut self.running {
+            running.keeper.step(Duration::ZERO);
+        }
+        coverage.add("keeper turns", 1);
+    }
+
+    /// Lets everything that is under way finish.
+    fn drain(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        for _ in 0..40 {
+            self.step(coverage)?;
+        }
+        self.keep(coverage);
+        Ok(())
+    }
+
+    fn take_answers(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        let Some(running) = &self.running else { return Ok(()) };
+        let answers = std::mem::take(&mut *running.sink.0.lock());
+        for (to, results) in answers {
+            let Some(waiting) = self.waiting.remove(&to.token) else { return Err(format!("token {} answered twice", to.token)) };
+            let result = results.into_iter().next().ok_or("an answer without a result")?;
+            self.note(to.token);
+            match (waiting, result) {
+                (Waiting::Batch(sent), Ok(appended)) => self.acknowledged(sent, appended, coverage)?,
+                (Waiting::State { key, value }, Ok(_)) => {
+                    // Later values may be there too: they stay possible.
+                    let entry = self.state.entry(key).or_default();
+                    if let Some(at) = entry.1.iter().position(|possible| *possible == value) {
+                        entry.1.drain(..=at);
+                    }
+                    entry.0 = value;
+                }
+                (Waiting::Trim { log, to }, Ok(_)) => {
+                    let model = self.logs.entry(log).or_default();
+                    model.start = model.start.max(to.0);
+                }
+                (_, Err(_)) => coverage.add("appends refused", 1),
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&mut self, sent: Sent, appended: journal::Appended, coverage: &mut Coverage) -> Result<(), String> {
+        coverage.add(if durability(sent.log) == Durability::Fsync { "fsync batches" } else { "memory batches" }, 1);
+        let base = appended.base.0;
+        let model = self.logs.entry(sent.log).or_default();
+        if appended.duplicate {
+            coverage.add("duplicates found", 1);
+        }
+        let before = model.acknowledged.insert(base, (sent.id, sent.records));
+        if before.is_some_and(|(id, _)| id != sent.id) {
+            return Err(format!("{}: offset {base} acknowledged for batches {before:?} and {}", sent.log, sent.id));
+        }
+        model.last = Some((base, sent));
+        Ok(())
+    }
+
+    /// Checks what a reader got, and remembers it.
+    fn saw(&mut self, id: LogId, bytes: &[u8]) -> Result<(), String> {
+        for batch in Batches::new(bytes) {
+            let (position, header) = batch.map_err(|error| format!("{id}: {error}"))?;
+            let whole = &bytes[position..position + header.total_bytes()];
+            record::validate_produced(whole, usize::MAX).map_err(|error| format!("{id}: {error}"))?;
+            let records = record::records(whole).map_err(|error| format!("{id}: {error}"))?;
+            let value = records[0].value.as_ref().ok_or("a record without a value")?;
+            let number: [u8; 8] = value[..8].try_into().map_err(|_| "a short value")?;
+            let seen = (u64::from_be_bytes(number), records.len() as u64);
+            let base = header.base().0;
+            let model = self.logs.entry(id).or_default();
+            let other = |known: &BTreeMap<u64, (u64, u64)>| known.get(&base).copied().filter(|known| *known != seen);
+            if let Some(known) = other(&model.visible).or_else(|| other(&model.acknowledged)) {
+                return Err(format!("{id}: offset {base} was batch {known:?}, now {seen:?}"));
+            }
+            model.visible.insert(base, seen);
+        }
+        Ok(())
+    }
+
+    /// Reads a log from its start to its end, from the disk or from memory.
+    fn read_all(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
+        let log = self.log(id);
+        let mut from = log.start();
+        let end = log.high_watermark();
+        let mut turns = 0;
+        while from < end {
+            turns += 1;
+            let next = self.read_from(&log, from, self.random.clone().one_in(2), coverage)?;
+            if next <= from || turns > 100_000 {
+                return Err(format!("{id}: no progress at {from}, the log ends at {end}"));
+            }
+            from = next;
+        }
+        self.check_order(id, end.0)
+    }
+
+    /// Batch ids rise with offsets, except that a retried batch keeps its place; none appears twice.
+    fn check_order(&self, id: LogId, end: u64) -> Result<(), String> {
+        let Some(model) = self.logs.get(&id) else { return Ok(()) };
+        let mut seen = std::collections::BTreeSet::new();
+        let mut expected = None;
+        for (base, (batch, records)) in model.visible.range(model.start..end) {
+            if !seen.insert(*batch) {
+                return Err(format!("{id}: batch {batch} is there twice"));
+            }
+            if expected.is_some_and(|expected| expected != *base) {
+                return Err(format!("{id}: gap between {expected:?} and {base}"));
+            }
+            expected = Some(base + records);
+        }
+        for (base, known) in model.acknowledged.range(model.start..end) {
+            if model.visible.get(base) != Some(known) {
+                return Err(format!("{id}: acknowledged batch {known:?} at {base} is not readable"));
+            }
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
+        let log = self.log(id);
+        let span = log.high_watermark().since(log.start());
+        if span == 0 {
+            return Ok(());
+        }
+        let from = log.start().plus(self.random.below(span));
+        let cold = self.random.one_in(2);
+        self.read_from(&log, from, cold, coverage).map(drop)
+    }
+
+    fn read_from(&mut self, log: &Arc<Log>, from: Offset, cold: bool, coverage: &mut Coverage) -> Result<Offset, String> {
+        let journal = Arc::clone(&self.running.as_ref().expect("a journal is open between operations").journal);
+        if !cold {
+            match journal.read_tail(log, from, 20_000, true) {
+                TailRead::Data { slices, next, .. } => {
+                    coverage.add("reads of the tail", 1);
+                    self.saw(log.id(), &slices.concat())?;
+                    return Ok(next);
+                }
+                TailRead::OutOfRange => return Err(format!("{}: {from} is out of range", log.id())),
+                TailRead::Empty => return Err(format!("{}: {from} is below the end, and there is nothing", log.id())),
+                TailRead::Cold => {}
+            }
+        }
+        let want = ColdWant { log: Arc::clone(log), from, max_bytes: 20_000 };
+        let result = journal.read_cold(&[want], 20_000).pop().ok_or("no result")?;
+        coverage.add("reads of history", 1);
+        match result {
+            Ok(data) => {
+                self.saw(log.id(), &data.slices.concat())?;
+                Ok(data.next)
+            }
+            Err(error) if self.disk.is_dead() => Err(format!("read on a dead disk: {error}")),
+            Err(error) => Err(format!("{} from {from}: {error}", log.id())),
+        }
+    }
+
+    fn crash(&mut self, power: bool, coverage: &mut Coverage) -> Result<(), String> {
+        self.take_answers(coverage)?;
+        if power {
+            coverage.add("power losses", 1);
+            self.disk.lose_power();
+        } else {
+            coverage.add("kills", 1);
+            self.disk.kill();
+        }
+        if let Some(running) = self.running.take() {
+            self.count(&running, coverage);
+        }
+        self.open(power, coverage)
+    }
+
+    fn count(&self, running: &Running, coverage: &mut Coverage) {
+        let metrics = running.journal.metrics();
+        coverage.add("checkpoints", metrics.checkpoints.get());
+        coverage.add("segments sealed", metrics.segments_sealed.get());
+        coverage.add("segments freed", metrics.segments_freed.get());
+        coverage.add("segments rewritten", metrics.segments_rewritten.get());
+    }
+
+    fn report(&mut self, coverage: &mut Coverage) {
+        let counters = self.disk.counters();
+        for (what, count) in [
+            ("sectors lost", counters.sectors_lost),
+            ("sectors kept", counters.sectors_kept),
+            ("completions out of order", counters.reordered),
+            ("writes with DSYNC", counters.dsync_writes),
+            ("writes without", counters.plain_writes),
+            ("syncs", counters.syncs),
+            ("failed writes", counters.write_errors),
+            ("failed syncs", counters.sync_errors),
+            ("allocations refused", counters.full),
+            ("renames lost", counters.renames_lost),
+        ] {
+            coverage.add(what, count);
+        }
+    }
+}
+
+/// A batch whose first value begins with its id.
+fn make_batch(sent: &Sent, filler: usize) -> Bytes {
+    let mut builder = BatchBuilder::default();
+    if let Some((producer, sequence)) = sent.producer {
+        builder = builder.producer(producer, 0, sequence);
+    }
+    for record in 0..sent.records {
+        let mut value = sent.id.to_be_bytes().to_vec();
+        value.resize(8 + filler / sent.records as usize, record as u8);
+        builder = builder.record(1_000 + record as i64, None, Some(&value));
+    }
+    builder.build()
+}
