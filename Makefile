@@ -24,7 +24,7 @@ build:
 test: test-rust test-sim test-clients
 
 test-rust:
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --exclude sim
 
 # The journal on a simulated disk: random operations, faults and crashes; then defects that must be found.
 test-sim:

@@ -36,7 +36,7 @@ pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
 pub use mailbox::{Event, Mailbox, Reply};
-pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find};
+pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use topic::{Source, Topic, TopicConfig, effective};
 pub use watches::Watches;
 

@@ -168,9 +168,14 @@ impl Setting {
 /// The name that was probably meant.
 pub fn find(table: &'static [Setting], name: &str) -> Result<&'static Setting, SettingError> {
     table.iter().find(|row| row.name == name).ok_or_else(|| {
-        let nearest = table.iter().min_by_key(|row| distance(row.name, name)).map_or("", |row| row.name);
+        let nearest = nearest(table.iter().map(|row| row.name), name);
         SettingError { name: name.to_owned(), value: String::new(), expected: format!("did you mean {nearest}?") }
     })
+}
+
+/// The word with the fewest edits to `text`; empty when there are no words.
+pub fn nearest(words: impl Iterator<Item = &'static str>, text: &str) -> &'static str {
+    words.min_by_key(|word| distance(word, text)).unwrap_or_default()
 }
 
 /// Edits from one text to another.

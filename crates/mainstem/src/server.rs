@@ -13,18 +13,21 @@ use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
 use journal::{Journal, JournalConfig, JournalStatus};
 use kafka_gateway::{Advertise, Gateway, GatewayMetrics};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 
-use crate::config::Config;
+use crate::config::{Config, Listener, LogFormat};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
+use crate::measurements::{Measurements, Node};
 use crate::shard::{self, Arrival, ShardHandle, Shared};
+
+/// Connections that the system may hold for an acceptor.
+const BACKLOG: i32 = 1024;
 
 /// Runs a broker until a signal ends it.
 pub fn run(config: Config) -> anyhow::Result<()> {
-    start_log(config.json_log);
+    start_log(config.log == LogFormat::Json);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
@@ -35,11 +38,10 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     }
     let listeners = bind(&config)?;
     let signal = catch_signals()?;
-    let opened: Arc<std::sync::OnceLock<Vec<Arc<Journal>>>> = Arc::default();
-    let (state, gauges) = admin_state(&opened);
+    let measurements = Measurements::default();
+    let state = admin_state(&measurements);
     let admin_address = admin::serve(config.admin, Arc::clone(&state)).with_context(|| format!("--admin {}", config.admin))?;
-    let (journals, threads) = open_journals(&config, &folder, mode)?;
-    let _ = opened.set(journals.clone());
+    let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
             cluster_id: folder.cluster_id.clone(),
@@ -55,22 +57,26 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let blocked = Counter::default();
     state.with_registry(|registry| {
         metrics.register(registry);
-        journals[0].metrics().register(registry);
+        for journal in &journals {
+            let number = journal.number().to_string();
+            journal.metrics().register(registry.sub_registry_with_label(("journal".into(), number.into())));
+        }
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
-        gauges.register(registry);
     });
     let gateway = Gateway::new(Arc::clone(&broker), metrics);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
+    measurements.attach(Node { broker: Arc::clone(&broker), frames: Arc::clone(&frames), budget: config.memory });
     let shared = Arc::new(Shared { gateway, frames, blocked });
     let mut shards = Vec::new();
     for number in 0..shard_count(&config.settings) {
         shards.push(shard::start(ShardId(number as u16), Arc::clone(&shared), &broker)?);
     }
-    print_start(&config, &listeners, admin_address, mode, started);
-    state.set_phase(Phase::Ready);
     let shards = Arc::new(shards);
     let stop = Arc::new(AtomicBool::new(false));
+    let told: Vec<_> = listeners.iter().map(|(_, address, advertise)| (*address, Arc::clone(advertise))).collect();
     accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
+    state.set_phase(Phase::Ready);
+    print_start(&config, &told, admin_address, mode, started);
     signal.recv().context("signals cannot be waited for")?;
     tracing::info!("shutting down");
     state.set_phase(Phase::Draining);
@@ -137,49 +143,30 @@ fn catch_signals() -> anyhow::Result<std::sync::mpsc::Receiver<()>> {
     Ok(receive)
 }
 
-/// Values that are read when somebody looks.
-#[derive(Clone, Default)]
-struct Gauges {
-    tail_allocated: Gauge,
-    tail_used: Gauge,
-    queued: Gauge,
-    segments: Gauge,
-    live: Gauge,
-}
-
-impl Gauges {
-    fn register(&self, registry: &mut Registry) {
-        registry.register("mainstem_tail_allocated_bytes", "Memory of the tail cache", self.tail_allocated.clone());
-        registry.register("mainstem_tail_used_bytes", "Memory of the tail cache that is held", self.tail_used.clone());
-        registry.register("mainstem_queued_bytes", "Appends waiting for a journal", self.queued.clone());
-        registry.register("mainstem_segments", "Segment files", self.segments.clone());
-        registry.register("mainstem_live_bytes", "Live bytes in sealed segments", self.live.clone());
-    }
-
-    fn refresh(&self, journals: &[Arc<Journal>]) {
-        let sum = |of: &dyn Fn(&Journal) -> usize| journals.iter().map(|journal| of(journal)).sum::<usize>() as i64;
-        self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
-        self.tail_used.set(sum(&|journal| journal.tail_memory().1));
-        self.queued.set(sum(&|journal| journal.queued_bytes()));
-        self.segments.set(sum(&|journal| journal.segment_usage().0));
-        self.live.set(sum(&|journal| journal.segment_usage().1));
-    }
-}
-
-fn admin_state(opened: &Arc<std::sync::OnceLock<Vec<Arc<Journal>>>>) -> (Arc<AdminState>, Gauges) {
-    let gauges = Gauges::default();
-    let (for_status, for_gauges, shown) = (Arc::clone(opened), Arc::clone(opened), gauges.clone());
-    let stopped = move || {
-        let journals = for_status.get().map_or(&[][..], |journals| journals);
-        journals.iter().any(|journal| matches!(journal.status(), JournalStatus::Stopped { .. }))
-    };
-    let refresh = move || shown.refresh(for_gauges.get().map_or(&[][..], |journals| journals));
-    (AdminState::new(Registry::default(), Box::new(stopped), Box::new(refresh)), gauges)
+fn admin_state(measurements: &Measurements) -> Arc<AdminState> {
+    let (for_status, for_pages) = (measurements.clone(), measurements.clone());
+    let mut registry = Registry::default();
+    measurements.register(&mut registry);
+    AdminState::new(registry, Box::new(move || for_status.is_stopped()), Box::new(move || for_pages.refresh()))
 }
 
 type Threads = Vec<std::thread::JoinHandle<()>>;
 
-fn open_journals(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<(Vec<Arc<Journal>>, Threads)> {
+/// A journal's configuration as far as it is about time.
+fn timed(settings: &Settings) -> JournalConfig {
+    JournalConfig {
+        producer_expiry_ms: settings.int("producer.id.expiration.ms") as u64,
+        retention_check_ms: settings.int("log.retention.check.interval.ms") as u64,
+        ..JournalConfig::default()
+    }
+}
+
+fn open_journals(
+    config: &Config,
+    folder: &DataFolder,
+    mode: IoMode,
+    measurements: &Measurements,
+) -> anyhow::Result<(Vec<Arc<Journal>>, Threads)> {
     let share = config.memory.bytes() as usize / folder.journals;
     let (mut journals, mut threads) = (Vec::new(), Vec::new());
     for number in 0..folder.journals {
@@ -191,12 +178,12 @@ fn open_journals(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::
             tail_bytes: share / 3,
             cold_bytes: share / 8,
             index_bytes: share / 32,
-            producer_expiry_ms: config.settings.int("producer.id.expiration.ms") as u64,
-            retention_check_ms: config.settings.int("log.retention.check.interval.ms") as u64,
+            ..timed(&config.settings)
         };
         let started = Instant::now();
         let opened = journal::open(sized, storage, submitter(mode)?, Arc::new(SystemClock), uuid::Uuid::new_v4())
             .with_context(|| path.display().to_string())?;
+        measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
         tracing::info!(journal = number, replayed, millis, "journal recovered");
         journals.push(Arc::clone(&opened.journal));
@@ -222,10 +209,18 @@ fn open_journals(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::
 
 type Bound = Vec<(TcpListener, SocketAddr, Arc<Advertise>)>;
 
+/// Takes the addresses without letting anybody connect: that comes after recovery, in [`accept_all`].
 fn bind(config: &Config) -> anyhow::Result<Bound> {
+    use socket2::{Domain, Protocol, Socket, Type};
     let mut bound = Vec::new();
-    for (address, advertise) in &config.listeners {
-        let listener = TcpListener::bind(address).with_context(|| format!("--kafka {address}"))?;
+    for Listener { address, advertise } in &config.listeners {
+        let take = || -> std::io::Result<TcpListener> {
+            let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&(*address).into())?;
+            Ok(socket.into())
+        };
+        let listener = take().with_context(|| format!("--kafka {address}"))?;
         let local = listener.local_addr()?;
         bound.push((listener, local, Arc::new(advertise.clone())));
     }
@@ -235,6 +230,7 @@ fn bind(config: &Config) -> anyhow::Result<Bound> {
 fn accept_all(bound: Bound, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     for (listener, address, advertise) in bound {
+        socket2::SockRef::from(&listener).listen(BACKLOG).with_context(|| format!("--kafka {address}"))?;
         let (shards, stop) = (Arc::clone(shards), Arc::clone(stop));
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
             loop {
@@ -264,9 +260,9 @@ fn accept_all(bound: Bound, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &
     Ok(())
 }
 
-fn print_start(config: &Config, bound: &Bound, admin: SocketAddr, mode: IoMode, started: Instant) {
+fn print_start(config: &Config, listeners: &[(SocketAddr, Arc<Advertise>)], admin: SocketAddr, mode: IoMode, started: Instant) {
     println!("Mainstem {}", env!("CARGO_PKG_VERSION"));
-    for (_, address, advertise) in bound {
+    for (address, advertise) in listeners {
         let told = match (&advertise.host, advertise.port) {
             (Some(host), Some(port)) => format!("  (advertised as {host}:{port})"),
             (Some(host), None) => format!("  (advertised as {host})"),
@@ -280,7 +276,7 @@ fn print_start(config: &Config, bound: &Bound, admin: SocketAddr, mode: IoMode, 
     println!("  I/O         {mode}");
     println!("  memory      {}", config.memory);
     println!("  ready after {} ms", started.elapsed().as_millis());
-    for (_, address, _) in bound.iter().filter(|(_, address, _)| !address.ip().is_loopback()) {
+    for (address, _) in listeners.iter().filter(|(address, _)| !address.ip().is_loopback()) {
         println!("  WARNING     {address} is reachable by others, and TLS and SASL are not there yet");
     }
 }

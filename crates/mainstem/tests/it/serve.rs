@@ -27,7 +27,7 @@ fn it_starts_answers_and_ends_with_success_on_sigterm() {
     assert!(process.ask_admin("/health/live").unwrap().starts_with("HTTP/1.1 200"));
     assert!(process.ask_admin("/nothing").unwrap().starts_with("HTTP/1.1 404"));
     let metrics = process.ask_admin("/metrics").unwrap();
-    for name in ["mainstem_kafka_requests_total", "mainstem_journal_commit_duration_seconds", "mainstem_shard_blocked"] {
+    for name in ["mainstem_kafka_requests_total", "mainstem_journal_commit_duration_seconds", "mainstem_shard_blocked", "mainstem_memory_budget_bytes 134217728", "mainstem_recovery_seconds"] {
         assert!(metrics.contains(name), "{name} in {metrics}");
     }
     let (text, success) = process.terminate();

@@ -1,0 +1,130 @@
+//! What a node is told to do. Three layers meet here, later ones win: the configuration file, the environment,
+//! the flags. Every refusal names the setting, the value, and what would be right.
+
+mod layer;
+mod listener;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use broker::Settings;
+use journal::disk::IoMode;
+use types::{ByteSize, Durability};
+
+use crate::cli::ServeArguments;
+use layer::Layer;
+pub use listener::Listener;
+
+/// Smallest memory budget that the pools fit in.
+pub const MEMORY_MIN: ByteSize = ByteSize::mib(64);
+
+/// A value that cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// No such key.
+    #[error("{origin}: unknown key {key:?}; did you mean {nearest:?}?")]
+    UnknownKey { origin: String, key: String, nearest: String },
+    /// The value is not possible.
+    #[error("{name} = {value:?} is not possible: {expected}")]
+    Value { name: &'static str, value: String, expected: String },
+    /// A broker setting.
+    #[error("{origin}: {source}")]
+    Setting { origin: String, source: broker::SettingError },
+    /// The file cannot be read.
+    #[error("--config {path}: {source}")]
+    File { path: String, source: std::io::Error },
+    /// The file is not TOML.
+    #[error("--config {path}: {reason}")]
+    Syntax { path: String, reason: String },
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err("it is \"text\" or \"json\""),
+        }
+    }
+}
+
+/// A node's configuration, checked.
+#[derive(Debug)]
+pub struct Config {
+    pub data: PathBuf,
+    pub listeners: Vec<Listener>,
+    pub admin: SocketAddr,
+    pub durability: Durability,
+    pub memory: ByteSize,
+    pub io: Option<IoMode>,
+    pub log: LogFormat,
+    pub settings: Settings,
+}
+
+impl Config {
+    /// From flags, the process environment and the file that either names.
+    ///
+    /// # Errors
+    /// The first value that cannot be taken.
+    pub fn load(arguments: ServeArguments) -> Result<Self, ConfigError> {
+        Self::resolve(arguments, std::env::vars())
+    }
+
+    fn resolve(
+        arguments: ServeArguments,
+        environment: impl Iterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let (environment, named) = Layer::from_environment(environment)?;
+        let file = match arguments.config.clone().or(named) {
+            Some(path) => Layer::from_file(&path)?,
+            None => Layer::default(),
+        };
+        let merged = file.under(environment).under(Layer::from_flags(arguments)?);
+        Self::check(merged)
+    }
+
+    fn check(layer: Layer) -> Result<Self, ConfigError> {
+        let mut settings = Settings::default();
+        for (name, (value, origin)) in &layer.settings {
+            let refused = |source| ConfigError::Setting { origin: origin.clone(), source };
+            settings.set(name, value).map_err(refused)?;
+        }
+        let memory = match layer.memory {
+            Some(text) => parse::<ByteSize>("--memory", &text)?,
+            None => crate::memory::default_budget(),
+        };
+        if memory < MEMORY_MIN {
+            let expected = format!("the least is {MEMORY_MIN}");
+            return Err(ConfigError::Value { name: "--memory", value: memory.to_string(), expected });
+        }
+        let kafka = layer.kafka.unwrap_or_else(|| vec!["127.0.0.1:9092".to_owned()]);
+        let advertise = layer.advertise.unwrap_or_default();
+        Ok(Self {
+            data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
+            listeners: Listener::pair(&kafka, &advertise)?,
+            admin: listener::address("--admin", layer.admin.as_deref().unwrap_or("127.0.0.1:8160"))?,
+            durability: layer.durability.map_or(Ok(Durability::Fsync), |text| parse("--durability", &text))?,
+            memory,
+            io: layer.io.map(|text| parse("--io", &text)).transpose()?,
+            log: layer.log.map_or(Ok(LogFormat::Text), |text| parse("--log", &text))?,
+            settings,
+        })
+    }
+}
+
+fn parse<T: FromStr<Err: std::fmt::Display>>(name: &'static str, text: &str) -> Result<T, ConfigError> {
+    let refused = |error: T::Err| ConfigError::Value { name, value: text.to_owned(), expected: error.to_string() };
+    text.parse().map_err(refused)
+}

@@ -1,0 +1,134 @@
+//! What is looked up when somebody reads `/metrics`: memory against the budget, queues, segments, topics, and how
+//! far groups are behind. What is counted as it happens belongs to the crate where it happens.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use broker::Broker;
+use journal::{Journal, JournalStatus};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use types::{ByteSize, PartitionIndex};
+
+use crate::frames::FramePool;
+
+/// Label of a group's backlog.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Backlog {
+    group: String,
+    topic: String,
+}
+
+/// What is measured, once it is there.
+pub struct Node {
+    pub broker: Arc<Broker>,
+    pub frames: Arc<FramePool>,
+    pub budget: ByteSize,
+}
+
+/// Gauges of the process; cheap to clone.
+#[derive(Clone, Default)]
+pub struct Measurements {
+    node: Arc<OnceLock<Node>>,
+    resident: Gauge,
+    budget: Gauge,
+    frames: Gauge,
+    tail_allocated: Gauge,
+    tail_used: Gauge,
+    queued: Gauge,
+    segments: Gauge,
+    live: Gauge,
+    topics: Gauge,
+    partitions: Gauge,
+    stopped: Gauge,
+    disk_full: Gauge,
+    recovery_seconds: Gauge<f64, AtomicU64>,
+    recovered_bytes: Gauge,
+    backlog: Family<Backlog, Gauge>,
+}
+
+impl Measurements {
+    /// Makes them visible under `mainstem_…`.
+    pub fn register(&self, registry: &mut Registry) {
+        let registry = registry.sub_registry_with_prefix("mainstem");
+        let gauges = [
+            ("memory_resident_bytes", "Resident memory of the process", &self.resident),
+            ("memory_budget_bytes", "Memory budget", &self.budget),
+            ("memory_frame_bytes", "Large requests in memory", &self.frames),
+            ("memory_tail_allocated_bytes", "Memory of the tail caches", &self.tail_allocated),
+            ("memory_tail_used_bytes", "Memory of the tail caches that is held", &self.tail_used),
+            ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
+            ("segments", "Segment files", &self.segments),
+            ("live_bytes", "Live bytes in sealed segments", &self.live),
+            ("topics", "Topics", &self.topics),
+            ("partitions", "Partitions", &self.partitions),
+            ("journals_stopped", "Journals that stopped after a failed write or flush", &self.stopped),
+            ("journals_disk_full", "Journals that refuse data because the disk is full", &self.disk_full),
+            ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
+        ];
+        for (name, help, gauge) in gauges {
+            registry.register(name, help, gauge.clone());
+        }
+        registry.register("recovery_seconds", "Duration of the recovery at the start", self.recovery_seconds.clone());
+        registry.register("group_backlog_records", "Records that a group has not committed yet", self.backlog.clone());
+    }
+
+    /// A journal has been recovered.
+    pub fn add_recovery(&self, took: Duration, replayed_bytes: u64) {
+        self.recovery_seconds.set(self.recovery_seconds.get() + took.as_secs_f64());
+        self.recovered_bytes.inc_by(replayed_bytes as i64);
+    }
+
+    /// From now on there is something to look up.
+    pub fn attach(&self, node: Node) {
+        let _ = self.node.set(node);
+    }
+
+    /// Has a journal stopped?
+    pub fn is_stopped(&self) -> bool {
+        self.node.get().is_some_and(|node| count(node, |journal| stopped(journal)) > 0)
+    }
+
+    /// Looks everything up.
+    pub fn refresh(&self) {
+        self.resident.set(crate::memory::resident_bytes() as i64);
+        let Some(node) = self.node.get() else { return };
+        let sum = |of: &dyn Fn(&Journal) -> usize| node.broker.journals().iter().map(|journal| of(journal)).sum::<usize>() as i64;
+        self.budget.set(node.budget.bytes() as i64);
+        self.frames.set(node.frames.used_bytes() as i64);
+        self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
+        self.tail_used.set(sum(&|journal| journal.tail_memory().1));
+        self.queued.set(sum(&|journal| journal.queued_bytes()));
+        self.segments.set(sum(&|journal| journal.segment_usage().0));
+        self.live.set(sum(&|journal| journal.segment_usage().1));
+        self.stopped.set(count(node, stopped));
+        self.disk_full.set(count(node, |journal| journal.status() == JournalStatus::DiskFull));
+        let topics = node.broker.topics();
+        self.topics.set(topics.len() as i64);
+        self.partitions.set(topics.iter().map(|topic| topic.logs().len() as i64).sum());
+        self.refresh_backlog(&node.broker);
+    }
+
+    fn refresh_backlog(&self, broker: &Broker) {
+        self.backlog.clear();
+        for group in broker.groups().names() {
+            for (topic, partition, committed) in broker.groups().offsets(&group) {
+                let log = broker.topic(&topic).and_then(|topic| topic.log(PartitionIndex(partition)));
+                let Some(log) = log else { continue };
+                let behind = (log.high_watermark().0 as i64).saturating_sub(committed.offset).max(0);
+                self.backlog.get_or_create(&Backlog { group: group.clone(), topic }).inc_by(behind);
+            }
+        }
+    }
+}
+
+fn stopped(journal: &Journal) -> bool {
+    matches!(journal.status(), JournalStatus::Stopped { .. })
+}
+
+fn count(node: &Node, is: impl Fn(&Journal) -> bool) -> i64 {
+    node.broker.journals().iter().filter(|journal| is(journal)).count() as i64
+}

@@ -1,0 +1,37 @@
+//! How much memory there is to plan with, and how much is used.
+
+use types::ByteSize;
+
+/// A quarter of what the cgroup or the machine has, whichever is less.
+pub fn default_budget() -> ByteSize {
+    let limits = [machine_bytes(), cgroup_bytes()];
+    let available = limits.into_iter().flatten().min().unwrap_or(4 << 30);
+    ByteSize((available / 4).max(crate::config::MEMORY_MIN.bytes()))
+}
+
+fn machine_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+/// The smallest limit on the way from our cgroup (version 2) to the root; version 1 as a fallback.
+fn cgroup_bytes() -> Option<u64> {
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let root = std::path::Path::new("/sys/fs/cgroup");
+    let own = root.join(path.trim_start_matches('/'));
+    let limits = own.ancestors().take_while(|folder| folder.starts_with(root));
+    let smallest = limits.filter_map(|folder| read(&folder.join("memory.max"))).min();
+    smallest.or_else(|| read(&root.join("memory/memory.limit_in_bytes")))
+}
+
+/// Resident memory of this process.
+pub fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    // SAFETY: a plain question to the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages * u64::try_from(page).unwrap_or(4096)
+}
