@@ -229,6 +229,12 @@ impl<S: Submitter> Writer<S> {
 
     /// A chunk written with `RWF_DSYNC` is durable on completion, because everything before it was.
     fn release_durable_front(&mut self) {
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::DsyncOverUnflushed) {
+            while self.flights.flights.iter().take(self.flights.received).any(|flight| flight.dsync) {
+                self.release_durable_one();
+            }
+        }
         while self.flights.received > 0 && self.flights.flights.front().is_some_and(|flight| flight.dsync) {
             self.release_durable_one();
         }
