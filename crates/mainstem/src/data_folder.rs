@@ -87,3 +87,6 @@ fn write_durably(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     File::open(folder)?.sync_all()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

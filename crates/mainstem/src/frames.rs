@@ -89,3 +89,6 @@ impl Drop for Frame {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

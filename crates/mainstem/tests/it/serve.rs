@@ -51,6 +51,63 @@ fn requests_in_one_go_are_answered_in_order() {
     }
 }
 
+/// Metadata version 4 about topics that do not exist and are not to be created.
+fn metadata(correlation_id: i32, names: usize) -> Vec<u8> {
+    let mut request = vec![0, 3, 0, 4];
+    request.extend(correlation_id.to_be_bytes());
+    request.extend([0xff, 0xff]);
+    request.extend((names as u32).to_be_bytes());
+    for number in 0..names {
+        let name = format!("no-such-topic-{number:06}");
+        request.extend((name.len() as u16).to_be_bytes());
+        request.extend(name.as_bytes());
+    }
+    request.push(0);
+    request
+}
+
+#[test]
+fn requests_in_any_pieces_are_the_same_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let sizes = [1, 0, 5_000, 2, 20_000, 20_000, 3, 1_489, 1_490, 1];
+    let mut stream = Vec::new();
+    for (number, names) in sizes.iter().enumerate() {
+        let request = metadata(number as i32, *names);
+        stream.extend((request.len() as u32).to_be_bytes());
+        stream.extend(request);
+    }
+    for piece in [1_000_003, 65_536, 32_771, 9_001] {
+        let socket = process.connect();
+        let mut writing = socket.try_clone().unwrap();
+        let stream = stream.clone();
+        let writer = std::thread::spawn(move || {
+            for part in stream.chunks(piece) {
+                std::io::Write::write_all(&mut writing, part).expect("the broker reads");
+                std::thread::sleep(std::time::Duration::from_micros(200));
+            }
+        });
+        let mut reading = socket;
+        for (number, names) in sizes.iter().enumerate() {
+            let answer = receive(&mut reading).expect("an answer");
+            assert_eq!(answer[..4], i32::to_be_bytes(number as i32), "in pieces of {piece}");
+            assert!(answer.len() >= names * 24, "an answer about each topic");
+        }
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn sigterm_does_not_wait_for_a_client_that_is_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let mut socket = process.connect();
+    std::io::Write::write_all(&mut socket, &[0, 0, 1]).unwrap();
+    let began = std::time::Instant::now();
+    assert!(process.terminate().1);
+    assert!(began.elapsed() < std::time::Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
 #[test]
 fn a_frame_that_is_too_long_closes_only_its_own_connection() {
     let folder = tempfile::tempdir().unwrap();

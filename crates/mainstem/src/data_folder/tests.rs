@@ -1,0 +1,33 @@
+//! Locking and identity of the data folder.
+
+use super::*;
+
+fn refusal(path: &Path, journals: usize) -> String {
+    DataFolder::open(path, journals, "other").err().expect("refused").to_string()
+}
+
+#[test]
+fn identity_stays_and_a_second_owner_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = DataFolder::open(folder.path(), 3, "first").unwrap();
+    let pid = std::process::id().to_string();
+    assert!(refusal(folder.path(), 3).contains(&format!("in use by the broker with process id {pid}")));
+    drop(first);
+    let second = DataFolder::open(folder.path(), 3, "second").unwrap();
+    assert_eq!((second.cluster_id.as_str(), second.journals), ("first", 3));
+    drop(second);
+    assert!(refusal(folder.path(), 1).contains("was created with 3"));
+}
+
+#[test]
+fn newer_and_damaged_folders_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("meta.toml");
+    fs::write(&path, "format_version = 99\ncluster_id = 'x'\njournals = 1\n").unwrap();
+    let text = refusal(folder.path(), 1);
+    assert!(text.contains("format version 99, this release reads up to"), "{text}");
+    for text in ["", "format_version = 1\n", "?"] {
+        fs::write(&path, text).unwrap();
+        assert!(refusal(folder.path(), 1).contains("meta.toml"), "{text:?}");
+    }
+}
