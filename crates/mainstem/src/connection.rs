@@ -67,7 +67,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         }
         let (wants_read, timeout) = {
             let session = connection.session.borrow();
-            (session.wants_read() && outgoing.len() < OUTGOING_MAX, session.next_timeout())
+            (session.wants_read() && outgoing.len() < OUTGOING_MAX && !shard.draining.get(), session.next_timeout())
         };
         // Complete frames may be waiting in the buffer since reading was held back.
         if wants_read && let Some(end) = frames(shard, connection, &mut input) {

@@ -1,6 +1,6 @@
 //! A network shard: one thread, one current-thread runtime, the connections that were given to it for life.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
@@ -70,6 +70,8 @@ pub struct Shard {
     connections: RefCell<hashbrown::HashMap<ConnectionId, Rc<Connection>>>,
     count: Arc<AtomicUsize>,
     id: ShardId,
+    /// The node stops: nothing more is read, what was asked is answered.
+    pub draining: Cell<bool>,
 }
 
 /// Starts a shard.
@@ -84,7 +86,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(31).build()?;
     let (count, drained) = (Arc::clone(&connections), Arc::clone(&drain));
     let thread = std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
-        let shard = Rc::new(Shard { shared, context: RefCell::default(), connections: RefCell::default(), count, id });
+        let shard = Rc::new(Shard { shared, context: RefCell::default(), connections: RefCell::default(), count, id, draining: Cell::new(false) });
         let local = tokio::task::LocalSet::new();
         local.spawn_local(Rc::clone(&shard).deliver_mail(mailbox, bell));
         local.block_on(&runtime, shard.run(incoming, drained));
@@ -103,6 +105,8 @@ impl Shard {
                 () = drain.notified() => break,
             }
         }
+        self.draining.set(true);
+        self.connections.borrow().values().for_each(|connection| connection.wake.notify_one());
         // Answers that are due are sent; a poll that waits for records is not waited for.
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until && self.connections.borrow().values().any(|one| !one.session.borrow().is_idle()) {
