@@ -15,6 +15,8 @@ use crate::disk::SECTOR;
 /// Length of a block; a chunk larger than this gets a block of its own.
 pub const BLOCK_BYTES: usize = 1 << 20;
 const STEP_BLOCKS: usize = 16;
+/// Steps begin on a huge page, so that they can consist of them.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Memory for the blocks of a journal.
 pub struct BlockPool {
@@ -31,7 +33,7 @@ unsafe impl Send for BlockPool {}
 unsafe impl Sync for BlockPool {}
 
 fn slab_layout() -> Layout {
-    Layout::from_size_align(BLOCK_BYTES * STEP_BLOCKS, BLOCK_BYTES).expect("a constant, valid layout")
+    Layout::from_size_align(BLOCK_BYTES * STEP_BLOCKS, HUGE_PAGE_BYTES).expect("a constant, valid layout")
 }
 
 fn single_layout(bytes: usize) -> Layout {
