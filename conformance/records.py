@@ -10,7 +10,7 @@ def record(number):
     digest = hashlib.sha256(number.to_bytes(8, "big")).digest()
     key = None if number % 11 == 3 else b"key-%d" % (number % 977)
     length = int.from_bytes(digest[:2], "big") % 2049
-    value = None if number % 101 == 7 else (digest * 65)[:length]
+    value = None if number % 101 == 7 and key else (digest * 65)[:length]
     headers = [("number", b"%d" % number), ("twice", b"a"), ("twice", digest[:4]), ("empty", b"")]
     return key, value, headers
 
