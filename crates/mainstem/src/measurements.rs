@@ -89,7 +89,7 @@ impl Measurements {
 
     /// Has a journal stopped?
     pub fn is_stopped(&self) -> bool {
-        self.node.get().is_some_and(|node| count(node, |journal| stopped(journal)) > 0)
+        self.node.get().is_some_and(|node| count(node, stopped) > 0)
     }
 
     /// Looks everything up.
