@@ -32,7 +32,10 @@ bodies!(
     describe_cluster::DescribeClusterResponse, describe_topic_partitions::DescribeTopicPartitionsResponse,
     get_telemetry_subscriptions::GetTelemetrySubscriptionsResponse, push_telemetry::PushTelemetryResponse,
     describe_log_dirs::DescribeLogDirsResponse, describe_acls::DescribeAclsResponse, create_acls::CreateAclsResponse,
-    delete_acls::DeleteAclsResponse,
+    delete_acls::DeleteAclsResponse, elect_leaders::ElectLeadersResponse,
+    alter_replica_log_dirs::AlterReplicaLogDirsResponse, describe_quorum::DescribeQuorumResponse,
+    alter_partition_reassignments::AlterPartitionReassignmentsResponse,
+    list_partition_reassignments::ListPartitionReassignmentsResponse, list_config_resources::ListConfigResourcesResponse,
 );
 
 /// A whole response frame.

@@ -13,20 +13,17 @@ const CODE: i16 = ErrorCode::SecurityDisabled.code();
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     DescribeAclsRequest::decode(reader, context.version)?;
-    reader.end()?;
     Ok(Outcome::answer(DescribeAclsResponse { error_code: CODE, error_message: Some(MESSAGE), ..Default::default() }))
 }
 
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = CreateAclsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let refused = AclCreationResult { error_code: CODE, error_message: Some(MESSAGE), ..Default::default() };
     Ok(Outcome::answer(CreateAclsResponse { results: vec![refused; request.creations.len()], ..Default::default() }))
 }
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteAclsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let refused = DeleteAclsFilterResult { error_code: CODE, error_message: Some(MESSAGE), ..Default::default() };
     Ok(Outcome::answer(DeleteAclsResponse { filter_results: vec![refused; request.filters.len()], ..Default::default() }))
 }

@@ -35,7 +35,6 @@ fn plausible(text: &str) -> bool {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ApiVersionsRequest::decode(reader, context.version)?;
-    reader.end()?;
     if context.version >= 3 && !(plausible(&request.client_software_name) && plausible(&request.client_software_version)) {
         let error_code = ErrorCode::InvalidRequest.code();
         return Ok(Outcome::answer(ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() }));

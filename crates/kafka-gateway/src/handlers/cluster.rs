@@ -21,7 +21,6 @@ const PARTITIONS_MAX: usize = 2000;
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeClusterRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     if request.endpoint_type != 1 {
         let known = request.endpoint_type == 2;
@@ -41,7 +40,6 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
 
 pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeTopicPartitionsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     let mut names: BTreeSet<String> = request.topics.iter().map(|topic| topic.name.to_string()).collect();
     if names.is_empty() {
@@ -109,7 +107,6 @@ fn describe_topic(broker: &Broker, topic: &Topic, from: usize, most: usize) -> D
 
 pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeLogDirsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     let wanted = |name: &str, partition: i32| match &request.topics {
         None => true,

@@ -10,6 +10,7 @@ use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
     DescribeConfigsResult, DescribeConfigsSynonym,
 };
+use kafka_wire::list_config_resources::{ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse};
 use kafka_wire::incremental_alter_configs::{
     AlterConfigsResource, AlterConfigsResourceResponse, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
 };
@@ -21,6 +22,18 @@ use crate::session::Context;
 
 const RESOURCE_TOPIC: i8 = 2;
 const RESOURCE_BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
+const CLIENT_METRICS: i8 = 16;
+const GROUP: i8 = 32;
+
+/// Not a setting of ours: what `--advertise` and `--kafka` come to for the client that asks.
+static ADVERTISED_LISTENERS: Setting = Setting {
+    name: "advertised.listeners",
+    kind: Kind::Text,
+    default: "",
+    class: broker::Class::Enforced,
+    doc: "What clients are told to connect to.",
+};
 
 /// Kafka's number for where a value comes from.
 pub(super) fn source_code(source: Source) -> i8 {
@@ -43,8 +56,8 @@ fn type_code(kind: Kind) -> i8 {
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeConfigsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
+    let (host, port) = context.advertise.resolve(context.local);
     let results = request.resources.iter().map(|resource| {
         let mut result = DescribeConfigsResult {
             resource_type: resource.resource_type,
@@ -52,7 +65,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             error_message: None,
             ..DescribeConfigsResult::default()
         };
-        match settings_of(broker, resource) {
+        match settings_of(broker, resource, (&host, port)) {
             Ok(rows) => {
                 let wanted = |row: &Setting| {
                     let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
@@ -74,7 +87,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
 
 type Rows = Vec<(&'static Setting, String, Source)>;
 
-fn settings_of(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Rows, (ErrorCode, String)> {
+fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Rows, (ErrorCode, String)> {
     match resource.resource_type {
         RESOURCE_TOPIC => {
             let topic = broker.topic(&resource.resource_name);
@@ -95,7 +108,8 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource) -> Result<Ro
                 let (value, set) = broker.settings().text(row.name);
                 (row, value.to_owned(), if set { Source::Broker } else { Source::Default })
             };
-            Ok(BROKER.iter().map(row).collect())
+            let address = (&ADVERTISED_LISTENERS, format!("PLAINTEXT://{host}:{port}"), Source::Broker);
+            Ok(BROKER.iter().map(row).chain([address]).collect())
         }
         other => Err((ErrorCode::InvalidRequest, format!("Resources of type {other} have no configuration here"))),
     }
@@ -202,7 +216,6 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
 
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let run = move |broker: Option<&Arc<Broker>>| {
         let responses = request.resources.iter().map(|resource| {
             let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
@@ -232,7 +245,6 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterConfigsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let run = move |broker: Option<&Arc<Broker>>| {
         let responses = request.resources.iter().map(|resource| {
             let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
@@ -249,4 +261,22 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     };
     let busy = run.clone();
     Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+}
+
+/// ListConfigResources: topics and the broker can be described.
+pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ListConfigResourcesRequest::decode(reader, context.version)?;
+    let broker = &context.gateway.broker;
+    let supported = [RESOURCE_TOPIC, RESOURCE_BROKER, CLIENT_METRICS, GROUP];
+    if request.resource_types.iter().any(|kind| !supported.contains(kind) && *kind != BROKER_LOGGER) {
+        let error_code = ErrorCode::UnsupportedVersion.code();
+        return Ok(Outcome::answer(ListConfigResourcesResponse { error_code, ..Default::default() }));
+    }
+    // Version 0 asked for client metrics only, and there are none.
+    let wanted = |kind: i8| context.version > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
+    let one = |name: String, kind: i8| ConfigResource { resource_name: name.into(), resource_type: kind, ..Default::default() };
+    let topics = wanted(RESOURCE_TOPIC).then(|| broker.topics()).unwrap_or_default();
+    let node = wanted(RESOURCE_BROKER).then(|| one(broker.node_id().0.to_string(), RESOURCE_BROKER));
+    let config_resources = topics.iter().map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).collect();
+    Ok(Outcome::answer(ListConfigResourcesResponse { config_resources, ..Default::default() }))
 }

@@ -73,7 +73,6 @@ struct FetchWait {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = FetchRequest::decode(reader, context.version)?;
-    reader.end()?;
     let by_id = context.version >= 13;
     let fail = |code: ErrorCode| {
         Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))

@@ -14,7 +14,6 @@ const CLASSIC: &str = "classic";
 
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListGroupsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let asked = |filter: &[Str], value: &str| filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(value));
     let groups = context.gateway.broker.groups();
     let mut listed = Vec::new();
@@ -34,7 +33,6 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeGroupsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let version = context.version;
     let groups = request.groups.into_iter().map(|name| describe_one(context, name, version)).collect();
     Ok(Outcome::answer(DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }))
@@ -77,7 +75,6 @@ fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGrou
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteGroupsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let result = |group_id: Str, code: Option<ErrorCode>| DeletableGroupResult {
         group_id,
         error_code: code.map_or(0, ErrorCode::code),

@@ -43,7 +43,6 @@ fn find_topic(broker: &Broker, by_id: bool, name: &str, id: uuid::Uuid) -> Resul
 
 pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetCommitRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     let by_id = context.version >= 10;
     let mut response = OffsetCommitResponse::default();
@@ -143,7 +142,6 @@ impl Wait for CommitWait {
 
 pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetFetchRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     if context.version >= 8 {
         let by_id = context.version >= 10;
@@ -255,7 +253,6 @@ fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetDeleteRequest::decode(reader, context.version)?;
-    reader.end()?;
     let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
     Ok(control(context, busy, move |broker| {
         if broker.groups().describe(&request.group_id).is_none() {

@@ -24,7 +24,6 @@ fn code(error: Option<GroupError>) -> i16 {
 
 pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = FindCoordinatorRequest::decode(reader, context.version)?;
-    reader.end()?;
     let node = context.gateway.broker.node_id().0;
     let (host, port) = context.advertise.resolve(context.local);
     // Only groups have a coordinator: transactions and share groups are not served.
@@ -114,7 +113,6 @@ fn owned(bytes: &Bytes) -> Bytes {
 
 pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = JoinGroupRequest::decode(reader, context.version)?;
-    reader.end()?;
     let session_timeout = request.session_timeout_ms.max(0) as u64;
     let rebalance_timeout = if context.version == 0 { session_timeout } else { request.rebalance_timeout_ms.max(0) as u64 };
     let instance = text(request.group_instance_id);
@@ -138,7 +136,6 @@ pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = SyncGroupRequest::decode(reader, context.version)?;
-    reader.end()?;
     if context.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         let error_code = ErrorCode::InconsistentGroupProtocol.code();
         return Ok(Outcome::answer(SyncGroupResponse { error_code, ..SyncGroupResponse::default() }));
@@ -157,7 +154,6 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = HeartbeatRequest::decode(reader, context.version)?;
-    reader.end()?;
     let outcome = context.gateway.broker.heartbeat(
         &request.group_id,
         &request.member_id,
@@ -169,7 +165,6 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = LeaveGroupRequest::decode(reader, context.version)?;
-    reader.end()?;
     let members: Vec<LeaveMember> = if context.version >= 3 {
         let one = |member: &kafka_wire::leave_group::MemberIdentity| LeaveMember {
             member_id: member.member_id.to_string(),

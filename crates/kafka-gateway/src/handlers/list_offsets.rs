@@ -25,7 +25,6 @@ type Search = (usize, usize, Arc<Log>, i64);
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListOffsetsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     let mut response = ListOffsetsResponse::default();
     let mut searches: Vec<Search> = Vec::new();

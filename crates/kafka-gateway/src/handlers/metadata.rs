@@ -33,7 +33,6 @@ struct Frame {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = MetadataRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     let (host, port) = context.advertise.resolve(context.local);
     let frame = Frame { version: context.version, host, port };

@@ -1,5 +1,7 @@
 //! One file per API, or per family of small ones. The table below is what is served: the ApiVersions answer, the
 //! dispatch and the documentation are made from it.
+//!
+//! Bytes behind a request are ignored, as Kafka does: librdkafka's Metadata request has some.
 
 mod acls;
 mod api_versions;
@@ -14,6 +16,7 @@ mod metadata;
 mod partitions;
 mod produce;
 mod producers;
+mod replication;
 mod telemetry;
 mod topics;
 
@@ -157,14 +160,20 @@ static APIS: &[Api] = &[
     Api::new(31, 1, 3, acls::delete),
     Api::new(32, 1, 4, configs::describe),
     Api::new(33, 0, 2, configs::alter),
+    Api::new(34, 1, 2, replication::alter_log_dirs),
     Api::new(35, 1, 5, cluster::describe_log_dirs),
     Api::new(37, 0, 3, partitions::create),
     Api::new(42, 0, 2, group_admin::delete),
+    Api::new(43, 0, 2, replication::elect_leaders),
     Api::new(44, 0, 1, configs::incremental_alter),
+    Api::new(45, 0, 1, replication::alter_reassignments),
+    Api::new(46, 0, 0, replication::list_reassignments),
     Api::new(47, 0, 0, group_offsets::delete),
+    Api::new(55, 0, 2, replication::describe_quorum),
     Api::new(60, 0, 2, cluster::describe),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
+    Api::new(74, 0, 1, configs::list_resources),
     Api::new(75, 0, 0, cluster::describe_topic_partitions),
 ];
 

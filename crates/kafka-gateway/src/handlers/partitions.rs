@@ -19,7 +19,6 @@ use crate::session::Context;
 
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = CreatePartitionsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let names: Vec<_> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let result = |name, code: Option<ErrorCode>, message: Option<String>| CreatePartitionsTopicResult {
         name,
@@ -73,7 +72,6 @@ fn delete_before(broker: &Broker, log: Option<Arc<Log>>, offset: i64) -> Result<
 
 pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteRecordsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let run = move |broker: Option<&Arc<Broker>>| {
         let topics = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
@@ -97,7 +95,6 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
 
 pub(crate) fn offset_for_leader_epoch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetForLeaderEpochRequest::decode(reader, context.version)?;
-    reader.end()?;
     let broker = &context.gateway.broker;
     let topics = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.topic);

@@ -43,7 +43,6 @@ impl From<ErrorCode> for Refusal {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ProduceRequest::decode(reader, context.version)?;
-    reader.end()?;
     let journals = context.gateway.broker.journals().len();
     let mut wait = ProduceWait {
         response: ProduceResponse::default(),

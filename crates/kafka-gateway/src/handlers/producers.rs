@@ -17,7 +17,6 @@ fn granted(id: i64) -> InitProducerIdResponse {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = InitProducerIdRequest::decode(reader, context.version)?;
-    reader.end()?;
     if request.transactional_id.is_some() {
         // The one code that makes every client give up at once and say so.
         return Ok(Outcome::answer(refused(ErrorCode::TransactionalIdAuthorizationFailed)));

@@ -13,7 +13,6 @@ const ASK_INTERVAL_MS: i32 = 300_000;
 
 pub(crate) fn subscriptions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = GetTelemetrySubscriptionsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let client_instance_id = if request.client_instance_id.is_nil() { Uuid::new_v4() } else { request.client_instance_id };
     Ok(Outcome::answer(GetTelemetrySubscriptionsResponse {
         client_instance_id,
@@ -27,6 +26,5 @@ pub(crate) fn subscriptions(reader: &mut Reader, context: &mut Context<'_>) -> R
 
 pub(crate) fn push(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     PushTelemetryRequest::decode(reader, context.version)?;
-    reader.end()?;
     Ok(Outcome::answer(PushTelemetryResponse::default()))
 }

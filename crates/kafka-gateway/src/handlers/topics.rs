@@ -56,7 +56,6 @@ fn wish(topic: &CreatableTopic) -> Result<CreateTopic, (ErrorCode, String)> {
 
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = CreateTopicsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     Ok(control(
         context,
@@ -130,7 +129,6 @@ fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteTopicsRequest::decode(reader, context.version)?;
-    reader.end()?;
     let by_name = request.topic_names.into_iter().map(|name| (Some(name), Uuid::nil()));
     let asked: Vec<(Option<Str>, Uuid)> =
         by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();

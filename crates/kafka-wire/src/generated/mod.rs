@@ -4,6 +4,8 @@
 #![allow(missing_docs, reason = "generated from the schema")]
 
 pub mod alter_configs;
+pub mod alter_partition_reassignments;
+pub mod alter_replica_log_dirs;
 pub mod api_versions;
 pub mod create_acls;
 pub mod create_partitions;
@@ -17,7 +19,9 @@ pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_log_dirs;
+pub mod describe_quorum;
 pub mod describe_topic_partitions;
+pub mod elect_leaders;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod get_telemetry_subscriptions;
@@ -26,8 +30,10 @@ pub mod incremental_alter_configs;
 pub mod init_producer_id;
 pub mod join_group;
 pub mod leave_group;
+pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
+pub mod list_partition_reassignments;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;
@@ -64,13 +70,19 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 31, name: "DeleteAcls", first: 1, last: 3, flexible_from: Some(2) },
     ApiKey { key: 32, name: "DescribeConfigs", first: 1, last: 4, flexible_from: Some(4) },
     ApiKey { key: 33, name: "AlterConfigs", first: 0, last: 2, flexible_from: Some(2) },
+    ApiKey { key: 34, name: "AlterReplicaLogDirs", first: 1, last: 2, flexible_from: Some(2) },
     ApiKey { key: 35, name: "DescribeLogDirs", first: 1, last: 5, flexible_from: Some(2) },
     ApiKey { key: 37, name: "CreatePartitions", first: 0, last: 3, flexible_from: Some(2) },
     ApiKey { key: 42, name: "DeleteGroups", first: 0, last: 2, flexible_from: Some(2) },
+    ApiKey { key: 43, name: "ElectLeaders", first: 0, last: 2, flexible_from: Some(2) },
     ApiKey { key: 44, name: "IncrementalAlterConfigs", first: 0, last: 1, flexible_from: Some(1) },
+    ApiKey { key: 45, name: "AlterPartitionReassignments", first: 0, last: 1, flexible_from: Some(0) },
+    ApiKey { key: 46, name: "ListPartitionReassignments", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 47, name: "OffsetDelete", first: 0, last: 0, flexible_from: None },
+    ApiKey { key: 55, name: "DescribeQuorum", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 60, name: "DescribeCluster", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 71, name: "GetTelemetrySubscriptions", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 72, name: "PushTelemetry", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 74, name: "ListConfigResources", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 75, name: "DescribeTopicPartitions", first: 0, last: 0, flexible_from: Some(0) },
 ];

@@ -1,0 +1,143 @@
+//! Elections, reassignments, the metadata quorum: answered truthfully for one node. There is nothing to elect and
+//! nowhere to move a replica; what asks for the state as it is succeeds, anything else is refused as Kafka does.
+
+use broker::Topic;
+use kafka_wire::alter_partition_reassignments::{
+    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ReassignablePartition, ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+};
+use kafka_wire::alter_replica_log_dirs::{
+    AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult, AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse,
+};
+use kafka_wire::describe_quorum::{
+    DescribeQuorumRequest, DescribeQuorumResponse, Listener, Node, QuorumPartition, QuorumTopic, ReplicaState,
+};
+use kafka_wire::elect_leaders::{ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult};
+use kafka_wire::list_partition_reassignments::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
+use kafka_wire::{DecodeError, ErrorCode, Reader};
+
+use super::Outcome;
+use super::fetch::index;
+use crate::session::Context;
+
+/// Kafka's name for what the catalog is here.
+const METADATA_TOPIC: &str = "__cluster_metadata";
+
+fn has(topic: Option<&Topic>, partition: i32) -> bool {
+    topic.and_then(|topic| topic.log(index(partition)?)).is_some()
+}
+
+pub(crate) fn elect_leaders(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ElectLeadersRequest::decode(reader, context.version)?;
+    let mut response = ElectLeadersResponse::default();
+    // Asked for all partitions, those that need no election are left out, and that is all of them.
+    for topic in request.topic_partitions.unwrap_or_default() {
+        let known = context.gateway.broker.topic(&topic.topic);
+        let one = |partition: &i32| {
+            let there = has(known.as_deref(), *partition);
+            let code = if there { ErrorCode::ElectionNotNeeded } else { ErrorCode::UnknownTopicOrPartition };
+            let error_message = Some(code.name().into());
+            PartitionResult { partition_id: *partition, error_code: code.code(), error_message, ..Default::default() }
+        };
+        let partition_result = topic.partitions.iter().map(one).collect();
+        response.replica_election_results.push(ReplicaElectionResult { topic: topic.topic, partition_result, ..Default::default() });
+    }
+    Ok(Outcome::answer(response))
+}
+
+pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AlterReplicaLogDirsRequest::decode(reader, context.version)?;
+    let broker = &context.gateway.broker;
+    let mut response = AlterReplicaLogDirsResponse::default();
+    for dir in request.dirs {
+        for topic in dir.topics {
+            let known = broker.topic(&topic.name);
+            let one = |partition: &i32| {
+                let log = known.as_ref().and_then(|known| known.log(index(*partition)?));
+                let code = match log {
+                    None => ErrorCode::UnknownTopicOrPartition.code(),
+                    Some(log) if *dir.path == format!("journal-{}", broker.journal_number(log.id())) => 0,
+                    Some(_) => ErrorCode::LogDirNotFound.code(),
+                };
+                AlterReplicaLogDirPartitionResult { partition_index: *partition, error_code: code, ..Default::default() }
+            };
+            let partitions = topic.partitions.iter().map(one).collect();
+            response.results.push(AlterReplicaLogDirTopicResult { topic_name: topic.name, partitions, ..Default::default() });
+        }
+    }
+    Ok(Outcome::answer(response))
+}
+
+pub(crate) fn describe_quorum(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeQuorumRequest::decode(reader, context.version)?;
+    let broker = &context.gateway.broker;
+    let (node_id, journal) = (broker.node_id().0, &broker.journals()[0]);
+    let durable = journal.durable_index().0 as i64;
+    let mut response = DescribeQuorumResponse { error_message: None, ..DescribeQuorumResponse::default() };
+    for topic in request.topics {
+        let one = |partition: &kafka_wire::describe_quorum::PartitionData| {
+            let mut answer = QuorumPartition { partition_index: partition.partition_index, error_message: None, ..Default::default() };
+            if *topic.topic_name != *METADATA_TOPIC || partition.partition_index != 0 {
+                answer.error_code = ErrorCode::UnknownTopicOrPartition.code();
+                return answer;
+            }
+            let now = broker.now_ms();
+            answer.leader_id = node_id;
+            answer.leader_epoch = journal.term().0 as i32;
+            answer.high_watermark = durable;
+            answer.current_voters = vec![ReplicaState {
+                replica_id: node_id,
+                log_end_offset: durable,
+                last_fetch_timestamp: now,
+                last_caught_up_timestamp: now,
+                ..ReplicaState::default()
+            }];
+            answer
+        };
+        let partitions = topic.partitions.iter().map(one).collect();
+        response.topics.push(QuorumTopic { topic_name: topic.topic_name, partitions, ..Default::default() });
+    }
+    let (host, port) = context.advertise.resolve(context.local);
+    let listener = Listener { name: "PLAINTEXT".into(), host: host.into(), port: port as u16, ..Default::default() };
+    response.nodes = vec![Node { node_id, listeners: vec![listener], ..Default::default() }];
+    Ok(Outcome::answer(response))
+}
+
+/// Only the one node can hold a replica, and it does already.
+fn reassign(partition: &ReassignablePartition, known: Option<&Topic>, node: i32) -> ReassignablePartitionResponse {
+    let refusal = match &partition.replicas {
+        _ if !has(known, partition.partition_index) => {
+            Some((ErrorCode::UnknownTopicOrPartition, "This server does not host this topic-partition."))
+        }
+        None => Some((ErrorCode::NoReassignmentInProgress, "No partition reassignment is in progress.")),
+        Some(replicas) if *replicas == [node] => None,
+        Some(_) => Some((ErrorCode::InvalidReplicaAssignment, "The replicas of a partition are this one node.")),
+    };
+    ReassignablePartitionResponse {
+        partition_index: partition.partition_index,
+        error_code: refusal.map_or(0, |(code, _)| code.code()),
+        error_message: refusal.map(|(_, message)| message.into()),
+        ..ReassignablePartitionResponse::default()
+    }
+}
+
+pub(crate) fn alter_reassignments(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AlterPartitionReassignmentsRequest::decode(reader, context.version)?;
+    let broker = &context.gateway.broker;
+    let responses = request.topics.into_iter().map(|topic| {
+        let known = broker.topic(&topic.name);
+        let one = |partition| reassign(partition, known.as_deref(), broker.node_id().0);
+        ReassignableTopicResponse { partitions: topic.partitions.iter().map(one).collect(), name: topic.name, ..Default::default() }
+    });
+    Ok(Outcome::answer(AlterPartitionReassignmentsResponse {
+        responses: responses.collect(),
+        error_message: None,
+        allow_replication_factor_change: request.allow_replication_factor_change,
+        ..AlterPartitionReassignmentsResponse::default()
+    }))
+}
+
+pub(crate) fn list_reassignments(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    ListPartitionReassignmentsRequest::decode(reader, context.version)?;
+    Ok(Outcome::answer(ListPartitionReassignmentsResponse { error_message: None, ..Default::default() }))
+}
