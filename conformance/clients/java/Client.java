@@ -1,0 +1,71 @@
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/** The Java client. {@code produce BOOTSTRAP COUNT TOPIC=CODEC ...} and {@code consume BOOTSTRAP COUNT TOPIC ...}. */
+public final class Client {
+    private static void produce(String bootstrap, long count, String topic, String codec) throws Exception {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "compression.type", codec, "linger.ms", 5);
+        try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            List<Future<RecordMetadata>> answers = new ArrayList<>();
+            for (long number = 0; number < count; number++) {
+                answers.add(producer.send(Records.record(topic, number)));
+            }
+            for (Future<RecordMetadata> answer : answers) {
+                answer.get();
+            }
+        }
+    }
+
+    private static void consume(String bootstrap, long count, String topic) throws Exception {
+        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "max.poll.records", 5000);
+        try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            List<TopicPartition> everything = new ArrayList<>();
+            for (int partition = 0; partition < Records.partitions(topic); partition++) {
+                everything.add(new TopicPartition(topic, partition));
+            }
+            consumer.assign(everything);
+            consumer.seekToBeginning(everything);
+            Map<Integer, Long> next = new HashMap<>();
+            long deadline = System.nanoTime() + Duration.ofSeconds(120).toNanos();
+            for (long seen = 0; seen < count; ) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("only " + seen + " of " + count + " came");
+                }
+                for (ConsumerRecord<byte[], byte[]> got : consumer.poll(Duration.ofSeconds(1))) {
+                    Records.check(got, next.merge(got.partition(), 1L, Long::sum) - 1);
+                    seen++;
+                }
+            }
+        }
+    }
+
+    public static void main(String[] arguments) {
+        long count = Long.parseLong(arguments[2]);
+        for (String target : Arrays.copyOfRange(arguments, 3, arguments.length)) {
+            String[] parts = target.split("=");
+            try {
+                if (arguments[0].equals("produce")) {
+                    produce(arguments[1], count, parts[0], parts[1]);
+                } else {
+                    consume(arguments[1], count, parts[0]);
+                }
+                System.out.println("ok " + parts[0]);
+            } catch (Exception failure) {
+                System.out.println("FAIL " + parts[0] + " " + failure);
+            }
+        }
+        System.exit(0);
+    }
+}

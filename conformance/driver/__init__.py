@@ -1,0 +1,1 @@
+"""What the driver `conformance/run` is made of."""

@@ -1,0 +1,52 @@
+"""Starts and ends the broker under test on free loopback ports. Used by the driver."""
+
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+
+class Broker:
+    """A broker with its own data folder, ended by its process id."""
+
+    def __init__(self, binary, folder, flags=()):
+        self.binary, self.folder, self.flags = binary, folder, list(flags)
+        self.kafka, self.admin = free_port(), free_port()
+        self.process = None
+
+    @property
+    def bootstrap(self):
+        return f"127.0.0.1:{self.kafka}"
+
+    def start(self):
+        command = [str(self.binary), "serve", "--data", self.folder, "--kafka", self.bootstrap,
+                   "--admin", f"127.0.0.1:{self.admin}", *self.flags]
+        self.log = open(Path(self.folder).with_suffix(".log"), "ab")
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        deadline = time.time() + 30
+        while time.time() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the broker ended with status {self.process.returncode}")
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/health/ready", timeout=2):
+                    return self
+            except OSError:
+                time.sleep(0.02)
+        raise RuntimeError("the broker is not ready after 30 s")
+
+    def end(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        status = self.process.wait(30)
+        self.log.close()
+        return status
+
+    def log_lines(self):
+        return Path(self.folder).with_suffix(".log").read_text(errors="replace").splitlines()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

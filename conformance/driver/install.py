@@ -1,0 +1,117 @@
+"""Installs what the clients need into the cache and knows how to call each. Used by the driver."""
+
+import hashlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from driver.results import call
+
+HERE = Path(__file__).resolve().parents[1]
+CLIENTS = HERE / "clients"
+CACHE = Path(os.environ.get("MAINSTEM_CACHE", Path.home() / ".cache/mainstem-conformance"))
+PACKAGES = ["confluent-kafka==2.11.1", "kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0"]
+PYTHON = CACHE / "python/bin/python"
+JAVA = CACHE / "java"
+
+
+def once(name, pinned, work):
+    """Does `work` unless the stamp of `name` says that the same was done before."""
+    mark = hashlib.sha256("\n".join(map(str, pinned)).encode()).hexdigest()
+    stamp = CACHE / f"{name}.stamp"
+    if stamp.exists() and stamp.read_text() == mark:
+        return
+    CACHE.mkdir(parents=True, exist_ok=True)
+    work()
+    stamp.write_text(mark)
+
+
+def need(program, package):
+    if not shutil.which(program):
+        raise RuntimeError(f"{program} is not there; install {package}")
+
+
+def python():
+    def work():
+        call([sys.executable, "-m", "venv", "--clear", str(CACHE / "python")])
+        call([str(PYTHON), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES], limit=900)
+    once("python", PACKAGES, work)
+
+
+def kcat():
+    if shutil.which("kcat"):
+        return
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        call(["apt-get", "install", "-y", "-q", "kcat"], limit=300, env=environment)
+    except Exception as error:
+        raise RuntimeError(f"kcat is not there and `apt-get install kcat` says: {error}") from error
+
+
+def kafkajs():
+    need("npm", "nodejs and npm")
+    folder = CACHE / "kafkajs"
+    package = (CLIENTS / "kafkajs/package.json").read_text()
+
+    def work():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "package.json").write_text(package)
+        call(["npm", "install", "--no-audit", "--no-fund", "--silent"], limit=600, cwd=folder)
+    once("kafkajs", [package], work)
+
+
+def franz_go():
+    need("go", "Go 1.24 or later")
+    sources = sorted((CLIENTS / "franz-go").iterdir())
+
+    def work():
+        call(["go", "build", "-o", str(CACHE / "franz-go"), "."], limit=900, cwd=CLIENTS / "franz-go")
+    once("franz-go", [path.read_text() for path in sources], work)
+
+
+def java():
+    need("javac", "a JDK, version 17 or later")
+    sources = sorted((CLIENTS / "java").glob("*.java"))
+    pom = CLIENTS / "java/pom.xml"
+
+    def jars():
+        need("mvn", "Maven")
+        shutil.rmtree(JAVA, ignore_errors=True)
+        call(["mvn", "-B", "-q", "--no-transfer-progress", "-f", str(pom), "dependency:copy-dependencies",
+              "-DincludeScope=runtime", f"-DoutputDirectory={JAVA}"], limit=900)
+
+    def classes():
+        shutil.rmtree(JAVA / "classes", ignore_errors=True)
+        call(["javac", "-d", str(JAVA / "classes"), "-cp", f"{JAVA}/*", *map(str, sources)])
+    once("java-jars", [pom.read_text()], jars)
+    once("java-classes", [pom.read_text(), *(path.read_text() for path in sources)], classes)
+
+
+def java_command(name, *arguments):
+    return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{JAVA}/classes", name,
+            *arguments]
+
+
+def commands():
+    """How each client that reads and writes records is called."""
+    node = ["env", f"NODE_PATH={CACHE}/kafkajs/node_modules", "KAFKAJS_NO_PARTITIONER_WARNING=1", "node"]
+    return {
+        "confluent-kafka": [str(PYTHON), str(CLIENTS / "confluent/client.py")],
+        "kafka-python": [str(PYTHON), str(CLIENTS / "kafka-python/client.py")],
+        "java": java_command("Client"),
+        "franz-go": [str(CACHE / "franz-go")],
+        "kafkajs": [*node, str(CLIENTS / "kafkajs/client.js")],
+    }
+
+
+def everything(results):
+    """Installs all of it; returns the names of what could not be had."""
+    missing = set()
+    for name, work in {"confluent-kafka and kafka-python": python, "kcat": kcat, "kafkajs": kafkajs,
+                       "franz-go": franz_go, "java and its tools": java}.items():
+        if not results.step(f"install {name}", work):
+            missing |= set(name.split(" and "))
+    return missing
