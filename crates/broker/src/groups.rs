@@ -10,7 +10,7 @@ use journal::{Append, AppendItem, ReplyTo};
 use parking_lot::{Condvar, Mutex};
 use types::{ConnectionId, ShardId};
 
-use crate::{Broker, Settings};
+use crate::{Broker, Reply, Settings};
 
 /// Group state without anybody waiting is appended under this shard number, which has no sink.
 const NOBODY: ReplyTo = ReplyTo { shard: ShardId(61), connection: ConnectionId(u64::MAX), token: 0 };
@@ -156,7 +156,7 @@ impl Broker {
         let mut items = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Answer(to, answer) => self.reply(to, Box::new(answer)),
+                Effect::Answer(to, answer) => self.reply(to, Reply::Done(Box::new(answer))),
                 Effect::Persist(key, value) => items.push(AppendItem::State { key, value }),
             }
         }

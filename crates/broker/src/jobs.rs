@@ -3,12 +3,14 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use journal::ReplyTo;
 use parking_lot::{Condvar, Mutex};
 
 use crate::Broker;
+use crate::mailbox::Reply;
 
 /// Jobs that may wait in one queue; an asker beyond that is told that the broker is busy.
 pub const JOBS_MAX: usize = 10_000;
@@ -67,8 +69,9 @@ impl JobQueue {
                 self.arrives.wait(&mut inner);
             };
             drop(inner);
-            let done = (job.work)(broker);
-            broker.reply(job.to, done);
+            // A defect in one piece of work costs its connection, not the thread.
+            let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| (job.work)(broker)));
+            broker.reply(job.to, outcome.map_or(Reply::Failed, Reply::Done));
         }
     }
 }

@@ -14,7 +14,6 @@ mod settings;
 mod topic;
 mod watches;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -266,10 +265,10 @@ impl Broker {
     }
 
     /// Hands a result to the connection that waits for it.
-    pub(crate) fn reply(&self, to: ReplyTo, done: Box<dyn Any + Send>) {
+    pub(crate) fn reply(&self, to: ReplyTo, reply: Reply) {
         let mailbox = self.mailboxes.read().get(&to.shard).cloned();
         if let Some(mailbox) = mailbox {
-            mailbox.push(Event::Reply { to, reply: Reply::Done(done) });
+            mailbox.push(Event::Reply { to, reply });
         }
     }
 

@@ -28,6 +28,8 @@ pub enum Reply {
     Appended(AppendResults),
     /// Of a job of the controller or the cold-read pool, or of a group: whatever the asker expects.
     Done(Box<dyn std::any::Any + Send>),
+    /// The work ended in a defect of ours: there will be no answer.
+    Failed,
 }
 
 /// A shard's letter box.

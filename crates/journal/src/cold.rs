@@ -106,6 +106,8 @@ impl ColdReader {
         }
         self.make_room(&mut extents);
         drop(extents);
+        // What is still being written is not kept: it would grow stale.
+        let sealed = segment.index.get().is_some();
         let outcome = self.load(segment, number);
         let mut extents = self.extents.lock();
         extents.loading.remove(&key);
@@ -113,8 +115,7 @@ impl ColdReader {
         let bytes = outcome?;
         journal.metrics().cold_misses.inc();
         journal.metrics().cold_read_bytes.inc_by(bytes.len() as u64);
-        if bytes.len() == EXTENT_BYTES && segment.index.get().is_some() {
-            // What is still being written is not kept: it would grow stale.
+        if bytes.len() == EXTENT_BYTES && sealed {
             extents.held.insert(key, (bytes.clone(), self.clock.fetch_add(1, Ordering::Relaxed)));
         }
         Ok(bytes)

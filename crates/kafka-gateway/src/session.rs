@@ -118,6 +118,7 @@ pub struct Session {
     first: u64,
     pending_bytes: usize,
     refused: VecDeque<(usize, Append)>,
+    broken: bool,
 }
 
 impl Session {
@@ -132,7 +133,7 @@ impl Session {
     ) -> Self {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
-        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused }
+        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused, broken: false }
     }
 
     /// Checks the length that a frame announces.
@@ -245,6 +246,10 @@ impl Session {
 
     /// Takes the answer to a command; answers to requests that are gone are ignored.
     pub fn handle_reply(&mut self, token: u64, reply: Reply, shard: &mut ShardContext, now: Instant) {
+        if matches!(reply, Reply::Failed) {
+            self.broken = true;
+            return;
+        }
         let (number, part) = (token / PARTS_MAX, token % PARTS_MAX);
         if let Some(at) = number.checked_sub(self.first) {
             self.advance_slot(at as usize, Some((part, reply)), shard, now);
@@ -280,6 +285,16 @@ impl Session {
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+    }
+
+    /// Ends the connection: a request of it met a defect of ours and will not be answered.
+    pub fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// Is the connection to be closed?
+    pub fn is_broken(&self) -> bool {
+        self.broken
     }
 
     /// Is any request unanswered?

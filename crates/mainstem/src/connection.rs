@@ -31,6 +31,8 @@ pub enum End {
     Refused(CloseReason),
     /// The client does not read.
     Stalled,
+    /// A request of it met a defect of ours.
+    Broken,
 }
 
 /// The frame being read.
@@ -65,14 +67,18 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         } else if last_progress.elapsed() >= STALLED_AFTER {
             return End::Stalled;
         }
-        let (wants_read, timeout) = {
-            let session = connection.session.borrow();
-            (session.wants_read() && outgoing.len() < OUTGOING_MAX && !shard.draining.get(), session.next_timeout())
-        };
+        if connection.session.borrow().is_broken() {
+            return End::Broken;
+        }
+        let may_read = outgoing.len() < OUTGOING_MAX && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
-        if wants_read && let Some(end) = frames(shard, connection, &mut input) {
+        if may_read && let Some(end) = frames(shard, connection, &mut input) {
             return end;
         }
+        let (wants_read, timeout) = {
+            let session = connection.session.borrow();
+            (session.wants_read() && may_read, session.next_timeout())
+        };
         let memory = matches!(input.reading, Reading::NoMemory { .. });
         let interest = match (wants_read && !memory, !outgoing.is_empty()) {
             (true, true) => Some(Interest::READABLE | Interest::WRITABLE),

@@ -28,6 +28,7 @@ const BACKLOG: i32 = 1024;
 /// Runs a broker until a signal ends it.
 pub fn run(config: Config) -> anyhow::Result<()> {
     start_log(config.log == LogFormat::Json);
+    watch_for_defects();
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
@@ -109,11 +110,30 @@ fn start_log(json: bool) {
     }
 }
 
-/// 128 random bits as Kafka writes them: URL-safe base64 without padding.
+/// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
+/// (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
+fn watch_for_defects() {
+    const OF_CONNECTIONS: [&str; 3] = ["shard-", "cold-read-", "controller"];
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("unnamed");
+        let trace = std::backtrace::Backtrace::force_capture();
+        tracing::error!(thread = name, "defect: {panic}\n{trace}");
+        if !OF_CONNECTIONS.iter().any(|prefix| name.starts_with(prefix)) {
+            std::process::abort();
+        }
+    }));
+}
+
+/// 128 random bits as Kafka writes them: URL-safe base64 without padding, six bits a letter.
 fn new_cluster_id() -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let random = uuid::Uuid::new_v4().as_u128();
-    (0..22).map(|number| LETTERS[(random.checked_shr(128 - 6 * (number + 1).min(21)).unwrap_or(0) & 63) as usize] as char).collect()
+    let letter = |number: u32| {
+        let bits = 122_u32.checked_sub(6 * number).map_or(random << (6 * number - 122), |right| random >> right);
+        LETTERS[(bits & 63) as usize] as char
+    };
+    (0..22).map(letter).collect()
 }
 
 fn shard_count(settings: &Settings) -> usize {

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -136,15 +137,14 @@ impl Shard {
     }
 
     async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, stream: tokio::net::TcpStream) {
+        let _closing = Closing { shard: &self, id, connection: &connection };
         let end = connection::serve(&self, &connection, stream).await;
         match end {
+            connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed => {}
             connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
             connection::End::Stalled => tracing::info!(%peer, "connection closed: the client took no byte for 30 s"),
         }
-        connection.session.borrow_mut().close(&mut self.context.borrow_mut());
-        self.connections.borrow_mut().remove(&id);
-        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Gives events to the sessions they are for.
@@ -155,7 +155,11 @@ impl Shard {
             let started = Instant::now();
             mailbox.drain(&mut events);
             for event in events.drain(..) {
-                self.deliver(event, started);
+                let to = if let Event::Reply { to, .. } = &event { Some(to.connection) } else { None };
+                // A defect met by one connection costs that connection, not the shard.
+                if std::panic::catch_unwind(AssertUnwindSafe(|| self.deliver(event, started))).is_err() {
+                    self.give_up(to);
+                }
             }
             self.watch_time(started);
         }
@@ -188,11 +192,35 @@ impl Shard {
         }
     }
 
+    /// Ends the connection that met a defect; all of them when it is not known which.
+    fn give_up(&self, id: Option<ConnectionId>) {
+        let connections = self.connections.borrow();
+        for (_, connection) in connections.iter().filter(|(other, _)| id.is_none_or(|id| id == **other)) {
+            connection.session.borrow_mut().set_broken();
+            connection.wake.notify_one();
+        }
+    }
+
     /// Counts a turn that kept everybody else of this shard waiting.
     pub fn watch_time(&self, started: Instant) {
         if started.elapsed() > BLOCKED_FROM {
             self.shared.blocked.inc();
         }
+    }
+}
+
+/// Takes a connection out of its shard, however its serving ends.
+struct Closing<'a> {
+    shard: &'a Shard,
+    id: ConnectionId,
+    connection: &'a Connection,
+}
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.connection.session.borrow_mut().close(&mut self.shard.context.borrow_mut());
+        self.shard.connections.borrow_mut().remove(&self.id);
+        self.shard.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

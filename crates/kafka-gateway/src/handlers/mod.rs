@@ -74,7 +74,7 @@ impl Wait for JobWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         match reply {
             Reply::Done(done) => done.downcast::<JobBody>().ok().map(|body| *body),
-            Reply::Appended(_) => None,
+            Reply::Appended(_) | Reply::Failed => None,
         }
     }
 }
