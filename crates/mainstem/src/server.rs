@@ -130,7 +130,7 @@ fn new_cluster_id() -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let random = uuid::Uuid::new_v4().as_u128();
     let letter = |number: u32| {
-        let bits = 122_u32.checked_sub(6 * number).map_or(random << (6 * number - 122), |right| random >> right);
+        let bits = 122_u32.checked_sub(6 * number).map_or_else(|| random << (6 * number - 122), |right| random >> right);
         LETTERS[(bits & 63) as usize] as char
     };
     (0..22).map(letter).collect()
