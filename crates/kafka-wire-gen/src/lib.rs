@@ -23,7 +23,8 @@
 //! and arrays of them. A field that is not on the wire in a version keeps its default.
 
 mod emit;
+mod generate;
 mod parse;
 
-pub use emit::{api, registry};
+pub use generate::{GenerateError, generate, read_schema};
 pub use parse::{Api, Field, ParseError, Struct, Type, Versions, parse};

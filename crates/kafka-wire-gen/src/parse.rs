@@ -80,9 +80,8 @@ impl fmt::Display for ParseError {
     }
 }
 
-const PLAIN: [&str; 12] = [
-    "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records",
-];
+const PLAIN: [&str; 12] =
+    ["bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records"];
 
 fn versions(text: &str) -> Option<Versions> {
     if let Some(first) = text.strip_suffix('+') {
@@ -191,7 +190,8 @@ pub fn parse(text: &str) -> Result<Api, ParseError> {
     }
     for message in [&mut api.request, &mut api.response] {
         // A field that uses a shared struct opened an empty one of the same name.
-        let full: Vec<String> = message.iter().filter(|one| !one.fields.is_empty()).map(|one| one.name.clone()).collect();
+        let full: Vec<String> =
+            message.iter().filter(|one| !one.fields.is_empty()).map(|one| one.name.clone()).collect();
         let mut first = true;
         message.retain(|one| std::mem::take(&mut first) || !one.fields.is_empty() || !full.contains(&one.name));
     }
