@@ -1,0 +1,126 @@
+//! Frames made to hurt: nothing panics, and what is decoded stays within a constant times the frame's size.
+
+use bytes::Bytes;
+use kafka_wire::{DecodeError, RequestHeader};
+
+use crate::codecs::{Subject, subjects};
+use crate::memory::peak;
+use crate::message::{Filling, Rng, message};
+
+/// Memory per byte of a frame, at the worst: a struct of two empty lists takes three bytes on the wire and about a
+/// hundred in memory, and a vector that grows holds its old and its new elements for a moment.
+const FACTOR: usize = 128;
+
+/// Memory that a frame may take whatever its size: what a few empty lists are given in advance.
+const BASE_BYTES: usize = 4096;
+
+/// Damaged frames of each message and version.
+const DAMAGED: u64 = 150;
+
+fn check_memory(subject: &Subject, version: i16, frame: Vec<u8>) -> Result<(), DecodeError> {
+    let frame = Bytes::from(frame);
+    let limit = FACTOR * frame.len() + BASE_BYTES;
+    let (result, held) = peak(|| (subject.codec.decode)(frame.clone(), version));
+    assert!(held <= limit, "{}: {held} bytes for {} bytes {frame:02x?}", subject.label(version), frame.len());
+    result
+}
+
+fn each_version(mut check: impl FnMut(&Subject, i16)) {
+    for subject in subjects() {
+        for version in subject.versions() {
+            check(&subject, version);
+        }
+    }
+}
+
+#[test]
+fn an_announcement_costs_nothing() {
+    let mut arrays = 0;
+    each_version(|subject, version| {
+        for array in 0.. {
+            let filling = Filling::Bomb { array };
+            let Some(mut frame) = message(&subject.api, subject.codec.response, version, filling) else { break };
+            frame.resize(frame.len().max(16), 0);
+            let frame = Bytes::from(frame);
+            let (result, held) = peak(|| (subject.codec.decode)(frame, version));
+            let label = subject.label(version);
+            assert!(result.is_err(), "{label}: array {array} of two billion elements");
+            assert!(held < 4096, "{label}: array {array} that is not there takes {held} bytes");
+            arrays += 1;
+        }
+    });
+    assert!(arrays > 500, "{arrays} arrays are not all");
+}
+
+#[test]
+fn crowds_of_tiny_elements_are_bounded() {
+    each_version(|subject, version| {
+        for array in 0.. {
+            let filling = Filling::Crowd { array, count: 5000 };
+            let Some(frame) = message(&subject.api, subject.codec.response, version, filling) else { break };
+            let result = check_memory(subject, version, frame);
+            assert_eq!(result, Ok(()), "{}: array {array}", subject.label(version));
+        }
+    });
+}
+
+#[test]
+fn crowds_of_unknown_tags_are_bounded() {
+    each_version(|subject, version| {
+        let filling = Filling::Tags { count: 5000 };
+        if let Some(frame) = message(&subject.api, subject.codec.response, version, filling) {
+            assert_eq!(check_memory(subject, version, frame), Ok(()), "{}", subject.label(version));
+        }
+    });
+}
+
+/// Overwrites a few bytes, mostly with those that lengths are made of.
+fn damage(rng: &mut Rng, frame: &mut Vec<u8>) {
+    for _ in 0..1 + rng.below(4) {
+        if frame.is_empty() {
+            return;
+        }
+        let at = rng.below(frame.len());
+        match rng.below(6) {
+            0 => frame[at] ^= 1 << rng.below(8),
+            1 => frame[at] = 0xff,
+            2 => frame[at] = 0x7f,
+            3 => frame[at] = 0,
+            4 => frame[at] = rng.next() as u8,
+            _ => frame.truncate(at),
+        }
+    }
+}
+
+#[test]
+fn damaged_frames_are_harmless() {
+    let mut rng = Rng(5);
+    let (mut refused, mut accepted) = (0, 0);
+    each_version(|subject, version| {
+        for seed in 0..DAMAGED {
+            let filling = Filling::Random { rng: Rng(seed), large: false };
+            let mut frame = message(&subject.api, subject.codec.response, version, filling).expect("a message");
+            damage(&mut rng, &mut frame);
+            match check_memory(subject, version, frame) {
+                Ok(()) => accepted += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    });
+    assert!(refused > 1000 && accepted > 1000, "{refused} refused, {accepted} accepted: not much of a test");
+}
+
+#[test]
+fn noise_is_harmless() {
+    let mut rng = Rng(6);
+    each_version(|subject, version| {
+        for _ in 0..DAMAGED {
+            let sparse = rng.below(2) == 0;
+            let length = rng.below(200);
+            let noise = |rng: &mut Rng| if sparse && rng.below(3) > 0 { rng.below(3) as u8 } else { rng.next() as u8 };
+            let frame: Vec<u8> = (0..length).map(|_| noise(&mut rng)).collect();
+            let _ = RequestHeader::decode(frame.clone().into());
+            let _ = check_memory(subject, version, frame);
+        }
+    });
+}

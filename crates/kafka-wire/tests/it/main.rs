@@ -1,0 +1,13 @@
+//! Tests of the codec: against another codec, against committed bytes, against malformed and hostile frames, and
+//! of the generated code against its schema.
+
+mod codecs;
+mod cross_check;
+mod generated;
+mod hostile;
+mod memory;
+mod message;
+mod truncated;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
