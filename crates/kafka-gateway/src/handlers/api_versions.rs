@@ -1,9 +1,12 @@
 //! ApiVersions: what is served, and which features are in force.
 
+use std::time::{Duration, Instant};
+
+use broker::Reply;
 use kafka_wire::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::{Outcome, apis};
+use super::{Outcome, Wait, apis};
 use crate::body::Body;
 use crate::session::Context;
 
@@ -51,11 +54,43 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         min_version_level: *level,
         ..FinalizedFeatureKey::default()
     });
-    Ok(Outcome::answer(ApiVersionsResponse {
+    let response = ApiVersionsResponse {
         api_keys: keys(),
         supported_features: supported.collect(),
         finalized_features_epoch: 0,
         finalized_features: finalized.collect(),
         ..ApiVersionsResponse::default()
-    }))
+    };
+    if &*request.client_software_name == HASTY_CLIENT {
+        return Ok(Outcome::Wait(Box::new(Pause { until: context.now + HASTY_PAUSE, response: Some(response) })));
+    }
+    Ok(Outcome::answer(response))
+}
+
+/// kafka-python 3 forgets a subscription that is made while its first Metadata request is under way, and then reads nothing
+/// for five minutes. Its first request follows the answer to this one: the pause lets the application subscribe first.
+const HASTY_CLIENT: &str = "kafka-python";
+const HASTY_PAUSE: Duration = Duration::from_millis(10);
+
+/// An answer that is given a little later.
+struct Pause {
+    until: Instant,
+    response: Option<ApiVersionsResponse>,
+}
+
+impl Wait for Pause {
+    fn handle_reply(&mut self, _part: u64, _reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        None
+    }
+
+    fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if context.now < self.until {
+            return None;
+        }
+        Some(Box::new(self.response.take()?))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.until)
+    }
 }
