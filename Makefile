@@ -6,13 +6,20 @@ BINARY := target/release/mainstem
 
 SIM := $(CARGO) run --release -q -p sim --
 
-.PHONY: help run build test test-rust test-sim test-clients acceptance lint clean
+# Where the script that installs and starts a real Kafka is; only `record-peers` needs it.
+KAFKA_PEER ?= ../shared/peers/kafka.sh
+KAFKA_VERSION ?= 4.3.1
+KAFKA_PORT ?= 19092
+
+.PHONY: help run build test test-rust test-sim test-clients test-peers record-peers acceptance lint clean
 
 help:
 	@echo "make run           build a release binary and start a broker with the defaults"
 	@echo "make build         leave $(BINARY)"
 	@echo "make test          all tests: Rust, simulated crashes, then real clients against the release binary"
 	@echo "make acceptance    the long runs: 500 seeds, 100,000 records a client and codec, 40 kills"
+	@echo "make test-peers    ask the release binary what a real Kafka was asked, and compare the answers"
+	@echo "make record-peers  record the answers of a real Kafka again"
 	@echo "make lint          clippy, warnings are errors"
 
 run: build
@@ -33,6 +40,16 @@ test-sim:
 
 test-clients: build
 	conformance/run test
+
+test-peers: build
+	conformance/peers/test $(BINARY)
+
+record-peers:
+	@test -x $(KAFKA_PEER) || { echo "record-peers: no $(KAFKA_PEER); set KAFKA_PEER to a script that takes start and stop, \
+	or start Kafka $(KAFKA_VERSION) and run conformance/peers/record --bootstrap HOST:PORT --version $(KAFKA_VERSION)"; exit 1; }
+	KAFKA_VERSION=$(KAFKA_VERSION) PORT=$(KAFKA_PORT) $(KAFKA_PEER) start
+	conformance/peers/record --bootstrap 127.0.0.1:$(KAFKA_PORT) --version $(KAFKA_VERSION); \
+		status=$$?; PORT=$(KAFKA_PORT) $(KAFKA_PEER) stop; exit $$status
 
 acceptance: build
 	$(SIM) --seeds 500

@@ -1,0 +1,49 @@
+"""Runs the table of cases against one broker."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from cases import table
+from client import NOT_YET, Case
+
+RECORDED = "kafka-4.3.1.json"
+
+
+def address(text):
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def ready(where, token):
+    """Coordinators that are just being made answer so; cases begin when they are there."""
+    case = Case(where, "ready", token)
+    groups = [case.group() for _ in range(150)]
+    for _ in range(300):
+        case.quiet("FindCoordinator", 2, {"key": groups[0]})
+        codes = {case.quiet("Heartbeat", 3, {"group_id": group, "generation_id": 1, "member_id": "nobody"})["error_code"] for group in groups}
+        if not codes.intersection(NOT_YET):
+            break
+        time.sleep(0.1)
+    case.producer()
+    case.end()
+
+
+def run(bootstrap, wanted=""):
+    """Yields the name and the steps of every case whose name contains `wanted`."""
+    where, token = address(bootstrap), f"{os.getpid():x}{int(time.time()) & 0xFFFFF:x}"
+    ready(where, token)
+    for name, function in table().items():
+        if wanted not in name:
+            continue
+        case = Case(where, name, token)
+        try:
+            function(case)
+        except Exception as error:
+            case.note(broken=f"{type(error).__name__}: {error}")
+        case.end()
+        yield name, case.steps
