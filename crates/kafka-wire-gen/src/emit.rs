@@ -14,7 +14,9 @@ pub fn api(api: &Api) -> String {
         "//! Kafka API {}, {}: versions {} to {}.\n{HEAD}",
         api.key, api.name, api.versions.first, api.versions.last
     );
-    out.push_str("#![allow(missing_docs, clippy::all, clippy::too_many_lines, reason = \"generated from the schema\")]\n\n");
+    out.push_str(
+        "#![allow(missing_docs, clippy::all, clippy::too_many_lines, reason = \"generated from the schema\")]\n\n",
+    );
     out.push_str("use crate::runtime::*;\n\n");
     for one in api.request.iter().chain(&api.response) {
         structure(&mut out, api, one);
@@ -149,7 +151,7 @@ fn decode_value(api: &Api, kind: &Type, name: &str) -> String {
                 }
                 _ => decode_value(api, inner, name),
             };
-            let counted = matches!(**inner, Type::Struct(_));
+            let counted = matches!(**inner, Type::Struct(_)) || is_optional_on_wire(inner);
             format!(
                 "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(count.min(256)); for _ in 0..count {{ items.push({element}); }} Some(items) }} }}",
                 minimum_element(api, inner)
@@ -206,7 +208,7 @@ fn decoder(out: &mut String, api: &Api, one: &Struct) {
             let guard = guard.map_or(String::new(), |condition| format!(" if {condition}"));
             let _ = writeln!(
                 out,
-                "{tag}{guard} => {{ let r = &mut r.inside(bytes); out.{} = {}; r.end()?; }}",
+                "{tag}{guard} => out.{} = r.inside(bytes, |r| Ok({}))?,",
                 field.name,
                 decode_field(api, field)
             );

@@ -5,8 +5,9 @@ use uuid::Uuid;
 
 use crate::Str;
 
-/// Structs that one frame may hold, so that its decoded form stays bounded whatever it announces.
-const STRUCTS_MAX: usize = 1_000_000;
+/// Structs, strings in lists and tagged fields that one frame may hold. Each takes up to a hundred times as much
+/// memory as on the wire, so that the largest frames would otherwise take gigabytes.
+const ITEMS_MAX: usize = 1_000_000;
 
 /// Where and why a frame makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,8 +47,8 @@ pub enum Problem {
     /// Bytes after the end of the message.
     #[error("{0} bytes follow the message")]
     Trailing(usize),
-    /// More structs than a frame may hold.
-    #[error("holds more than {STRUCTS_MAX} structs")]
+    /// More structs, strings or tagged fields than a frame may hold.
+    #[error("holds more than {ITEMS_MAX} items")]
     TooMany,
 }
 
@@ -56,7 +57,7 @@ pub struct Reader {
     frame: Bytes,
     at: usize,
     origin: usize,
-    structs_left: usize,
+    items_left: usize,
 }
 
 macro_rules! number {
@@ -77,7 +78,7 @@ macro_rules! number {
 impl Reader {
     /// At the start of `frame`.
     pub fn new(frame: Bytes) -> Self {
-        Self { frame, at: 0, origin: 0, structs_left: STRUCTS_MAX }
+        Self { frame, at: 0, origin: 0, items_left: ITEMS_MAX }
     }
 
     fn fail(&self, field: &'static str, problem: Problem) -> DecodeError {
@@ -168,7 +169,15 @@ impl Reader {
         Ok(Some(self.frame.slice(taken)))
     }
 
-    /// The number of elements of an array, or null, each of at least `element` bytes.
+    /// Takes `count` items off what the frame may still hold.
+    fn spend(&mut self, count: usize, field: &'static str) -> Result<(), DecodeError> {
+        let left = self.items_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany))?;
+        self.items_left = left;
+        Ok(())
+    }
+
+    /// The number of elements of an array, or null, each of at least `element` bytes; `counted` when they take much
+    /// more memory than bytes.
     pub fn array(
         &mut self,
         flexible: bool,
@@ -182,8 +191,7 @@ impl Reader {
             return Err(self.fail(field, Problem::Short { need, have }));
         }
         if counted {
-            self.structs_left =
-                self.structs_left.checked_sub(count).ok_or_else(|| self.fail(field, Problem::TooMany))?;
+            self.spend(count, field)?;
         }
         Ok(Some(count))
     }
@@ -210,6 +218,7 @@ impl Reader {
         if count as usize > have / 2 {
             return Err(self.fail("tagged fields", Problem::Short { need: count as usize * 2, have }));
         }
+        self.spend(count as usize, "tagged fields")?;
         Ok(count)
     }
 
@@ -221,10 +230,18 @@ impl Reader {
         Ok((tag, self.frame.slice(taken)))
     }
 
-    /// A reader of the bytes of a tagged field that was just read.
-    pub fn inside(&self, bytes: Bytes) -> Self {
+    /// What `decode` makes of `bytes`, all of them, which are those of the tagged field that was just read.
+    pub fn inside<T>(
+        &mut self,
+        bytes: Bytes,
+        decode: impl FnOnce(&mut Self) -> Result<T, DecodeError>,
+    ) -> Result<T, DecodeError> {
         let origin = self.origin + self.at - bytes.len();
-        Self { frame: bytes, at: 0, origin, structs_left: self.structs_left }
+        let mut inner = Self { frame: bytes, at: 0, origin, items_left: self.items_left };
+        let value = decode(&mut inner)?;
+        inner.end()?;
+        self.items_left = inner.items_left;
+        Ok(value)
     }
 
     /// Nothing may follow.

@@ -119,48 +119,44 @@ impl ApiVersionsResponse {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 3 => {
-                        let r = &mut r.inside(bytes);
-                        out.supported_features = {
-                            let value = match r.array(flexible, 1, true, "supported_features")? {
-                                None => None,
-                                Some(count) => {
-                                    let mut items = Vec::with_capacity(count.min(256));
-                                    for _ in 0..count {
-                                        items.push(SupportedFeatureKey::decode(r, version)?);
+                        out.supported_features = r.inside(bytes, |r| {
+                            Ok({
+                                let value = match r.array(flexible, 1, true, "supported_features")? {
+                                    None => None,
+                                    Some(count) => {
+                                        let mut items = Vec::with_capacity(count.min(256));
+                                        for _ in 0..count {
+                                            items.push(SupportedFeatureKey::decode(r, version)?);
+                                        }
+                                        Some(items)
                                     }
-                                    Some(items)
-                                }
-                            };
-                            r.required(value, "supported_features")?
-                        };
-                        r.end()?;
+                                };
+                                r.required(value, "supported_features")?
+                            })
+                        })?
                     }
                     1 if version >= 3 => {
-                        let r = &mut r.inside(bytes);
-                        out.finalized_features_epoch = r.int64("finalized_features_epoch")?;
-                        r.end()?;
+                        out.finalized_features_epoch = r.inside(bytes, |r| Ok(r.int64("finalized_features_epoch")?))?
                     }
                     2 if version >= 3 => {
-                        let r = &mut r.inside(bytes);
-                        out.finalized_features = {
-                            let value = match r.array(flexible, 1, true, "finalized_features")? {
-                                None => None,
-                                Some(count) => {
-                                    let mut items = Vec::with_capacity(count.min(256));
-                                    for _ in 0..count {
-                                        items.push(FinalizedFeatureKey::decode(r, version)?);
+                        out.finalized_features = r.inside(bytes, |r| {
+                            Ok({
+                                let value = match r.array(flexible, 1, true, "finalized_features")? {
+                                    None => None,
+                                    Some(count) => {
+                                        let mut items = Vec::with_capacity(count.min(256));
+                                        for _ in 0..count {
+                                            items.push(FinalizedFeatureKey::decode(r, version)?);
+                                        }
+                                        Some(items)
                                     }
-                                    Some(items)
-                                }
-                            };
-                            r.required(value, "finalized_features")?
-                        };
-                        r.end()?;
+                                };
+                                r.required(value, "finalized_features")?
+                            })
+                        })?
                     }
                     3 if version >= 3 => {
-                        let r = &mut r.inside(bytes);
-                        out.zk_migration_ready = r.bool("zk_migration_ready")?;
-                        r.end()?;
+                        out.zk_migration_ready = r.inside(bytes, |r| Ok(r.bool("zk_migration_ready")?))?
                     }
                     _ => out.unknown_tags.push(tag, bytes),
                 }

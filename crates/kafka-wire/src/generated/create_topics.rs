@@ -396,9 +396,7 @@ impl CreatableTopicResult {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 5 => {
-                        let r = &mut r.inside(bytes);
-                        out.topic_config_error_code = r.int16("topic_config_error_code")?;
-                        r.end()?;
+                        out.topic_config_error_code = r.inside(bytes, |r| Ok(r.int16("topic_config_error_code")?))?
                     }
                     _ => out.unknown_tags.push(tag, bytes),
                 }

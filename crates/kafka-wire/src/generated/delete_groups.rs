@@ -23,7 +23,7 @@ impl DeleteGroupsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.groups_names = {
-            let value = match r.array(flexible, 1, false, "groups_names")? {
+            let value = match r.array(flexible, 1, true, "groups_names")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(256));

@@ -46,7 +46,7 @@ impl DeleteTopicsRequest {
         }
         if version <= 5 {
             out.topic_names = {
-                let value = match r.array(flexible, 1, false, "topic_names")? {
+                let value = match r.array(flexible, 1, true, "topic_names")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(256));

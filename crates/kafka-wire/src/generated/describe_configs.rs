@@ -103,7 +103,7 @@ impl DescribeConfigsResource {
             let value = r.string(flexible, "resource_name")?;
             r.required(value, "resource_name")?
         };
-        out.configuration_keys = match r.array(flexible, 1, false, "configuration_keys")? {
+        out.configuration_keys = match r.array(flexible, 1, true, "configuration_keys")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(count.min(256));

@@ -28,7 +28,7 @@ impl DescribeGroupsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.groups = {
-            let value = match r.array(flexible, 1, false, "groups")? {
+            let value = match r.array(flexible, 1, true, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(256));

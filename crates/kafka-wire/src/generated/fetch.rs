@@ -99,20 +99,18 @@ impl FetchRequest {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 12 => {
-                        let r = &mut r.inside(bytes);
-                        out.cluster_id = {
-                            let value = r.string(flexible, "cluster_id")?;
-                            if !(version >= 12) && value.is_none() {
-                                return Err(r.null("cluster_id"));
-                            }
-                            value
-                        };
-                        r.end()?;
+                        out.cluster_id = r.inside(bytes, |r| {
+                            Ok({
+                                let value = r.string(flexible, "cluster_id")?;
+                                if !(version >= 12) && value.is_none() {
+                                    return Err(r.null("cluster_id"));
+                                }
+                                value
+                            })
+                        })?
                     }
                     1 if version >= 15 => {
-                        let r = &mut r.inside(bytes);
-                        out.replica_state = ReplicaState::decode(r, version)?;
-                        r.end()?;
+                        out.replica_state = r.inside(bytes, |r| Ok(ReplicaState::decode(r, version)?))?
                     }
                     _ => out.unknown_tags.push(tag, bytes),
                 }
@@ -354,15 +352,9 @@ impl FetchPartition {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 17 => {
-                        let r = &mut r.inside(bytes);
-                        out.replica_directory_id = r.uuid("replica_directory_id")?;
-                        r.end()?;
+                        out.replica_directory_id = r.inside(bytes, |r| Ok(r.uuid("replica_directory_id")?))?
                     }
-                    1 if version >= 18 => {
-                        let r = &mut r.inside(bytes);
-                        out.high_watermark = r.int64("high_watermark")?;
-                        r.end()?;
-                    }
+                    1 if version >= 18 => out.high_watermark = r.inside(bytes, |r| Ok(r.int64("high_watermark")?))?,
                     _ => out.unknown_tags.push(tag, bytes),
                 }
             }
@@ -541,21 +533,21 @@ impl FetchResponse {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 16 => {
-                        let r = &mut r.inside(bytes);
-                        out.node_endpoints = {
-                            let value = match r.array(flexible, 1, true, "node_endpoints")? {
-                                None => None,
-                                Some(count) => {
-                                    let mut items = Vec::with_capacity(count.min(256));
-                                    for _ in 0..count {
-                                        items.push(NodeEndpoint::decode(r, version)?);
+                        out.node_endpoints = r.inside(bytes, |r| {
+                            Ok({
+                                let value = match r.array(flexible, 1, true, "node_endpoints")? {
+                                    None => None,
+                                    Some(count) => {
+                                        let mut items = Vec::with_capacity(count.min(256));
+                                        for _ in 0..count {
+                                            items.push(NodeEndpoint::decode(r, version)?);
+                                        }
+                                        Some(items)
                                     }
-                                    Some(items)
-                                }
-                            };
-                            r.required(value, "node_endpoints")?
-                        };
-                        r.end()?;
+                                };
+                                r.required(value, "node_endpoints")?
+                            })
+                        })?
                     }
                     _ => out.unknown_tags.push(tag, bytes),
                 }
@@ -738,20 +730,12 @@ impl PartitionData {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 12 => {
-                        let r = &mut r.inside(bytes);
-                        out.diverging_epoch = EpochEndOffset::decode(r, version)?;
-                        r.end()?;
+                        out.diverging_epoch = r.inside(bytes, |r| Ok(EpochEndOffset::decode(r, version)?))?
                     }
                     1 if version >= 12 => {
-                        let r = &mut r.inside(bytes);
-                        out.current_leader = LeaderIdAndEpoch::decode(r, version)?;
-                        r.end()?;
+                        out.current_leader = r.inside(bytes, |r| Ok(LeaderIdAndEpoch::decode(r, version)?))?
                     }
-                    2 if version >= 12 => {
-                        let r = &mut r.inside(bytes);
-                        out.snapshot_id = SnapshotId::decode(r, version)?;
-                        r.end()?;
-                    }
+                    2 if version >= 12 => out.snapshot_id = r.inside(bytes, |r| Ok(SnapshotId::decode(r, version)?))?,
                     _ => out.unknown_tags.push(tag, bytes),
                 }
             }

@@ -40,7 +40,7 @@ impl FindCoordinatorRequest {
         }
         if version >= 4 {
             out.coordinator_keys = {
-                let value = match r.array(flexible, 1, false, "coordinator_keys")? {
+                let value = match r.array(flexible, 1, true, "coordinator_keys")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(256));

@@ -101,7 +101,7 @@ impl GetTelemetrySubscriptionsResponse {
         out.telemetry_max_bytes = r.int32("telemetry_max_bytes")?;
         out.delta_temporality = r.bool("delta_temporality")?;
         out.requested_metrics = {
-            let value = match r.array(flexible, 1, false, "requested_metrics")? {
+            let value = match r.array(flexible, 1, true, "requested_metrics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(256));

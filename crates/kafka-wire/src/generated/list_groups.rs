@@ -29,7 +29,7 @@ impl ListGroupsRequest {
         let mut out = Self::default();
         if version >= 4 {
             out.states_filter = {
-                let value = match r.array(flexible, 1, false, "states_filter")? {
+                let value = match r.array(flexible, 1, true, "states_filter")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(256));
@@ -47,7 +47,7 @@ impl ListGroupsRequest {
         }
         if version >= 5 {
             out.types_filter = {
-                let value = match r.array(flexible, 1, false, "types_filter")? {
+                let value = match r.array(flexible, 1, true, "types_filter")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(256));

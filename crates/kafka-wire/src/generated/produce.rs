@@ -235,21 +235,21 @@ impl ProduceResponse {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 10 => {
-                        let r = &mut r.inside(bytes);
-                        out.node_endpoints = {
-                            let value = match r.array(flexible, 1, true, "node_endpoints")? {
-                                None => None,
-                                Some(count) => {
-                                    let mut items = Vec::with_capacity(count.min(256));
-                                    for _ in 0..count {
-                                        items.push(NodeEndpoint::decode(r, version)?);
+                        out.node_endpoints = r.inside(bytes, |r| {
+                            Ok({
+                                let value = match r.array(flexible, 1, true, "node_endpoints")? {
+                                    None => None,
+                                    Some(count) => {
+                                        let mut items = Vec::with_capacity(count.min(256));
+                                        for _ in 0..count {
+                                            items.push(NodeEndpoint::decode(r, version)?);
+                                        }
+                                        Some(items)
                                     }
-                                    Some(items)
-                                }
-                            };
-                            r.required(value, "node_endpoints")?
-                        };
-                        r.end()?;
+                                };
+                                r.required(value, "node_endpoints")?
+                            })
+                        })?
                     }
                     _ => out.unknown_tags.push(tag, bytes),
                 }
@@ -430,9 +430,7 @@ impl PartitionProduceResponse {
                 let (tag, bytes) = r.tag()?;
                 match tag {
                     0 if version >= 10 => {
-                        let r = &mut r.inside(bytes);
-                        out.current_leader = LeaderIdAndEpoch::decode(r, version)?;
-                        r.end()?;
+                        out.current_leader = r.inside(bytes, |r| Ok(LeaderIdAndEpoch::decode(r, version)?))?
                     }
                     _ => out.unknown_tags.push(tag, bytes),
                 }

@@ -1,9 +1,10 @@
 //! Frames made to hurt: nothing panics, and what is decoded stays within a constant times the frame's size.
 
 use bytes::Bytes;
-use kafka_wire::{DecodeError, RequestHeader};
+use kafka_wire::api_versions::{ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
+use kafka_wire::{DecodeError, Problem, Reader, RequestHeader, Writer};
 
-use crate::codecs::{Subject, subjects};
+use crate::codecs::{Subject, joined, subjects};
 use crate::memory::peak;
 use crate::message::{Filling, Rng, message};
 
@@ -72,6 +73,39 @@ fn crowds_of_unknown_tags_are_bounded() {
             assert_eq!(check_memory(subject, version, frame), Ok(()), "{}", subject.label(version));
         }
     });
+}
+
+/// Small on the wire, large in memory: there is a limit of a million such items in a frame.
+#[test]
+fn too_many_items_are_refused() {
+    let too_many = |name: &str, version: i16, filling: Filling| {
+        let subject = subjects().into_iter().find(|subject| subject.codec.name == name).expect("a message");
+        let frame = Bytes::from(message(&subject.api, false, version, filling).expect("a frame"));
+        let (result, held) = peak(|| (subject.codec.decode)(frame, version));
+        assert_eq!(result.map_err(|error| error.problem), Err(Problem::TooMany), "{name}");
+        assert!(held < 4096, "{name} takes {held} bytes");
+    };
+    too_many("DeleteGroupsRequest", 2, Filling::Crowd { array: 0, count: 1_000_001 });
+    too_many("MetadataRequest", 12, Filling::Crowd { array: 0, count: 1_000_001 });
+    too_many("HeartbeatRequest", 4, Filling::Tags { count: 1_000_001 });
+}
+
+/// What tagged fields hold counts as well, and all of them together.
+#[test]
+fn too_many_items_in_tagged_fields_are_refused() {
+    let decode = |count: usize| {
+        let message = ApiVersionsResponse {
+            supported_features: vec![SupportedFeatureKey::default(); count],
+            finalized_features: vec![FinalizedFeatureKey::default(); count],
+            ..ApiVersionsResponse::default()
+        };
+        let mut writer = Writer::new();
+        message.encode(&mut writer, 3);
+        let frame = Bytes::from(joined(writer));
+        ApiVersionsResponse::decode(&mut Reader::new(frame), 3).map_err(|error| error.problem)
+    };
+    assert_eq!(decode(499_000).map(|message| message.finalized_features.len()), Ok(499_000));
+    assert_eq!(decode(501_000), Err(Problem::TooMany));
 }
 
 /// Overwrites a few bytes, mostly with those that lengths are made of.
