@@ -123,6 +123,7 @@ codecs! {
 
 /// A message with what the schema says of it.
 pub struct Subject {
+    pub module: &'static str,
     pub api: Api,
     pub codec: &'static Codec,
 }
@@ -145,8 +146,8 @@ pub fn subjects() -> Vec<Subject> {
     let mut subjects = Vec::new();
     for (module, api) in kafka_wire_gen::read_schema(&folder).expect("a schema") {
         let found = CODECS.iter().find(|(name, _)| *name == module);
-        let (_, codecs) = found.unwrap_or_else(|| panic!("{module} is missing in the table of codecs"));
-        subjects.extend(codecs.iter().map(|codec| Subject { api: api.clone(), codec }));
+        let (module, codecs) = found.unwrap_or_else(|| panic!("{module} is missing in the table of codecs"));
+        subjects.extend(codecs.iter().map(|codec| Subject { module, api: api.clone(), codec }));
     }
     subjects
 }

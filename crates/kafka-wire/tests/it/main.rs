@@ -4,6 +4,7 @@
 mod codecs;
 mod cross_check;
 mod generated;
+mod golden;
 mod hostile;
 mod memory;
 mod message;
