@@ -55,6 +55,7 @@ acceptance: build
 	$(SIM) --seeds 500
 	$(SIM) --seeds 500 --planted all
 	conformance/run full
+	conformance/acceptance/run
 
 lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings

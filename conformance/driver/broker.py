@@ -19,15 +19,15 @@ class Broker:
     def bootstrap(self):
         return f"127.0.0.1:{self.kafka}"
 
-    def start(self):
-        command = [str(self.binary), "serve", "--data", self.folder, "--kafka", self.bootstrap,
+    def start(self, prefix=()):
+        command = [*prefix, str(self.binary), "serve", "--data", self.folder, "--kafka", self.bootstrap,
                    "--admin", f"127.0.0.1:{self.admin}", *self.flags]
         self.log = open(Path(self.folder).with_suffix(".log"), "ab")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
         deadline = time.time() + 30
         while time.time() < deadline:
             if self.process.poll() is not None:
-                raise RuntimeError(f"the broker ended with status {self.process.returncode}")
+                raise RuntimeError(f"the broker ended with status {self.process.returncode}: {self.log_lines()[-1:]}")
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/health/ready", timeout=2):
                     return self

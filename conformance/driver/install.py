@@ -10,7 +10,7 @@ from driver.results import call
 
 HERE = Path(__file__).resolve().parents[1]
 CLIENTS = HERE / "clients"
-CACHE = Path(os.environ.get("MAINSTEM_CACHE", Path.home() / ".cache/mainstem-conformance"))
+CACHE = Path(os.environ.get("CONFORMANCE_CACHE", Path.home() / ".cache/mainstem-conformance"))
 PACKAGES = ["confluent-kafka==2.11.1", "kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0"]
 PYTHON = CACHE / "python/bin/python"
 JAVA = CACHE / "java"
@@ -89,10 +89,11 @@ def java():
     once("java-classes", [pom.read_text(), *(path.read_text() for path in sources)], classes)
 
 
-def java_command(name, *arguments):
-    return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{JAVA}/classes", name,
-            *arguments]
+def java_command(name, *arguments, quick=True):
+    """`quick`: the JVM starts fast; otherwise it runs fast."""
+    tuned = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if quick else []
+    return ["java", "-Xmx512m", *tuned, "-Djava.awt.headless=true",
+            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{JAVA}/classes", name, *arguments]
 
 
 def commands():

@@ -11,6 +11,7 @@ pub struct JournalMetrics {
     pub chunk_bytes: Histogram,
     pub write_seconds: Histogram,
     pub commit_seconds: Histogram,
+    pub runs: Counter,
     pub syncs: Counter,
     pub tail_read_bytes: Counter,
     pub cold_read_bytes: Counter,
@@ -29,6 +30,7 @@ impl Default for JournalMetrics {
             chunk_bytes: Histogram::new(exponential_buckets(4096.0, 2.0, 12)),
             write_seconds: seconds(),
             commit_seconds: seconds(),
+            runs: Counter::default(),
             syncs: Counter::default(),
             tail_read_bytes: Counter::default(),
             cold_read_bytes: Counter::default(),
@@ -50,6 +52,7 @@ impl JournalMetrics {
         registry.register_with_unit("chunk_size", "Chunk length with padding", bytes(), self.chunk_bytes.clone());
         registry.register_with_unit("write_duration", "Chunk submission to completed write", Unit::Seconds, self.write_seconds.clone());
         registry.register_with_unit("commit_duration", "Chunk submission to stable storage", Unit::Seconds, self.commit_seconds.clone());
+        registry.register("runs", "Runs of batches, one for each log in a chunk", self.runs.clone());
         registry.register("syncs", "Flushes of a segment", self.syncs.clone());
         registry.register_with_unit("tail_read", "Served from the tail cache", bytes(), self.tail_read_bytes.clone());
         registry.register_with_unit("cold_read", "Read from disk for readers of history", bytes(), self.cold_read_bytes.clone());

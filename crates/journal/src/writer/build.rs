@@ -180,6 +180,7 @@ impl<S: Submitter> Writer<S> {
         self.next_index = index.next();
         self.active.position += chunk_bytes as u64;
         self.journal.metrics().chunk_bytes.observe(chunk_bytes as f64);
+        self.journal.metrics().runs.inc_by(runs as u64);
         let mut flight = Flight::new(index, bytes, Arc::clone(&self.active.file), position);
         flight.fsync = plan.fsync;
         flight.ends = ends;
