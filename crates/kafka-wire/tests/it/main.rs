@@ -3,6 +3,7 @@
 
 mod codecs;
 mod cross_check;
+mod frame;
 mod generated;
 mod golden;
 mod hostile;

@@ -30,8 +30,8 @@ pub enum Filling {
     Random { rng: Rng, large: bool },
     /// As little as possible, one element an array, but the array of this number has `count` elements.
     Crowd { array: usize, count: usize },
-    /// Likewise, but the array of this number only claims to have two billion elements, and there the bytes end.
-    Bomb { array: usize },
+    /// Likewise, but the array of this number only claims to have `count` elements, and there the bytes end.
+    Bomb { array: usize, count: usize },
     /// As little as possible, with `count` tagged fields of no known number in the outermost struct.
     Tags { count: usize },
 }
@@ -177,9 +177,9 @@ impl Maker<'_> {
             Filling::Random { rng, .. } => least.max([0, 1, 1, 2, 3][rng.below(5)]),
             Filling::Crowd { array, count } if *array == number => *count,
             Filling::Crowd { array, .. } => usize::from(number < *array),
-            Filling::Bomb { array } if *array == number => {
+            Filling::Bomb { array, count } if *array == number => {
                 self.ended = true;
-                2_000_000_000
+                *count
             }
             Filling::Bomb { .. } => 1,
             Filling::Tags { .. } => least,
