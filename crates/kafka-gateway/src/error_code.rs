@@ -18,9 +18,11 @@ pub(crate) fn of_append(error: AppendError) -> ErrorCode {
 
 pub(crate) fn of_batch(error: &BatchError) -> ErrorCode {
     match error {
-        BatchError::Truncated { .. } | BatchError::Corrupt { .. } | BatchError::Checksum { .. } => ErrorCode::CorruptMessage,
-        BatchError::UnsupportedMagic { .. } => ErrorCode::UnsupportedForMessageFormat,
-        BatchError::Invalid { .. } => ErrorCode::InvalidRecord,
+        BatchError::Corrupt { .. } | BatchError::Checksum { .. } => ErrorCode::CorruptMessage,
+        // The formats before batches are known, but a Produce request may not hold them.
+        BatchError::UnsupportedMagic { magic: 0 | 1 } => ErrorCode::InvalidRecord,
+        BatchError::UnsupportedMagic { .. } => ErrorCode::CorruptMessage,
+        BatchError::Truncated { .. } | BatchError::NotOne { .. } | BatchError::Invalid { .. } => ErrorCode::InvalidRecord,
         BatchError::TooLarge { .. } => ErrorCode::MessageTooLarge,
         BatchError::UnknownCompression => ErrorCode::UnsupportedCompressionType,
     }

@@ -35,6 +35,9 @@ pub enum CloseReason {
     /// The frame makes no sense.
     #[error("malformed request: {0}")]
     Malformed(#[from] DecodeError),
+    /// Refused, and the client wants no answers.
+    #[error("a request without acknowledgement failed with {0}")]
+    Unanswered(&'static str),
     /// An API that is not served.
     #[error("api key {0} is not served")]
     UnknownApi(i16),
@@ -203,6 +206,7 @@ impl Session {
         match outcome {
             Err(error) => return refused(error.into()),
             Ok(Outcome::Silent) => return Ok(()),
+            Ok(Outcome::Close(code)) => return refused(CloseReason::Unanswered(code.name())),
             Ok(Outcome::Answer(body)) => {
                 let pieces = frame(wire, version, header.correlation_id, &*body);
                 self.slots.push_back(slot(SlotState::Ready(pieces), version));

@@ -76,7 +76,7 @@ impl BatchHeader {
     /// Reads the head; checks that it is there, its magic, and that its length can hold it. Not the CRC.
     ///
     /// # Errors
-    /// `Truncated`, `UnsupportedMagic`, `Corrupt`.
+    /// `Truncated`, `UnsupportedMagic`, `Corrupt`, `Invalid`.
     pub fn parse(bytes: &[u8]) -> Result<Self, BatchError> {
         if bytes.len() > 16 && !(2..=2).contains(&(bytes[16] as i8)) {
             return Err(BatchError::UnsupportedMagic { magic: bytes[16] as i8 });
@@ -103,7 +103,7 @@ impl BatchHeader {
             return Err(BatchError::Corrupt { what: "batch length" });
         }
         if header.last_offset_delta < 0 {
-            return Err(BatchError::Corrupt { what: "last offset delta" });
+            return Err(BatchError::Invalid { what: "last offset delta is negative" });
         }
         Ok(header)
     }

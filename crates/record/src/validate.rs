@@ -34,6 +34,12 @@ pub enum BatchError {
         /// Of its bytes.
         got: u32,
     },
+    /// Not exactly one batch.
+    #[error("a partition gets exactly one batch, and {left} bytes follow it")]
+    NotOne {
+        /// Bytes behind the first batch.
+        left: usize,
+    },
     /// A legal format that a producer may not send.
     #[error("batch is invalid: {what}")]
     Invalid {
@@ -56,7 +62,7 @@ pub enum BatchError {
 /// Checks what a producer sent for one partition: exactly one batch, whole, unharmed and allowed.
 ///
 /// # Errors
-/// See [`BatchError`]; `Corrupt`, `Checksum` and `Truncated` mean that bytes were damaged on the way.
+/// See [`BatchError`]; `Corrupt` and `Checksum` mean that bytes were damaged on the way.
 pub fn validate_produced(bytes: &[u8], max_bytes: usize) -> Result<BatchHeader, BatchError> {
     let header = BatchHeader::parse(bytes)?;
     let total = header.total_bytes();
@@ -64,7 +70,7 @@ pub fn validate_produced(bytes: &[u8], max_bytes: usize) -> Result<BatchHeader, 
         return Err(BatchError::Truncated { need: total, have: bytes.len() });
     }
     if total < bytes.len() {
-        return Err(BatchError::Invalid { what: "more than one batch for a partition" });
+        return Err(BatchError::NotOne { left: bytes.len() - total });
     }
     if total > max_bytes {
         return Err(BatchError::TooLarge { bytes: total, max: max_bytes });

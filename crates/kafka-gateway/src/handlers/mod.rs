@@ -23,7 +23,7 @@ mod topics;
 use std::time::Instant;
 
 use broker::Reply;
-use kafka_wire::{ApiKey, DecodeError, Reader};
+use kafka_wire::{ApiKey, DecodeError, ErrorCode, Reader};
 use types::ConnectionId;
 
 use crate::body::Body;
@@ -39,6 +39,8 @@ pub(crate) enum Outcome {
     Downgraded(Box<dyn Body>),
     /// No answer is wanted.
     Silent,
+    /// No answer is wanted, and the request was refused: the connection ends.
+    Close(ErrorCode),
     /// To be answered later.
     Wait(Box<dyn Wait>),
 }

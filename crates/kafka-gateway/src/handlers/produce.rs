@@ -1,6 +1,6 @@
 //! Produce: validates each batch by its head and checksum and hands it to its journal as it is.
 
-use broker::append::{Append, AppendItem};
+use broker::append::{Append, AppendError, AppendItem};
 use broker::{Reply, ReplyTo, Topic};
 use bytes::{Bytes, BytesMut};
 use kafka_wire::produce::{
@@ -8,13 +8,16 @@ use kafka_wire::produce::{
     TopicProduceData, TopicProduceResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
-use record::{BatchHeader, stamp_append_time, validate_produced};
+use record::{BatchError, BatchHeader, Compression, stamp_append_time, validate_produced};
 use types::{PartitionIndex, TopicId};
 
 use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::{of_append, of_batch};
 use crate::session::Context;
+
+/// First version whose clients are sure to know zstd.
+const ZSTD_SINCE: i16 = 7;
 
 /// Where in the response an item of an append belongs.
 type Place = (usize, usize);
@@ -25,6 +28,8 @@ struct ProduceWait {
     /// By journal: the places of its items, in their order.
     parts: Vec<Vec<Place>>,
     open: usize,
+    /// A refusal that was known at once.
+    refused: Option<ErrorCode>,
     records: u64,
     bytes: u64,
 }
@@ -33,11 +38,13 @@ struct ProduceWait {
 struct Refusal {
     code: ErrorCode,
     message: Option<String>,
+    /// Start of the log, when the data got as far as the log.
+    log_start: i64,
 }
 
 impl From<ErrorCode> for Refusal {
     fn from(code: ErrorCode) -> Self {
-        Self { code, message: None }
+        Self { code, message: None, log_start: -1 }
     }
 }
 
@@ -48,6 +55,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         response: ProduceResponse::default(),
         parts: vec![Vec::new(); journals],
         open: 0,
+        refused: None,
         records: 0,
         bytes: 0,
     };
@@ -68,7 +76,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     metrics.produced_bytes.inc_by(wait.bytes);
     metrics.produced_records.inc_by(wait.records);
     Ok(match (acknowledge, wait.open) {
-        (false, _) => Outcome::Silent,
+        // A producer that wants no answers learns of a refusal by the end of the connection.
+        (false, _) => wait.refused.map_or(Outcome::Silent, Outcome::Close),
         (true, 0) => Outcome::answer(wait.response),
         (true, _) => Outcome::Wait(Box::new(wait)),
     })
@@ -118,6 +127,7 @@ impl ProduceWait {
                         if header.append_time() {
                             answer.log_append_time_ms = header.max_timestamp;
                         }
+                        answer.log_start_offset = log.start().0 as i64;
                         self.records += header.records_count as u64;
                         self.bytes += bytes.len() as u64;
                         let journal = broker.journal_number(log.id());
@@ -125,7 +135,10 @@ impl ProduceWait {
                         items[journal].push(item);
                     }
                 }
-                Err(refusal) => refuse(&mut answer, &refusal),
+                Err(refusal) => {
+                    self.refused = Some(refusal.code);
+                    refuse(&mut answer, &refusal);
+                }
             }
             answers.push(answer);
         }
@@ -135,9 +148,10 @@ impl ProduceWait {
 fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     answer.error_code = refusal.code.code();
     answer.base_offset = -1;
+    answer.log_start_offset = refusal.log_start;
     if let Some(message) = &refusal.message {
         answer.error_message = Some(message.as_str().into());
-        if refusal.code == ErrorCode::InvalidRecord {
+        if refusal.code == ErrorCode::InvalidTimestamp {
             let error = BatchIndexAndErrorMessage {
                 batch_index_error_message: answer.error_message.clone(),
                 ..BatchIndexAndErrorMessage::default()
@@ -161,14 +175,26 @@ fn check_partition(
     }
     let bytes = data.records.as_ref().map(Records::to_bytes).unwrap_or_default();
     let header = validate_produced(&bytes, config.max_message_bytes)
-        .map_err(|error| Refusal { code: of_batch(&error), message: Some(error.to_string()) })?;
+        .map_err(|error| Refusal {
+            code: of_batch(&error),
+            message: Some(error.to_string()),
+            log_start: if matches!(error, BatchError::Invalid { .. }) { log.start().0 as i64 } else { -1 },
+        })?;
+    if header.base_offset != 0 {
+        let message = Some("A producer's offsets begin at 0".to_owned());
+        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64 });
+    }
     if header.transactional() {
-        return Err(ErrorCode::InvalidTxnState.into());
+        return Err(ErrorCode::TransactionalIdAuthorizationFailed.into());
+    }
+    if header.compression() == Some(Compression::Zstd) && context.version < ZSTD_SINCE {
+        return Err(ErrorCode::UnsupportedCompressionType.into());
     }
     let (bytes, header) = if config.append_time {
         restamp(&bytes, context.gateway.broker.now_ms())
     } else {
-        check_timestamps(&header, config.timestamp_window_ms, context.gateway.broker.now_ms())?;
+        check_timestamps(&header, config.timestamp_window_ms, context.gateway.broker.now_ms())
+            .map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
         (bytes, header)
     };
     Ok((AppendItem::Batch { log, bytes, header }, header))
@@ -187,7 +213,7 @@ fn check_timestamps(header: &BatchHeader, (before, after): (i64, i64), now: i64)
     let too_new = header.max_timestamp.saturating_sub(now) > after;
     if too_old || too_new {
         let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
-        return Err(Refusal { code: ErrorCode::InvalidTimestamp, message: Some(message) });
+        return Err(Refusal { code: ErrorCode::InvalidTimestamp, message: Some(message), log_start: -1 });
     }
     Ok(())
 }
@@ -202,7 +228,11 @@ impl Wait for ProduceWait {
                     answer.base_offset = appended.base.0 as i64;
                     answer.log_start_offset = appended.log_start.0 as i64;
                 }
-                Err(error) => refuse(answer, &Refusal { code: of_append(error), message: Some(error.to_string()) }),
+                Err(error) => {
+                    let of_sequence = matches!(error, AppendError::OutOfOrderSequence | AppendError::InvalidProducerEpoch);
+                    let log_start = if of_sequence { answer.log_start_offset } else { -1 };
+                    refuse(answer, &Refusal { code: of_append(error), message: Some(error.to_string()), log_start });
+                }
             }
         }
         self.open -= 1;

@@ -17,6 +17,9 @@ fn granted(id: i64) -> InitProducerIdResponse {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = InitProducerIdRequest::decode(reader, context.version)?;
+    if request.transactional_id.as_deref() == Some("") {
+        return Ok(Outcome::answer(refused(ErrorCode::InvalidRequest)));
+    }
     if request.transactional_id.is_some() {
         // The one code that makes every client give up at once and say so.
         return Ok(Outcome::answer(refused(ErrorCode::TransactionalIdAuthorizationFailed)));
