@@ -18,6 +18,8 @@ pub(crate) struct FetchSession {
     /// The next request's epoch.
     pub epoch: i32,
     pub wanted: Vec<Wanted>,
+    /// Topics are named by their ids.
+    pub by_id: bool,
     /// Where the next answer begins, so that all get their turn.
     pub start: usize,
     pub used: std::time::Instant,
@@ -45,7 +47,7 @@ impl FetchSessions {
     }
 
     /// A new session, unless all slots are in use.
-    pub fn create(&self, wanted: Vec<Wanted>, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
+    pub fn create(&self, wanted: Vec<Wanted>, by_id: bool, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
         let mut sessions = self.sessions.lock();
         if sessions.len() >= self.slots {
             let idle = |session: &Arc<Mutex<FetchSession>>| {
@@ -60,7 +62,7 @@ impl FetchSessions {
                 break id;
             }
         };
-        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, start: 0, used: now }));
+        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, by_id, start: 0, used: now }));
         sessions.insert(id, Arc::clone(&session));
         Some(session)
     }

@@ -25,6 +25,8 @@ use crate::session::{Context, ShardContext};
 /// Longest wait of a poll, whatever is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
+const READ_COMMITTED: i8 = 1;
+
 /// A partition that a consumer wants to read.
 #[derive(Clone)]
 pub(crate) struct Wanted {
@@ -64,6 +66,8 @@ struct FetchWait {
     min_bytes: usize,
     max_bytes: usize,
     by_id: bool,
+    /// The consumer reads only what transactions have committed.
+    committed_only: bool,
     deadline: Instant,
     watching: bool,
     found: Vec<Found>,
@@ -86,11 +90,14 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if session_id != 0 {
             sessions.remove(session_id);
         }
-        let session = if epoch == 0 { sessions.create(listed.clone(), context.now) } else { None };
+        let session = if epoch == 0 { sessions.create(listed.clone(), by_id, context.now) } else { None };
         (session, false, listed)
     } else {
         let Some(session) = sessions.get(session_id) else { return fail(ErrorCode::FetchSessionIdNotFound) };
         let mut held = session.lock();
+        if held.by_id != by_id {
+            return fail(ErrorCode::FetchSessionTopicIdError);
+        }
         if held.epoch != epoch {
             return fail(ErrorCode::InvalidFetchSessionEpoch);
         }
@@ -112,6 +119,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         min_bytes: request.min_bytes.max(0) as usize,
         max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
         by_id,
+        committed_only: request.isolation_level == READ_COMMITTED,
         deadline: context.now + wait,
         watching: false,
         found: Vec::new(),
@@ -292,12 +300,17 @@ impl FetchWait {
         let session = self.session.clone();
         let mut held = session.as_ref().map(|session| session.lock());
         response.session_id = held.as_ref().map_or(0, |held| held.id);
+        if held.as_ref().is_some_and(|held| held.wanted.is_empty()) {
+            // A session over nothing ends.
+            context.gateway.fetch_sessions.remove(response.session_id);
+            response.session_id = 0;
+        }
         let mut fetched = 0;
         for step in 0..self.wanted.len() {
             let at = (self.start + step) % self.wanted.len();
             let found = std::mem::take(&mut self.found[at]);
             let wanted = &self.wanted[at];
-            let data = partition_data(wanted, found, node);
+            let data = partition_data(wanted, found, node, self.committed_only);
             let told = (data.high_watermark, data.log_start_offset);
             let news = data.error_code != 0 || !data.records.as_ref().is_none_or(Records::is_empty) || told != wanted.told;
             if self.incremental && !news {
@@ -324,24 +337,25 @@ impl FetchWait {
     }
 }
 
-fn partition_data(wanted: &Wanted, found: Found, node: i32) -> PartitionData {
+fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool) -> PartitionData {
     let code = found.code.map_or(0, ErrorCode::code);
     let mut data = PartitionData {
         partition_index: wanted.partition,
         error_code: code,
         high_watermark: -1,
         records: Some(Records(found.slices.into_vec())),
-        aborted_transactions: None,
+        // There are no transactions: nothing was aborted.
+        aborted_transactions: (committed_only || wanted.log.is_none()).then(Vec::new),
         ..PartitionData::default()
     };
     if let Some(log) = &wanted.log {
-        if found.code.is_none() || found.code == Some(ErrorCode::OffsetOutOfRange) {
+        if found.code.is_none() {
             let end = log.high_watermark().0 as i64;
             data.high_watermark = end;
             data.last_stable_offset = end;
             data.log_start_offset = log.start().0 as i64;
         }
-        if matches!(found.code, Some(ErrorCode::FencedLeaderEpoch | ErrorCode::UnknownLeaderEpoch)) {
+        if found.code == Some(ErrorCode::FencedLeaderEpoch) {
             let leader_epoch = log.leader_epoch() as i32;
             data.current_leader = LeaderIdAndEpoch { leader_id: node, leader_epoch, ..LeaderIdAndEpoch::default() };
         }
