@@ -14,6 +14,10 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// Words from a list, separated by commas.
     ListOf(&'static [&'static str]),
+    /// A number from 0 to 1.
+    Ratio,
+    /// Any words, separated by commas.
+    List,
     /// Anything.
     Text,
 }
@@ -51,7 +55,7 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, class: Class
 const MAX: i64 = i64::MAX;
 const INT: i64 = i32::MAX as i64;
 use Class::{DefaultOnly, Enforced, Inert};
-use Kind::{Bool, Int, ListOf, OneOf, Text};
+use Kind::{Bool, Int, List, ListOf, OneOf, Ratio};
 
 /// Settings of the broker.
 pub const BROKER: &[Setting] = &[
@@ -92,6 +96,9 @@ pub const TOPIC: &[Setting] = &[
     row("flush.messages", Int(1, MAX), "9223372036854775807", Enforced, "1 means durability fsync; other values have no effect."),
     row("mainstem.durability", OneOf(&["fsync", "memory"]), "fsync", Enforced, "When a record counts as acknowledged."),
     row("compression.type", OneOf(&["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]), "producer", DefaultOnly, "Batches are kept as they are made."),
+    row("compression.gzip.level", Int(-1, 9), "-1", Inert, "Batches are kept as they are made."),
+    row("compression.lz4.level", Int(1, 17), "9", Inert, "Batches are kept as they are made."),
+    row("compression.zstd.level", Int(-131_072, 22), "3", Inert, "Batches are kept as they are made."),
     row("remote.storage.enable", Bool, "false", DefaultOnly, "There is no remote storage."),
     row("segment.bytes", Int(14, INT), "1073741824", Inert, "Segments are the journal's, not a topic's."),
     row("segment.ms", Int(1, MAX), "604800000", Inert, "Segments are the journal's, not a topic's."),
@@ -101,13 +108,15 @@ pub const TOPIC: &[Setting] = &[
     row("preallocate", Bool, "false", Inert, "Segments are always preallocated."),
     row("file.delete.delay.ms", Int(0, MAX), "60000", Inert, "No file belongs to a topic."),
     row("flush.ms", Int(0, MAX), "9223372036854775807", Inert, "Durability decides when records are flushed."),
-    row("min.cleanable.dirty.ratio", Text, "0.5", Inert, "Compaction keeps everything."),
+    row("min.cleanable.dirty.ratio", Ratio, "0.5", Inert, "Compaction keeps everything."),
     row("min.compaction.lag.ms", Int(0, MAX), "0", Inert, "Compaction keeps everything."),
     row("max.compaction.lag.ms", Int(1, MAX), "9223372036854775807", Inert, "Compaction keeps everything."),
     row("delete.retention.ms", Int(0, MAX), "86400000", Inert, "Compaction keeps everything."),
     row("unclean.leader.election.enable", Bool, "false", Inert, "There is one replica."),
-    row("leader.replication.throttled.replicas", Text, "", Inert, "There is one replica."),
-    row("follower.replication.throttled.replicas", Text, "", Inert, "There is one replica."),
+    row("leader.replication.throttled.replicas", List, "", Inert, "There is one replica."),
+    row("follower.replication.throttled.replicas", List, "", Inert, "There is one replica."),
+    row("remote.log.copy.disable", Bool, "false", Inert, "There is no remote storage."),
+    row("remote.log.delete.on.disable", Bool, "false", Inert, "There is no remote storage."),
     row("local.retention.ms", Int(-2, MAX), "-2", Inert, "There is no remote storage."),
     row("local.retention.bytes", Int(-2, MAX), "-2", Inert, "There is no remote storage."),
 ];
@@ -153,8 +162,11 @@ impl Setting {
                 Ok(number) if (low..=high).contains(&number) => Ok(()),
                 _ => fail(format!("it is a whole number from {low} to {high}")),
             },
+            Ratio if !value.trim().parse::<f64>().is_ok_and(|ratio| (0.0..=1.0).contains(&ratio)) => {
+                fail("it is a number from 0 to 1".to_owned())
+            }
             OneOf(words) if !words.contains(&value) => fail(format!("it is one of {}", words.join(", "))),
-            ListOf(words) if !value.split(',').all(|word| words.contains(&word.trim())) => {
+            ListOf(words) if !value.is_empty() && !value.split(',').all(|word| words.contains(&word.trim())) => {
                 fail(format!("it is a list of {}", words.join(", ")))
             }
             _ => Ok(()),

@@ -26,6 +26,8 @@ pub struct TopicConfig {
     pub durability: Durability,
     /// Of its logs.
     pub retention: Retention,
+    /// Its records go by compaction only.
+    pub compacted_only: bool,
 }
 
 /// The broker setting that gives a topic setting its default.
@@ -58,9 +60,10 @@ impl TopicConfig {
         let int = |name: &str| value(name).parse::<i64>().unwrap_or(i64::MAX);
         let limit = |name: &str| u64::try_from(int(name)).ok();
         let flushes = overrides.get("flush.messages").is_some_and(|count| count == "1");
-        let compacted = value("cleanup.policy").split(',').all(|word| word.trim() == "compact");
+        let policy = value("cleanup.policy");
+        let deletes = policy.split(',').any(|word| word.trim() == "delete");
         let retention =
-            if compacted { Retention::default() } else { Retention { ms: limit("retention.ms"), bytes: limit("retention.bytes") } };
+            if !deletes { Retention::default() } else { Retention { ms: limit("retention.ms"), bytes: limit("retention.bytes") } };
         Self {
             max_message_bytes: int("max.message.bytes").max(0) as usize,
             append_time: value("message.timestamp.type") == "LogAppendTime",
@@ -68,6 +71,7 @@ impl TopicConfig {
             min_insync: int("min.insync.replicas"),
             durability: if flushes { Durability::Fsync } else { value("mainstem.durability").parse().unwrap_or(durability) },
             retention,
+            compacted_only: !deletes && !policy.is_empty(),
             overrides,
         }
     }

@@ -50,7 +50,8 @@ fn type_code(kind: Kind) -> i8 {
         Kind::Text | Kind::OneOf(_) => 2,
         Kind::Int(_, high) if high <= i64::from(i32::MAX) => 3,
         Kind::Int(..) => 5,
-        Kind::ListOf(_) => 7,
+        Kind::Ratio => 6,
+        Kind::ListOf(_) | Kind::List => 7,
     }
 }
 
@@ -100,8 +101,10 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port)
             })?;
             Ok(broker.describe_topic(&topic.config().overrides))
         }
+        // Defaults of all brokers, changed at run time: there are none.
+        RESOURCE_BROKER if resource.resource_name.is_empty() => Ok(Vec::new()),
         RESOURCE_BROKER => {
-            if !resource.resource_name.is_empty() && resource.resource_name.parse() != Ok(broker.node_id().0) {
+            if resource.resource_name.parse() != Ok(broker.node_id().0) {
                 return Err((ErrorCode::InvalidRequest, format!("Unexpected broker id, expected {}", broker.node_id().0)));
             }
             let row = |row: &'static Setting| {
@@ -154,6 +157,11 @@ enum Change {
 type Refusal = (ErrorCode, String);
 
 fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str, change: Change) -> Result<(), Refusal> {
+    if matches!(change, Change::Delete) {
+        // What is not there can be deleted, as in Kafka.
+        overrides.remove(name);
+        return Ok(());
+    }
     let row = find(TOPIC, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
     let in_force = |overrides: &BTreeMap<String, String>| -> Result<Vec<String>, Refusal> {
         if !matches!(row.kind, Kind::ListOf(_)) {
@@ -165,7 +173,7 @@ fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str
     };
     match change {
         Change::Set(value) => drop(overrides.insert(name.to_owned(), value)),
-        Change::Delete => drop(overrides.remove(name)),
+        Change::Delete => {}
         Change::Append(value) => {
             let mut words = in_force(overrides)?;
             words.extend(value.split(',').map(str::to_owned));
@@ -194,7 +202,35 @@ fn apply(broker: &Broker, kind: i8, name: &str, overrides: BTreeMap<String, Stri
     outcome.map_err(|error| (of_alter(&error), error.to_string()))
 }
 
+/// The name of a resource that is to change, and that none of its settings is named twice.
+fn check_resource<'a>(kind: i8, name: &str, settings: impl Iterator<Item = &'a Str>) -> Result<(), Refusal> {
+    if kind == RESOURCE_TOPIC && name.is_empty() {
+        return Err((ErrorCode::InvalidRequest, "Default topic resources are not allowed.".to_owned()));
+    }
+    if kind == RESOURCE_TOPIC {
+        broker::check_topic_name(name).map_err(|rule| (ErrorCode::InvalidTopicException, rule.to_owned()))?;
+    }
+    let mut seen = hashbrown::HashSet::new();
+    for setting in settings {
+        if !seen.insert(setting) {
+            return Err((ErrorCode::InvalidRequest, format!("Error due to duplicate config keys: {setting}")));
+        }
+    }
+    Ok(())
+}
+
+fn count_names<'a>(names: impl Iterator<Item = (i8, &'a Str)>) -> hashbrown::HashMap<(i8, &'a Str), usize> {
+    let mut counts = hashbrown::HashMap::new();
+    names.for_each(|name| *counts.entry(name).or_default() += 1);
+    counts
+}
+
+fn twice() -> Refusal {
+    (ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())
+}
+
 fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+    check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let mut overrides = broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default();
     for config in &resource.configs {
         let value = || config.value.as_ref().map(ToString::to_string).ok_or_else(|| {
@@ -217,9 +253,14 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
     let run = move |broker: Option<&Arc<Broker>>| {
+        let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
         let responses = request.resources.iter().map(|resource| {
             let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
-            let error = broker.map_or_else(|| Some(busy()), |broker| alter_one(broker, resource, request.validate_only).err());
+            let error = match broker {
+                None => Some(busy()),
+                Some(_) if named[&(resource.resource_type, &resource.resource_name)] > 1 => Some(twice()),
+                Some(broker) => alter_one(broker, resource, request.validate_only).err(),
+            };
             AlterConfigsResourceResponse {
                 error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
                 error_message: error.map(|(_, message)| message.into()),
@@ -235,6 +276,7 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
 }
 
 fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+    check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let mut overrides = BTreeMap::new();
     for config in &resource.configs {
         let value = config.value.as_ref().ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
@@ -246,9 +288,14 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterConfigsRequest::decode(reader, context.version)?;
     let run = move |broker: Option<&Arc<Broker>>| {
+        let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
         let responses = request.resources.iter().map(|resource| {
             let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
-            let error = broker.map_or_else(|| Some(busy()), |broker| replace_one(broker, resource, request.validate_only).err());
+            let error = match broker {
+                None => Some(busy()),
+                Some(_) if named[&(resource.resource_type, &resource.resource_name)] > 1 => Some(twice()),
+                Some(broker) => replace_one(broker, resource, request.validate_only).err(),
+            };
             alter_configs::AlterConfigsResourceResponse {
                 error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
                 error_message: error.map(|(_, message)| message.into()),

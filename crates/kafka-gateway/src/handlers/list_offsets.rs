@@ -1,5 +1,6 @@
 //! ListOffsets: the start, the end, the largest timestamp, or the first record from a time on.
 
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use broker::{Broker, Log};
@@ -31,8 +32,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     for topic in request.topics {
         let known = broker.topic(&topic.name);
         let at = response.topics.len();
+        let twice = repeated(&topic.partitions);
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for partition in topic.partitions {
+            if twice.contains(&partition.partition_index) {
+                if !answers.iter().any(|one: &ListOffsetsPartitionResponse| one.partition_index == partition.partition_index) {
+                    let (partition_index, error_code) = (partition.partition_index, ErrorCode::InvalidRequest.code());
+                    answers.push(ListOffsetsPartitionResponse { partition_index, error_code, ..Default::default() });
+                }
+                continue;
+            }
             let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
             let (answer, search) = look_up(&partition, log, context.version);
             searches.extend(search.map(|(log, timestamp)| (at, answers.len(), log, timestamp)));
@@ -59,6 +68,12 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         all.for_each(|partition| partition.error_code = ErrorCode::RequestTimedOut.code());
         Ok(Outcome::Answer(Box::new(busy) as Box<dyn Body>))
     }
+}
+
+/// Partitions that are asked for more than once.
+fn repeated(asked: &[ListOffsetsPartition]) -> BTreeSet<i32> {
+    let mut seen = HashSet::with_capacity(asked.len());
+    asked.iter().map(|one| one.partition_index).filter(|index| !seen.insert(*index)).collect()
 }
 
 fn look_up(

@@ -10,7 +10,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 use uuid::Uuid;
 
-use super::{Outcome, control};
+use super::{Outcome, control, once};
 use crate::error_code::of_create;
 use crate::session::Context;
 
@@ -18,7 +18,7 @@ use crate::session::Context;
 const NO_OPERATIONS: i32 = i32::MIN;
 
 /// A topic by name or by id, as it was asked for.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Asked {
     Name(Str),
     Id(Uuid),
@@ -53,6 +53,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             _ => Asked::Id(topic.topic_id),
         })
         .collect();
+    // A topic is described once, however often it is named.
+    let asked: Vec<Asked> = once(&asked, |asked| asked).map(|(asked, _)| asked.clone()).collect();
     let may_create = context.gateway.auto_create && (context.version < 4 || request.allow_auto_topic_creation);
     let missing: Vec<CreateTopic> = asked
         .iter()

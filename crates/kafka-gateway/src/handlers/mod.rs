@@ -94,6 +94,20 @@ fn control<B: Body + 'static>(
     if context.gateway.broker.control(context.to, job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
 }
 
+/// The items of a request by name, each once, and whether it was there more than once.
+fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(items: &'a [T], key: impl Fn(&'a T) -> &'a K) -> impl Iterator<Item = (&'a T, bool)> {
+    let mut counts: hashbrown::HashMap<&K, usize> = hashbrown::HashMap::with_capacity(items.len());
+    let mut firsts = Vec::with_capacity(items.len());
+    for item in items {
+        let count = counts.entry(key(item)).or_default();
+        if *count == 0 {
+            firsts.push((item, key(item)));
+        }
+        *count += 1;
+    }
+    firsts.into_iter().map(move |(item, name)| (item, counts[name] > 1))
+}
+
 type Handle = fn(&mut Reader, &mut Context<'_>) -> Result<Outcome, DecodeError>;
 
 /// One API that is served.

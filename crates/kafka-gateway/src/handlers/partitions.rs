@@ -27,9 +27,8 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         ..CreatePartitionsTopicResult::default()
     };
     let one = move |broker: &Broker, topic: &CreatePartitionsTopic, validate_only: bool| {
-        if topic.assignments.as_ref().is_some_and(|all| all.iter().any(|one| one.broker_ids.len() != 1)) {
-            let message = "There is one node, so each partition has one replica".to_owned();
-            return result(topic.name.clone(), Some(ErrorCode::InvalidReplicaAssignment), Some(message));
+        if let Err(message) = check_assignments(broker, topic) {
+            return result(topic.name.clone(), Some(ErrorCode::InvalidReplicaAssignment), Some(message.to_owned()));
         }
         let outcome = if validate_only {
             broker.check_partitions(&topic.name, topic.count).map(drop)
@@ -48,10 +47,28 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..CreatePartitionsResponse::default()
         },
         move |broker| CreatePartitionsResponse {
-            results: request.topics.iter().map(|topic| one(broker, topic, request.validate_only)).collect(),
+            results: super::once(&request.topics, |topic| &topic.name)
+                .map(|(topic, twice)| match twice {
+                    true => result(topic.name.clone(), Some(ErrorCode::InvalidRequest), Some("Duplicate topic name.".to_owned())),
+                    false => one(broker, topic, request.validate_only),
+                })
+                .collect(),
             ..CreatePartitionsResponse::default()
         },
     ))
+}
+
+/// Refuses replicas that one node cannot hold, and lists that do not fit the increase.
+fn check_assignments(broker: &Broker, topic: &CreatePartitionsTopic) -> Result<(), &'static str> {
+    let Some(assignments) = &topic.assignments else { return Ok(()) };
+    let have = broker.topic(&topic.name).map_or(0, |known| known.logs().len());
+    if topic.count > have as i32 && assignments.len() != topic.count as usize - have {
+        return Err("There is not one assignment for each new partition");
+    }
+    if assignments.iter().any(|one| one.broker_ids != [broker.node_id().0]) {
+        return Err("There is one node, so each partition has one replica, on it");
+    }
+    Ok(())
 }
 
 fn delete_before(broker: &Broker, log: Option<Arc<Log>>, offset: i64) -> Result<i64, ErrorCode> {
@@ -75,9 +92,14 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
     let run = move |broker: Option<&Arc<Broker>>| {
         let topics = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
+            let compacted = known.as_ref().is_some_and(|known| known.config().compacted_only);
             let partitions = topic.partitions.iter().map(|partition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
-                let outcome = broker.map_or(Err(ErrorCode::RequestTimedOut), |broker| delete_before(broker, log, partition.offset));
+                let outcome = match broker {
+                    None => Err(ErrorCode::RequestTimedOut),
+                    Some(_) if compacted => Err(ErrorCode::PolicyViolation),
+                    Some(broker) => delete_before(broker, log, partition.offset),
+                };
                 DeleteRecordsPartitionResult {
                     partition_index: partition.partition_index,
                     low_watermark: *outcome.as_ref().unwrap_or(&-1),

@@ -13,7 +13,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::configs::source_code;
-use super::{Outcome, control};
+use super::{Outcome, control, once};
 use crate::error_code::{of_append, of_create};
 use crate::session::Context;
 
@@ -28,7 +28,10 @@ fn refusal(name: &Str, code: ErrorCode, message: String) -> CreatableTopicResult
 }
 
 /// The wish behind a request, or why it makes no sense.
-fn wish(topic: &CreatableTopic) -> Result<CreateTopic, (ErrorCode, String)> {
+fn wish(topic: &CreatableTopic, node: i32) -> Result<CreateTopic, (ErrorCode, String)> {
+    if let Some(config) = topic.configs.iter().find(|config| config.value.is_none()) {
+        return Err((ErrorCode::InvalidConfig, format!("Null value not supported for topic configs: {}", config.name)));
+    }
     let overrides: BTreeMap<String, String> = topic
         .configs
         .iter()
@@ -45,8 +48,9 @@ fn wish(topic: &CreatableTopic) -> Result<CreateTopic, (ErrorCode, String)> {
         if !indexes.iter().copied().eq(0..indexes.len() as i32) {
             return Err((ErrorCode::InvalidReplicaAssignment, "Partitions are not consecutive from 0".to_owned()));
         }
-        if topic.assignments.iter().any(|assignment| assignment.broker_ids.len() != 1) {
-            return Err((ErrorCode::InvalidReplicaAssignment, "There is one node, so each partition has one replica".to_owned()));
+        if topic.assignments.iter().any(|assignment| assignment.broker_ids != [node]) {
+            let text = "There is one node, so each partition has one replica, on it";
+            return Err((ErrorCode::InvalidReplicaAssignment, text.to_owned()));
         }
         partitions = indexes.len() as i32;
         replication = 1;
@@ -75,28 +79,26 @@ fn failed(name: &Str, error: &CreateError) -> CreatableTopicResult {
 }
 
 fn validate(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTopicResult> {
-    let check = |topic: &CreatableTopic| match wish(topic) {
+    let check = |topic: &CreatableTopic| match wish(topic, broker.node_id().0) {
         Err((code, message)) => refusal(&topic.name, code, message),
         Ok(wish) => match broker.check_create(&wish) {
             Err(error) => failed(&topic.name, &error),
             Ok(partitions) => described(broker, &topic.name, Uuid::nil(), partitions as usize, &wish.overrides),
         },
     };
-    request.topics.iter().map(check).collect()
+    once(&request.topics, |topic| &topic.name).map(|(topic, twice)| if twice { duplicate(&topic.name) } else { check(topic) }).collect()
+}
+
+fn duplicate(name: &Str) -> CreatableTopicResult {
+    refusal(name, ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned())
 }
 
 fn create_all(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTopicResult> {
-    let twice = |name: &Str| request.topics.iter().filter(|topic| topic.name == *name).count() > 1;
-    let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> = request
-        .topics
-        .iter()
-        .map(|topic| {
-            if twice(&topic.name) {
-                return Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned()));
-            }
-            wish(topic)
-        })
-        .collect();
+    let asked: Vec<(&CreatableTopic, bool)> = once(&request.topics, |topic| &topic.name).collect();
+    let node = broker.node_id().0;
+    let duplicate = || (ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned());
+    let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> =
+        asked.iter().map(|(topic, twice)| if *twice { Err(duplicate()) } else { wish(topic, node) }).collect();
     let mut created = broker.create_topics(wishes.iter().flatten().cloned().collect()).into_iter();
     let mut answer = |(topic, wish): (&CreatableTopic, &Result<CreateTopic, (ErrorCode, String)>)| match wish {
         Err((code, message)) => refusal(&topic.name, *code, message.clone()),
@@ -106,7 +108,7 @@ fn create_all(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTo
             None => refusal(&topic.name, ErrorCode::UnknownServerError, "no outcome".to_owned()),
         },
     };
-    request.topics.iter().zip(&wishes).map(&mut answer).collect()
+    asked.iter().map(|(topic, _)| *topic).zip(&wishes).map(&mut answer).collect()
 }
 
 fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides: &BTreeMap<String, String>) -> CreatableTopicResult {
@@ -140,7 +142,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..DeleteTopicsResponse::default()
         },
         move |broker| DeleteTopicsResponse {
-            responses: asked.into_iter().map(|(name, id)| delete_one(broker, name, id)).collect(),
+            responses: delete_all(broker, &asked),
             ..DeleteTopicsResponse::default()
         },
     ))
@@ -149,6 +151,16 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
 fn deleted(name: Option<Str>, topic_id: Uuid, code: Option<ErrorCode>) -> DeletableTopicResult {
     let error_message = code.map(|code| code.name().into());
     DeletableTopicResult { name, topic_id, error_code: code.map_or(0, ErrorCode::code), error_message, ..Default::default() }
+}
+
+/// A topic that is named twice, by name and id at once, or not at all, is not deleted.
+fn delete_all(broker: &Arc<Broker>, asked: &[(Option<Str>, Uuid)]) -> Vec<DeletableTopicResult> {
+    let invalid = |name: &Option<Str>, id: Uuid| deleted(name.clone(), id, Some(ErrorCode::InvalidRequest));
+    once(asked, |asked| asked)
+        .map(|((name, id), twice)| {
+            if twice || name.is_none() == id.is_nil() { invalid(name, *id) } else { delete_one(broker, name.clone(), *id) }
+        })
+        .collect()
 }
 
 fn delete_one(broker: &Arc<Broker>, name: Option<Str>, id: Uuid) -> DeletableTopicResult {
