@@ -104,14 +104,6 @@ impl Groups {
         self.coordinator.lock().offsets(group)
     }
 
-    /// May this member read offsets?
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn check_reader(&self, group: &str, member: Option<&str>) -> Result<(), GroupError> {
-        self.coordinator.lock().check_reader(group, member)
-    }
-
     /// May these offsets be committed? See [`GroupCoordinator::prepare_commit`].
     ///
     /// # Errors

@@ -277,18 +277,6 @@ impl<W: Copy> GroupCoordinator<W> {
         self.offsets.entry(name.to_owned()).or_default().insert((commit.topic, commit.partition), commit.offset);
     }
 
-    /// Is this a member of the present generation, or no member at all? For OffsetFetch.
-    ///
-    /// # Errors
-    /// When a member is named that is not one.
-    pub fn check_reader(&self, name: &str, member_id: Option<&str>) -> Result<(), GroupError> {
-        match (member_id.filter(|id| !id.is_empty()), self.groups.get(name)) {
-            (Some(id), Some(group)) if !group.members.contains_key(id) => Err(GroupError::UnknownMember),
-            (Some(_), None) => Err(GroupError::UnknownMember),
-            _ => Ok(()),
-        }
-    }
-
     /// One committed offset.
     pub fn offset(&self, group: &str, topic: &str, partition: u32) -> Option<CommittedOffset> {
         self.offsets.get(group)?.get(&(topic.to_owned(), partition)).cloned()

@@ -1,11 +1,13 @@
 //! ListGroups, DescribeGroups, DeleteGroups.
 
+use bytes::Bytes;
+use delivery::GroupState;
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::{Outcome, control};
+use super::{Outcome, control, once};
 use crate::error_code::of_group;
 use crate::session::Context;
 
@@ -50,16 +52,18 @@ fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGrou
             ..DescribedGroup::default()
         };
     };
-    let protocol = group.protocol.clone();
+    // What the members have agreed on counts once the leader has said who gets what.
+    let stable = group.state == GroupState::Stable;
+    let protocol = if stable { group.protocol.clone() } else { String::new() };
     let members = group.members.into_iter().map(|member| {
-        let metadata = member.protocols.iter().find(|(name, _)| *name == protocol).map(|(_, metadata)| metadata.clone());
+        let metadata = member.protocols.iter().find(|(name, _)| stable && *name == protocol).map(|(_, metadata)| metadata.clone());
         DescribedGroupMember {
             member_id: member.id.into(),
             group_instance_id: member.instance.map(Into::into),
             client_id: member.client_id.into(),
             client_host: member.host.into(),
             member_metadata: metadata.unwrap_or_default(),
-            member_assignment: member.assignment,
+            member_assignment: if stable { member.assignment } else { Bytes::new() },
             ..DescribedGroupMember::default()
         }
     });
@@ -67,7 +71,7 @@ fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGrou
         group_id: name,
         group_state: group.state.name().into(),
         protocol_type: group.protocol_type.into(),
-        protocol_data: group.protocol.into(),
+        protocol_data: protocol.clone().into(),
         members: members.collect(),
         ..DescribedGroup::default()
     }
@@ -93,7 +97,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 let code = error.map(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group));
                 result(name, code)
             };
-            DeleteGroupsResponse { results: request.groups_names.into_iter().map(one).collect(), ..Default::default() }
+            DeleteGroupsResponse { results: once(&request.groups_names, |name| name).map(|(name, _)| one(name.clone())).collect(), ..Default::default() }
         },
     ))
 }

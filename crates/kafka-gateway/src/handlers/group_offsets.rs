@@ -202,10 +202,6 @@ fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<E
 fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup {
     let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
     let groups = broker.groups();
-    if let Err(error) = groups.check_reader(&group.group_id, group.member_id.as_deref()) {
-        answer.error_code = of_group(error).code();
-        return answer;
-    }
     let Some(asked) = group.topics else {
         let mut all: std::collections::BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = Default::default();
         for (topic, partition, offset) in groups.offsets(&group.group_id) {
@@ -238,8 +234,9 @@ fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
         let mut names = Vec::new();
         let count = metadata.try_get_i16().and_then(|_| metadata.try_get_i32()).unwrap_or(0);
         for _ in 0..count {
-            let length = metadata.try_get_i16().unwrap_or(0).max(0) as usize;
-            let Some((name, rest)) = metadata.split_at_checked(length) else { break };
+            // The count is a member's word: what is not there ends the list.
+            let Ok(length) = metadata.try_get_i16() else { break };
+            let Some((name, rest)) = metadata.split_at_checked(length.max(0) as usize) else { break };
             names.push(String::from_utf8_lossy(name).into_owned());
             metadata = rest;
         }
@@ -255,6 +252,9 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let request = OffsetDeleteRequest::decode(reader, context.version)?;
     let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
     Ok(control(context, busy, move |broker| {
+        if request.group_id.is_empty() {
+            return OffsetDeleteResponse { error_code: ErrorCode::InvalidGroupId.code(), ..OffsetDeleteResponse::default() };
+        }
         if broker.groups().describe(&request.group_id).is_none() {
             return OffsetDeleteResponse { error_code: ErrorCode::GroupIdNotFound.code(), ..OffsetDeleteResponse::default() };
         }

@@ -163,6 +163,15 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     Ok(Outcome::answer(HeartbeatResponse { error_code: code(outcome.err()), ..HeartbeatResponse::default() }))
 }
 
+fn left(member: LeaveMember, outcome: Result<(), GroupError>) -> MemberResponse {
+    MemberResponse {
+        member_id: member.member_id.into(),
+        group_instance_id: member.instance.map(Into::into),
+        error_code: code(outcome.err()),
+        ..MemberResponse::default()
+    }
+}
+
 pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = LeaveGroupRequest::decode(reader, context.version)?;
     let members: Vec<LeaveMember> = if context.version >= 3 {
@@ -176,15 +185,13 @@ pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     };
     let mut response = LeaveGroupResponse::default();
     match context.gateway.broker.leave_group(&request.group_id, &members) {
+        // A group that nobody knows has no members: each is told so.
+        Err(GroupError::UnknownMember) if context.version >= 3 => {
+            response.members = members.into_iter().map(|member| left(member, Err(GroupError::UnknownMember))).collect();
+        }
         Err(error) => response.error_code = of_group(error).code(),
         Ok(outcomes) if context.version >= 3 => {
-            let one = |(member, outcome): (LeaveMember, Result<(), GroupError>)| MemberResponse {
-                member_id: member.member_id.into(),
-                group_instance_id: member.instance.map(Into::into),
-                error_code: code(outcome.err()),
-                ..MemberResponse::default()
-            };
-            response.members = members.into_iter().zip(outcomes).map(one).collect();
+            response.members = members.into_iter().zip(outcomes).map(|(member, outcome)| left(member, outcome)).collect();
         }
         Ok(outcomes) => response.error_code = code(outcomes.into_iter().find_map(Result::err)),
     }
