@@ -48,8 +48,10 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
     let mut first = 0;
     if let Some(cursor) = &request.cursor {
         if cursor.partition_index < 0 {
-            let invalid = DescribeTopicPartitionsResponseTopic { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
-            return Ok(Outcome::answer(DescribeTopicPartitionsResponse { topics: vec![invalid], ..Default::default() }));
+            let error_code = ErrorCode::InvalidRequest.code();
+            let invalid = |name: String| DescribeTopicPartitionsResponseTopic { error_code, name: Some(name.into()), ..Default::default() };
+            let topics = names.into_iter().map(invalid).collect();
+            return Ok(Outcome::answer(DescribeTopicPartitionsResponse { topics, ..Default::default() }));
         }
         names = names.split_off(cursor.topic_name.as_str());
         first = cursor.partition_index as usize;

@@ -20,6 +20,10 @@ use super::Outcome;
 use super::fetch::index;
 use crate::session::Context;
 
+/// The ways to elect a leader.
+const PREFERRED: i8 = 0;
+const UNCLEAN: i8 = 1;
+
 /// Kafka's name for what the catalog is here.
 const METADATA_TOPIC: &str = "__cluster_metadata";
 
@@ -30,12 +34,20 @@ fn has(topic: Option<&Topic>, partition: i32) -> bool {
 pub(crate) fn elect_leaders(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ElectLeadersRequest::decode(reader, context.version)?;
     let mut response = ElectLeadersResponse::default();
+    let possible = [PREFERRED, UNCLEAN].contains(&request.election_type);
+    if !possible {
+        response.error_code = ErrorCode::InvalidRequest.code();
+    }
     // Asked for all partitions, those that need no election are left out, and that is all of them.
     for topic in request.topic_partitions.unwrap_or_default() {
         let known = context.gateway.broker.topic(&topic.topic);
         let one = |partition: &i32| {
             let there = has(known.as_deref(), *partition);
-            let code = if there { ErrorCode::ElectionNotNeeded } else { ErrorCode::UnknownTopicOrPartition };
+            let code = match there {
+                _ if !possible => ErrorCode::InvalidRequest,
+                true => ErrorCode::ElectionNotNeeded,
+                false => ErrorCode::UnknownTopicOrPartition,
+            };
             let error_message = Some(code.name().into());
             PartitionResult { partition_id: *partition, error_code: code.code(), error_message, ..Default::default() }
         };
@@ -49,12 +61,14 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
     let request = AlterReplicaLogDirsRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
     let mut response = AlterReplicaLogDirsResponse::default();
+    let has_dir = |path: &str| (0..broker.journals().len()).any(|number| *path == format!("journal-{number}"));
     for dir in request.dirs {
         for topic in dir.topics {
             let known = broker.topic(&topic.name);
             let one = |partition: &i32| {
                 let log = known.as_ref().and_then(|known| known.log(index(*partition)?));
                 let code = match log {
+                    _ if !has_dir(&dir.path) => ErrorCode::LogDirNotFound.code(),
                     None => ErrorCode::UnknownTopicOrPartition.code(),
                     Some(log) if *dir.path == format!("journal-{}", broker.journal_number(log.id())) => 0,
                     Some(_) => ErrorCode::LogDirNotFound.code(),

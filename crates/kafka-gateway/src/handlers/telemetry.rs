@@ -2,12 +2,14 @@
 
 use kafka_wire::get_telemetry_subscriptions::{GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse};
 use kafka_wire::push_telemetry::{PushTelemetryRequest, PushTelemetryResponse};
-use kafka_wire::{DecodeError, Reader};
+use kafka_wire::{DecodeError, ErrorCode, Reader};
 use uuid::Uuid;
 
 use super::Outcome;
 use crate::session::Context;
 
+/// The one subscription, to nothing.
+const NO_SUBSCRIPTION: i32 = 0;
 /// How often a client asks again, in ms.
 const ASK_INTERVAL_MS: i32 = 300_000;
 
@@ -25,6 +27,8 @@ pub(crate) fn subscriptions(reader: &mut Reader, context: &mut Context<'_>) -> R
 }
 
 pub(crate) fn push(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    PushTelemetryRequest::decode(reader, context.version)?;
-    Ok(Outcome::answer(PushTelemetryResponse::default()))
+    let request = PushTelemetryRequest::decode(reader, context.version)?;
+    let known = request.subscription_id == NO_SUBSCRIPTION;
+    let error_code = if known { 0 } else { ErrorCode::UnknownSubscriptionId.code() };
+    Ok(Outcome::answer(PushTelemetryResponse { error_code, ..PushTelemetryResponse::default() }))
 }
