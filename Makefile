@@ -28,7 +28,7 @@ run: build
 build:
 	$(CARGO) build --release -p mainstem
 
-test: test-rust test-sim test-clients
+test: test-rust test-sim test-clients test-peers
 
 test-rust:
 	$(CARGO) test --workspace --exclude sim

@@ -96,6 +96,7 @@ def commit_null_metadata(t):
 @case
 def commit_without_a_group(t):
     commit(t, "", t.topic())
+    t.quiet("DeleteGroups", 2, {"groups_names": [""]})
 
 
 @case

@@ -155,13 +155,23 @@ def create_with_a_setting_given_twice(t):
 @case
 def create_with_every_setting_of_a_topic(t):
     create(t, configs=[
-        ("cleanup.policy", "compact,delete"), ("compression.type", "gzip"), ("delete.retention.ms", "1000"),
+        ("cleanup.policy", "compact,delete"), ("compression.type", "producer"), ("delete.retention.ms", "1000"),
         ("file.delete.delay.ms", "1000"), ("flush.messages", "10"), ("flush.ms", "1000"), ("index.interval.bytes", "4096"),
         ("max.compaction.lag.ms", "100000"), ("max.message.bytes", "10000"), ("message.timestamp.after.max.ms", "1000"),
         ("message.timestamp.before.max.ms", "1000"), ("message.timestamp.type", "CreateTime"), ("min.cleanable.dirty.ratio", "0.7"),
         ("min.compaction.lag.ms", "10"), ("min.insync.replicas", "1"), ("preallocate", "true"), ("retention.bytes", "1000000"),
         ("retention.ms", "60000"), ("segment.bytes", "1048576"), ("segment.index.bytes", "10000"), ("segment.jitter.ms", "10"),
         ("segment.ms", "60000"), ("unclean.leader.election.enable", "false")])
+
+
+@case
+def create_with_a_compression_of_the_topic(t):
+    create(t, configs=[("compression.type", "gzip")])
+
+
+@case
+def create_with_an_empty_cleanup_policy(t):
+    create(t, configs=[("cleanup.policy", "")])
 
 
 @case
