@@ -1,5 +1,7 @@
 //! Our codec and the crate `kafka-protocol`'s agree on every message in every version that both know: the bytes,
 //! the names of the fields, their order and values, defaults of fields that a version lacks included.
+//!
+//! A schema that is wrong may show as an abort for want of memory: the other codec believes the lengths that it reads.
 
 use crate::codecs::{Subject, subjects};
 use crate::message::{Filling, Rng, message};
