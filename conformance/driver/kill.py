@@ -58,5 +58,7 @@ def witness(broker, partitions):
         print(f"      kcat reads {len(lines)} records of partition {partition}, "
               f"to {lines[-1].decode() if lines else None}; {read.stderr.decode(errors='replace').strip()[-200:]}", flush=True)
     print("      broker's status:", broker.process.poll(), flush=True)
-    for line in broker.log_lines()[-30:]:
+    lines = broker.log_lines()
+    telling = [line for line in lines if any(word in line for word in ("ERROR", "WARN", "defect", "panicked"))]
+    for line in [*telling[-20:], *lines[-20:]]:
         print("      broker:", line, flush=True)

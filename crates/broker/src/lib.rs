@@ -70,6 +70,9 @@ pub enum BrokerOpenError {
         /// Whose.
         name: String,
     },
+    /// Records of a topic are not there.
+    #[error(transparent)]
+    Journal(#[from] journal::OpenError),
 }
 
 /// One node's broker.
@@ -155,6 +158,7 @@ impl Broker {
         }
         for journal in &self.journals {
             journal.retain_logs(&|id| live.contains(&id));
+            journal.check_segments()?;
         }
         for (name, record) in topics {
             self.publish(name, record);

@@ -13,7 +13,7 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::{Condvar, Mutex};
 use record::Batches;
 use smallvec::SmallVec;
-use types::{Offset, Timestamp};
+use types::{LogId, Offset, Timestamp};
 
 use crate::chunk::crc32c;
 use crate::journal::{Journal, recent_runs};
@@ -57,6 +57,28 @@ pub enum ReadError {
     /// The offset is below the log's start, or was trimmed while reading.
     #[error("records are no longer there")]
     Gone,
+    /// No segment holds records that the log should have.
+    #[error("log {log} from offset {offset}: no segment holds these records")]
+    Missing {
+        /// Whose.
+        log: LogId,
+        /// The first.
+        offset: Offset,
+    },
+}
+
+/// How often a look-up begins again because segments were rewritten or freed under it. A keeper's pass over its
+/// segments moves a log a few times; beyond this it is not the keeper.
+const LOOKUPS_MAX: usize = 1000;
+
+/// What a walk over sealed segments came to.
+enum Walk {
+    /// The visitor has what it wants.
+    Enough,
+    /// Everything sealed was visited.
+    Through,
+    /// The next records were not where they are expected: the keeper has just moved or freed them.
+    Moved,
 }
 
 type Key = (u64, u32);
@@ -85,12 +107,12 @@ impl ColdReader {
     }
 
     /// Forgets the extents of a segment that is gone.
-    pub fn forget(&self, sequence: u64) {
-        self.extents.lock().held.retain(|(segment, _), _| *segment != sequence);
+    pub fn forget(&self, id: u64) {
+        self.extents.lock().held.retain(|(segment, _), _| *segment != id);
     }
 
     fn extent(&self, journal: &Journal, segment: &Segment, number: u32) -> Result<Bytes, SegmentError> {
-        let key = (segment.sequence, number);
+        let key = (segment.id, number);
         let mut extents = self.extents.lock();
         loop {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
@@ -343,16 +365,19 @@ impl Journal {
         let log = &want.log;
         let readable = log.high_watermark();
         let mut from = want.from;
-        if from < log.start() {
-            return Err(ReadError::Gone);
-        }
+        let mut attempts = 0;
         loop {
+            if from < log.start() {
+                return Err(ReadError::Gone);
+            }
             let recent = recent_runs(log, from, readable, 1 << 20);
             // A sealed segment may be rewritten or freed: only its index says where its runs are.
             let unsealed = |segment: u64| self.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
             if recent.first().is_some_and(|first| first.run.base <= from && unsealed(first.segment)) {
                 for recent in &recent {
-                    let Some(segment) = self.segments().get(recent.segment) else { return Err(ReadError::Gone) };
+                    let Some(segment) = self.segments().get(recent.segment).filter(|segment| segment.index.get().is_none()) else {
+                        break;
+                    };
                     if !visit(&segment, &recent.run) {
                         return Ok(());
                     }
@@ -364,22 +389,28 @@ impl Journal {
                 return Ok(());
             }
             let before = from;
-            if !self.visit_sealed(log, &mut from, &mut visit)? {
-                return Ok(());
-            }
-            if from == before {
-                return Err(ReadError::Gone);
+            let walk = self.visit_sealed(log, &mut from, &mut visit)?;
+            match walk {
+                Walk::Enough => return Ok(()),
+                Walk::Through if from > before => attempts = 0,
+                Walk::Through | Walk::Moved => {
+                    attempts += 1;
+                    if attempts > LOOKUPS_MAX {
+                        return Err(ReadError::Missing { log: log.id(), offset: from });
+                    }
+                    std::thread::yield_now();
+                }
             }
         }
     }
 
-    /// The sealed part; true when `visit` wants more. Moves `from` behind what was visited.
+    /// The sealed part. Moves `from` behind what was visited.
     fn visit_sealed(
         &self,
         log: &Log,
         from: &mut Offset,
         visit: &mut impl FnMut(&Arc<Segment>, &Run) -> bool,
-    ) -> Result<bool, ReadError> {
+    ) -> Result<Walk, ReadError> {
         let mut candidates: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
         // The last segment whose first offset is not above `from` holds it, unless it was trimmed away.
         let (mut low, mut high) = (0, candidates.len());
@@ -401,15 +432,15 @@ impl Journal {
             for number in index.first_run_after(&row, *from)?..row.entries {
                 let run = index.run(&row, number)?;
                 if run.base > *from {
-                    return Err(ReadError::Gone);
+                    return Ok(Walk::Moved);
                 }
                 *from = run.next;
                 if !visit(&segment, &run) {
-                    return Ok(false);
+                    return Ok(Walk::Enough);
                 }
             }
         }
-        Ok(true)
+        Ok(Walk::Through)
     }
 
     fn row(&self, sequence: u64, log: &Log) -> Result<Option<(Arc<Segment>, crate::index::LogRow)>, ReadError> {

@@ -84,13 +84,16 @@ pub struct LogRow {
 pub struct IndexCache {
     pages: Mutex<HashMap<(u64, u32), (Bytes, u64)>>,
     clock: std::sync::atomic::AtomicU64,
+    /// A rewritten segment keeps its sequence, and readers may still hold the index of the old one: pages are
+    /// kept by the number of the open index.
+    next_index: std::sync::atomic::AtomicU64,
     pages_max: usize,
 }
 
 impl IndexCache {
     /// Holds at most `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self { pages: Mutex::default(), clock: 0.into(), pages_max: (bytes / PAGE_BYTES).max(16) }
+        Self { pages: Mutex::default(), clock: 0.into(), next_index: 0.into(), pages_max: (bytes / PAGE_BYTES).max(16) }
     }
 
     fn get(&self, key: (u64, u32)) -> Option<Bytes> {
@@ -115,9 +118,8 @@ impl IndexCache {
         pages.insert(key, (page, now));
     }
 
-    /// Forgets the pages of a segment that is gone.
-    pub fn forget(&self, segment: u64) {
-        self.pages.lock().retain(|(of, _), _| *of != segment);
+    fn forget(&self, index: u64) {
+        self.pages.lock().retain(|(of, _), _| *of != index);
     }
 }
 
@@ -236,6 +238,8 @@ fn row_from(bytes: &[u8]) -> LogRow {
 
 /// The index of one sealed segment, ready for look-ups.
 pub struct SealedIndex {
+    /// Its number in the cache.
+    number: u64,
     file: Arc<dyn File>,
     cache: Arc<IndexCache>,
     info: SealInfo,
@@ -295,6 +299,7 @@ impl SealedIndex {
         };
         let (firsts, crcs) = fences.split_at(table_pages * 8);
         Ok(Self {
+            number: cache.next_index.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             info,
             entries_at: u64_at(&footer, 32),
             table_at: u64_at(&footer, 48),
@@ -314,7 +319,7 @@ impl SealedIndex {
 
     /// Page `number`, table pages first.
     fn page(&self, number: usize) -> Result<Bytes, SegmentError> {
-        let key = (self.info.sequence, number as u32);
+        let key = (self.number, number as u32);
         if let Some(page) = self.cache.get(key) {
             return Ok(page);
         }
@@ -406,5 +411,11 @@ impl SealedIndex {
             if self.run(row, middle)?.next <= offset { low = middle + 1 } else { high = middle }
         }
         Ok(low)
+    }
+}
+
+impl Drop for SealedIndex {
+    fn drop(&mut self) {
+        self.cache.forget(self.number);
     }
 }

@@ -115,6 +115,8 @@ pub struct Journal {
     keeper: Mutex<KeeperInbox>,
     keeper_wakes: Condvar,
     recovered_state: Mutex<Vec<(Bytes, Bytes)>>,
+    /// Logs of which the checkpoint names a segment that is not there, with the first of these.
+    lacking: Mutex<Vec<(LogId, u64)>>,
     metrics: JournalMetrics,
     live_segment_bytes: AtomicUsize,
 }
@@ -151,6 +153,7 @@ impl Journal {
             keeper: Mutex::default(),
             keeper_wakes: Condvar::new(),
             recovered_state: Mutex::default(),
+            lacking: Mutex::default(),
             metrics: JournalMetrics::default(),
             live_segment_bytes: AtomicUsize::new(0),
             config,
@@ -215,6 +218,14 @@ impl Journal {
     /// The keyed state as recovered; taken once.
     pub fn take_state(&self) -> Vec<(Bytes, Bytes)> {
         std::mem::take(&mut self.recovered_state.lock())
+    }
+
+    pub(crate) fn set_lacking(&self, lacking: Vec<(LogId, u64)>) {
+        *self.lacking.lock() = lacking;
+    }
+
+    pub(crate) fn take_lacking(&self) -> Vec<(LogId, u64)> {
+        std::mem::take(&mut *self.lacking.lock())
     }
 
     pub(crate) fn set_recovered_state(&self, state: Vec<(Bytes, Bytes)>) {

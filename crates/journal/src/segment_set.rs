@@ -45,14 +45,6 @@ impl SegmentSet {
         }
     }
 
-    /// Is it a member?
-    pub fn contains(&self, segment: u64) -> bool {
-        (segment / 64)
-            .checked_sub(self.first_word)
-            .and_then(|at| self.words.get(at as usize))
-            .is_some_and(|bits| bits >> (segment % 64) & 1 == 1)
-    }
-
     /// All members, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.words.iter().enumerate().flat_map(move |(at, bits)| {

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::RwLock;
@@ -192,6 +193,8 @@ pub(crate) fn largest_chunk(size: u64) -> usize {
 
 /// A live segment.
 pub(crate) struct Segment {
+    /// Unique in the process: a rewritten segment keeps its sequence, while readers may still hold the old one.
+    pub id: u64,
     pub sequence: u64,
     pub file: Arc<dyn File>,
     pub index: OnceLock<Arc<SealedIndex>>,
@@ -201,11 +204,22 @@ pub(crate) struct Segment {
 #[derive(Default)]
 pub(crate) struct SegmentTable {
     by_sequence: RwLock<BTreeMap<u64, Arc<Segment>>>,
+    next_id: AtomicU64,
 }
 
 impl SegmentTable {
     pub fn insert(&self, sequence: u64, file: Arc<dyn File>) -> Arc<Segment> {
-        let segment = Arc::new(Segment { sequence, file, index: OnceLock::new() });
+        self.put(sequence, file, OnceLock::new())
+    }
+
+    /// Enters a segment together with its index, in place of what had this sequence.
+    pub fn insert_sealed(&self, sequence: u64, file: Arc<dyn File>, index: SealedIndex) -> Arc<Segment> {
+        self.put(sequence, file, OnceLock::from(Arc::new(index)))
+    }
+
+    fn put(&self, sequence: u64, file: Arc<dyn File>, index: OnceLock<Arc<SealedIndex>>) -> Arc<Segment> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let segment = Arc::new(Segment { id, sequence, file, index });
         self.by_sequence.write().insert(sequence, Arc::clone(&segment));
         segment
     }

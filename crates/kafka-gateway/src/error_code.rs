@@ -75,7 +75,7 @@ pub(crate) fn of_alter(error: &AlterError) -> ErrorCode {
 
 pub(crate) fn of_read(error: &ReadError) -> ErrorCode {
     match error {
-        ReadError::Segment(_) => ErrorCode::KafkaStorageError,
+        ReadError::Segment(_) | ReadError::Missing { .. } => ErrorCode::KafkaStorageError,
         ReadError::Gone => ErrorCode::OffsetOutOfRange,
     }
 }

@@ -226,7 +226,6 @@ impl Keeper {
         write_index(&*job.file, job.end, &mut job.runs, &info)?;
         job.file.sync()?;
         let cache = Arc::clone(self.journal.index_cache());
-        cache.forget(job.sequence);
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
         let with_runs: hashbrown::HashSet<LogId> = job.runs.iter().map(|run| run.log).collect();
@@ -318,8 +317,7 @@ impl Keeper {
     fn free(&mut self, sequence: u64) -> io::Result<()> {
         let Some(segment) = self.journal.segments().get(sequence) else { return Ok(()) };
         self.journal.segments().remove(sequence);
-        self.journal.cold().forget(sequence);
-        self.journal.index_cache().forget(sequence);
+        self.journal.cold().forget(segment.id);
         for log in self.journal.all_logs() {
             log.inner().segments.remove(sequence);
         }

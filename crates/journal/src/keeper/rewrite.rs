@@ -86,11 +86,9 @@ impl Keeper {
         logs: &HashSet<LogId>,
     ) -> Result<(), KeeperError> {
         let cache = Arc::clone(self.journal.index_cache());
-        cache.forget(sequence);
-        self.journal.cold().forget(sequence);
         let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, cache)?;
-        let segment = self.journal.segments().insert(sequence, file);
-        assert!(segment.index.set(Arc::new(index)).is_ok(), "a new segment is sealed once");
+        self.journal.segments().insert_sealed(sequence, file, index);
+        self.journal.cold().forget(sources[0].0.id);
         for log in self.journal.all_logs() {
             let mut inner = log.inner();
             if logs.contains(&log.id()) {

@@ -47,7 +47,7 @@ pub enum OpenError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A segment that the checkpoint counts on is not there.
-    #[error("segment {sequence} is missing")]
+    #[error("segment {sequence} is missing, and records of a log with it")]
     MissingSegment {
         /// Its sequence.
         sequence: u64,
@@ -207,7 +207,6 @@ fn begin_segment(
     journal: &Journal,
     storage: &dyn Storage,
     sequence: u64,
-    first_index: LogIndex,
 ) -> Result<ActiveSegment, OpenError> {
     let name = segment_name(sequence);
     if storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
@@ -224,17 +223,16 @@ fn begin_segment(
     };
     file.write_at(0, &header.encode()).map_err(io_error("write a segment"))?;
     journal.segments().insert(sequence, Arc::clone(&file));
-    Ok(active_segment(sequence, file, size, first_index))
+    Ok(active_segment(sequence, file, size))
 }
 
-fn active_segment(sequence: u64, file: Arc<dyn File>, size: u64, first_index: LogIndex) -> ActiveSegment {
+fn active_segment(sequence: u64, file: Arc<dyn File>, size: u64) -> ActiveSegment {
     ActiveSegment {
         sequence,
         file,
         size,
         position: SEGMENT_HEADER_BYTES as u64,
         written_before: SEGMENT_HEADER_BYTES as u64,
-        first_index,
         runs: Vec::new(),
         state: Vec::new(),
         touched: hashbrown::HashMap::new(),
@@ -310,7 +308,7 @@ impl Replay {
             }
             let size = file.size().map_err(io_error("read a segment"))?;
             self.journal.segments().insert(sequence, Arc::clone(&file));
-            let mut next = active_segment(sequence, file, size, chain.index.next());
+            let mut next = active_segment(sequence, file, size);
             self.scan_segment(&mut chain, &mut next)?;
             active = Some(next);
             sequence += 1;
@@ -318,7 +316,7 @@ impl Replay {
         let active = match active {
             Some(active) => active,
             // Nothing behind the checkpoint, or nothing at all.
-            None => begin_segment(&self.journal, storage, self.from.segment, chain.index.next())?,
+            None => begin_segment(&self.journal, storage, self.from.segment)?,
         };
         Ok(Recovered {
             chain,
@@ -337,15 +335,19 @@ impl Replay {
             let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
             let cache = Arc::clone(self.journal.index_cache());
             let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, cache)?;
-            let segment = self.journal.segments().insert(sequence, file);
-            assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is opened once");
+            self.journal.segments().insert_sealed(sequence, file, index);
         }
+        let mut lacking = Vec::new();
         for log in self.journal.all_logs() {
             let mut inner = log.inner();
             let gone: Vec<u64> =
                 inner.segments.iter().filter(|sequence| self.journal.segments().get(*sequence).is_none()).collect();
+            if let Some(first) = gone.first() {
+                lacking.push((log.id(), *first));
+            }
             gone.into_iter().for_each(|sequence| inner.segments.remove(sequence));
         }
+        self.journal.set_lacking(lacking);
         Ok(())
     }
 
@@ -400,6 +402,34 @@ impl Replay {
                 }
                 let bytes = body(entry, chunk).map_err(|error| wrong(&error.to_string()))?;
                 replay_run(&log, entry, bytes, header, active);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Journal {
+    /// Fails when a log that is still there misses records: a segment that the checkpoint counts on is gone, and was
+    /// neither replaced by rewriting nor dead. Called once, when the caller has dropped the logs that were deleted.
+    ///
+    /// # Errors
+    /// `MissingSegment`; `Segment` when an index is unreadable.
+    pub fn check_segments(&self) -> Result<(), OpenError> {
+        for (id, sequence) in self.take_lacking() {
+            let Some(log) = self.log(id) else { continue };
+            let mut next = log.start();
+            let held: Vec<u64> = log.inner().segments.iter().collect();
+            for segment in held.into_iter().filter_map(|sequence| self.segments().get(sequence)) {
+                let Some(index) = segment.index.get() else { continue };
+                let Some(row) = index.row(id)?.filter(|row| row.next > next) else { continue };
+                if row.base > next {
+                    break;
+                }
+                next = row.next;
+            }
+            let recent = log.inner().runs.front().map(|recent| recent.run.base);
+            if next < recent.unwrap_or_else(|| log.end()) {
+                return Err(OpenError::MissingSegment { sequence });
             }
         }
         Ok(())

@@ -59,7 +59,6 @@ pub(crate) struct ActiveSegment {
     pub position: u64,
     /// Up to here the file's blocks have been written before; a commit there costs no metadata.
     pub written_before: u64,
-    pub first_index: LogIndex,
     pub runs: Vec<Run>,
     pub state: Vec<(Bytes, Option<Bytes>)>,
     pub touched: hashbrown::HashMap<types::LogId, Arc<crate::Log>>,
@@ -213,7 +212,6 @@ impl<S: Submitter> Writer<S> {
             size,
             position: crate::segments::SEGMENT_HEADER_BYTES as u64,
             written_before,
-            first_index: self.next_index,
             runs: Vec::new(),
             state: Vec::new(),
             touched: hashbrown::HashMap::new(),

@@ -1,0 +1,6 @@
+//! The journal as its users see it, on the real file system, with its threads running.
+
+mod damage;
+mod io_modes;
+mod node;
+mod races;
