@@ -82,7 +82,7 @@ mod tests {
                 clever.remove(segment);
                 plain.remove(&segment);
             }
-            assert_eq!(clever.contains(segment), plain.contains(&segment));
+            assert_eq!(clever.iter().any(|member| member == segment), plain.contains(&segment));
         }
         assert!(clever.iter().eq(plain.iter().copied()));
         let (first, words) = clever.words();

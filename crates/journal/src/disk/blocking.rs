@@ -45,12 +45,17 @@ fn write_all(fd: RawFd, mut position: u64, mut bytes: &[u8], dsync: bool) -> io:
     Ok(())
 }
 
+/// Writes all of `data`, with a flush when `dsync` says so.
+pub(super) fn write(file: &dyn File, position: u64, data: &[u8], dsync: bool) -> io::Result<()> {
+    match file.raw_fd() {
+        Some(fd) => write_all(fd, position, data, dsync),
+        None => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 impl Submitter for BlockingSubmitter {
     fn write(&mut self, op: WriteOp) {
-        let result = match op.file.raw_fd() {
-            Some(fd) => write_all(fd, op.position, &op.data, op.dsync),
-            None => Err(io::ErrorKind::Unsupported.into()),
-        };
+        let result = write(&*op.file, op.position, &op.data, op.dsync);
         self.done.push_back(Completion { token: op.token, result });
     }
 

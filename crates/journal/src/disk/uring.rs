@@ -15,6 +15,9 @@ use super::{Completion, File, Submitter, Wait, Waker, WriteOp};
 const ENTRIES: u32 = 16;
 const CAPACITY: usize = 6;
 const BELL: u64 = u64::MAX;
+/// A write with flush up to this length that is alone is done on the spot: the kernel would finish it through a
+/// queue of its workers, which costs more than the overlap is worth. What arrives meanwhile forms the next chunk.
+const ON_THE_SPOT_BYTES_MAX: usize = 64 << 10;
 
 /// An operation that the kernel still works on; its memory stays here until it completes.
 enum Pending {
@@ -26,6 +29,8 @@ enum Pending {
 pub struct UringSubmitter {
     ring: IoUring,
     pending: HashMap<u64, Pending>,
+    /// Not handed to the ring yet.
+    fresh: Option<WriteOp>,
     next_id: u64,
     failed: Vec<Completion>,
     bell: Arc<OwnedFd>,
@@ -50,6 +55,7 @@ impl UringSubmitter {
         Ok(Self {
             ring,
             pending: HashMap::new(),
+            fresh: None,
             next_id: 0,
             failed: Vec::new(),
             bell,
@@ -88,6 +94,18 @@ impl UringSubmitter {
         };
         self.pending.insert(id, pending);
         self.push(&entry.user_data(id));
+    }
+
+    fn start_write(&mut self, op: WriteOp) {
+        let WriteOp { token, file, position, data, dsync } = op;
+        self.start(Pending::Write { token, file, position, data, dsync });
+    }
+
+    /// A write that is no longer alone goes to the ring.
+    fn start_fresh(&mut self) {
+        if let Some(op) = self.fresh.take() {
+            self.start_write(op);
+        }
     }
 
     fn arm_bell(&mut self) {
@@ -136,16 +154,26 @@ impl UringSubmitter {
 
 impl Submitter for UringSubmitter {
     fn write(&mut self, op: WriteOp) {
-        let WriteOp { token, file, position, data, dsync } = op;
-        self.start(Pending::Write { token, file, position, data, dsync });
+        self.start_fresh();
+        if op.dsync && op.data.len() <= ON_THE_SPOT_BYTES_MAX && self.pending.is_empty() {
+            self.fresh = Some(op);
+        } else {
+            self.start_write(op);
+        }
     }
 
     fn sync(&mut self, token: u64, file: Arc<dyn File>) {
+        self.start_fresh();
         self.start(Pending::Sync { token, _file: file });
     }
 
     fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
         done.append(&mut self.failed);
+        if let Some(WriteOp { token, file, position, data, dsync }) = self.fresh.take() {
+            let result = super::blocking::write(&*file, position, &data, dsync);
+            done.push(Completion { token, result });
+            return;
+        }
         self.arm_bell();
         let came = self.reap(done);
         let block = !came && done.is_empty();
@@ -187,6 +215,7 @@ impl Submitter for UringSubmitter {
 impl Drop for UringSubmitter {
     /// The kernel may still write to or read from memory that is freed with this: wait for it.
     fn drop(&mut self) {
+        self.start_fresh();
         let mut done = Vec::new();
         while !self.pending.is_empty() {
             if self.ring.submit_and_wait(1).is_err() {
