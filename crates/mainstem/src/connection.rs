@@ -12,6 +12,8 @@ use tokio::net::TcpStream;
 use crate::frames::{Frame, POOLED_FROM_BYTES};
 use crate::shard::{Connection, Outgoing, Shard};
 
+/// After a request that ends the connection, what was asked before may be answered for this long.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// A socket that takes nothing for this long, while answers wait, is closed.
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// Small requests are read into a buffer of this size.
@@ -55,6 +57,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small };
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
+    // The request that ends the connection, and until when the ones before it may be answered.
+    let mut refused: Option<(CloseReason, Instant)> = None;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         match send(&stream, &mut outgoing) {
@@ -70,9 +74,14 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if connection.session.borrow().is_broken() {
             return End::Broken;
         }
-        let may_read = outgoing.len() < OUTGOING_MAX && !shard.draining.get();
+        let answered = outgoing.is_empty() && connection.session.borrow().is_idle();
+        if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
+            return End::Refused(reason);
+        }
+        let may_read = refused.is_none() && outgoing.len() < OUTGOING_MAX && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
         if may_read && let Some(end) = frames(shard, connection, &mut input) {
+            let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
         }
         let (wants_read, timeout) = {
@@ -80,24 +89,21 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
             (session.wants_read() && may_read, session.next_timeout())
         };
         let memory = matches!(input.reading, Reading::NoMemory { .. });
-        let interest = match (wants_read && !memory, !outgoing.is_empty()) {
-            (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
-            (true, false) => Some(Interest::READABLE),
-            (false, true) => Some(Interest::WRITABLE),
-            (false, false) => None,
-        };
+        let interest = interest(wants_read && !memory, !outgoing.is_empty());
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
         let stalls = (!outgoing.is_empty()).then_some(last_progress + STALLED_AFTER);
         let retry = memory.then(|| Instant::now() + Duration::from_millis(2));
-        let wake_at = [timeout, stalls, retry].into_iter().flatten().min();
+        let ends = refused.as_ref().map(|(_, until)| *until);
+        let wake_at = [timeout, stalls, retry, ends].into_iter().flatten().min();
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
                 match ready {
                     Ok(ready) if ready.is_readable() => {
-                        if let Some(end) = receive(shard, connection, &stream, &mut input) {
+                        let end = receive(shard, connection, &stream, &mut input);
+                        if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) {
                             return end;
                         }
                         tokio::task::yield_now().await;
@@ -113,6 +119,26 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
                 connection.session.borrow_mut().handle_wake(&mut context, now);
             }
         }
+    }
+}
+
+/// Keeps the reason of a refusal until what was asked before is answered; any other end is at once.
+fn postpone(end: End, refused: &mut Option<(CloseReason, Instant)>) -> Option<End> {
+    match end {
+        End::Refused(reason) => {
+            *refused = Some((reason, Instant::now() + LAST_ANSWERS));
+            None
+        }
+        end => Some(end),
+    }
+}
+
+fn interest(read: bool, write: bool) -> Option<Interest> {
+    match (read, write) {
+        (true, true) => Some(Interest::READABLE | Interest::WRITABLE),
+        (true, false) => Some(Interest::READABLE),
+        (false, true) => Some(Interest::WRITABLE),
+        (false, false) => None,
     }
 }
 
