@@ -1,6 +1,5 @@
 //! ListGroups, DescribeGroups, DeleteGroups.
 
-use bytes::Bytes;
 use delivery::GroupState;
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
@@ -63,7 +62,7 @@ fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGrou
             client_id: member.client_id.into(),
             client_host: member.host.into(),
             member_metadata: metadata.unwrap_or_default(),
-            member_assignment: if stable { member.assignment } else { Bytes::new() },
+            member_assignment: member.assignment,
             ..DescribedGroupMember::default()
         }
     });

@@ -142,6 +142,9 @@ impl ProduceWait {
             }
             answers.push(answer);
         }
+        if self.response.responses[at].partition_responses.is_empty() {
+            self.response.responses.pop();
+        }
     }
 }
 
