@@ -205,6 +205,29 @@ class Case:
     def id_of(self, topic):
         return self.learn(self.described(topic)["topic_id"], "<topic id>")
 
+    def old_epoch_of(self, topic):
+        """An epoch before the leader's; -1 would mean none."""
+        now = self.epoch_of(topic)
+        return now - 1 if now else -2
+
+    def begin(self, name, version, body):
+        """Sends a request on a connection of its own, and leaves the answer for `finish`."""
+        link = Connection(self.address)
+        link.request(name, version, body)
+        return link, name, version
+
+    def finish(self, begun):
+        """Notes the answer to what was begun."""
+        link, name, version = begun
+        self.ordered = name == "Fetch"
+        try:
+            self.note(request=f"{name} v{version}, begun before", answer=self.normal(link.response(name, version), NEVER, None))
+        except Closed:
+            self.note(request=f"{name} v{version}, begun before", connection="closed")
+        except TimeoutError:
+            self.note(request=f"{name} v{version}, begun before", answer="none in time")
+        link.close()
+
     def epoch_of(self, topic):
         return self.described(topic)["partitions"][0]["leader_epoch"]
 

@@ -265,3 +265,50 @@ def fetch_session_by_id_then_by_name(t):
 def fetch_session_with_an_unknown_topic_id(t):
     made = t.ask("Fetch", 13, wish(t.learn(UNKNOWN_ID, "<unknown id>"), 0, by_id=True, session_epoch=0))
     t.ask("Fetch", 13, {"max_wait_ms": 0, "min_bytes": 0, "topics": [], "session_id": made["session_id"], "session_epoch": 1})
+
+
+@case
+def fetch_with_an_old_epoch(t):
+    topic = t.topic()
+    t.fill(topic)
+    t.ask("Fetch", 12, wish(topic, 0, epoch=t.old_epoch_of(topic)))
+
+
+@case
+def fetch_waits_until_something_comes(t):
+    topic = t.topic()
+    begun = t.begin("Fetch", 12, wish(topic, 0, max_wait_ms=10_000, min_bytes=1))
+    t.fill(topic, 1)
+    t.finish(begun)
+
+
+@case
+def fetch_waits_for_as_much_as_it_asked(t):
+    topic = t.topic()
+    begun = t.begin("Fetch", 12, wish(topic, 0, max_wait_ms=10_000, min_bytes=100))
+    t.fill(topic, 2)
+    t.finish(begun)
+
+
+@case
+def fetch_waits_while_its_topic_is_deleted(t):
+    topic = t.topic()
+    begun = t.begin("Fetch", 12, wish(topic, 0, max_wait_ms=3_000, min_bytes=1))
+    t.quiet("DeleteTopics", 4, {"topic_names": [topic], "timeout_ms": 5000})
+    t.finish(begun)
+
+
+@case
+def fetch_a_gzip_batch_as_it_was_written(t):
+    topic = t.topic()
+    t.quiet("Produce", 9, produce(topic, batch([b"a", b"b", b"c"], attributes=1)))
+    t.ask("Fetch", 12, wish(topic, 2))
+
+
+@case
+def fetch_good_and_bad_partitions(t):
+    topic = t.topic()
+    t.fill(topic)
+    body = wish(topic, 0)
+    body["topics"][0]["partitions"] = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for at in (0, 5)]
+    t.ask("Fetch", 12, body)

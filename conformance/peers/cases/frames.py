@@ -274,3 +274,54 @@ def request_in_single_bytes(t):
     for byte in struct.pack(">i", len(body)) + body:
         link.raw(bytes([byte]))
     t.note(topics=link.response("Metadata", 1)["topics"])
+
+
+def unserved(t, what, key, version, body, flexible=False):
+    t.frame(what, head(key, version, flexible=flexible) + body)
+
+
+@case
+def api_of_authentication(t):
+    unserved(t, "SaslHandshake v1", 17, 1, b"\0\5PLAIN")
+
+
+@case
+def api_of_transactions(t):
+    unserved(t, "EndTxn v1", 26, 1, struct.pack(">h2sqh?", 2, b"tx", 1, 0, True))
+
+
+@case
+def api_of_quotas(t):
+    unserved(t, "DescribeClientQuotas v0", 48, 0, struct.pack(">i?", 0, False))
+
+
+@case
+def api_of_new_consumer_groups(t):
+    unserved(t, "ConsumerGroupDescribe v0", 69, 0, b"\2\2g\0\0", flexible=True)
+
+
+@case
+def connection_that_says_nothing(t):
+    t.raw("nothing", b"")
+
+
+@case
+def frame_in_two_halves(t):
+    link = t.connection
+    body = link.header(3, 1, False) + struct.pack(">i", 0)
+    whole = struct.pack(">i", len(body)) + body
+    link.raw(whole[:9])
+    link.raw(whole[9:])
+    t.note(topics=link.response("Metadata", 1)["topics"])
+
+
+@case
+def requests_of_which_one_is_bad(t):
+    good = head(3, 1) + struct.pack(">i", 0)
+    bad = head(999, 0)
+    t.connection.correlation = 7
+    t.connection.raw(b"".join(struct.pack(">i", len(one)) + one for one in (good, bad, good)))
+    try:
+        t.note(topics=t.connection.response("Metadata", 1)["topics"])
+    except Closed:
+        t.note(connection="closed")

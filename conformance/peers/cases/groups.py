@@ -477,3 +477,139 @@ def delete_one_group_twice(t):
     group = t.group()
     commit(t, group, t.topic())
     drop(t, group, group)
+
+
+def rebalancing(t, group, member, generation):
+    """A second member that waits for the first to join again."""
+    begun = t.begin("JoinGroup", 3, join(group))
+    wish = {"group_id": group, "generation_id": generation, "member_id": member}
+    t.settled(lambda: t.quiet("Heartbeat", 3, wish)["error_code"] == 27)
+    return begun
+
+
+@case
+def rebalance_seen_by_a_heartbeat(t):
+    group = t.group()
+    member, generation = t.member(group)
+    begun = rebalancing(t, group, member, generation)
+    beat(t, group, member, generation)
+    t.ask("DescribeGroups", 5, {"groups": [group]})
+    leave(t, group, {"member_id": member})
+    t.finish(begun)
+
+
+@case
+def rebalance_seen_by_a_sync(t):
+    group = t.group()
+    member, generation = t.member(group)
+    begun = rebalancing(t, group, member, generation)
+    sync(t, group, member, generation)
+    leave(t, group, {"member_id": member})
+    t.finish(begun)
+
+
+@case
+def rebalance_does_not_refuse_a_commit(t):
+    topic, group = t.topic(), t.group()
+    member, generation = t.member(group)
+    begun = rebalancing(t, group, member, generation)
+    commit(t, group, topic, member=member, generation=generation)
+    leave(t, group, {"member_id": member})
+    t.finish(begun)
+
+
+@case
+def rebalance_completed_by_a_join(t):
+    group = t.group()
+    member, generation = t.member(group)
+    begun = rebalancing(t, group, member, generation)
+    answer = t.ask("JoinGroup", 6, join(group, member), drop=("members",))
+    t.note(members=len(answer["members"]))
+    t.finish(begun)
+    beat(t, group, member, generation)
+    commit(t, group, t.topic(), member=member, generation=generation + 1)
+
+
+@case
+def rebalance_and_a_group_that_is_deleted(t):
+    group = t.group()
+    member, generation = t.member(group)
+    begun = rebalancing(t, group, member, generation)
+    drop(t, group)
+    leave(t, group, {"member_id": member})
+    t.finish(begun)
+
+
+@case
+def sync_of_a_follower_waits_for_the_leader(t):
+    group = t.group()
+    member, generation = t.member(group)
+    joining = rebalancing(t, group, member, generation)
+    first = t.quiet("JoinGroup", 6, join(group, member))
+    other = next(one["member_id"] for one in first["members"] if one["member_id"] != member)
+    t.learn(other, "<other member>")
+    t.finish(joining)
+    body = {"group_id": group, "generation_id": generation + 1, "member_id": other, "assignments": []}
+    begun = t.begin("SyncGroup", 4, body)
+    mine = [{"member_id": one, "assignment": text} for one, text in ((member, b"mine"), (other, b"yours"))]
+    t.ask("SyncGroup", 4, {**body, "member_id": member, "assignments": mine})
+    t.finish(begun)
+    t.ask("DescribeGroups", 5, {"groups": [group]})
+
+
+@case
+def sync_without_an_assignment_for_a_member(t):
+    group = t.group()
+    first = t.quiet("JoinGroup", 3, join(group))
+    member = t.learn(first["member_id"], "<member>")
+    t.ask("SyncGroup", 4, {"group_id": group, "generation_id": first["generation_id"], "member_id": member, "assignments": []})
+
+
+@case
+def sync_with_an_assignment_for_a_member_nobody_knows(t):
+    group = t.group()
+    first = t.quiet("JoinGroup", 3, join(group))
+    member = t.learn(first["member_id"], "<member>")
+    t.ask("SyncGroup", 4, {"group_id": group, "generation_id": first["generation_id"], "member_id": member,
+                           "assignments": [{"member_id": "nobody", "assignment": b"x"}]})
+
+
+@case
+def instance_of_another_member(t):
+    topic, group = t.topic(), t.group()
+    _, generation = t.member(group, instance="one")
+    beat(t, group, "another", generation, group_instance_id="one")
+    sync(t, group, "another", generation, group_instance_id="one")
+    commit(t, group, topic, member="another", generation=generation, instance="one")
+    t.ask("JoinGroup", 6, join(group, "another", instance="one"))
+
+
+@case
+def instance_that_comes_again(t):
+    group = t.group()
+    member, generation = t.member(group, instance="one")
+    again = t.ask("JoinGroup", 6, join(group, instance="one"))
+    t.note(new_id=again["member_id"] != member)
+    beat(t, group, member, generation, group_instance_id="one")
+    beat(t, group, again["member_id"], again["generation_id"], group_instance_id="one")
+
+
+@case
+def instance_that_comes_again_with_other_protocols(t):
+    group = t.group()
+    t.member(group, instance="one")
+    again = t.ask("JoinGroup", 6, join(group, instance="one", protocols=(("other", b"x"),)))
+    t.note(generation=again["generation_id"])
+
+
+@case
+def members_that_choose_a_protocol(t):
+    group = t.group()
+    one, other = (("range", b""), ("sticky", b"")), (("sticky", b""), ("other", b""))
+    first = t.quiet("JoinGroup", 3, join(group, protocols=one))
+    member = t.learn(first["member_id"], "<member>")
+    begun = t.begin("JoinGroup", 3, join(group, protocols=other))
+    wish = {"group_id": group, "generation_id": first["generation_id"], "member_id": member}
+    t.settled(lambda: t.quiet("Heartbeat", 3, wish)["error_code"] == 27)
+    t.ask("JoinGroup", 6, join(group, member, protocols=one), drop=("members",))
+    t.finish(begun)

@@ -245,3 +245,42 @@ def epoch_end_of_an_unknown_topic(t):
 @case
 def epoch_end_of_an_unknown_partition(t):
     epoch_end(t, t.topic(), 0, partition=5)
+
+
+@case
+def list_offsets_with_an_old_epoch(t):
+    topic = t.topic()
+    where(t, topic, -1, current_leader_epoch=t.old_epoch_of(topic))
+
+
+@case
+def epoch_end_with_an_old_current_epoch(t):
+    topic = t.topic()
+    epoch_end(t, topic, t.epoch_of(topic), t.old_epoch_of(topic))
+
+
+@case
+def epoch_end_after_a_trim(t):
+    topic = t.topic()
+    t.fill(topic)
+    delete(t, topic, 2)
+    epoch_end(t, topic, t.epoch_of(topic))
+
+
+@case
+def list_offsets_of_a_deleted_topic(t):
+    topic = t.topic()
+    t.quiet("DeleteTopics", 4, {"topic_names": [topic], "timeout_ms": 5000})
+    t.settled(lambda: t.quiet("Metadata", 12, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})["topics"][0]["error_code"] == 3)
+    where(t, topic, -1)
+
+
+@case
+def delete_records_twice_in_a_request(t):
+    topic = t.topic(2)
+    t.fill(topic)
+    t.fill(topic, 2, 1)
+    parts = [{"partition_index": at, "offset": 1} for at in (0, 1)]
+    t.ask("DeleteRecords", 2, {"topics": [{"name": topic, "partitions": parts}], "timeout_ms": 5000})
+    where(t, topic, -2)
+    where(t, topic, -2, partition=1)

@@ -432,3 +432,61 @@ def producer_id_again(t):
 @case
 def producer_id_for_an_empty_transactional_id(t):
     t.ask("InitProducerId", 4, {"transactional_id": "", "transaction_timeout_ms": 60_000})
+
+
+@case
+def produce_without_acknowledgement_then_with(t):
+    topic = t.topic()
+    for _ in range(3):
+        t.silent("Produce", 9, produce(topic, batch(), acks=0))
+    send(t, topic, batch())
+
+
+@case
+def produce_to_a_deleted_topic(t):
+    topic = t.topic()
+    t.quiet("DeleteTopics", 4, {"topic_names": [topic], "timeout_ms": 5000})
+    t.settled(lambda: t.quiet("Metadata", 12, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})["topics"][0]["error_code"] == 3)
+    send(t, topic, batch())
+
+
+@case
+def produce_without_partitions(t):
+    t.ask("Produce", 9, {"acks": -1, "timeout_ms": 5000, "topic_data": [{"name": t.topic(), "partition_data": []}]})
+
+
+@case
+def produce_with_a_negative_timeout(t):
+    t.ask("Produce", 9, {**produce(t.topic(), batch()), "timeout_ms": -1})
+
+
+@case
+def produce_with_a_leader_epoch_of_ones_own(t):
+    send(t, t.topic(), batch(leader_epoch=77))
+
+
+@case
+def sequence_of_two_producers(t):
+    topic, one, other = t.topic(), t.producer(), t.producer()
+    for sequence in (0, 1):
+        for pid, epoch in (one, other):
+            send(t, topic, batch(pid=pid, epoch=epoch, sequence=sequence))
+
+
+@case
+def sequence_survives_a_trim(t):
+    topic, (pid, epoch) = t.topic(), t.producer()
+    for sequence in (0, 1):
+        send(t, topic, batch(pid=pid, epoch=epoch, sequence=sequence))
+    parts = [{"partition_index": 0, "offset": -1}]
+    t.quiet("DeleteRecords", 2, {"topics": [{"name": topic, "partitions": parts}], "timeout_ms": 5000})
+    send(t, topic, batch(pid=pid, epoch=epoch, sequence=2))
+    send(t, topic, batch(pid=pid, epoch=epoch, sequence=1))
+
+
+@case
+def sequence_is_per_partition(t):
+    topic, (pid, epoch) = t.topic(2), t.producer()
+    send(t, topic, batch(pid=pid, epoch=epoch, sequence=0))
+    send(t, topic, batch(pid=pid, epoch=epoch, sequence=0), partition=1)
+    send(t, topic, batch(pid=pid, epoch=epoch, sequence=1), partition=1)
