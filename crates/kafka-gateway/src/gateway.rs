@@ -7,6 +7,7 @@ use broker::Broker;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::metrics::GatewayMetrics;
+use crate::pinned::Pinned;
 
 /// What clients are told to connect to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,17 +35,20 @@ pub struct Gateway {
     pub(crate) frame_bytes_max: usize,
     pub(crate) fetch_bytes_max: usize,
     pub(crate) auto_create: bool,
+    /// Memory of answers that clients have not read.
+    pub(crate) pinned: Arc<Pinned>,
 }
 
 impl Gateway {
-    /// For one broker.
-    pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics) -> Arc<Self> {
+    /// For one broker. Answers that clients have not read hold at most about `pinned_bytes_max`.
+    pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics, pinned_bytes_max: usize) -> Arc<Self> {
         let int = |name| broker.settings().int(name).max(0) as usize;
         Arc::new(Self {
             fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
             auto_create: broker.settings().bool("auto.create.topics.enable"),
+            pinned: Pinned::new(pinned_bytes_max),
             broker,
             metrics,
         })
@@ -53,6 +57,16 @@ impl Gateway {
     /// Measurements.
     pub fn metrics(&self) -> &GatewayMetrics {
         &self.metrics
+    }
+
+    /// Bytes of memory held by answers that clients have not read.
+    pub fn pinned_bytes(&self) -> usize {
+        self.pinned.used()
+    }
+
+    /// So much memory is held that clients which do not read have to go.
+    pub fn is_memory_scarce(&self) -> bool {
+        self.pinned.is_scarce()
     }
 
     /// Largest request.

@@ -10,6 +10,7 @@ mod fetch_sessions;
 mod gateway;
 mod handlers;
 mod metrics;
+mod pinned;
 mod session;
 
 pub use gateway::{Advertise, Gateway};

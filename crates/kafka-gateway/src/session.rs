@@ -244,7 +244,8 @@ impl Session {
             None => wait.look(&mut context),
         };
         if let Some(body) = body {
-            slot.state = SlotState::Ready(frame(slot.api, slot.version, slot.correlation_id, &*body));
+            let pieces = frame(slot.api, slot.version, slot.correlation_id, &*body);
+            slot.state = SlotState::Ready(self.gateway.pinned.hold(pieces));
         }
     }
 
@@ -286,9 +287,11 @@ impl Session {
         waiting.min()
     }
 
-    /// False: do not read from the socket now.
+    /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is
+    /// large, and one of a kind is enough.
     pub fn wants_read(&self) -> bool {
-        self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+        let fetching = self.slots.back().is_some_and(|slot| slot.api.name == "Fetch");
+        !fetching && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
     }
 
     /// Ends the connection: a request of it met a defect of ours and will not be answered.

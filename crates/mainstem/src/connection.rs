@@ -14,8 +14,10 @@ use crate::shard::{Connection, Outgoing, Shard};
 
 /// After a request that ends the connection, what was asked before may be answered for this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
-/// A socket that takes nothing for this long, while answers wait, is closed.
+/// A socket that takes nothing for this long, while answers wait, is closed …
 const STALLED_AFTER: Duration = Duration::from_secs(30);
+/// … or for this long, when such answers hold much of the memory.
+const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 /// Small requests are read into a buffer of this size.
 const READ_BYTES: usize = 64 << 10;
 /// Slices of one vectored write.
@@ -68,8 +70,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         }
         if outgoing.is_empty() {
             last_progress = Instant::now();
-        } else if last_progress.elapsed() >= STALLED_AFTER {
-            return End::Stalled;
+        } else if last_progress.elapsed() >= STALLED_AFTER_SCARCE {
+            let after = if shard.shared.gateway.is_memory_scarce() { STALLED_AFTER_SCARCE } else { STALLED_AFTER };
+            if last_progress.elapsed() >= after {
+                return End::Stalled;
+            }
         }
         if connection.session.borrow().is_broken() {
             return End::Broken;
@@ -93,7 +98,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let stalls = (!outgoing.is_empty()).then_some(last_progress + STALLED_AFTER);
+        let stalls = (!outgoing.is_empty()).then(|| Instant::now() + STALLED_AFTER_SCARCE);
         let retry = memory.then(|| Instant::now() + Duration::from_millis(2));
         let ends = refused.as_ref().map(|(_, until)| *until);
         let wake_at = [timeout, stalls, retry, ends].into_iter().flatten().min();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use broker::Broker;
 use journal::{Journal, JournalStatus};
+use kafka_gateway::Gateway;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -26,6 +27,7 @@ struct Backlog {
 pub struct Node {
     pub broker: Arc<Broker>,
     pub frames: Arc<FramePool>,
+    pub gateway: Arc<Gateway>,
     pub budget: ByteSize,
 }
 
@@ -38,6 +40,7 @@ pub struct Measurements {
     frames: Gauge,
     tail_allocated: Gauge,
     tail_used: Gauge,
+    pinned: Gauge,
     queued: Gauge,
     segments: Gauge,
     live: Gauge,
@@ -60,6 +63,7 @@ impl Measurements {
             ("memory_frame_bytes", "Large requests in memory", &self.frames),
             ("memory_tail_allocated_bytes", "Memory of the tail caches", &self.tail_allocated),
             ("memory_tail_used_bytes", "Memory of the tail caches that is held", &self.tail_used),
+            ("memory_pinned_bytes", "Memory held by answers that clients have not read", &self.pinned),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
             ("segments", "Segment files", &self.segments),
             ("live_bytes", "Live bytes in sealed segments", &self.live),
@@ -101,6 +105,7 @@ impl Measurements {
         self.frames.set(node.frames.used_bytes() as i64);
         self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
         self.tail_used.set(sum(&|journal| journal.tail_memory().1));
+        self.pinned.set(node.gateway.pinned_bytes() as i64);
         self.queued.set(sum(&|journal| journal.queued_bytes()));
         self.segments.set(sum(&|journal| journal.segment_usage().0));
         self.live.set(sum(&|journal| journal.segment_usage().1));

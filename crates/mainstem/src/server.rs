@@ -64,9 +64,10 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         }
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
-    let gateway = Gateway::new(Arc::clone(&broker), metrics);
+    let gateway = Gateway::new(Arc::clone(&broker), metrics, (config.memory.bytes() / 4) as usize);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
-    measurements.attach(Node { broker: Arc::clone(&broker), frames: Arc::clone(&frames), budget: config.memory });
+    let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
+    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
     let shared = Arc::new(Shared { gateway, frames, blocked });
     let mut shards = Vec::new();
     for number in 0..shard_count(&config.settings) {

@@ -143,7 +143,7 @@ impl Shard {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed => {}
             connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
-            connection::End::Stalled => tracing::info!(%peer, "connection closed: the client took no byte for 30 s"),
+            connection::End::Stalled => tracing::info!(%peer, "connection closed: the client does not read what it asked for"),
         }
     }
 

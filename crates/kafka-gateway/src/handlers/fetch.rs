@@ -27,6 +27,9 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 
 const READ_COMMITTED: i8 = 1;
 
+/// How long a fetch waits before it looks again whether other answers have been read.
+const HOLD_BACK: Duration = Duration::from_millis(5);
+
 /// A partition that a consumer wants to read.
 #[derive(Clone)]
 pub(crate) struct Wanted {
@@ -73,6 +76,8 @@ struct FetchWait {
     found: Vec<Found>,
     /// Partitions that the cold-read pool is reading now.
     cold: Option<Vec<usize>>,
+    /// Other clients have to read their answers first; when to look again.
+    held_back: Option<Instant>,
 }
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -124,6 +129,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         watching: false,
         found: Vec::new(),
         cold: None,
+        held_back: None,
     })))
 }
 
@@ -388,6 +394,10 @@ impl Wait for FetchWait {
         if self.cold.is_some() {
             return None;
         }
+        self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
+        if self.held_back.is_some() {
+            return None;
+        }
         let broker = Arc::clone(&context.gateway.broker);
         let mut ready = self.read_tails(&broker);
         if self.read_colds(context) {
@@ -410,7 +420,7 @@ impl Wait for FetchWait {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.cold.is_none().then_some(self.deadline)
+        self.cold.is_none().then_some(self.held_back.unwrap_or(self.deadline))
     }
 
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {

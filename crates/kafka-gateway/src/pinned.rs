@@ -1,0 +1,125 @@
+//! Memory that answers hold until their clients have read them. An answer with records is slices of blocks of 1 MiB that
+//! others want to use again; it is charged for the blocks it holds, and the sum is bounded for all connections together.
+//!
+//! At the bound nothing more is fetched until clients have read; from half of it on, a client that takes no byte for a
+//! second is disconnected (`crates/mainstem/src/connection.rs`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+
+/// Blocks begin at multiples of this, see `BLOCK_BYTES` of the journal's pools.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Shorter answers are put together into memory of their own.
+const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// The sum of what is held.
+pub(crate) struct Pinned {
+    used: AtomicUsize,
+    max: usize,
+}
+
+impl Pinned {
+    /// A bound in bytes.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), max })
+    }
+
+    /// Bytes held now.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more may be fetched.
+    pub fn is_full(&self) -> bool {
+        self.used() >= self.max
+    }
+
+    /// Clients that do not read have to go.
+    pub fn is_scarce(&self) -> bool {
+        self.used() >= self.max / 2
+    }
+
+    /// Charges for an answer, until the last of its pieces is dropped.
+    pub fn hold(self: &Arc<Self>, mut pieces: Vec<Bytes>) -> Vec<Bytes> {
+        let total: usize = pieces.iter().map(Bytes::len).sum();
+        if pieces.len() > 1 && total <= COPIED_BYTES_MAX {
+            pieces = vec![Bytes::from(pieces.concat())];
+        }
+        let charge = if pieces.len() == 1 { total } else { blocks(&pieces) * BLOCK_BYTES };
+        if charge > COPIED_BYTES_MAX
+            && let Some(bytes) = pieces.pop()
+        {
+            self.used.fetch_add(charge, Ordering::Relaxed);
+            pieces.push(Bytes::from_owner(Held { bytes, pinned: Arc::clone(self), charge }));
+        }
+        pieces
+    }
+}
+
+/// How many blocks the pieces lie in; those of one log lie side by side or in neighbours.
+fn blocks(pieces: &[Bytes]) -> usize {
+    let number = |bytes: &Bytes| bytes.as_ptr() as usize / BLOCK_BYTES;
+    let changes = pieces.windows(2).filter(|pair| number(&pair[0]) != number(&pair[1])).count();
+    changes + 1
+}
+
+struct Held {
+    bytes: Bytes,
+    pinned: Arc<Pinned>,
+    charge: usize,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.pinned.used.fetch_sub(self.charge, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn large() -> Vec<Bytes> {
+        vec![Bytes::from(vec![1; 200_000]), Bytes::from(vec![2; 300_000])]
+    }
+
+    #[test]
+    fn an_answer_is_charged_until_its_last_piece_is_gone() {
+        let pinned = Pinned::new(4 << 20);
+        let mut pieces = pinned.hold(large());
+        assert_eq!(pieces.concat(), large().concat());
+        assert!(pinned.used() >= 1 << 20);
+        let last = pieces.pop();
+        drop(pieces);
+        assert!(pinned.used() >= 1 << 20);
+        drop(last);
+        assert_eq!(pinned.used(), 0);
+    }
+
+    #[test]
+    fn short_answers_are_copied_and_cost_nothing() {
+        let pinned = Pinned::new(1);
+        let pieces = pinned.hold(vec![Bytes::from_static(b"head"), Bytes::from(vec![7; 5000])]);
+        assert_eq!((pieces.len(), pieces[0].len(), pinned.used()), (1, 5004, 0));
+    }
+
+    #[test]
+    fn it_is_scarce_before_it_is_full() {
+        let pinned = Pinned::new(3 << 20);
+        let held = pinned.hold(large());
+        let more = pinned.hold(large());
+        assert!(pinned.is_scarce());
+        let rest: Vec<_> = (0..3).map(|_| pinned.hold(large())).collect();
+        assert!(pinned.is_full());
+        drop((held, more, rest));
+        assert!(!pinned.is_scarce());
+    }
+}
