@@ -69,7 +69,7 @@ def kcat_line(topic, number):
 
 def kcat_reads(bootstrap, topic, count, limit):
     for partition in range(partitions(topic)):
-        got = call(["kcat", "-b", bootstrap, "-t", topic, "-q", "-C", "-e", "-p", str(partition), "-o", "beginning",
+        got = call(["kcat", "-b", bootstrap, "-t", topic, "-q", "-C", "-e", "-X", "fetch.wait.max.ms=20", "-p", str(partition), "-o", "beginning",
                     "-f", KCAT_FORMAT.replace("%p ", "").replace("%T", "0" if is_text(topic) else "%T")], limit)
         wanted = b"".join(kcat_line(topic, number) for number in range(partition, count, partitions(topic)))
         assert got == wanted, f"partition {partition} differs from what was written, {len(got)} and {len(wanted)} bytes"

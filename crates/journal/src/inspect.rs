@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use record::Batches;
 
 use crate::chunk::{ChunkHeader, EntryKind, body, check_bodies, decode_directory, split_state};
-use crate::disk::SECTOR;
-use crate::segments::SEGMENT_HEADER_BYTES;
+use crate::disk::{RealStorage, SECTOR, Storage};
+use crate::index::{IndexCache, SealedIndex};
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind};
 
 /// Prints the file at `path` to `out`; damaged parts are named with their position.
 ///
@@ -16,7 +18,7 @@ use crate::segments::SEGMENT_HEADER_BYTES;
 pub fn inspect(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     let bytes = std::fs::read(path)?;
     match bytes.get(..4) {
-        Some(b"MSSG") => segment(&bytes, out),
+        Some(b"MSSG") => segment(path, &bytes, out),
         Some(b"MSCP") => checkpoint(&bytes, out),
         _ => {
             let what = format!("{}: neither a segment nor a checkpoint of Mainstem", path.display());
@@ -25,8 +27,42 @@ pub fn inspect(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn segment(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "segment, {} bytes", bytes.len())?;
+fn segment(path: &Path, bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
+    let invalid = |error: SegmentError| io::Error::new(io::ErrorKind::InvalidData, error.to_string());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let file = RealStorage::read_only(folder).open(&name)?;
+    let header = SegmentHeader::read(&*file).map_err(invalid)?;
+    let kind = if header.kind == SegmentKind::Journal { "of chunks" } else { "rewritten" };
+    writeln!(out, "segment {} {kind}, {} bytes, journal {}, created {}", header.sequence, bytes.len(), header.journal, header.created)?;
+    if !header.replaces.is_empty() {
+        writeln!(out, "            replaces {:?}", header.replaces)?;
+    }
+    if header.kind == SegmentKind::Journal {
+        chunks(bytes, out)?;
+    }
+    let cache = Arc::new(IndexCache::new(1 << 20));
+    match SealedIndex::open(file, header.journal, header.sequence, cache) {
+        Ok(index) => sealed(&index, out).map_err(invalid)?,
+        Err(error) => writeln!(out, "            not sealed: {error}")?,
+    }
+    Ok(())
+}
+
+/// The index behind the chunks or bodies: a line for each log.
+fn sealed(index: &SealedIndex, out: &mut dyn Write) -> Result<(), SegmentError> {
+    let failed = |source| SegmentError::Io { file: "output".to_owned(), source };
+    let info = index.info();
+    writeln!(out, "            sealed, last chunk {} term {} crc {:#010x}", info.last_index, info.last_term, info.last_crc)
+        .map_err(failed)?;
+    for row in index.rows()? {
+        writeln!(out, "            {} offsets {}..{}, {} runs, {} bytes", row.log, row.base, row.next, row.entries, row.bytes)
+            .map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn chunks(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
     let mut at = SEGMENT_HEADER_BYTES;
     let mut segment = None;
     while at + SECTOR <= bytes.len() {

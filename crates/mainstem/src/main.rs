@@ -32,6 +32,11 @@ fn main() -> ExitCode {
 
 fn inspect(file: &std::path::Path) -> anyhow::Result<()> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    if file.file_name().is_some_and(|name| name == "meta.toml" || name == "lock") {
+        // Text as it is.
+        let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
+        return Ok(std::io::Write::write_all(&mut out, text.as_bytes())?);
+    }
     match journal::inspect(file, &mut out).and_then(|()| std::io::Write::flush(&mut out)) {
         // The reader of a pipe may have seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

@@ -13,6 +13,7 @@ use super::{File, IoMode, SECTOR, Storage};
 pub struct RealStorage {
     folder: PathBuf,
     direct: bool,
+    read_only: bool,
 }
 
 impl RealStorage {
@@ -22,12 +23,17 @@ impl RealStorage {
     /// Those of creating the folder.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Ok(Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered })
+        Ok(Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered, read_only: false })
+    }
+
+    /// A folder that is only read, through the page cache.
+    pub fn read_only(folder: &Path) -> Self {
+        Self { folder: folder.to_owned(), direct: false, read_only: true }
     }
 
     fn options(&self) -> OpenOptions {
         let mut options = OpenOptions::new();
-        options.read(true).write(true);
+        options.read(true).write(!self.read_only);
         if self.direct {
             options.custom_flags(libc::O_DIRECT);
         }

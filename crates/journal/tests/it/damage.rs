@@ -175,3 +175,14 @@ fn versions() -> [(&'static str, Place, i64, usize); 4] {
         ("index footer", Place::Sealed, -(SECTOR as i64), 4092),
     ]
 }
+
+#[test]
+fn inspect_prints_chunks_and_the_index_of_a_sealed_segment() {
+    let (folder, _) = filled();
+    let mut text = Vec::new();
+    journal::inspect(&segments(folder.path())[0], &mut text).expect("printable");
+    let text = String::from_utf8(text).expect("text");
+    for expected in ["segment 1 of chunks", "new term", "data log-1 offsets 0..", "sealed, last chunk", "log-1 offsets 0.."] {
+        assert!(text.contains(expected), "{expected} in {}", &text[..text.len().min(600)]);
+    }
+}

@@ -162,7 +162,7 @@ fn a_bind_beyond_loopback_is_warned_about() {
 }
 
 #[test]
-fn inspect_prints_segments_and_refuses_other_files() {
+fn inspect_prints_what_is_ours_and_refuses_other_files() {
     let folder = tempfile::tempdir().unwrap();
     assert!(Process::start(folder.path(), &[]).terminate().1);
     let inspect = |file: &std::path::Path| {
@@ -180,5 +180,11 @@ fn inspect_prints_segments_and_refuses_other_files() {
         }
     }
     assert!(printed > 0, "there is a segment");
-    assert!(!inspect(&folder.path().join("lock")).status.success());
+    for (name, word) in [("meta.toml", "cluster_id"), ("lock", "")] {
+        let done = inspect(&folder.path().join(name));
+        assert!(done.status.success() && String::from_utf8_lossy(&done.stdout).contains(word), "{name}");
+    }
+    let other = folder.path().join("other");
+    std::fs::write(&other, "neither").unwrap();
+    assert!(!inspect(&other).status.success());
 }
