@@ -1,5 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
+import time
+
 from . import case
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -29,7 +31,7 @@ def seen(t, topic, *keys):
         t.quiet("Metadata", 1, {"topics": []})
         if look() != before:
             break
-        __import__("time").sleep(0.02)
+        time.sleep(0.02)
     t.note(settings=look())
 
 

@@ -2,7 +2,7 @@
 
 import time
 
-from batch import batch
+from batch import batch, record
 from client import produce
 from . import case
 
@@ -148,7 +148,6 @@ def list_offsets_by_time_after_a_trim(t):
 
 @case
 def list_offsets_by_a_time_in_a_batch(t):
-    from batch import record
     topic = t.topic()
     payload = b"".join(record(at, b"k", b"v", time=at * 10) for at in range(3))
     t.quiet("Produce", 9, produce(topic, batch(payload=payload, count=3, last_delta=2, last=1_700_000_000_020)))
