@@ -108,24 +108,29 @@ static int fail(const char *what) {
     return 2;
 }
 
-/* What the machine itself takes: 2,000 overwrites of 4 KiB with O_DIRECT and O_DSYNC, 20,000 round trips of 64 bytes. */
+/* What the machine itself takes: overwrites of 4 KiB with O_DIRECT and O_DSYNC, round trips of 64 bytes, both back to back and
+ * with a pause of 2 ms, after which processors have to wake up. */
 static int yardstick(const char *folder) {
-    enum { WRITES = 2000, TRIPS = 20000, BLOCK = 4096, SPAN = 1 << 24 };
+    enum { WRITES = 1000, TRIPS = 10000, PACED = 1000, PAUSE_US = 2000, BLOCK = 4096, SPAN = 1 << 24 };
     static double times[TRIPS];
     char path[4096], *block = aligned_alloc(BLOCK, SPAN);
     memset(block, 7, SPAN);
     snprintf(path, sizeof path, "%s/yardstick", folder);
     int file = open(path, O_CREAT | O_RDWR | O_DIRECT | O_DSYNC, 0600);
     if (file < 0 || pwrite(file, block, SPAN, 0) != SPAN) return fail(path);
-    for (int i = 0; i < WRITES; i++) {
-        double began = now();
-        if (pwrite(file, block, BLOCK, (off_t)i * BLOCK % SPAN) != BLOCK) return fail(path);
-        times[i] = now() - began;
+    printf("{");
+    for (int paced = 0; paced < 2; paced++) {
+        int count = paced ? PACED : WRITES;
+        for (int i = 0; i < count; i++) {
+            if (paced) usleep(PAUSE_US);
+            double began = now();
+            if (pwrite(file, block, BLOCK, (off_t)i * BLOCK % SPAN) != BLOCK) return fail(path);
+            times[i] = now() - began;
+        }
+        print_quantiles(paced ? "paced_write" : "write", times, count, ", ");
     }
     close(file);
     unlink(path);
-    printf("{");
-    print_quantiles("write", times, WRITES, ", ");
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
@@ -142,14 +147,18 @@ static int yardstick(const char *folder) {
     int stream = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(stream, (void *)&address, length)) return fail("connect");
     setsockopt(stream, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    for (int i = 0; i < TRIPS; i++) {
-        double began = now();
-        if (send(stream, bytes, sizeof bytes, 0) < 0 || recv(stream, bytes, sizeof bytes, MSG_WAITALL) <= 0) return fail("echo");
-        times[i] = now() - began;
+    for (int paced = 0; paced < 2; paced++) {
+        int count = paced ? PACED : TRIPS;
+        for (int i = 0; i < count; i++) {
+            if (paced) usleep(PAUSE_US);
+            double began = now();
+            if (send(stream, bytes, sizeof bytes, 0) < 0 || recv(stream, bytes, sizeof bytes, MSG_WAITALL) <= 0) return fail("echo");
+            times[i] = now() - began;
+        }
+        print_quantiles(paced ? "paced_trip" : "trip", times, count, paced ? "}\n" : ", ");
     }
     close(stream);
     wait(NULL);
-    print_quantiles("trip", times, TRIPS, "}\n");
     return 0;
 }
 
@@ -209,7 +218,9 @@ int main(int argc, char **argv) {
         rd_kafka_queue_t *queue = rd_kafka_queue_get_consumer(rk);
         static rd_kafka_message_t *batch[10000];
         while (seen < count && !(follow && now() - started > amount)) {
-            ssize_t got = rd_kafka_consume_batch_queue(queue, follow ? 100 : 10000, batch, 10000);
+            /* A batch that is not full is waited for: ask for no more than there is. */
+            size_t most = count - seen < 10000 ? count - seen : 10000;
+            ssize_t got = rd_kafka_consume_batch_queue(queue, follow ? 100 : 10000, batch, most);
             if (got <= 0 && !follow) break;
             for (ssize_t i = 0; i < got; i++) {
                 if (!batch[i]->err) seen++, bytes += batch[i]->len;

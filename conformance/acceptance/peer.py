@@ -118,7 +118,7 @@ def sweep(report):
         load("produce", system.bootstrap, "peak", 100, report.amount(2000), *BULK)
         peak = load("produce", system.bootstrap, "peak", 100, report.amount(2000), *BULK)["mb_per_s"]
         system.stop()
-    rate, seconds, rows = int(peak / 2 * 1e6 / 1024), report.amount(20), {}
+    rate, seconds, rows = int(peak / 2 * 1e6 / 1024), report.amount(10), {}
     report.note(peak_mb_s=peak, rate_records_s=rate)
     for _ in range(PAIRS):
         for partitions in [100, 1, 1000, 10_000]:

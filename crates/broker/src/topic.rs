@@ -20,8 +20,6 @@ pub struct TopicConfig {
     pub append_time: bool,
     /// How far timestamps may lie in the past and the future, in ms.
     pub timestamp_window_ms: (i64, i64),
-    /// Replicas that acks=all needs.
-    pub min_insync: i64,
     /// Of its logs.
     pub durability: Durability,
     /// Of its logs.
@@ -68,7 +66,6 @@ impl TopicConfig {
             max_message_bytes: int("max.message.bytes").max(0) as usize,
             append_time: value("message.timestamp.type") == "LogAppendTime",
             timestamp_window_ms: (int("message.timestamp.before.max.ms"), int("message.timestamp.after.max.ms")),
-            min_insync: int("min.insync.replicas"),
             durability: if flushes { Durability::Fsync } else { value("mainstem.durability").parse().unwrap_or(durability) },
             retention,
             compacted_only: !deletes && !policy.is_empty(),

@@ -47,8 +47,8 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 const FLUSH_BYTES: u64 = 64 << 20;
 /// Zeroes written ahead of small commits in a fresh segment, at most this much at once.
 const ZERO_STEP_BYTES: usize = 1 << 20;
-/// Zeroes written ahead per process, at most.
-const ZERO_BYTES_MAX: u64 = 64 << 20;
+/// Zeroes written ahead per process, at most: about a segment, after which recycled ones are to be expected.
+const ZERO_BYTES_MAX: u64 = 256 << 20;
 
 /// The segment that is being written.
 pub(crate) struct ActiveSegment {

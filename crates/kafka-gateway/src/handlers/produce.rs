@@ -62,7 +62,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let mut items: Vec<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
     let whole = check_request(&request);
     for topic in request.topic_data {
-        wait.take_topic(topic, request.acks, whole, context, &mut items);
+        wait.take_topic(topic, whole, context, &mut items);
     }
     let acknowledge = request.acks != 0;
     for (journal, items) in items.into_iter().enumerate() {
@@ -96,7 +96,6 @@ impl ProduceWait {
     fn take_topic(
         &mut self,
         data: TopicProduceData,
-        acks: i16,
         whole: Option<ErrorCode>,
         context: &Context<'_>,
         items: &mut [Vec<AppendItem>],
@@ -117,7 +116,7 @@ impl ProduceWait {
             let checked = match (&whole, &topic) {
                 (Some(code), _) => Err((*code).into()),
                 (None, None) => Err(unknown.into()),
-                (None, Some(topic)) => check_partition(topic, partition, acks, context),
+                (None, Some(topic)) => check_partition(topic, partition, context),
             };
             let answers = &mut self.response.responses[at].partition_responses;
             let mut answer = PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
@@ -167,15 +166,11 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
 fn check_partition(
     topic: &Topic,
     data: PartitionProduceData,
-    acks: i16,
     context: &Context<'_>,
 ) -> Result<(AppendItem, BatchHeader), Refusal> {
     let index = u32::try_from(data.index).map_err(|_| ErrorCode::UnknownTopicOrPartition)?;
     let log = topic.log(PartitionIndex(index)).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let config = topic.config();
-    if acks == -1 && config.min_insync > 1 {
-        return Err(ErrorCode::NotEnoughReplicas.into());
-    }
     let bytes = data.records.as_ref().map(Records::to_bytes).unwrap_or_default();
     let header = validate_produced(&bytes, config.max_message_bytes)
         .map_err(|error| Refusal {
