@@ -31,7 +31,7 @@ build:
 test: test-rust test-sim test-clients test-peers
 
 test-rust:
-	$(CARGO) test --workspace --exclude sim
+	$(CARGO) test --workspace --exclude sim --no-fail-fast
 
 # The journal on a simulated disk: random operations, faults and crashes; then defects that must be found.
 test-sim:

@@ -94,6 +94,8 @@ def stalled(report):
                 for correlation in range(4):
                     one.sendall(fetch_request("old", number % 100, correlation))
                 sockets.append(one)
+            # The first second is their first answers, 2 GB of them: work like any other, shown and not judged.
+            paced(report, system, 1, 3, "while 2,000 ask and stop reading", lambda: None)
             beside = paced(report, system, 1, seconds, "beside 2,000 that stopped reading", follow)
             report.note(rss_mb=system.rss_mb(), files=system.files())
             read = load("consume", system.bootstrap, "old", 100, report.amount(2000), *READ_MANY)

@@ -183,6 +183,9 @@ class Folder:
     """A scratch folder on the disk that is measured."""
 
     def __enter__(self):
+        # What was deleted before is still being given back to the file system.
+        subprocess.run(["sync"], check=True)
+        time.sleep(3)
         self.path = tempfile.mkdtemp(prefix="mainstem-acceptance-", dir=os.environ.get("ACCEPTANCE_SCRATCH"))
         return self.path
 

@@ -157,9 +157,13 @@ class Case:
     # What is prepared, without being noted.
 
     def quiet(self, name, version, body):
+        self.asked.add(name)
         self.helper = self.helper or Connection(self.address)
         self.helper.request(name, version, body)
         return self.helper.response(name, version)
+
+    # Names of the APIs that cases asked for without noting the whole answer.
+    asked = set()
 
     def learn(self, text, meaning):
         self.known[str(text)] = meaning

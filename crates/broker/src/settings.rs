@@ -85,7 +85,7 @@ pub const BROKER: &[Setting] = &[
 
 /// Settings of a topic.
 pub const TOPIC: &[Setting] = &[
-    row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "compact keeps everything, a legal compaction."),
+    row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "compact keeps everything, a legal compaction, and refuses records without a key."),
     row("retention.ms", Int(-1, MAX), "604800000", Enforced, "Keep records this long; -1 for ever."),
     row("retention.bytes", Int(-1, MAX), "-1", Enforced, "Keep about this much of a partition; -1 everything."),
     row("max.message.bytes", Int(0, INT), "1048588", Enforced, "Largest record batch."),

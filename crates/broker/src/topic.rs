@@ -24,6 +24,8 @@ pub struct TopicConfig {
     pub durability: Durability,
     /// Of its logs.
     pub retention: Retention,
+    /// Its records need a key.
+    pub compacted: bool,
     /// Its records go by compaction only.
     pub compacted_only: bool,
 }
@@ -68,6 +70,7 @@ impl TopicConfig {
             timestamp_window_ms: (int("message.timestamp.before.max.ms"), int("message.timestamp.after.max.ms")),
             durability: if flushes { Durability::Fsync } else { value("mainstem.durability").parse().unwrap_or(durability) },
             retention,
+            compacted: policy.split(',').any(|word| word.trim() == "compact"),
             compacted_only: !deletes && !policy.is_empty(),
             overrides,
         }
@@ -145,3 +148,6 @@ impl Topic {
         *self.config.write() = Arc::new(config);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -98,6 +98,19 @@ pub(crate) struct ColdReader {
     extents_max: usize,
 }
 
+/// An extent is being loaded; others wait for it, however that ends.
+struct Loading<'a> {
+    reader: &'a ColdReader,
+    key: Key,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        self.reader.extents.lock().loading.remove(&self.key);
+        self.reader.loaded.notify_all();
+    }
+}
+
 impl ColdReader {
     pub fn new(bytes: usize) -> Self {
         let extents_max = (bytes / EXTENT_BYTES).max(8);
@@ -130,11 +143,11 @@ impl ColdReader {
         drop(extents);
         // What is still being written is not kept: it would grow stale.
         let sealed = segment.index.get().is_some();
+        let loading = Loading { reader: self, key };
         let outcome = self.load(segment, number);
-        let mut extents = self.extents.lock();
-        extents.loading.remove(&key);
-        self.loaded.notify_all();
+        drop(loading);
         let bytes = outcome?;
+        let mut extents = self.extents.lock();
         journal.metrics().cold_misses.inc();
         journal.metrics().cold_read_bytes.inc_by(bytes.len() as u64);
         if bytes.len() == EXTENT_BYTES && sealed {

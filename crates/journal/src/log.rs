@@ -43,6 +43,8 @@ pub(crate) struct LogInner {
     pub retention: Retention,
     /// Start after the last trim that was placed in a chunk, durable or not: what a checkpoint says.
     pub start_placed: Offset,
+    /// Retention has asked for a trim to here; it takes effect when it is durable.
+    pub trim_requested: Offset,
     pub dropped: bool,
 }
 

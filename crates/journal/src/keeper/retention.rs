@@ -1,5 +1,7 @@
 //! Retention: which records of which logs may go, and which segments are thereby dead or mostly dead.
 
+use std::sync::Arc;
+
 use hashbrown::{HashMap, HashSet};
 use types::{ConnectionId, LogId, Offset, ShardId};
 
@@ -52,19 +54,18 @@ impl Keeper {
         let now = self.journal.now_ms();
         let mut pass = Pass::default();
         let mut usage = Vec::new();
-        let mut live_by_log: HashMap<LogId, u64> = HashMap::new();
         for (segment, index) in self.journal.segments().sealed() {
             let mut used = Usage { sequence: segment.sequence, live_bytes: 0, total_bytes: 0 };
             for row in index.rows()? {
                 used.total_bytes += row.bytes;
                 let Some(log) = self.journal.log(row.log) else { continue };
-                if row.next <= log.start() {
-                    continue;
-                }
-                let retention = log.inner().retention;
-                if !pass.consider(&log, retention, row.next, row.bytes, now - row.last_append) {
+                // A trim counts when it is durable: after a crash before that the records are still the log's.
+                if row.next > log.start() {
                     used.live_bytes += row.bytes;
-                    *live_by_log.entry(row.log).or_default() += row.bytes;
+                }
+                let (retention, from) = considered_from(&log);
+                if row.next > from {
+                    pass.consider(&log, retention, row.next, row.bytes, now - row.last_append);
                 }
             }
             usage.push(used);
@@ -78,12 +79,12 @@ impl Keeper {
     /// Runs that no sealed segment holds yet: an idle journal keeps its last segment open.
     fn consider_recent(&self, pass: &mut Pass, now: i64) {
         for log in self.journal.all_logs() {
-            let inner = log.inner();
-            let retention = inner.retention;
+            let (retention, from) = considered_from(&log);
             if retention == Retention::default() {
                 continue;
             }
-            let from = pass.trims.get(&log.id()).copied().unwrap_or_else(|| log.start());
+            let from = pass.trims.get(&log.id()).copied().unwrap_or(from);
+            let inner = log.inner();
             let readable = log.high_watermark();
             for recent in inner.runs.iter().filter(|recent| recent.run.next > from && recent.run.next <= readable) {
                 if self.journal.segments().get(recent.segment).is_some_and(|segment| segment.index.get().is_some()) {
@@ -98,18 +99,27 @@ impl Keeper {
     }
 
     fn submit_trims(&self, pass: Pass) {
-        let mut items = Vec::new();
-        for (id, to) in pass.trims {
-            let Some(log) = self.journal.log(id) else { continue };
-            log.subtract_bytes(pass.trimmed_bytes.get(&id).copied().unwrap_or(0));
-            items.push(AppendItem::Trim { log, to });
-        }
+        let mut trims: Vec<(Arc<Log>, Offset)> =
+            pass.trims.iter().filter_map(|(id, to)| Some((self.journal.log(*id)?, *to))).collect();
         let to = ReplyTo { shard: ShardId(63), connection: ConnectionId(u64::MAX), token: 0 };
-        while !items.is_empty() {
-            let rest = items.split_off(items.len().min(TRIMS_MAX));
-            // A refused trim is decided again at the next pass.
-            let _ = self.journal.append(Append { to, items, acknowledge: false });
-            items = rest;
+        while !trims.is_empty() {
+            let rest = trims.split_off(trims.len().min(TRIMS_MAX));
+            let items = trims.iter().map(|(log, to)| AppendItem::Trim { log: Arc::clone(log), to: *to }).collect();
+            if self.journal.append(Append { to, items, acknowledge: false }).is_err() {
+                // The queue is full: they are decided again at the next pass.
+                return;
+            }
+            for (log, to) in trims {
+                log.subtract_bytes(pass.trimmed_bytes.get(&log.id()).copied().unwrap_or(0));
+                log.inner().trim_requested = to;
+            }
+            trims = rest;
         }
     }
+}
+
+/// What a log is to keep, and the offset from which that has not been decided yet.
+fn considered_from(log: &Log) -> (Retention, Offset) {
+    let inner = log.inner();
+    (inner.retention, inner.trim_requested.max(log.start()))
 }

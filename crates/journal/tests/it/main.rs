@@ -4,3 +4,4 @@ mod damage;
 mod io_modes;
 mod node;
 mod races;
+mod retention;

@@ -114,7 +114,7 @@ impl Node {
 }
 
 /// Records whose values say where they belong.
-fn batch(log: LogId, first: Offset, count: u64, value_bytes: usize) -> Bytes {
+pub fn batch(log: LogId, first: Offset, count: u64, value_bytes: usize) -> Bytes {
     let mut builder = BatchBuilder::default();
     for number in 0..count {
         builder = builder.record(1_000 + number as i64, None, Some(&value(log, first.0 + number, value_bytes)));

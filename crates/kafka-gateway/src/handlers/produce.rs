@@ -40,11 +40,13 @@ struct Refusal {
     message: Option<String>,
     /// Start of the log, when the data got as far as the log.
     log_start: i64,
+    /// It is about records of the batch, and the answer names one.
+    of_records: bool,
 }
 
 impl From<ErrorCode> for Refusal {
     fn from(code: ErrorCode) -> Self {
-        Self { code, message: None, log_start: -1 }
+        Self { code, message: None, log_start: -1, of_records: false }
     }
 }
 
@@ -153,7 +155,7 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     answer.log_start_offset = refusal.log_start;
     if let Some(message) = &refusal.message {
         answer.error_message = Some(message.as_str().into());
-        if refusal.code == ErrorCode::InvalidTimestamp {
+        if refusal.of_records {
             let error = BatchIndexAndErrorMessage {
                 batch_index_error_message: answer.error_message.clone(),
                 ..BatchIndexAndErrorMessage::default()
@@ -177,16 +179,20 @@ fn check_partition(
             code: of_batch(&error),
             message: Some(error.to_string()),
             log_start: if matches!(error, BatchError::Invalid { .. }) { log.start().0 as i64 } else { -1 },
+            of_records: false,
         })?;
     if header.base_offset != 0 {
         let message = Some("A producer's offsets begin at 0".to_owned());
-        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64 });
+        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64, of_records: false });
     }
     if header.transactional() {
         return Err(ErrorCode::TransactionalIdAuthorizationFailed.into());
     }
     if header.compression() == Some(Compression::Zstd) && context.version < ZSTD_SINCE {
         return Err(ErrorCode::UnsupportedCompressionType.into());
+    }
+    if config.compacted {
+        check_keys(&bytes).map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
     }
     let (bytes, header) = if config.append_time {
         restamp(&bytes, context.gateway.broker.now_ms())
@@ -196,6 +202,17 @@ fn check_partition(
         (bytes, header)
     };
     Ok((AppendItem::Batch { log, bytes, header }, header))
+}
+
+/// Compaction goes by keys. The one case in which records are looked into on their way in.
+fn check_keys(bytes: &[u8]) -> Result<(), Refusal> {
+    let corrupt = |error: BatchError| Refusal { message: Some(error.to_string()), ..of_batch(&error).into() };
+    let records = record::records(bytes).map_err(corrupt)?;
+    if records.iter().any(|record| record.key.is_none()) {
+        let message = Some("A compacted topic takes no record without a key".to_owned());
+        return Err(Refusal { message, of_records: true, ..ErrorCode::InvalidRecord.into() });
+    }
+    Ok(())
 }
 
 /// The one case in which a batch is changed: its topic wants the broker's time.
@@ -211,7 +228,7 @@ fn check_timestamps(header: &BatchHeader, (before, after): (i64, i64), now: i64)
     let too_new = header.max_timestamp.saturating_sub(now) > after;
     if too_old || too_new {
         let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
-        return Err(Refusal { code: ErrorCode::InvalidTimestamp, message: Some(message), log_start: -1 });
+        return Err(Refusal { message: Some(message), of_records: true, ..ErrorCode::InvalidTimestamp.into() });
     }
     Ok(())
 }
@@ -229,7 +246,7 @@ impl Wait for ProduceWait {
                 Err(error) => {
                     let of_sequence = matches!(error, AppendError::OutOfOrderSequence | AppendError::InvalidProducerEpoch);
                     let log_start = if of_sequence { answer.log_start_offset } else { -1 };
-                    refuse(answer, &Refusal { code: of_append(error), message: Some(error.to_string()), log_start });
+                    refuse(answer, &Refusal { message: Some(error.to_string()), log_start, ..of_append(error).into() });
                 }
             }
         }

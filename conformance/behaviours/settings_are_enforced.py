@@ -1,0 +1,147 @@
+"""Each topic setting that counts as enforced in `crates/broker/src/settings.rs` changes what the broker does; a setting of that
+class without a check here fails. Arguments: bootstrap, seconds (not used here)."""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, Producer, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+bootstrap = sys.argv[1]
+admin = AdminClient({"bootstrap.servers": bootstrap})
+number = 0
+
+
+def topic(**config):
+    global number
+    number += 1
+    name = f"settings-{time.time_ns()}-{number}"
+    named = {key.replace("_", "."): str(value) for key, value in config.items()}
+    admin.create_topics([NewTopic(name, 1, 1, config=named)])[name].result(30)
+    return name
+
+
+def write(name, value, key=b"k", **more):
+    """The error of a produce, or nothing."""
+    errors = []
+    producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 20_000_000, "retries": 0})
+    producer.produce(name, value, key, on_delivery=lambda error, _: errors.append(error), **more)
+    assert producer.flush(30) == 0
+    return errors[0].name() if errors[0] else None
+
+
+def read(name):
+    """The first record."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "settings", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None and not message.error()
+    return message
+
+
+def low_watermark(name, above, seconds):
+    """Waits until records before `above` are gone."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "settings"})
+    until = time.time() + seconds
+    while time.time() < until:
+        low, _ = consumer.get_watermark_offsets(TopicPartition(name, 0), 10)
+        if low >= above:
+            consumer.close()
+            return low
+        time.sleep(0.2)
+    consumer.close()
+    raise AssertionError(f"{name} still begins before {above}")
+
+
+def max_message_bytes():
+    name = topic(max_message_bytes=1000)
+    assert write(name, b"x" * 500) is None
+    assert write(name, b"x" * 2000) == "MSG_SIZE_TOO_LARGE"
+
+
+def message_timestamp_type():
+    then = 1_600_000_000_000
+    kept, stamped = topic(message_timestamp_type="CreateTime"), topic(message_timestamp_type="LogAppendTime")
+    for name in (kept, stamped):
+        assert write(name, b"v", timestamp=then) is None
+    assert read(kept).timestamp() == (TIMESTAMP_CREATE_TIME, then)
+    kind, at = read(stamped).timestamp()
+    assert kind == TIMESTAMP_LOG_APPEND_TIME and abs(at / 1000 - time.time()) < 60
+
+
+def message_timestamp_before_max_ms():
+    name, now = topic(message_timestamp_before_max_ms=60_000), int(time.time() * 1000)
+    assert write(name, b"v", timestamp=now - 30_000) is None
+    assert write(name, b"v", timestamp=now - 90_000) == "INVALID_TIMESTAMP"
+
+
+def message_timestamp_after_max_ms():
+    name, now = topic(message_timestamp_after_max_ms=60_000), int(time.time() * 1000)
+    assert write(name, b"v", timestamp=now + 30_000) is None
+    assert write(name, b"v", timestamp=now + 90_000) == "INVALID_TIMESTAMP"
+
+
+def retention_ms():
+    name = topic(retention_ms=1000)
+    for _ in range(5):
+        assert write(name, b"v") is None
+    low_watermark(name, 5, 30)
+    keeps = topic(retention_ms=-1)
+    assert write(keeps, b"v") is None
+    assert read(keeps).offset() == 0
+
+
+def retention_bytes():
+    name = topic(retention_bytes=200_000)
+    for _ in range(40):
+        assert write(name, b"x" * 50_000) is None
+    low = low_watermark(name, 1, 30)
+    assert low < 40, "about as much as is allowed stays"
+    assert write(name, b"last") is None
+
+
+def cleanup_policy():
+    compacted, deleted = topic(cleanup_policy="compact", retention_ms=1), topic(cleanup_policy="delete", retention_ms=1)
+    for name in (compacted, deleted):
+        assert write(name, b"v") is None
+    low_watermark(deleted, 1, 30)
+    assert read(compacted).offset() == 0, "a compacted topic keeps its records, whatever their age"
+
+
+def durability(**config):
+    """Both classes acknowledge and serve; which of them survives a power loss is the simulator's to tell."""
+    name = topic(**config)
+    assert write(name, b"v") is None
+    assert read(name).value() == b"v"
+
+
+def mainstem_durability():
+    durability(mainstem_durability="memory")
+    durability(mainstem_durability="fsync")
+    try:
+        topic(mainstem_durability="perhaps")
+    except KafkaException as refused:
+        assert refused.args[0].name() == "INVALID_CONFIG"
+    else:
+        raise AssertionError("an unknown durability was taken")
+
+
+def flush_messages():
+    durability(flush_messages=1, mainstem_durability="memory")
+
+
+settings = (Path(__file__).resolve().parents[2] / "crates/broker/src/settings.rs").read_text()
+rows = settings[settings.index("pub const TOPIC"):]
+enforced = re.findall(r'row\("([a-z.]+)", .*, Enforced, ', rows)
+assert len(enforced) > 5, "the table was found"
+for setting in enforced:
+    check = globals().get(setting.replace(".", "_"))
+    assert check, f"{setting} counts as enforced, and nothing here checks it"
+    try:
+        check()
+    except Exception as error:
+        raise AssertionError(f"{setting}: {error}") from error
+    print(f"{setting} is enforced")

@@ -1,0 +1,152 @@
+//! Joining, rebalancing, leaving, expiring.
+
+use delivery::{GroupCoordinator, GroupError, GroupState, JoinRequest};
+
+use crate::room::{GROUP, INITIAL_DELAY_MS, REBALANCE_MS, Room, SESSION_MS, join, settings};
+
+#[test]
+fn the_first_rebalance_waits_for_more_members() {
+    let mut room = Room::new();
+    let (_, first) = room.enter(join(""));
+    room.pass(INITIAL_DELAY_MS - 1);
+    assert_eq!(room.joined(first), None);
+    let (_, second) = room.enter(join(""));
+    room.pass(1);
+    assert_eq!(room.joined(first), None, "somebody came, so it is prolonged");
+    room.pass(INITIAL_DELAY_MS);
+    let (first, second) = (room.joined(first).expect("joined"), room.joined(second).expect("joined"));
+    assert_eq!((first.generation, second.generation), (1, 1));
+    assert_eq!(first.protocol.as_deref(), Some("range"));
+    assert_eq!(first.members.len() + second.members.len(), 2, "only the leader learns of all");
+}
+
+#[test]
+fn an_id_that_is_not_used_is_forgotten() {
+    let mut room = Room::new();
+    let asked = room.ask_to_join(join(""));
+    let id = room.joined(asked).expect("told").member_id;
+    room.pass(SESSION_MS + 1);
+    let late = room.ask_to_join(join(&id));
+    assert_eq!(room.joined(late).expect("told").error, Some(GroupError::UnknownMember));
+}
+
+#[test]
+fn a_newcomer_makes_the_others_join_again() {
+    let (mut room, leader, follower, generation) = Room::two_members();
+    let (third, waits) = room.enter(join(""));
+    assert_eq!(room.state(), GroupState::PreparingRebalance);
+    assert_eq!(room.heartbeat(&leader, generation), Err(GroupError::Rebalancing));
+    let again: Vec<_> = [&leader, &follower].iter().map(|id| room.ask_to_join(join(id))).collect();
+    let answers: Vec<_> = again.into_iter().chain([waits]).map(|waiter| room.joined(waiter).expect("all are there")).collect();
+    assert!(answers.iter().all(|joined| joined.error.is_none() && joined.generation == generation + 1));
+    assert!(answers.iter().any(|joined| joined.members.iter().any(|(id, ..)| *id == third)));
+    assert_eq!(room.heartbeat(&follower, generation), Err(GroupError::IllegalGeneration));
+}
+
+#[test]
+fn who_does_not_join_in_time_is_left_behind() {
+    let (mut room, leader, follower, generation) = Room::two_members();
+    let (_, waits) = room.enter(join(""));
+    let again = room.ask_to_join(join(&leader));
+    // The follower goes on to send heartbeats, and does not join.
+    for _ in 0..REBALANCE_MS / 5_000 {
+        room.pass(5_000);
+        let _ = room.heartbeat(&follower, generation);
+    }
+    room.pass(1);
+    assert!(room.joined(waits).expect("the rebalance ends").error.is_none());
+    assert!(room.joined(again).expect("the rebalance ends").error.is_none());
+    assert_eq!(room.heartbeat(&follower, generation + 1), Err(GroupError::UnknownMember));
+}
+
+#[test]
+fn a_silent_member_expires_and_the_others_rebalance() {
+    let (mut room, leader, follower, generation) = Room::two_members();
+    for _ in 0..4 {
+        room.pass(SESSION_MS / 4 + 1);
+        let _ = room.heartbeat(&leader, generation);
+    }
+    assert_eq!(room.heartbeat(&follower, generation), Err(GroupError::UnknownMember));
+    assert_eq!(room.heartbeat(&leader, generation), Err(GroupError::Rebalancing));
+    let again = room.ask_to_join(join(&leader));
+    let joined = room.joined(again).expect("alone, so at once");
+    assert_eq!((joined.error, joined.generation, joined.members.len()), (None, generation + 1, 1));
+}
+
+#[test]
+fn the_last_to_leave_empties_the_group() {
+    let (mut room, leader, follower, _) = Room::two_members();
+    assert_eq!(room.leave(&follower, None), Ok(()));
+    assert_eq!(room.leave("nobody", None), Err(GroupError::UnknownMember));
+    assert_eq!(room.groups.delete(GROUP), Err(GroupError::NonEmptyGroup));
+    assert_eq!(room.leave(&leader, None), Ok(()));
+    assert_eq!(room.state(), GroupState::Empty);
+    assert!(room.groups.delete(GROUP).is_ok());
+    assert_eq!(room.groups.delete(GROUP), Err(GroupError::GroupNotFound));
+}
+
+#[test]
+fn members_without_a_common_protocol_are_refused() {
+    let (mut room, ..) = Room::two_members();
+    let other = JoinRequest { protocols: vec![("sticky".to_owned(), "s".into())], ..join("") };
+    let asked = room.ask_to_join(other);
+    assert_eq!(room.joined(asked).expect("refused").error, Some(GroupError::InconsistentProtocol));
+    let asked = room.ask_to_join(JoinRequest { protocol_type: "connect".to_owned(), ..join("") });
+    assert_eq!(room.joined(asked).expect("refused").error, Some(GroupError::InconsistentProtocol));
+}
+
+#[test]
+fn a_group_has_a_largest_size() {
+    let mut room = Room::new();
+    let entered: Vec<_> = (0..4).map(|_| room.enter(join(""))).collect();
+    let asked = room.ask_to_join(join(""));
+    let refused = room.joined(asked).expect("told at once");
+    let second = room.ask_to_join(join(&refused.member_id));
+    let told = [refused.error, room.joined(second).and_then(|joined| joined.error)];
+    assert!(told.contains(&Some(GroupError::GroupFull)), "{told:?}");
+    drop(entered);
+}
+
+#[test]
+fn a_session_timeout_outside_the_range_is_refused() {
+    let mut room = Room::new();
+    for session_timeout in [5_999, 1_800_001] {
+        let asked = room.ask_to_join(JoinRequest { session_timeout, ..join("") });
+        assert_eq!(room.joined(asked).expect("refused").error, Some(GroupError::InvalidSessionTimeout));
+    }
+}
+
+/// A static member comes back under the same name, with a new id and no rebalance; the old id is fenced.
+#[test]
+fn a_static_member_comes_back_without_a_rebalance() {
+    let mut room = Room::new();
+    let fixed = JoinRequest { instance: Some("one".to_owned()), ..join("") };
+    let first = room.ask_to_join(fixed.clone());
+    room.pass(2 * INITIAL_DELAY_MS);
+    let joined = room.joined(first).expect("a static member needs one step");
+    let leads = room.sync(&joined.member_id, joined.generation, &[(&joined.member_id, "all")]);
+    assert_eq!(room.synced(leads).expect("synced").assignment, "all");
+    let back = room.ask_to_join(fixed);
+    let again = room.joined(back).expect("at once");
+    assert_eq!((again.error, again.generation), (None, joined.generation));
+    assert_ne!(again.member_id, joined.member_id);
+    assert_eq!(room.state(), GroupState::Stable);
+    let old = room.groups.heartbeat(GROUP, &joined.member_id, Some("one"), joined.generation, room.now);
+    assert_eq!(old, Err(GroupError::FencedInstance));
+    assert_eq!(room.leave("", Some("one")), Ok(()), "it is put out by its name");
+}
+
+#[test]
+fn a_restart_finds_members_and_generation() {
+    let (room, leader, follower, generation) = Room::two_members();
+    let mut groups: GroupCoordinator<u32> = GroupCoordinator::new(settings());
+    for (key, value) in &room.records {
+        assert!(groups.restore(key, value, room.now), "a record of ours");
+    }
+    assert!(!groups.restore(b"tsomething", b"", room.now));
+    let summary = groups.describe(GROUP).expect("restored");
+    assert_eq!((summary.state, summary.members.len()), (GroupState::Stable, 2));
+    for id in [&leader, &follower] {
+        assert_eq!(groups.heartbeat(GROUP, id, None, generation, room.now + 1), Ok(()));
+    }
+}

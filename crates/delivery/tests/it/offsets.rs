@@ -1,0 +1,78 @@
+//! Committed offsets: who may commit, how long they stay.
+
+use delivery::{Commit, CommittedOffset, GroupError};
+
+use crate::room::{GROUP, Room, settings};
+
+fn commit(offset: i64, at: u64, metadata: &str) -> Commit {
+    let offset = CommittedOffset { offset, leader_epoch: -1, metadata: metadata.to_owned(), committed_at: at };
+    Commit { topic: "t".to_owned(), partition: 3, offset }
+}
+
+/// Prepares, makes durable and applies one commit, as the broker does.
+fn commit_as(room: &mut Room, member: (&str, Option<&str>, i32), one: Commit) -> Result<(), GroupError> {
+    let prepared = room.groups.prepare_commit(GROUP, member, std::slice::from_ref(&one), room.now)?;
+    let (key, value) = prepared.into_iter().next().expect("one outcome a commit")?;
+    room.records.insert(key, value);
+    room.groups.apply_commit(GROUP, one);
+    Ok(())
+}
+
+#[test]
+fn only_a_member_of_this_generation_commits() {
+    let (mut room, leader, _, generation) = Room::two_members();
+    let now = room.now;
+    assert_eq!(commit_as(&mut room, (&leader, None, generation), commit(7, now, "")), Ok(()));
+    assert_eq!(commit_as(&mut room, (&leader, None, generation - 1), commit(1, now, "")), Err(GroupError::IllegalGeneration));
+    assert_eq!(commit_as(&mut room, ("nobody", None, generation), commit(1, now, "")), Err(GroupError::UnknownMember));
+    assert_eq!(commit_as(&mut room, ("", None, -1), commit(1, now, "")), Err(GroupError::UnknownMember), "the group has members");
+    assert_eq!(room.groups.offset(GROUP, "t", 3).map(|offset| offset.offset), Some(7));
+}
+
+#[test]
+fn a_group_without_members_takes_commits_of_anybody() {
+    let mut room = Room::new();
+    let now = room.now;
+    assert_eq!(commit_as(&mut room, ("", None, -1), commit(42, now, "note")), Ok(()));
+    assert_eq!(commit_as(&mut room, ("", None, -1), commit(1, now, &"x".repeat(101))), Err(GroupError::MetadataTooLarge));
+    assert_eq!(room.groups.offset(GROUP, "t", 3), Some(commit(42, now, "note").offset));
+    assert_eq!(room.groups.offset(GROUP, "t", 4), None);
+}
+
+#[test]
+fn offsets_survive_a_restart_and_go_with_their_topic_and_group() {
+    let mut room = Room::new();
+    let now = room.now;
+    commit_as(&mut room, ("", None, -1), commit(42, now, "")).expect("committed");
+    let mut groups = delivery::GroupCoordinator::<u32>::new(settings());
+    for (key, value) in &room.records {
+        assert!(groups.restore(key, value, now));
+    }
+    assert_eq!(groups.offset(GROUP, "t", 3).map(|offset| offset.offset), Some(42));
+    assert_eq!(groups.forget_topic("t").len(), 1);
+    assert_eq!(groups.offset(GROUP, "t", 3), None);
+    let keys = room.groups.delete(GROUP).expect("empty");
+    assert!(keys.iter().any(|key| room.records.contains_key(key)), "the offset's record is among what is removed");
+}
+
+#[test]
+fn an_offset_is_not_deleted_under_a_reader() {
+    let (mut room, leader, _, generation) = Room::two_members();
+    let now = room.now;
+    commit_as(&mut room, (&leader, None, generation), commit(7, now, "")).expect("committed");
+    assert_eq!(room.groups.delete_offset(GROUP, "t", 3, true), Err(GroupError::Subscribed));
+    assert!(room.groups.delete_offset(GROUP, "t", 3, false).expect("deleted").is_some());
+    assert_eq!(room.groups.delete_offset(GROUP, "t", 3, false), Ok(None));
+    assert_eq!(room.groups.delete_offset("nobody", "t", 3, false), Err(GroupError::GroupNotFound));
+}
+
+#[test]
+fn offsets_of_an_empty_group_expire() {
+    let mut room = Room::new();
+    let now = room.now;
+    commit_as(&mut room, ("", None, -1), commit(42, now, "")).expect("committed");
+    assert!(room.groups.expire(now + settings().offsets_retention - 1).is_empty());
+    let keys = room.groups.expire(now + settings().offsets_retention + 1);
+    assert!(keys.iter().any(|key| room.records.contains_key(key)));
+    assert_eq!(room.groups.offset(GROUP, "t", 3), None);
+}

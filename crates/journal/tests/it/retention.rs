@@ -1,0 +1,86 @@
+//! Retention, step by step: what it gives up stays readable, and recoverable, until the trim is on the disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
+use journal::{Append, AppendItem, Keeper, Retention, Writer};
+use record::BatchHeader;
+use types::{ConnectionId, Durability, LogId, Offset, ShardId, SystemClock};
+
+use crate::node::{Seen, batch, read_cold, small};
+
+const VALUE_BYTES: usize = 900;
+
+struct ByHand {
+    journal: Arc<journal::Journal>,
+    writer: Writer<Box<dyn Submitter>>,
+    keeper: Keeper,
+}
+
+fn open(folder: &std::path::Path) -> ByHand {
+    let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
+    let submitter = submitter(IoMode::Buffered).expect("always there");
+    let opened = journal::open(small(), storage, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4()).expect("it opens");
+    let mut opened = ByHand { journal: opened.journal, writer: opened.writer, keeper: opened.keeper };
+    opened.write();
+    opened
+}
+
+impl ByHand {
+    fn write(&mut self) {
+        for _ in 0..20 {
+            self.writer.step(false);
+        }
+    }
+
+    fn keep(&mut self) {
+        for _ in 0..5 {
+            self.journal.check_retention();
+            self.keeper.step(Duration::ZERO);
+        }
+    }
+}
+
+#[test]
+fn a_segment_is_freed_only_when_the_trim_is_durable() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = open(folder.path());
+    let log = node.journal.create_log(LogId(1), Durability::Fsync);
+    for token in 0..120 {
+        let bytes = batch(log.id(), log.end(), 50, VALUE_BYTES);
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        let to = journal::ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token };
+        let items = vec![AppendItem::Batch { log: Arc::clone(&log), bytes, header }];
+        node.journal.append(Append { to, items, acknowledge: false }).expect("there is room");
+        node.write();
+        node.keep();
+    }
+    let (segments, end) = (node.journal.segment_usage().0, log.end());
+    assert!(segments > 4 && end == Offset(6000), "{segments} segments, {end}");
+    log.set_retention(Retention { ms: None, bytes: Some(1 << 20) });
+    // The keeper decides, and the writer has not written it yet.
+    node.keep();
+    assert_eq!(log.start(), Offset(0));
+    assert!(matches!(read_cold(&node.journal, &log, Offset(0), 1, VALUE_BYTES), Seen::Until(_)));
+    drop((node, log));
+    let mut node = open(folder.path());
+    node.journal.check_segments().expect("nothing is missing");
+    let log = node.journal.create_log(LogId(1), Durability::Fsync);
+    assert!(matches!(read_cold(&node.journal, &log, Offset(0), 1, VALUE_BYTES), Seen::Until(_)));
+    // And now it does.
+    log.set_retention(Retention { ms: None, bytes: Some(1 << 20) });
+    for _ in 0..3 {
+        node.keep();
+        node.write();
+    }
+    assert!(log.start() > Offset(0) && log.end() == end);
+    assert!(log.live_bytes() <= 2 << 20, "{} bytes are kept", log.live_bytes());
+    assert!(node.journal.segment_usage().0 < segments, "space is given back");
+    let start = log.start();
+    drop((node, log));
+    let node = open(folder.path());
+    node.journal.check_segments().expect("nothing is missing");
+    let log = node.journal.create_log(LogId(1), Durability::Fsync);
+    assert_eq!((log.start(), log.end()), (start, end));
+}
