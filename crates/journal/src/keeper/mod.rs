@@ -80,6 +80,8 @@ pub struct Keeper {
     replay: ReplayFrom,
     checkpointed: u64,
     bytes_since_checkpoint: u64,
+    /// Segments were replaced that the checkpoint on disk still names.
+    rewritten_since_checkpoint: bool,
     checkpoint_bytes: u64,
     next_sequence: u64,
     spares: Vec<String>,
@@ -110,6 +112,7 @@ impl Keeper {
             unpruned: VecDeque::new(),
             replay: start.replay,
             bytes_since_checkpoint: 0,
+            rewritten_since_checkpoint: true,
             checkpoint_bytes: 0,
             next_sequence: start.next_sequence,
             spares: start.spares,
@@ -309,6 +312,7 @@ impl Keeper {
         self.checkpointed = self.replay.segment;
         self.checkpoint_bytes = bytes.len() as u64;
         self.bytes_since_checkpoint = 0;
+        self.rewritten_since_checkpoint = false;
         self.journal.metrics().checkpoints.inc();
         Ok(())
     }

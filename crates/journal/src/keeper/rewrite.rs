@@ -27,6 +27,10 @@ const MERGED_RUN_BYTES: usize = 1 << 20;
 
 impl Keeper {
     pub(super) fn reclaim(&mut self, usage: &[Usage]) -> Result<(), KeeperError> {
+        // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
+        if self.rewritten_since_checkpoint {
+            self.write_checkpoint()?;
+        }
         let covered = self.checkpointed;
         for used in usage.iter().filter(|used| used.live_bytes == 0 && used.sequence < covered) {
             self.free(used.sequence)?;
@@ -70,6 +74,7 @@ impl Keeper {
         let (file, mut runs, end) = copy.finish()?;
         write_index(&*file, end, &mut runs, &info)?;
         file.sync()?;
+        self.rewritten_since_checkpoint = true;
         self.storage.rename(NAME_REWRITING, &segment_name(sequence))?;
         self.storage.sync_folder()?;
         self.replace(&sources, sequence, file, &logs)?;

@@ -331,14 +331,20 @@ impl Replay {
 
     /// Segments that the checkpoint covers: their indexes are on disk.
     fn open_sealed(&self, storage: &dyn Storage) -> Result<(), OpenError> {
+        let mut rewritten = Vec::new();
         for sequence in Files::list(storage)?.segments.into_iter().filter(|sequence| *sequence < self.from.segment) {
             let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
+            let header = SegmentHeader::read(&*file)?;
+            if header.kind == SegmentKind::Rewritten {
+                rewritten.push((sequence, header.replaces));
+            }
             let cache = Arc::clone(self.journal.index_cache());
             let index = SealedIndex::open(Arc::clone(&file), self.journal.uuid(), sequence, cache)?;
             self.journal.segments().insert_sealed(sequence, file, index);
         }
         let mut lacking = Vec::new();
         for log in self.journal.all_logs() {
+            self.follow_rewritten(&log, &rewritten)?;
             let mut inner = log.inner();
             let gone: Vec<u64> =
                 inner.segments.iter().filter(|sequence| self.journal.segments().get(*sequence).is_none()).collect();
@@ -348,6 +354,24 @@ impl Replay {
             gone.into_iter().for_each(|sequence| inner.segments.remove(sequence));
         }
         self.journal.set_lacking(lacking);
+        Ok(())
+    }
+
+    /// A rewriting after the checkpoint moved runs to another segment than the checkpoint says.
+    fn follow_rewritten(&self, log: &crate::Log, rewritten: &[(u64, Vec<u64>)]) -> Result<(), OpenError> {
+        for (sequence, replaces) in rewritten {
+            let held: Vec<u64> = log.inner().segments.iter().filter(|held| held != sequence && replaces.contains(held)).collect();
+            if held.is_empty() {
+                continue;
+            }
+            let Some(segment) = self.journal.segments().get(*sequence) else { continue };
+            let row = segment.index.get().map_or(Ok(None), |index| index.row(log.id()))?;
+            let mut inner = log.inner();
+            held.into_iter().for_each(|replaced| inner.segments.remove(replaced));
+            if row.is_some() {
+                inner.segments.insert(*sequence);
+            }
+        }
         Ok(())
     }
 

@@ -82,7 +82,8 @@ impl<S: Submitter> Writer<S> {
         self.release_queue(left);
         if plan.is_empty() {
             self.answer_unplaced(finished);
-            return if wants_roll { self.roll() } else { left > 0 };
+            // What does not fit before the zeroes that are being written fits behind them.
+            return if wants_roll { self.zeroing.is_none() && self.roll() } else { left > 0 };
         }
         match self.write_plan(plan, now) {
             Some(mut flight) => {

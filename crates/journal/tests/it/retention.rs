@@ -84,3 +84,49 @@ fn a_segment_is_freed_only_when_the_trim_is_durable() {
     let log = node.journal.create_log(LogId(1), Durability::Fsync);
     assert_eq!((log.start(), log.end()), (start, end));
 }
+
+/// A log that has nothing in the oldest of the segments that are merged: the merged one takes that place, and the checkpoint of
+/// before does not say that the log has records there.
+#[test]
+fn rewriting_after_the_last_checkpoint_loses_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = open(folder.path());
+    let [large, late] = [1, 2].map(|id| node.journal.create_log(LogId(id), Durability::Fsync));
+    let mut token = 0;
+    let mut append = |node: &mut ByHand, log: &Arc<journal::Log>, count| {
+        let bytes = batch(log.id(), log.end(), count, VALUE_BYTES);
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        token += 1;
+        let to = journal::ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token };
+        let items = vec![AppendItem::Batch { log: Arc::clone(log), bytes, header }];
+        node.journal.append(Append { to, items, acknowledge: false }).expect("there is room");
+        node.write();
+        node.keep();
+    };
+    for number in 0..200 {
+        append(&mut node, &large, 50);
+        if number > 40 && number % 7 == 0 {
+            append(&mut node, &late, 1);
+        }
+    }
+    let checkpoint = folder.path().join("checkpoint");
+    let before = std::fs::read(&checkpoint).expect("a checkpoint");
+    large.set_retention(Retention { ms: None, bytes: Some(1) });
+    for _ in 0..4 {
+        node.keep();
+        node.write();
+    }
+    assert!(node.journal.metrics().segments_rewritten.get() > 1, "segments were merged");
+    let end = late.end();
+    drop((node, large, late));
+    // As if the process had died between the rewriting and the next checkpoint, and with that checkpoint.
+    let after = std::fs::read(&checkpoint).expect("a checkpoint");
+    for bytes in [before, after] {
+        std::fs::write(&checkpoint, bytes).expect("writable");
+        let node = open(folder.path());
+        node.journal.check_segments().expect("nothing is missing");
+        let late = node.journal.create_log(LogId(2), Durability::Fsync);
+        assert_eq!((late.start(), late.end()), (Offset(0), end));
+        assert_eq!(crate::node::read_all(&node.journal, &late, VALUE_BYTES), end);
+    }
+}
