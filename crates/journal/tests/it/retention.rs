@@ -91,7 +91,7 @@ fn a_segment_is_freed_only_when_the_trim_is_durable() {
 fn rewriting_after_the_last_checkpoint_loses_nobody() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = open(folder.path());
-    let [large, late] = [1, 2].map(|id| node.journal.create_log(LogId(id), Durability::Fsync));
+    let [large, late, early] = [1, 2, 3].map(|id| node.journal.create_log(LogId(id), Durability::Fsync));
     let mut token = 0;
     let mut append = |node: &mut ByHand, log: &Arc<journal::Log>, count| {
         let bytes = batch(log.id(), log.end(), count, VALUE_BYTES);
@@ -105,8 +105,8 @@ fn rewriting_after_the_last_checkpoint_loses_nobody() {
     };
     for number in 0..200 {
         append(&mut node, &large, 50);
-        if number > 40 && number % 7 == 0 {
-            append(&mut node, &late, 1);
+        if number % 7 == 0 {
+            append(&mut node, if number > 40 { &late } else { &early }, 1);
         }
     }
     let checkpoint = folder.path().join("checkpoint");
@@ -118,7 +118,7 @@ fn rewriting_after_the_last_checkpoint_loses_nobody() {
     }
     assert!(node.journal.metrics().segments_rewritten.get() > 1, "segments were merged");
     let end = late.end();
-    drop((node, large, late));
+    drop((node, large, late, early));
     // As if the process had died between the rewriting and the next checkpoint, and with that checkpoint.
     let after = std::fs::read(&checkpoint).expect("a checkpoint");
     for bytes in [before, after] {
