@@ -21,6 +21,9 @@ use crate::queue::Intake;
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
 
+/// Memory for blocks is never less: chunks are built and read while two are written.
+const BLOCKS_BYTES_MIN: usize = 32 << 20;
+
 /// How a journal is sized.
 #[derive(Clone, Debug)]
 pub struct JournalConfig {
@@ -28,7 +31,8 @@ pub struct JournalConfig {
     pub number: u16,
     /// Length of a segment file; at least 256 KiB.
     pub segment_bytes: u64,
-    /// Memory for the newest chunks.
+    /// Memory for the newest chunks: two thirds for those that are kept for readers, the rest for those that are built, written or
+    /// held by slow readers.
     pub tail_bytes: usize,
     /// Memory for history read from disk.
     pub cold_bytes: usize,
@@ -48,7 +52,7 @@ impl Default for JournalConfig {
         Self {
             number: 0,
             segment_bytes: 256 << 20,
-            tail_bytes: 256 << 20,
+            tail_bytes: 384 << 20,
             cold_bytes: 128 << 20,
             index_bytes: 16 << 20,
             producer_expiry_ms: 86_400_000,
@@ -132,7 +136,7 @@ pub(crate) struct KeeperInbox {
 impl Journal {
     pub(crate) fn new(config: JournalConfig, uuid: Uuid, term: Term, clock: Arc<dyn Clock>) -> Self {
         let index_cache = Arc::new(IndexCache::new(config.index_bytes));
-        let blocks = config.tail_bytes / crate::pool::BLOCK_BYTES;
+        let blocks = config.tail_bytes / 3 * 2 / crate::pool::BLOCK_BYTES;
         Self {
             uuid,
             clock,
@@ -141,7 +145,7 @@ impl Journal {
             logs: RwLock::default(),
             term: Arc::new(AtomicU32::new(term.0)),
             tail: TailCache::new(blocks as u64),
-            pool: BlockPool::new(config.tail_bytes + config.tail_bytes / 2 + (32 << 20)),
+            pool: BlockPool::new(config.tail_bytes.max(BLOCKS_BYTES_MIN)),
             segments: SegmentTable::default(),
             index_cache,
             cold: ColdReader::new(config.cold_bytes),

@@ -79,9 +79,14 @@ impl BlockPool {
         Some(Block { memory, bytes: BLOCK_BYTES, pooled: true, pool: Arc::clone(self) })
     }
 
+    /// Is there memory for a block of any size?
+    pub fn may_take_single(&self) -> bool {
+        self.used_bytes() <= self.max_bytes
+    }
+
     /// Oversized blocks go back to the system when dropped; they may exceed the limit by one of them.
     fn take_single(self: &Arc<Self>, bytes: usize) -> Option<Block> {
-        if self.used_bytes() > self.max_bytes {
+        if !self.may_take_single() {
             return None;
         }
         // SAFETY: the layout has a non-zero size.

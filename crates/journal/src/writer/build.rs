@@ -15,7 +15,7 @@ use crate::chunk::{
 };
 use crate::disk::{Submitter, WriteOp};
 use crate::log::{Log, RecentRun};
-use crate::pool::BLOCK_BYTES;
+use crate::pool::{BLOCK_BYTES, Block};
 use crate::producers::Verdict;
 use crate::queue::{Place, Placing};
 use crate::run::Run;
@@ -61,6 +61,8 @@ struct Room {
     data: usize,
     /// For state and trims, which may use the reserve too.
     state: usize,
+    /// Longest chunk that there is memory for.
+    memory: usize,
     disk_full: bool,
 }
 
@@ -85,14 +87,10 @@ impl<S: Submitter> Writer<S> {
             // What does not fit before the zeroes that are being written fits behind them.
             return if wants_roll { self.zeroing.is_none() && self.roll() } else { left > 0 };
         }
-        match self.write_plan(plan, now) {
-            Some(mut flight) => {
-                flight.take_answers(finished);
-                self.submit(flight);
-                true
-            }
-            None => unreachable!("room was checked before placing"),
-        }
+        let (mut flight, bytes) = self.write_plan(plan, now);
+        flight.take_answers(finished);
+        self.submit(flight, bytes);
+        true
     }
 
     /// Requests whose items were all refused or duplicates: they wait for what is under way, if anything.
@@ -104,9 +102,10 @@ impl<S: Submitter> Writer<S> {
         }
     }
 
-    /// Room in the active segment, or after a roll; `None` when a block is lacking.
+    /// Room in the active segment, or after a roll; `None` when there is no memory for any chunk.
     fn room(&mut self) -> Option<Room> {
-        if !self.ensure_block(crate::disk::SECTOR * 2) {
+        let memory = self.memory();
+        if memory < crate::disk::SECTOR * 2 {
             return None;
         }
         let usable = segments::usable_end(&self.active, self.active.size).saturating_sub(self.active.position) as usize;
@@ -120,39 +119,50 @@ impl<S: Submitter> Writer<S> {
         Some(Room {
             data: usable.saturating_sub(reserve).min(unzeroed),
             state: usable.min(unzeroed),
+            memory,
             disk_full: !prepared && self.journal.is_disk_full(),
         })
     }
 
-    fn ensure_block(&mut self, bytes: usize) -> bool {
-        if self.open_block.as_ref().is_some_and(|open| open.filled + bytes <= open.block.len()) {
-            return true;
+    /// Longest chunk that [`Writer::take_memory`] has memory for: this thread alone takes from the pool, so what is there
+    /// now will be there then.
+    fn memory(&mut self) -> usize {
+        if self.spare_block.is_none() {
+            let pool = self.journal.pool();
+            self.spare_block = pool.take(BLOCK_BYTES).or_else(|| {
+                self.journal.tail().shrink();
+                pool.take(BLOCK_BYTES)
+            });
         }
-        let pool = self.journal.pool();
-        let block = pool.take(bytes).or_else(|| {
-            self.journal.tail().shrink();
-            pool.take(bytes)
-        });
-        let Some(block) = block else { return false };
-        self.block_number += 1;
-        self.open_block = Some(OpenBlock { block: Arc::new(block), filled: 0, number: self.block_number });
-        true
+        match &self.spare_block {
+            Some(_) if self.journal.pool().may_take_single() => usize::MAX,
+            Some(_) => BLOCK_BYTES,
+            None => self.open_block.as_ref().map_or(0, |open| open.block.len() - open.filled),
+        }
     }
 
-    /// Copies the plan into memory, enters its runs into their logs, and returns the chunk ready to be written.
-    fn write_plan(&mut self, mut plan: Plan, now: Timestamp) -> Option<Flight> {
+    /// Memory for a chunk: its block, where it begins in it, and the block's number.
+    fn take_memory(&mut self, bytes: usize) -> (Arc<Block>, usize, u64) {
+        if self.open_block.as_ref().is_none_or(|open| open.filled + bytes > open.block.len()) {
+            let block = if bytes > BLOCK_BYTES { self.journal.pool().take(bytes) } else { self.spare_block.take() };
+            let block = Arc::new(block.expect("memory was looked for before anything was placed"));
+            self.block_number += 1;
+            self.open_block = Some(OpenBlock { block, filled: 0, number: self.block_number });
+        }
+        let open = self.open_block.as_mut().expect("set above");
+        let start = open.filled;
+        open.filled += bytes;
+        (Arc::clone(&open.block), start, open.number)
+    }
+
+    /// Copies the plan into memory, enters its runs into their logs, and returns the chunk and its bytes, ready to be written.
+    fn write_plan(&mut self, mut plan: Plan, now: Timestamp) -> (Flight, Bytes) {
         plan.batches.sort_by_key(|placed| placed.log.id());
         let runs = plan.batches.chunk_by(|one, other| one.log.id() == other.log.id()).count();
         let entries = runs + plan.state.len() + plan.trims.len();
         let used = bodies_at(entries) + plan.body_bytes;
         let chunk_bytes = padded(used);
-        while !self.ensure_block(chunk_bytes) {
-            std::thread::yield_now();
-        }
-        let open = self.open_block.as_mut()?;
-        let start = open.filled;
-        open.filled += chunk_bytes;
-        let (block, block_number) = (Arc::clone(&open.block), open.number);
+        let (block, start, block_number) = self.take_memory(chunk_bytes);
         // SAFETY: the range lies behind everything that was filled and shared before.
         let memory = unsafe { block.range_mut(start, chunk_bytes) };
         let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(entries), term: self.term.0 };
@@ -182,12 +192,12 @@ impl<S: Submitter> Writer<S> {
         self.active.position += chunk_bytes as u64;
         self.journal.metrics().chunk_bytes.observe(chunk_bytes as f64);
         self.journal.metrics().runs.inc_by(runs as u64);
-        let mut flight = Flight::new(index, bytes, Arc::clone(&self.active.file), position);
+        let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
         flight.fsync = plan.fsync;
         flight.ends = ends;
         flight.trims = plan.trims;
         flight.dsync = plan.fsync && chunk_bytes <= DSYNC_BYTES_MAX && self.may_dsync();
-        Some(flight)
+        (flight, bytes)
     }
 
     fn may_dsync(&self) -> bool {
@@ -246,7 +256,7 @@ impl<S: Submitter> Writer<S> {
         log.add_bytes(u64::from(entry.bytes));
     }
 
-    fn submit(&mut self, mut flight: Flight) {
+    fn submit(&mut self, mut flight: Flight, bytes: Bytes) {
         #[cfg(feature = "planted")]
         if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0 % 3 == 0 {
             flight.position -= crate::disk::SECTOR as u64;
@@ -256,7 +266,7 @@ impl<S: Submitter> Writer<S> {
             token: flight.index.0,
             file: Arc::clone(&flight.file),
             position: flight.position,
-            data: flight.bytes.clone(),
+            data: bytes,
             dsync: flight.dsync,
         };
         self.flights.push(flight);
@@ -265,14 +275,9 @@ impl<S: Submitter> Writer<S> {
 
     /// The first chunk of a reign: no records, flushed like any commit of class `fsync`.
     pub(super) fn write_new_term(&mut self) {
-        if !self.ensure_block(crate::disk::SECTOR) {
-            unreachable!("an unused pool has a block");
-        }
+        assert!(self.memory() >= crate::disk::SECTOR, "an unused pool has a block");
         let now = self.journal.now_ms();
-        let Some(open) = self.open_block.as_mut() else { return };
-        let (start, block_number) = (open.filled, open.number);
-        open.filled += crate::disk::SECTOR;
-        let block = Arc::clone(&open.block);
+        let (block, start, block_number) = self.take_memory(crate::disk::SECTOR);
         // SAFETY: the range lies behind everything that was filled and shared before.
         let memory = unsafe { block.range_mut(start, crate::disk::SECTOR) };
         memory.fill(0);
@@ -286,10 +291,10 @@ impl<S: Submitter> Writer<S> {
         self.previous_crc = crc;
         self.next_index = index.next();
         self.active.position += crate::disk::SECTOR as u64;
-        let mut flight = Flight::new(index, bytes, Arc::clone(&self.active.file), position);
+        let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
         flight.fsync = true;
         flight.dsync = true;
-        self.submit(flight);
+        self.submit(flight, bytes);
     }
 }
 
@@ -321,7 +326,7 @@ fn place(
         *wants_roll = true;
         return Place::Full(item);
     }
-    if bytes > BLOCK_BYTES && !plan.is_empty() {
+    if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() {
         return Place::Full(item);
     }
     let body_bytes = item.body_bytes();

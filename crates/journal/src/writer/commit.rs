@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use types::{Durability, LogIndex, Offset, ShardId};
 
 use super::{FLUSH_BYTES, FLUSH_INTERVAL, Writer};
@@ -24,7 +23,8 @@ const SMALL_COMMIT_BYTES: usize = 64 << 10;
 /// A chunk from its submission until it is durable.
 pub(super) struct Flight {
     pub index: LogIndex,
-    pub bytes: Bytes,
+    /// Length; the bytes themselves belong to the submitter until they are written, and to the tail cache.
+    pub bytes: usize,
     pub file: Arc<dyn File>,
     pub position: u64,
     /// Somebody waits for stable storage.
@@ -40,7 +40,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    pub fn new(index: LogIndex, bytes: Bytes, file: Arc<dyn File>, position: u64) -> Self {
+    pub fn new(index: LogIndex, bytes: usize, file: Arc<dyn File>, position: u64) -> Self {
         Self {
             index,
             bytes,
@@ -109,7 +109,7 @@ impl Flights {
     }
 
     pub fn push(&mut self, flight: Flight) {
-        self.mean_bytes = (self.mean_bytes * 7 + flight.bytes.len()) / 8;
+        self.mean_bytes = (self.mean_bytes * 7 + flight.bytes) / 8;
         self.flights.push_back(flight);
     }
 
@@ -209,7 +209,7 @@ impl<S: Submitter> Writer<S> {
             let answers = std::mem::take(&mut flight.answers_memory);
             let memory: Vec<_> =
                 flight.ends.iter().filter(|(log, _)| log.durability() == Durability::Memory).cloned().collect();
-            let bytes = flight.bytes.len() as u64;
+            let bytes = flight.bytes as u64;
             if !flight.dsync {
                 self.flights.unflushed_bytes += bytes;
                 self.flights.first_unflushed.get_or_insert_with(Instant::now);
@@ -290,7 +290,6 @@ impl<S: Submitter> Writer<S> {
         }
         let Some(front) = self.flights.flights.front() else { return };
         let file = Arc::clone(&front.file);
-        
         let covered = self.flights.flights.iter().take(self.flights.received);
         let last = covered.take_while(|flight| Arc::ptr_eq(&flight.file, &file)).last().map(|flight| flight.index);
         self.flights.syncing = last;

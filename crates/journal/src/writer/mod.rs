@@ -80,6 +80,8 @@ pub struct Writer<S> {
     completions: Vec<Completion>,
     active: ActiveSegment,
     open_block: Option<OpenBlock>,
+    /// Follows when the open one is full.
+    spare_block: Option<Block>,
     block_number: u64,
     flights: Flights,
     next_index: LogIndex,
@@ -115,6 +117,7 @@ impl<S: Submitter> Writer<S> {
             completions: Vec::new(),
             active: start.active,
             open_block: None,
+            spare_block: None,
             block_number: 0,
             flights: Flights::new(durable),
             next_index: start.next_index,

@@ -2,6 +2,7 @@
 
 mod damage;
 mod io_modes;
+mod memory;
 mod node;
 mod races;
 mod retention;

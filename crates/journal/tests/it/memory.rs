@@ -1,0 +1,82 @@
+//! Little memory: appends wait for it, and go on when it is there again.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use journal::disk::IoMode;
+use journal::{JournalConfig, Log, TailRead};
+use types::{Durability, LogId, Offset};
+
+use crate::node::{Node, read_all, small};
+
+const VALUE_BYTES: usize = 9000;
+/// A batch of nearly a block.
+const BATCH_RECORDS: u64 = 100;
+
+fn open(folder: &std::path::Path) -> Node {
+    Node::open(folder, IoMode::Buffered, JournalConfig { segment_bytes: 32 << 20, ..small() }).expect("an empty folder opens")
+}
+
+fn memory_log(node: &Node, id: u64) -> Arc<Log> {
+    node.journal.create_log(LogId(id), Durability::Memory)
+}
+
+/// Chunks that wait for the next flush, 64 MiB of them, are more than all blocks together.
+#[test]
+fn what_waits_for_a_flush_holds_no_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    thread::scope(|scope| {
+        for id in 1..=3 {
+            let (node, log) = (&node, memory_log(&node, id));
+            scope.spawn(move || {
+                for _ in 0..50 {
+                    node.append_batch(&log, BATCH_RECORDS, VALUE_BYTES).expect("appended");
+                }
+            });
+        }
+    });
+    for id in 1..=3 {
+        assert_eq!(read_all(&node.journal, &memory_log(&node, id), VALUE_BYTES), Offset(50 * BATCH_RECORDS));
+    }
+    node.close();
+}
+
+/// Readers that hold every block stop the writer, not for good.
+#[test]
+fn appends_wait_while_readers_hold_all_blocks() {
+    const BATCHES: u64 = 300;
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let log = memory_log(&node, 1);
+    let mut held: Vec<Bytes> = Vec::new();
+    let total = thread::scope(|scope| {
+        let appending = scope.spawn(|| {
+            for _ in 0..BATCHES {
+                node.append_batch(&log, BATCH_RECORDS, VALUE_BYTES).expect("appended");
+            }
+        });
+        let mut at = Offset(0);
+        while node.journal.tail_memory().1 < 30 << 20 && !appending.is_finished() {
+            match node.journal.read_tail(&log, at, 1 << 20, true) {
+                TailRead::Data { slices, next, .. } => {
+                    held.extend(slices);
+                    at = next;
+                }
+                _ => at = log.high_watermark(),
+            }
+        }
+        // Whatever the readers keep, the writer takes no more than there is.
+        thread::sleep(Duration::from_millis(100));
+        assert!(node.journal.tail_memory().0 <= 32 << 20, "blocks beyond the bound");
+        let before = log.end();
+        held.clear();
+        appending.join().expect("all appended");
+        log.end().0 - before.0
+    });
+    assert!(total > 0, "the writer had waited");
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(BATCHES * BATCH_RECORDS));
+    node.close();
+}
