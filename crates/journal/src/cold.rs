@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use types::{LogId, Offset, Timestamp};
 
 use crate::chunk::crc32c;
+use crate::cut::Cut;
 use crate::journal::{Journal, recent_runs};
 use crate::log::Log;
 use crate::pool::BlockPool;
@@ -23,6 +24,9 @@ use crate::run::Run;
 use crate::segments::{Segment, SegmentError};
 
 const EXTENT_BYTES: usize = 1 << 20;
+/// How much one fetch returns at most: what it has read is still in the processor's cache when it is sent, and the client uses
+/// the same memory again. With 64 MiB broker and client together took 40 % more processor time per byte.
+const FETCH_BYTES_MAX: usize = 16 << 20;
 /// How much of the journal one fetch covers.
 const WINDOW_BYTES: u64 = 32 << 20;
 
@@ -117,6 +121,11 @@ impl ColdReader {
         // Readers may hold as much again as the cache.
         let pool = BlockPool::new(extents_max * 2 * EXTENT_BYTES);
         Self { extents: Mutex::default(), loaded: Condvar::new(), clock: AtomicU64::new(0), pool, extents_max }
+    }
+
+    /// Two fetches at once fit into the cache, so that what the one has read is not thrown out by the other.
+    fn fetch_bytes_max(&self) -> usize {
+        (self.extents_max / 2 * EXTENT_BYTES).min(FETCH_BYTES_MAX)
     }
 
     /// Forgets the extents of a segment that is gone.
@@ -219,86 +228,6 @@ fn corrupt(segment: &Segment, run: &Run, what: String) -> SegmentError {
     SegmentError::Corrupt { file: segment.file.name(), position: u64::from(run.position), what }
 }
 
-/// Cuts runs at batch boundaries: drops what lies before an offset, stops at a number of bytes.
-pub(crate) struct Cut {
-    from: Offset,
-    max_bytes: usize,
-    min_one: bool,
-    slices: SmallVec<[Bytes; 4]>,
-    bytes: usize,
-    next: Offset,
-    full: bool,
-    visited: bool,
-}
-
-impl Cut {
-    pub fn new(from: Offset, max_bytes: usize, min_one: bool) -> Self {
-        Self { from, max_bytes, min_one, slices: SmallVec::new(), bytes: 0, next: from, full: false, visited: false }
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-    pub fn visited(&self) -> bool {
-        self.visited
-    }
-    pub fn finish(self) -> (SmallVec<[Bytes; 4]>, usize, Offset) {
-        (self.slices, self.bytes, self.next)
-    }
-
-    /// Adds a run that lies in one piece.
-    pub fn add(&mut self, bytes: Bytes, run: &Run) {
-        self.visited = true;
-        if self.full {
-            return;
-        }
-        if run.base >= self.from && bytes.len() <= self.max_bytes.saturating_sub(self.bytes) {
-            self.bytes += bytes.len();
-            self.next = run.next;
-            self.slices.push(bytes);
-            return;
-        }
-        let (mut start, mut end) = (None, 0);
-        for batch in Batches::new(&bytes) {
-            // A run passed its checksum when it was built or read: a malformed head ends the run here.
-            let Ok((position, header)) = batch else { break };
-            if header.next() <= self.from {
-                continue;
-            }
-            let total = header.total_bytes();
-            let first = self.bytes == 0 && start.is_none();
-            let already = self.bytes + start.map_or(0, |start: usize| end - start);
-            if already + total > self.max_bytes && !(first && self.min_one) {
-                self.full = true;
-                break;
-            }
-            start.get_or_insert(position);
-            end = position + total;
-            self.next = header.next();
-        }
-        if let Some(start) = start {
-            self.bytes += end - start;
-            self.slices.push(bytes.slice(start..end));
-        }
-    }
-
-    /// Adds a run that may lie in several pieces.
-    pub fn add_pieces(&mut self, pieces: SmallVec<[Bytes; 2]>, run: &Run) {
-        let whole = run.base >= self.from && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes);
-        if pieces.len() == 1 || !whole || self.full {
-            let bytes = match <[Bytes; 1]>::try_from(pieces.into_vec()) {
-                Ok([one]) => one,
-                Err(many) => Bytes::from(many.concat()),
-            };
-            return self.add(bytes, run);
-        }
-        self.visited = true;
-        self.bytes += run.bytes as usize;
-        self.next = run.next;
-        self.slices.extend(pieces);
-    }
-}
-
 /// Where a run lies in the order of the journal.
 fn place(segment_bytes: u64, segment: &Segment, run: &Run) -> u64 {
     segment.sequence * segment_bytes + u64::from(run.position)
@@ -309,6 +238,7 @@ impl Journal {
     /// that is furthest behind gets something.
     pub fn read_cold(&self, wants: &[ColdWant], max_bytes: usize) -> Vec<Result<ColdData, ReadError>> {
         let unit = self.config().segment_bytes.max(1);
+        let max_bytes = max_bytes.min(self.cold().fetch_bytes_max());
         let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
         for want in wants {
             let mut first = None;
@@ -359,8 +289,12 @@ impl Journal {
         })?;
         let mut cut = Cut::new(want.from, limit, min_one);
         for (segment, run) in &runs {
+            // Part of a run is as dear as all of it: read for the checksum, and again with the next fetch.
+            if cut.bytes() > 0 && !cut.takes_whole(run) {
+                break;
+            }
             match self.cold().read_run(self, segment, run) {
-                Ok(pieces) => cut.add_pieces(pieces, run),
+                Ok(pieces) => cut.add(&pieces, run),
                 Err(_) if cut.bytes() > 0 => break,
                 Err(_) if run.next <= want.log.start() => return Err(ReadError::Gone),
                 Err(error) => {

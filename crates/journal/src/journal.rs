@@ -53,7 +53,7 @@ impl Default for JournalConfig {
             number: 0,
             segment_bytes: 256 << 20,
             tail_bytes: 384 << 20,
-            cold_bytes: 128 << 20,
+            cold_bytes: 64 << 20,
             index_bytes: 16 << 20,
             producer_expiry_ms: 86_400_000,
             retention_check_ms: 300_000,
@@ -313,10 +313,10 @@ impl Journal {
         if first.run.base > from {
             return TailRead::Cold;
         }
-        let mut cut = crate::cold::Cut::new(from, max_bytes, min_one_batch);
+        let mut cut = crate::cut::Cut::new(from, max_bytes, min_one_batch);
         self.tail.visit(wanted.iter().map(|recent| (recent.chunk, recent)), |chunk, recent| {
             let at = (recent.run.position - chunk.position) as usize;
-            cut.add(chunk.bytes.slice(at..at + recent.run.bytes as usize), &recent.run);
+            cut.add(&[chunk.bytes.slice(at..at + recent.run.bytes as usize)], &recent.run);
         });
         if !cut.visited() {
             return TailRead::Cold;

@@ -10,6 +10,7 @@ mod append;
 mod checkpoint;
 mod chunk;
 mod cold;
+mod cut;
 pub mod disk;
 mod index;
 mod inspect;

@@ -197,9 +197,9 @@ fn open_journals(
             number: number as u16,
             segment_bytes: config.settings.int("mainstem.segment.bytes") as u64 / 4096 * 4096,
             // Memory that is touched for the first time costs a virtual machine seconds per GiB, so the caches are
-            // no larger than readers need: the tail holds about a second of a fast disk, history some windows.
-            tail_bytes: (share / 3).min(768 << 20),
-            cold_bytes: (share / 8).min(128 << 20),
+            // no larger than readers need: the tail holds half a second of a fast network, history some fetches.
+            tail_bytes: (share / 3).min(384 << 20),
+            cold_bytes: (share / 8).min(64 << 20),
             index_bytes: share / 32,
             ..timed(&config.settings)
         };

@@ -1,0 +1,179 @@
+//! Cutting runs at batch boundaries for one reader: drops what lies before an offset, stops at a number of bytes, copies
+//! nothing.
+
+use bytes::Bytes;
+use record::{BatchHeader, HEADER_BYTES};
+use smallvec::SmallVec;
+use types::Offset;
+
+use crate::run::Run;
+
+/// What one reader gets of a log.
+pub(crate) struct Cut {
+    from: Offset,
+    max_bytes: usize,
+    min_one: bool,
+    slices: SmallVec<[Bytes; 4]>,
+    bytes: usize,
+    next: Offset,
+    full: bool,
+    visited: bool,
+}
+
+impl Cut {
+    /// From `from` on, at most `max_bytes`; with `min_one` at least a batch.
+    pub fn new(from: Offset, max_bytes: usize, min_one: bool) -> Self {
+        Self { from, max_bytes, min_one, slices: SmallVec::new(), bytes: 0, next: from, full: false, visited: false }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+    pub fn visited(&self) -> bool {
+        self.visited
+    }
+    pub fn finish(self) -> (SmallVec<[Bytes; 4]>, usize, Offset) {
+        (self.slices, self.bytes, self.next)
+    }
+
+    /// Is there room for all of the run?
+    pub fn takes_whole(&self, run: &Run) -> bool {
+        !self.full && run.base >= self.from && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
+    }
+
+    /// Adds what is wanted of a run, whose bytes lie in one or more pieces.
+    pub fn add(&mut self, pieces: &[Bytes], run: &Run) {
+        self.visited = true;
+        if self.takes_whole(run) {
+            self.bytes += run.bytes as usize;
+            self.next = run.next;
+            self.slices.extend(pieces.iter().cloned());
+        } else if !self.full {
+            self.add_part(pieces, run);
+        }
+    }
+
+    fn add_part(&mut self, pieces: &[Bytes], run: &Run) {
+        let (mut start, mut end, mut at) = (None, 0, 0);
+        // A run passed its checksum when it was built or read: a malformed head ends the run here.
+        while let Some(header) = header_at(pieces, at) {
+            let total = header.total_bytes();
+            if at + total > run.bytes as usize {
+                break;
+            }
+            if header.next() > self.from {
+                let already = self.bytes + start.map_or(0, |start: usize| end - start);
+                let first = self.bytes == 0 && start.is_none();
+                if already + total > self.max_bytes && !(first && self.min_one) {
+                    self.full = true;
+                    break;
+                }
+                start.get_or_insert(at);
+                end = at + total;
+                self.next = header.next();
+            }
+            at += total;
+        }
+        if let Some(start) = start {
+            self.bytes += end - start;
+            self.slices.extend(range(pieces, start, end));
+        }
+    }
+}
+
+/// The head of the batch at a position of the pieces' concatenation; none beyond the end.
+fn header_at(pieces: &[Bytes], at: usize) -> Option<BatchHeader> {
+    let mut head = [0; HEADER_BYTES];
+    let mut filled = 0;
+    for piece in range(pieces, at, at + HEADER_BYTES) {
+        head[filled..filled + piece.len()].copy_from_slice(&piece);
+        filled += piece.len();
+    }
+    BatchHeader::parse(&head[..filled]).ok()
+}
+
+/// The part of the pieces from `start` to `end` of their concatenation.
+fn range(pieces: &[Bytes], start: usize, end: usize) -> impl Iterator<Item = Bytes> + '_ {
+    let mut begin = 0;
+    pieces.iter().filter_map(move |piece| {
+        let (from, to) = (start.max(begin), end.min(begin + piece.len()));
+        let part = (from < to).then(|| piece.slice(from - begin..to - begin));
+        begin += piece.len();
+        part
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use record::BatchBuilder;
+    use types::LogId;
+
+    use super::*;
+
+    /// Five batches of two records, and the run they make.
+    fn run() -> (Bytes, Run, usize) {
+        let batch = |base: u64| {
+            let bytes = BatchBuilder::default().record(1, None, Some(&[7; 300])).record(2, None, Some(&[8; 200])).build();
+            let mut bytes = bytes.to_vec();
+            bytes[..8].copy_from_slice(&base.to_be_bytes());
+            bytes
+        };
+        let one = batch(0).len();
+        let bytes: Vec<u8> = (0..5).flat_map(|number| batch(100 + 2 * number)).collect();
+        let run = Run {
+            log: LogId(1),
+            base: Offset(100),
+            next: Offset(110),
+            position: 0,
+            bytes: bytes.len() as u32,
+            crc: 0,
+            records: 10,
+            max_timestamp: 2,
+            append_time: 0,
+        };
+        (Bytes::from(bytes), run, one)
+    }
+
+    /// However a run is cut into pieces, a reader gets the same bytes.
+    #[test]
+    fn pieces_make_no_difference() {
+        let (bytes, run, one) = run();
+        for from in 100..110 {
+            for max_bytes in [1, one, one + 1, 3 * one, 5 * one] {
+                let expected = cut(std::slice::from_ref(&bytes), &run, from, max_bytes);
+                for at in (1..bytes.len()).step_by(13) {
+                    let pieces = [bytes.slice(..at), bytes.slice(at..)];
+                    assert_eq!(cut(&pieces, &run, from, max_bytes), expected, "from {from}, {max_bytes} bytes, cut at {at}");
+                }
+            }
+        }
+    }
+
+    fn cut(pieces: &[Bytes], run: &Run, from: u64, max_bytes: usize) -> (Vec<u8>, Offset) {
+        let mut cut = Cut::new(Offset(from), max_bytes, true);
+        cut.add(pieces, run);
+        let (slices, bytes, next) = cut.finish();
+        let got = slices.concat();
+        assert_eq!(got.len(), bytes);
+        (got, next)
+    }
+
+    #[test]
+    fn whole_batches_from_the_one_that_holds_the_offset() {
+        let (bytes, run, one) = run();
+        let pieces = [bytes.slice(..one + 20), bytes.slice(one + 20..)];
+        assert_eq!(cut(&pieces, &run, 103, 2 * one), (bytes[one..3 * one].to_vec(), Offset(106)));
+        assert_eq!(cut(&pieces, &run, 108, 10), (bytes[4 * one..].to_vec(), Offset(110)));
+        assert_eq!(cut(&pieces, &run, 100, 5 * one), (bytes.to_vec(), Offset(110)));
+    }
+
+    #[test]
+    fn nothing_follows_a_batch_that_did_not_fit() {
+        let (bytes, run, one) = run();
+        let mut cut = Cut::new(Offset(100), 3 * one, true);
+        cut.add(&[bytes.slice(..)], &run);
+        assert!(!cut.takes_whole(&Run { bytes: 1, ..run }));
+        cut.add(&[bytes.slice(..)], &Run { base: run.next, ..run });
+        assert_eq!(cut.finish().2, Offset(106));
+    }
+}
