@@ -19,6 +19,8 @@ pub(crate) const QUEUE_BYTES_MAX: usize = 8 << 20;
 const SMALL_REQUEST_BYTES: usize = 64 << 10;
 /// What a lane may place before the next one gets its turn.
 const QUANTUM_BYTES: usize = 64 << 10;
+/// Requests up to this size may go ahead of the bulk of other connections, in a chunk of their own.
+const AHEAD_BYTES_MAX: usize = 16 << 10;
 /// Weight of an item beyond its body: directory entry and bookkeeping.
 const ITEM_OVERHEAD_BYTES: usize = 64;
 
@@ -130,6 +132,7 @@ pub(crate) struct Placing {
     pub results: AppendResults,
     /// Some item needs a flush before the answer.
     pub fsync: bool,
+    small: bool,
     items: VecDeque<AppendItem>,
 }
 
@@ -137,6 +140,15 @@ pub(crate) struct Placing {
 struct Lane {
     requests: VecDeque<Placing>,
     deficit: usize,
+}
+
+/// Which requests go into a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// All, in fair order.
+    Fair,
+    /// Small ones that are first in their lanes.
+    Small,
 }
 
 /// What the consumer of [`Lanes::fill`] says about an item.
@@ -153,11 +165,16 @@ pub(crate) struct Lanes {
     by_connection: HashMap<(ShardId, ConnectionId), Lane>,
     turn: VecDeque<(ShardId, ConnectionId)>,
     bytes: usize,
+    small_requests: usize,
+    large_requests: usize,
 }
 
 impl Lanes {
     pub fn push(&mut self, append: Append) {
-        self.bytes += weight(&append);
+        let bytes = weight(&append);
+        let small = bytes <= AHEAD_BYTES_MAX;
+        self.bytes += bytes;
+        *self.count(small) += 1;
         let key = (append.to.shard, append.to.connection);
         let lane = self.by_connection.entry(key).or_default();
         if lane.requests.is_empty() {
@@ -168,8 +185,13 @@ impl Lanes {
             acknowledge: append.acknowledge,
             results: AppendResults::new(),
             fsync: false,
+            small,
             items: append.items.into(),
         });
+    }
+
+    fn count(&mut self, small: bool) -> &mut usize {
+        if small { &mut self.small_requests } else { &mut self.large_requests }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -181,39 +203,33 @@ impl Lanes {
         self.bytes
     }
 
-    /// Offers items in fair order to `place` until it is full or nothing is left. Requests that are placed
-    /// whole go to `finished`. Returns the weight that left the queue.
+    /// Does a small request wait?
+    pub fn has_small(&self) -> bool {
+        self.small_requests > 0
+    }
+
+    /// Does a request wait that is not small?
+    pub fn has_large(&self) -> bool {
+        self.large_requests > 0
+    }
+
+    /// Offers items to `place` until it is full or nothing of the pass is left: in fair order, or the small requests once
+    /// around. Requests that are placed whole go to `finished`. Returns the weight that left the queue.
     pub fn fill(
         &mut self,
+        pass: Pass,
         mut place: impl FnMut(&mut Placing, AppendItem) -> Place,
         finished: &mut Vec<Placing>,
     ) -> usize {
-        let before = self.bytes;
-        while let Some(key) = self.turn.front().copied() {
+        let (before, placed_before) = (self.bytes, finished.len());
+        let mut turns = if pass == Pass::Small { self.turn.len() } else { usize::MAX };
+        while turns > 0 && let Some(key) = self.turn.front().copied() {
+            turns -= 1;
             let alone = self.turn.len() == 1;
             let lane = self.by_connection.get_mut(&key).expect("a lane in turn exists");
-            lane.deficit += QUANTUM_BYTES;
-            while let Some(request) = lane.requests.front_mut() {
-                let Some(item) = request.items.pop_front() else {
-                    finished.extend(lane.requests.pop_front());
-                    continue;
-                };
-                let bytes = item.body_bytes() + ITEM_OVERHEAD_BYTES;
-                if bytes > lane.deficit && !alone {
-                    // An item larger than a quantum waits until its lane has saved up for it.
-                    request.items.push_front(item);
-                    break;
-                }
-                match place(request, item) {
-                    Place::Done => {
-                        self.bytes -= bytes;
-                        lane.deficit = lane.deficit.saturating_sub(bytes);
-                    }
-                    Place::Full(item) => {
-                        request.items.push_front(item);
-                        return before - self.bytes;
-                    }
-                }
+            let full = lane.serve(pass, alone, &mut self.bytes, &mut place, finished);
+            if full {
+                break;
             }
             if lane.requests.is_empty() {
                 self.by_connection.remove(&key);
@@ -222,14 +238,60 @@ impl Lanes {
                 self.turn.rotate_left(1);
             }
         }
+        for request in &finished[placed_before..] {
+            *self.count(request.small) -= 1;
+        }
         before - self.bytes
     }
 
     /// Takes everything out, for a journal that has stopped.
     pub fn drain(&mut self) -> (Vec<Placing>, usize) {
         self.turn.clear();
+        (self.small_requests, self.large_requests) = (0, 0);
         let requests = self.by_connection.drain().flat_map(|(_, lane)| lane.requests).collect();
         (requests, std::mem::take(&mut self.bytes))
+    }
+}
+
+impl Lane {
+    /// Offers what the lane may place in this turn; true when the chunk is full.
+    fn serve(
+        &mut self,
+        pass: Pass,
+        alone: bool,
+        queued_bytes: &mut usize,
+        place: &mut impl FnMut(&mut Placing, AppendItem) -> Place,
+        finished: &mut Vec<Placing>,
+    ) -> bool {
+        if pass == Pass::Fair {
+            self.deficit += QUANTUM_BYTES;
+        }
+        while let Some(request) = self.requests.front_mut() {
+            if pass == Pass::Small && !request.small {
+                return false;
+            }
+            let Some(item) = request.items.pop_front() else {
+                finished.extend(self.requests.pop_front());
+                continue;
+            };
+            let bytes = item.body_bytes() + ITEM_OVERHEAD_BYTES;
+            if pass == Pass::Fair && bytes > self.deficit && !alone {
+                // An item larger than a quantum waits until its lane has saved up for it.
+                request.items.push_front(item);
+                return false;
+            }
+            match place(request, item) {
+                Place::Done => {
+                    *queued_bytes -= bytes;
+                    self.deficit = self.deficit.saturating_sub(bytes);
+                }
+                Place::Full(item) => {
+                    request.items.push_front(item);
+                    return true;
+                }
+            }
+        }
+        false
     }
 }
 
@@ -237,5 +299,75 @@ impl Placing {
     /// Items that have no result yet.
     pub fn unplaced(&self) -> usize {
         self.items.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn append(connection: u64, token: u64, bytes: usize) -> Append {
+        let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(connection), token };
+        let item = AppendItem::State { key: Bytes::from_static(b"k"), value: Some(Bytes::from(vec![0; bytes])) };
+        Append { to, items: vec![item], acknowledge: true }
+    }
+
+    fn tokens(requests: &[Placing]) -> Vec<u64> {
+        requests.iter().map(|request| request.to.token).collect()
+    }
+
+    fn take(lanes: &mut Lanes, pass: Pass, most: usize) -> Vec<u64> {
+        let (mut finished, mut placed) = (Vec::new(), 0);
+        let before = lanes.bytes();
+        let left = lanes.fill(
+            pass,
+            |_, item| {
+                if placed == most {
+                    return Place::Full(item);
+                }
+                placed += 1;
+                Place::Done
+            },
+            &mut finished,
+        );
+        assert_eq!(before - left, lanes.bytes());
+        tokens(&finished)
+    }
+
+    #[test]
+    fn small_requests_go_ahead_but_not_of_their_own_connection() {
+        let mut lanes = Lanes::default();
+        for (connection, token, bytes) in [(1, 10, 900_000), (1, 11, 100), (2, 20, 100), (2, 21, 100), (2, 22, 500_000), (3, 30, 50)] {
+            lanes.push(append(connection, token, bytes));
+        }
+        assert!(lanes.has_small() && lanes.has_large());
+        assert_eq!(take(&mut lanes, Pass::Small, 100), [20, 21, 30]);
+        assert_eq!(take(&mut lanes, Pass::Small, 100), [0; 0], "11 and 22 are behind, or large");
+        assert!(lanes.has_small(), "11 still waits");
+        let rest = take(&mut lanes, Pass::Fair, 100);
+        assert_eq!(rest.len(), 3);
+        assert!(rest.iter().position(|token| *token == 10) < rest.iter().position(|token| *token == 11));
+        assert!(lanes.is_empty() && !lanes.has_small() && !lanes.has_large() && lanes.bytes() == 0);
+    }
+
+    #[test]
+    fn what_does_not_fit_stays_in_order() {
+        let mut lanes = Lanes::default();
+        (0..6).for_each(|token| lanes.push(append(1, token, 100)));
+        assert_eq!(take(&mut lanes, Pass::Small, 2), [0, 1]);
+        assert_eq!(take(&mut lanes, Pass::Fair, 3), [2, 3, 4]);
+        assert_eq!(take(&mut lanes, Pass::Small, 3), [5]);
+    }
+
+    #[test]
+    fn bulk_waits_until_its_lane_has_saved_up() {
+        let mut lanes = Lanes::default();
+        lanes.push(append(1, 1, 300_000));
+        (0..40).for_each(|token| lanes.push(append(2, 100 + token, 30_000)));
+        let order = take(&mut lanes, Pass::Fair, 100);
+        let bulk = order.iter().position(|token| *token == 1).expect("placed");
+        assert!((5..20).contains(&bulk), "a lane of 300 KB is served among those of 30 KB: place {bulk}");
     }
 }

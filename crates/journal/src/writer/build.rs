@@ -17,11 +17,12 @@ use crate::disk::{Submitter, WriteOp};
 use crate::log::{Log, RecentRun};
 use crate::pool::{BLOCK_BYTES, Block};
 use crate::producers::Verdict;
-use crate::queue::{Place, Placing};
+use crate::queue::{Pass, Place, Placing};
 use crate::run::Run;
 use crate::segments;
 use crate::tail::TailChunk;
 use crate::writer::commit::Flight;
+use crate::writer::SMALL_CHUNK_BYTES;
 
 /// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
 const DSYNC_BYTES_MAX: usize = 64 << 10;
@@ -68,8 +69,11 @@ struct Room {
 
 impl<S: Submitter> Writer<S> {
     /// Builds and submits the next chunk. False when nothing could be built.
-    pub(super) fn build_chunk(&mut self) -> bool {
-        let Some(room) = self.room() else { return false };
+    pub(super) fn build_chunk(&mut self, pass: Pass) -> bool {
+        let Some(mut room) = self.room() else { return false };
+        if pass == Pass::Small {
+            room.memory = room.memory.min(SMALL_CHUNK_BYTES);
+        }
         let now = self.journal.now_ms();
         let mut plan = Plan::default();
         let mut finished = Vec::new();
@@ -77,6 +81,7 @@ impl<S: Submitter> Writer<S> {
         let mut lanes = std::mem::take(&mut self.lanes);
         let largest = segments::largest_chunk(self.active.size);
         let left = lanes.fill(
+            pass,
             |request, item| place(&mut plan, &room, largest, &mut wants_roll, request, item, now),
             &mut finished,
         );

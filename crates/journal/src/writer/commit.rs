@@ -119,7 +119,21 @@ impl Flights {
     }
 
     pub fn writes_under_way(&self) -> usize {
-        self.flights.iter().skip(self.received).filter(|flight| !flight.written).count()
+        self.under_way().count()
+    }
+
+    /// Length of the longest chunk that is being written, 0 when none is.
+    pub fn longest_under_way(&self) -> usize {
+        self.under_way().map(|flight| flight.bytes).max().unwrap_or(0)
+    }
+
+    /// Length of the shortest chunk that is being written, without bound when none is.
+    pub fn shortest_under_way(&self) -> usize {
+        self.under_way().map(|flight| flight.bytes).min().unwrap_or(usize::MAX)
+    }
+
+    fn under_way(&self) -> impl Iterator<Item = &Flight> {
+        self.flights.iter().skip(self.received).filter(|flight| !flight.written)
     }
 
     pub fn any_write_under_way(&self) -> bool {

@@ -6,7 +6,8 @@
 //! queue ─ fill (build.rs) ─ chunk ─ submit ─ completion (commit.rs) ─ received ─ sync ─ durable ─ answers
 //! ```
 //!
-//! * W1 At most [`WRITES_MAX`] chunk writes are under way; completions are released in index order.
+//! * W1 At most [`WRITES_MAX`] chunk writes are under way, and one more of small requests that go ahead of others' bulk;
+//!   completions are released in index order.
 //! * W2 `received` is the last index up to which all writes have completed, `durable` the last up to which
 //!   all are on stable storage. A log of class `memory` is answered and readable at the first, of class
 //!   `fsync` at the second.
@@ -30,13 +31,15 @@ use crate::disk::{Completion, File, Submitter, Wait};
 use crate::journal::Journal;
 use crate::keeper::SealJob;
 use crate::pool::Block;
-use crate::queue::{Lanes, Placing};
+use crate::queue::{Lanes, Pass, Placing};
 use crate::run::Run;
 use crate::segments::PreparedSegment;
 use commit::Flights;
 
 /// Chunk writes under way at once.
 pub const WRITES_MAX: usize = 2;
+/// A chunk of small requests that go ahead of bulk is no longer than this.
+const SMALL_CHUNK_BYTES: usize = 64 << 10;
 /// Chunks of class `fsync` that may wait for a flush before no more are built.
 const UNFLUSHED_CHUNKS_MAX: usize = 8;
 /// While a chunk is under way, less than this waits for it, so that commits group.
@@ -146,7 +149,7 @@ impl<S: Submitter> Writer<S> {
         self.submitter.poll(wait, &mut self.completions);
         self.take_completions();
         self.take_arrivals();
-        while !self.stopped && self.may_build() && self.build_chunk() {}
+        while !self.stopped && self.build_next() {}
         self.maybe_zero_ahead();
         self.maybe_sync();
         self.deliver();
@@ -190,17 +193,32 @@ impl<S: Submitter> Writer<S> {
         }
     }
 
+    /// Builds what is due; false when nothing is, or there is no room for it.
+    fn build_next(&mut self) -> bool {
+        (self.may_build_small() && self.build_chunk(Pass::Small)) || (self.may_build() && self.build_chunk(Pass::Fair))
+    }
+
     fn may_build(&self) -> bool {
-        if self.lanes.is_empty() {
+        if self.lanes.is_empty() || self.flights.unflushed_chunks() >= UNFLUSHED_CHUNKS_MAX {
             return false;
         }
         let writes = self.flights.writes_under_way();
-        if writes == 0 {
-            return self.flights.unflushed_chunks() < UNFLUSHED_CHUNKS_MAX;
-        }
-        writes < WRITES_MAX.min(self.submitter.capacity().saturating_sub(1).max(1))
-            && self.lanes.bytes() >= SECOND_CHUNK_BYTES
-            && self.flights.unflushed_chunks() < UNFLUSHED_CHUNKS_MAX
+        writes == 0 || writes < self.writes_max(WRITES_MAX) && self.lanes.bytes() >= SECOND_CHUNK_BYTES
+    }
+
+    /// Small requests do not share the fate of bulk: neither its place nor its length. One such chunk at a time, so that they
+    /// still commit in groups.
+    fn may_build_small(&self) -> bool {
+        self.lanes.has_small()
+            && (self.lanes.has_large() || self.flights.longest_under_way() > SMALL_CHUNK_BYTES)
+            && self.flights.shortest_under_way() > SMALL_CHUNK_BYTES
+            && self.flights.writes_under_way() < self.writes_max(WRITES_MAX + 1)
+            && self.flights.unflushed_chunks() <= UNFLUSHED_CHUNKS_MAX
+    }
+
+    /// `wanted` writes at once, or as many as leave room for a sync.
+    fn writes_max(&self, wanted: usize) -> usize {
+        wanted.min(self.submitter.capacity().saturating_sub(1).max(1))
     }
 
     /// Takes the segment that the keeper has prepared; the old one is sealed once it is durable.
