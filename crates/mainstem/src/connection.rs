@@ -23,7 +23,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 /// Bytes read in one turn, before others get theirs.
-const TURN_BYTES: usize = 1 << 20;
+const TURN_BYTES: usize = 256 << 10;
 /// Answers that wait for the socket before no more requests are read.
 const OUTGOING_MAX: usize = 4096;
 
