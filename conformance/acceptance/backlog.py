@@ -78,6 +78,12 @@ def fetch_request(topic, partition, correlation):
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
+def memory(system):
+    """The broker's own account of its memory, in MB."""
+    return {name.removeprefix("mainstem_memory_").replace("_bytes", "_mb"): round(value / 1e6)
+            for name, value in system.metrics().items() if name.startswith("mainstem_memory_")}
+
+
 def stalled(report):
     """2,000 consumers ask for 1 MiB each, again and again, and never read their sockets; a producer and a consumer beside them go on
     as before (memory 1 GiB)."""
@@ -101,7 +107,7 @@ def stalled(report):
             # The first second is their first answers, 2 GB of them: work like any other, shown and not judged.
             paced(report, system, 1, 3, "while 2,000 ask and stop reading", lambda: None)
             beside = paced(report, system, 1, seconds, "beside 2,000 that stopped reading", follow)
-            report.note(rss_mb=system.rss_mb(), files=system.files())
+            report.note(rss_mb=round(system.rss_mb()), files=system.files(), **memory(system))
             read = load("consume", system.bootstrap, "old", 100, report.amount(2000), *READ_MANY)
             report.note(**read)
             ratio = beside["p99_ms"] / before["p99_ms"]

@@ -28,7 +28,7 @@ pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_top
 pub use groups::Groups;
 pub use jobs::Work;
 pub use journal::{
-    Appended, ColdData, ColdWant, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
+    Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
 };
 /// The journal's vocabulary for appends, as gateways use it.
 pub mod append {

@@ -26,7 +26,7 @@ use crate::segments::{Segment, SegmentError};
 const EXTENT_BYTES: usize = 1 << 20;
 /// How much one fetch returns at most: what it has read is still in the processor's cache when it is sent, and the client uses
 /// the same memory again. With 64 MiB broker and client together took 40 % more processor time per byte.
-const FETCH_BYTES_MAX: usize = 16 << 20;
+pub const HISTORY_BYTES_MAX: usize = 16 << 20;
 /// How much of the journal one fetch covers.
 const WINDOW_BYTES: u64 = 32 << 20;
 
@@ -116,16 +116,16 @@ impl Drop for Loading<'_> {
 }
 
 impl ColdReader {
-    pub fn new(bytes: usize) -> Self {
+    /// A cache of `bytes`, and memory for `held_bytes` more in the hands of readers.
+    pub fn new(bytes: usize, held_bytes: usize) -> Self {
         let extents_max = (bytes / EXTENT_BYTES).max(8);
-        // Readers may hold as much again as the cache.
-        let pool = BlockPool::new(extents_max * 2 * EXTENT_BYTES);
+        let pool = BlockPool::new(extents_max * EXTENT_BYTES + held_bytes);
         Self { extents: Mutex::default(), loaded: Condvar::new(), clock: AtomicU64::new(0), pool, extents_max }
     }
 
     /// Two fetches at once fit into the cache, so that what the one has read is not thrown out by the other.
     fn fetch_bytes_max(&self) -> usize {
-        (self.extents_max / 2 * EXTENT_BYTES).min(FETCH_BYTES_MAX)
+        (self.extents_max / 2 * EXTENT_BYTES).min(HISTORY_BYTES_MAX)
     }
 
     /// Forgets the extents of a segment that is gone.

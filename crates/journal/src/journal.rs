@@ -34,8 +34,11 @@ pub struct JournalConfig {
     /// Memory for the newest chunks: two thirds for those that are kept for readers, the rest for those that are built, written or
     /// held by slow readers.
     pub tail_bytes: usize,
-    /// Memory for history read from disk.
+    /// Memory for history read from disk, as a cache.
     pub cold_bytes: usize,
+    /// Memory for history that readers hold when it is no longer in the cache. They are not to hold more: what does not fit
+    /// takes memory from the system.
+    pub held_bytes: usize,
     /// Memory for index pages.
     pub index_bytes: usize,
     /// Producers that have been silent this long are forgotten, in ms.
@@ -54,6 +57,7 @@ impl Default for JournalConfig {
             segment_bytes: 256 << 20,
             tail_bytes: 384 << 20,
             cold_bytes: 64 << 20,
+            held_bytes: 64 << 20,
             index_bytes: 16 << 20,
             producer_expiry_ms: 86_400_000,
             retention_check_ms: 300_000,
@@ -148,7 +152,7 @@ impl Journal {
             pool: BlockPool::new(config.tail_bytes.max(BLOCKS_BYTES_MIN)),
             segments: SegmentTable::default(),
             index_cache,
-            cold: ColdReader::new(config.cold_bytes),
+            cold: ColdReader::new(config.cold_bytes, config.held_bytes),
             durable: AtomicU64::new(0),
             prepared: Mutex::new(None),
             disk_full: AtomicBool::new(false),

@@ -29,7 +29,7 @@ mod tail;
 mod writer;
 
 pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo};
-pub use cold::{ColdData, ColdWant, ReadError};
+pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
 pub use inspect::inspect;
 pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};
 pub use keeper::Keeper;

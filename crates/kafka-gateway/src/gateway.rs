@@ -7,7 +7,7 @@ use broker::Broker;
 
 use crate::fetch_sessions::FetchSessions;
 use crate::metrics::GatewayMetrics;
-use crate::pinned::Pinned;
+use crate::pinned::{MemoryPressure, Pinned};
 
 /// What clients are told to connect to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,9 +64,9 @@ impl Gateway {
         self.pinned.used()
     }
 
-    /// So much memory is held that clients which do not read have to go.
-    pub fn is_memory_scarce(&self) -> bool {
-        self.pinned.is_scarce()
+    /// How much of the memory for answers is held by clients that do not read.
+    pub fn memory_pressure(&self) -> MemoryPressure {
+        self.pinned.pressure()
     }
 
     /// Largest request.

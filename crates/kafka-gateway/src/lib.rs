@@ -16,4 +16,5 @@ mod session;
 pub use gateway::{Advertise, Gateway};
 pub use handlers::{Api, apis};
 pub use metrics::GatewayMetrics;
+pub use pinned::MemoryPressure;
 pub use session::{CloseReason, Session, ShardContext};

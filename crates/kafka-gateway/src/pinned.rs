@@ -1,8 +1,8 @@
 //! Memory that answers hold until their clients have read them. An answer with records is slices of blocks of 1 MiB that
 //! others want to use again; it is charged for the blocks it holds, and the sum is bounded for all connections together.
 //!
-//! At the bound nothing more is fetched until clients have read; from half of it on, a client that takes no byte for a
-//! second is disconnected (`crates/mainstem/src/connection.rs`).
+//! At the bound nothing more is fetched until clients have read. The nearer it is, the sooner a client that takes no byte is
+//! disconnected (`crates/mainstem/src/connection.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,9 +10,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 
 /// Blocks begin at multiples of this, see `BLOCK_BYTES` of the journal's pools.
-const BLOCK_BYTES: usize = 1 << 20;
+pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 /// Shorter answers are put together into memory of their own.
 const COPIED_BYTES_MAX: usize = 64 << 10;
+
+/// How much of the memory for answers is held by clients that have not read them yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPressure {
+    /// Less than half.
+    None,
+    /// Half or more.
+    Scarce,
+    /// So much that fetches wait.
+    Full,
+}
 
 /// The sum of what is held.
 pub(crate) struct Pinned {
@@ -36,9 +47,22 @@ impl Pinned {
         self.used() >= self.max
     }
 
-    /// Clients that do not read have to go.
-    pub fn is_scarce(&self) -> bool {
-        self.used() >= self.max / 2
+    /// How near the bound is.
+    pub fn pressure(&self) -> MemoryPressure {
+        // A fetch needs more than a last block, so that others wait before the bound is met.
+        match self.used() {
+            used if used >= self.max / 8 * 7 => MemoryPressure::Full,
+            used if used >= self.max / 2 => MemoryPressure::Scarce,
+            _ => MemoryPressure::None,
+        }
+    }
+
+    /// Sets bytes aside for an answer that is about to be read from disk; `None` when that would be too much. The first may
+    /// always.
+    pub fn reserve(self: &Arc<Self>, bytes: usize) -> Option<Arc<Reserved>> {
+        let fits = |used: usize| (used == 0 || used + bytes <= self.max).then_some(used + bytes);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        Some(Arc::new(Reserved { pinned: Arc::clone(self), bytes }))
     }
 
     /// Charges for an answer, until the last of its pieces is dropped.
@@ -63,6 +87,18 @@ fn blocks(pieces: &[Bytes]) -> usize {
     let number = |bytes: &Bytes| bytes.as_ptr() as usize / BLOCK_BYTES;
     let changes = pieces.windows(2).filter(|pair| number(&pair[0]) != number(&pair[1])).count();
     changes + 1
+}
+
+/// Set aside until dropped.
+pub(crate) struct Reserved {
+    pinned: Arc<Pinned>,
+    bytes: usize,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.pinned.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 struct Held {
@@ -112,14 +148,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_aside_counts() {
+        let pinned = Pinned::new(3 << 20);
+        let first = pinned.reserve(100 << 20).expect("the first may always");
+        assert!(pinned.reserve(1).is_none());
+        drop(first);
+        let two = (pinned.reserve(1 << 20), pinned.reserve(2 << 20));
+        assert!(two.0.is_some() && two.1.is_some() && pinned.is_full() && pinned.reserve(1).is_none());
+        drop(two);
+        assert_eq!(pinned.used(), 0);
+    }
+
+    #[test]
     fn it_is_scarce_before_it_is_full() {
         let pinned = Pinned::new(3 << 20);
         let held = pinned.hold(large());
         let more = pinned.hold(large());
-        assert!(pinned.is_scarce());
+        assert_eq!(pinned.pressure(), MemoryPressure::Scarce);
         let rest: Vec<_> = (0..3).map(|_| pinned.hold(large())).collect();
-        assert!(pinned.is_full());
+        assert!(pinned.is_full() && pinned.pressure() == MemoryPressure::Full);
         drop((held, more, rest));
-        assert!(!pinned.is_scarce());
+        assert_eq!(pinned.pressure(), MemoryPressure::None);
     }
 }

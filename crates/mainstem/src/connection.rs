@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use kafka_gateway::CloseReason;
+use kafka_gateway::{CloseReason, MemoryPressure};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -16,16 +16,18 @@ use crate::shard::{Connection, Outgoing, Shard};
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 /// A socket that takes nothing for this long, while answers wait, is closed …
 const STALLED_AFTER: Duration = Duration::from_secs(30);
-/// … or for this long, when such answers hold much of the memory.
+/// … or for this long, when such answers hold much of the memory …
 const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
+/// … or for this long, when they hold all of it and others wait for theirs.
+const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
 /// Small requests are read into a buffer of this size.
 const READ_BYTES: usize = 64 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 /// Bytes read in one turn, before others get theirs.
 const TURN_BYTES: usize = 256 << 10;
-/// Answers that wait for the socket before no more requests are read.
-const OUTGOING_MAX: usize = 4096;
+/// Bytes of answers that may wait for the socket before no more requests are read: one large answer of a connection is enough.
+const OUTGOING_BYTES_MAX: usize = 64 << 10;
 
 /// How a connection ended.
 pub enum End {
@@ -70,11 +72,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         }
         if outgoing.is_empty() {
             last_progress = Instant::now();
-        } else if last_progress.elapsed() >= STALLED_AFTER_SCARCE {
-            let after = if shard.shared.gateway.is_memory_scarce() { STALLED_AFTER_SCARCE } else { STALLED_AFTER };
-            if last_progress.elapsed() >= after {
-                return End::Stalled;
-            }
+        } else if last_progress.elapsed() >= STALLED_AFTER_FULL && last_progress.elapsed() >= patience(shard) {
+            return End::Stalled;
         }
         if connection.session.borrow().is_broken() {
             return End::Broken;
@@ -83,7 +82,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
             return End::Refused(reason);
         }
-        let may_read = refused.is_none() && outgoing.len() < OUTGOING_MAX && !shard.draining.get();
+        let may_read = refused.is_none() && waiting_bytes(&outgoing) < OUTGOING_BYTES_MAX && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
         if may_read && let Some(end) = frames(shard, connection, &mut input) {
             let Some(end) = postpone(end, &mut refused) else { continue };
@@ -98,7 +97,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let stalls = (!outgoing.is_empty()).then(|| Instant::now() + STALLED_AFTER_SCARCE);
+        let stalls = (!outgoing.is_empty()).then(|| Instant::now() + STALLED_AFTER_FULL);
         let retry = memory.then(|| Instant::now() + Duration::from_millis(2));
         let ends = refused.as_ref().map(|(_, until)| *until);
         let wake_at = [timeout, stalls, retry, ends].into_iter().flatten().min();
@@ -125,6 +124,25 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
             }
         }
     }
+}
+
+/// How long a client may read nothing while answers wait for it.
+fn patience(shard: &Shard) -> Duration {
+    match shard.shared.gateway.memory_pressure() {
+        MemoryPressure::None => STALLED_AFTER,
+        MemoryPressure::Scarce => STALLED_AFTER_SCARCE,
+        MemoryPressure::Full => STALLED_AFTER_FULL,
+    }
+}
+
+/// Bytes that wait for the socket, or as many as matter.
+fn waiting_bytes(outgoing: &Outgoing) -> usize {
+    let mut bytes = 0;
+    outgoing.iter().map(Bytes::len).take_while(|piece| {
+        bytes += piece;
+        bytes < OUTGOING_BYTES_MAX
+    }).count();
+    bytes
 }
 
 /// Keeps the reason of a refusal until what was asked before is answered; any other end is at once.

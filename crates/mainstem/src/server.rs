@@ -22,6 +22,8 @@ use crate::frames::FramePool;
 use crate::measurements::{Measurements, Node};
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 
+/// Part of the memory budget that answers may hold until clients have read them.
+const HELD_SHARE: usize = 4;
 /// Connections that the system may hold for an acceptor.
 const BACKLOG: i32 = 1024;
 
@@ -64,7 +66,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         }
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
-    let gateway = Gateway::new(Arc::clone(&broker), metrics, (config.memory.bytes() / 4) as usize);
+    let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
@@ -200,6 +202,7 @@ fn open_journals(
             // no larger than readers need: the tail holds half a second of a fast network, history some fetches.
             tail_bytes: (share / 3).min(384 << 20),
             cold_bytes: (share / 8).min(64 << 20),
+            held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
             ..timed(&config.settings)
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Broker, ColdData, ColdWant, Log, ReadError, Reply, TailRead};
+use broker::{Broker, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kafka_wire::fetch::{
@@ -20,6 +20,7 @@ use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_read;
 use crate::fetch_sessions::FetchSession;
+use crate::pinned::{BLOCK_BYTES, Reserved};
 use crate::session::{Context, ShardContext};
 
 /// Longest wait of a poll, whatever is asked for.
@@ -27,8 +28,10 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 
 const READ_COMMITTED: i8 = 1;
 
-/// How long a fetch waits before it looks again whether other answers have been read.
+/// How long a fetch waits before it looks again whether other answers have been read; twice as long each time …
 const HOLD_BACK: Duration = Duration::from_millis(5);
+/// … up to this.
+const HOLD_BACK_MAX: Duration = Duration::from_millis(80);
 
 /// A partition that a consumer wants to read.
 #[derive(Clone)]
@@ -76,8 +79,22 @@ struct FetchWait {
     found: Vec<Found>,
     /// Partitions that the cold-read pool is reading now.
     cold: Option<Vec<usize>>,
+    /// Memory for what they read.
+    reserved: Option<Arc<Reserved>>,
     /// Other clients have to read their answers first; when to look again.
     held_back: Option<Instant>,
+    hold_back: Duration,
+}
+
+/// What became of the partitions whose records are not in memory.
+#[derive(PartialEq, Eq)]
+enum Cold {
+    /// There are none, or the answer is full without them.
+    Nothing,
+    /// They are being read.
+    Reading,
+    /// There is no memory to read them into.
+    NoMemory,
 }
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -129,7 +146,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         watching: false,
         found: Vec::new(),
         cold: None,
+        reserved: None,
         held_back: None,
+        hold_back: HOLD_BACK,
     })))
 }
 
@@ -242,14 +261,20 @@ impl FetchWait {
         urgent || bytes >= self.min_bytes.max(1)
     }
 
-    /// Sends the cold-read pool after what is not in memory; true when it went.
-    fn read_colds(&mut self, context: &Context<'_>) -> bool {
+    /// Sends the cold-read pool after what is not in memory.
+    fn read_colds(&mut self, context: &Context<'_>) -> Cold {
         let served: usize = self.found.iter().map(|found| found.bytes).sum();
         let room = self.max_bytes.saturating_sub(served);
         let cold: Vec<usize> = (0..self.found.len()).filter(|at| self.found[*at].cold).collect();
         if cold.is_empty() || room == 0 && served > 0 {
-            return false;
+            return Cold::Nothing;
         }
+        // Records lie in blocks, of which the first and the last may be held for a few bytes.
+        let wanted: usize = cold.iter().map(|at| self.wanted[*at].max_bytes.max(0) as usize + BLOCK_BYTES).sum();
+        let Some(reserved) = context.gateway.pinned.reserve(wanted.min(room + BLOCK_BYTES).min(HISTORY_BYTES_MAX)) else {
+            return if served > 0 { Cold::Nothing } else { Cold::NoMemory };
+        };
+        let held = Arc::clone(&reserved);
         let wants: Vec<(usize, ColdWant)> = cold
             .iter()
             .filter_map(|at| {
@@ -271,13 +296,30 @@ impl FetchWait {
                     results[at] = Some(result);
                 }
             }
+            drop(held);
             Box::new(results) as Box<dyn std::any::Any + Send>
         });
         if context.gateway.broker.read_history(context.to, work) {
-            self.cold = Some(cold);
-            return true;
+            (self.cold, self.reserved) = (Some(cold), Some(reserved));
+            return Cold::Reading;
         }
-        false
+        Cold::Nothing
+    }
+
+    /// Has this fetch to wait, for the disk or for memory?
+    fn waits_for_cold(&mut self, context: &mut Context<'_>) -> bool {
+        match self.read_colds(context) {
+            Cold::Nothing => return false,
+            Cold::Reading => {}
+            Cold::NoMemory => self.hold_back(context.now),
+        }
+        self.unwatch(context.to.connection, context.shard);
+        true
+    }
+
+    fn hold_back(&mut self, now: Instant) {
+        self.held_back = Some(now + self.hold_back);
+        self.hold_back = (self.hold_back * 2).min(HOLD_BACK_MAX);
     }
 
     fn watch(&mut self, context: &mut Context<'_>) {
@@ -394,14 +436,17 @@ impl Wait for FetchWait {
         if self.cold.is_some() {
             return None;
         }
-        self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
-        if self.held_back.is_some() {
+        if self.held_back.is_some_and(|until| context.now < until) {
+            return None;
+        }
+        self.held_back = None;
+        if context.gateway.pinned.is_full() {
+            self.hold_back(context.now);
             return None;
         }
         let broker = Arc::clone(&context.gateway.broker);
         let mut ready = self.read_tails(&broker);
-        if self.read_colds(context) {
-            self.unwatch(context.to.connection, context.shard);
+        if self.waits_for_cold(context) {
             return None;
         }
         if !ready && context.now < self.deadline {
@@ -410,8 +455,7 @@ impl Wait for FetchWait {
             self.watch(context);
             if !watched_before {
                 ready = self.read_tails(&broker);
-                if self.read_colds(context) {
-                    self.unwatch(context.to.connection, context.shard);
+                if self.waits_for_cold(context) {
                     return None;
                 }
             }
