@@ -7,6 +7,8 @@ import time
 from machine import BULK, READ_MANY, Folder, Kafka, Mainstem, MemoryGroup, Steal, create, drop_page_cache, finish, load, start_load
 
 MEMORY_MB = 1024
+# Half of it, so that half is left for its page cache.
+KAFKA_HEAP = "-Xms512m -Xmx512m"
 RATE = 5000
 PACED = ["linger.ms=5", "acks=all"]
 
@@ -16,7 +18,7 @@ def paced(report, system, partitions, seconds, what, beside):
     other, began = beside(), time.time()
     time.sleep(1)
     steal = Steal()
-    row = load("latency", system.bootstrap, "live", partitions, seconds, RATE, *PACED)
+    row = load("latency", system.bootstrap, "live", partitions, seconds, RATE, *PACED, may_fail=system.name == "kafka")
     done = None
     if other is not None:
         done = finish(other)
@@ -51,7 +53,7 @@ def backlog(report, partitions):
             system.stop()
     report.judge("p99 beside the backlog, against the tail", round(late / control, 2), "<= 1.5", late <= 1.5 * control)
     with MemoryGroup("kafka", MEMORY_MB) as prefix:
-        system = Kafka(None).start(prefix)
+        system = Kafka(None, KAFKA_HEAP).start(prefix)
         try:
             _, theirs = measure(report, system, partitions, megabytes, seconds)
         finally:
@@ -65,7 +67,8 @@ def backlog_of(partitions):
         backlog(report, partitions)
     line.__doc__ = f"""A consumer reads 10 GB of {partitions} partition(s) from the beginning while a producer writes 5,000 records of
     1 KiB a second (memory 1 GiB, default durability); the control reads the tail instead. Real Kafka in a memory group of the same
-    size, page cache included, with `flush.messages` at its default."""
+    size, page cache included, half of it heap, with `flush.messages` at its default; what its producer does not get through within
+    60 s is not in its p99."""
     return line
 
 

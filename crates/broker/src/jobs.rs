@@ -15,6 +15,9 @@ use crate::mailbox::Reply;
 /// Jobs that may wait in one queue; an asker beyond that is told that the broker is busy.
 pub const JOBS_MAX: usize = 10_000;
 
+/// Niceness of the cold-read pool.
+const NICE: i32 = 10;
+
 /// What to do, and for whom.
 pub(crate) struct Job {
     pub to: ReplyTo,
@@ -29,6 +32,12 @@ pub type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn Any + Send> + Send>;
 pub(crate) struct JobQueue {
     inner: Mutex<Inner>,
     arrives: Condvar,
+}
+
+/// Lets everybody else of the machine go first: readers of history are to use what others leave.
+pub(crate) fn lower_priority() {
+    // SAFETY: a system call without pointers; 0 names the calling thread, and lowering needs no privilege.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 #[derive(Default)]

@@ -185,7 +185,11 @@ impl Broker {
         threads.push(spawn("controller", Box::new(move || broker.controller.run(&broker))));
         for number in 0..2 {
             let broker = Arc::clone(self);
-            threads.push(spawn(&format!("cold-read-{number}"), Box::new(move || broker.cold.run(&broker))));
+            let body = move || {
+                jobs::lower_priority();
+                broker.cold.run(&broker);
+            };
+            threads.push(spawn(&format!("cold-read-{number}"), Box::new(body)));
         }
         let broker = Arc::clone(self);
         threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));

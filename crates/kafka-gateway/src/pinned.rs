@@ -161,13 +161,18 @@ mod tests {
 
     #[test]
     fn it_is_scarce_before_it_is_full() {
-        let pinned = Pinned::new(3 << 20);
-        let held = pinned.hold(large());
-        let more = pinned.hold(large());
-        assert_eq!(pinned.pressure(), MemoryPressure::Scarce);
-        let rest: Vec<_> = (0..3).map(|_| pinned.hold(large())).collect();
-        assert!(pinned.is_full() && pinned.pressure() == MemoryPressure::Full);
-        drop((held, more, rest));
+        let pinned = Pinned::new(8 << 20);
+        let mut held = Vec::new();
+        let mut levels = Vec::new();
+        for _ in 0..8 {
+            levels.push(pinned.pressure());
+            held.push(pinned.reserve(1 << 20));
+        }
+        assert_eq!(levels[..4], [MemoryPressure::None; 4]);
+        assert_eq!(levels[4..7], [MemoryPressure::Scarce; 3]);
+        assert_eq!(levels[7], MemoryPressure::Full);
+        assert!(pinned.is_full() && pinned.reserve(1).is_none());
+        held.clear();
         assert_eq!(pinned.pressure(), MemoryPressure::None);
     }
 }

@@ -26,6 +26,8 @@ const READ_BYTES: usize = 64 << 10;
 const SLICES_MAX: usize = 64;
 /// Bytes read in one turn, before others get theirs.
 const TURN_BYTES: usize = 256 << 10;
+/// Bytes sent in one turn: with 256 KiB clients wake up more often, which costs broker and client a third more.
+const SEND_TURN_BYTES: usize = 2 << 20;
 /// Bytes of answers that may wait for the socket before no more requests are read: one large answer of a connection is enough.
 const OUTGOING_BYTES_MAX: usize = 64 << 10;
 
@@ -66,8 +68,14 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         match send(&stream, &mut outgoing) {
-            Ok(true) => last_progress = Instant::now(),
-            Ok(false) => {}
+            Ok(0) => {}
+            Ok(sent) => {
+                last_progress = Instant::now();
+                if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+            }
             Err(_) => return End::Closed,
         }
         if outgoing.is_empty() {
@@ -165,19 +173,16 @@ fn interest(read: bool, write: bool) -> Option<Interest> {
     }
 }
 
-/// Sends what the socket takes; true when it took something.
-fn send(stream: &TcpStream, outgoing: &mut Outgoing) -> std::io::Result<bool> {
-    let mut any = false;
-    while !outgoing.is_empty() {
-        let slices: smallvec::SmallVec<[IoSlice<'_>; SLICES_MAX]> =
-            outgoing.iter().take(SLICES_MAX).map(|piece| IoSlice::new(piece)).collect();
-        let mut sent = match stream.try_write_vectored(&slices) {
+/// Sends what the socket takes, up to a turn's worth; returns how much that was.
+fn send(stream: &TcpStream, outgoing: &mut Outgoing) -> std::io::Result<usize> {
+    let mut total = 0;
+    while total < SEND_TURN_BYTES && !outgoing.is_empty() {
+        let mut sent = match stream.try_write_vectored(&turn(outgoing, SEND_TURN_BYTES - total)) {
             Ok(sent) => sent,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(any),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(total),
             Err(error) => return Err(error),
         };
-        drop(slices);
-        any |= sent > 0;
+        total += sent;
         while let Some(first) = outgoing.front_mut() {
             if sent < first.len() {
                 first.advance(sent);
@@ -187,7 +192,21 @@ fn send(stream: &TcpStream, outgoing: &mut Outgoing) -> std::io::Result<bool> {
             outgoing.pop_front();
         }
     }
-    Ok(any)
+    Ok(total)
+}
+
+/// The next `most` bytes that wait, as far as one vectored write takes them.
+fn turn(outgoing: &Outgoing, mut most: usize) -> smallvec::SmallVec<[IoSlice<'_>; SLICES_MAX]> {
+    let mut slices = smallvec::SmallVec::new();
+    for piece in outgoing.iter().take(SLICES_MAX) {
+        let taken = piece.len().min(most);
+        if taken == 0 && !piece.is_empty() {
+            break;
+        }
+        slices.push(IoSlice::new(&piece[..taken]));
+        most -= taken;
+    }
+    slices
 }
 
 /// Reads what is there, up to a turn's worth, and handles the frames in it.
