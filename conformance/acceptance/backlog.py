@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import subprocess
 import time
 
 from machine import BULK, READ_MANY, Folder, Kafka, Mainstem, MemoryGroup, Steal, create, drop_page_cache, finish, load, start_load
@@ -10,6 +11,8 @@ MEMORY_MB = 1024
 # Half of it, so that half is left for its page cache.
 KAFKA_HEAP = "-Xms512m -Xmx512m"
 RATE = 5000
+# A reader that takes longer is not waited for.
+DRAIN_SECONDS_MAX = 120
 PACED = ["linger.ms=5", "acks=all"]
 
 
@@ -21,7 +24,12 @@ def paced(report, system, partitions, seconds, what, beside):
     row = load("latency", system.bootstrap, "live", partitions, seconds, RATE, *PACED, may_fail=system.name == "kafka")
     done = None
     if other is not None:
-        done = finish(other)
+        try:
+            done = finish(other, DRAIN_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            other.kill()
+            other.wait()
+            done = f"not through {DRAIN_SECONDS_MAX} s after the producer"
     row.update(system=system.name, partitions=partitions, what=what, steal_percent=steal.percent(), reader=done,
                drain_s=round(time.time() - began, 1) if what == "backlog" else None)
     report.note(**row)
