@@ -35,8 +35,8 @@ test-rust:
 
 # The journal on a simulated disk: random operations, faults and crashes; then defects that must be found.
 test-sim:
-	$(SIM) --seeds 200
-	$(SIM) --seeds 200 --planted all
+	$(SIM) --seeds 500
+	$(SIM) --seeds 500 --planted all
 
 test-clients: build
 	conformance/run test
