@@ -49,6 +49,11 @@ impl Mailbox {
         std::mem::swap(&mut *self.events.lock(), into);
     }
 
+    /// Is there nothing?
+    pub fn is_empty(&self) -> bool {
+        self.events.lock().is_empty()
+    }
+
     /// Adds one.
     pub fn push(&self, event: Event) {
         let first = {

@@ -1,7 +1,8 @@
 //! The journal as the broker holds it: a thread-safe front of the writer, the keeper and the caches.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -17,9 +18,10 @@ use crate::keeper::SealJob;
 use crate::log::{Log, RecentRun};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
-use crate::queue::Intake;
+use crate::queue::{AHEAD_BYTES_MAX, Intake, weight};
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
+use crate::writer::CommitHere;
 
 /// Memory for blocks is never less: chunks are built and read while two are written.
 const BLOCKS_BYTES_MIN: usize = 32 << 20;
@@ -45,6 +47,8 @@ pub struct JournalConfig {
     pub producer_expiry_ms: u64,
     /// How often retention is looked after, in ms.
     pub retention_check_ms: u64,
+    /// [`Journal::append_here`] leaves the write to the journal's thread when small ones have taken longer than this lately.
+    pub quick_write: Duration,
     /// A defect to be found by the simulator.
     #[cfg(feature = "planted")]
     pub planted: Option<crate::Planted>,
@@ -61,6 +65,7 @@ impl Default for JournalConfig {
             index_bytes: 16 << 20,
             producer_expiry_ms: 86_400_000,
             retention_check_ms: 300_000,
+            quick_write: Duration::from_micros(500),
             #[cfg(feature = "planted")]
             planted: None,
         }
@@ -107,6 +112,9 @@ pub struct Journal {
     uuid: Uuid,
     clock: Arc<dyn Clock>,
     intake: Intake,
+    writer: OnceLock<Weak<dyn CommitHere>>,
+    /// Moving mean of how long small writes take, in ns; 0 before the first.
+    small_write_ns: AtomicU64,
     sinks: RwLock<Vec<Option<Arc<dyn EventSink>>>>,
     logs: RwLock<HashMap<LogId, Arc<Log>>>,
     term: Arc<AtomicU32>,
@@ -145,6 +153,8 @@ impl Journal {
             uuid,
             clock,
             intake: Intake::new(),
+            writer: OnceLock::new(),
+            small_write_ns: AtomicU64::new(0),
             sinks: RwLock::default(),
             logs: RwLock::default(),
             term: Arc::new(AtomicU32::new(term.0)),
@@ -174,6 +184,27 @@ impl Journal {
     /// The append itself, when the queue is full; `Space` follows.
     pub fn append(&self, append: Append) -> Result<(), Append> {
         self.intake.push(append)
+    }
+
+    /// Like [`Journal::append`], for a caller who has nothing better to do: a small append to a journal at rest is written on
+    /// the calling thread, if the disk has been quick lately, and its outcome has been delivered when this returns. Saves two
+    /// wake-ups, and blocks for the time of one write.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn append_here(&self, append: Append) -> Result<(), Append> {
+        let took = self.small_write_ns.load(Ordering::Relaxed);
+        let quick = (1..=self.config.quick_write.as_nanos() as u64).contains(&took);
+        if !quick || weight(&append) > AHEAD_BYTES_MAX {
+            return self.append(append);
+        }
+        if self.intake.push_for_me(append)? {
+            match self.writer.get().and_then(Weak::upgrade) {
+                Some(writer) => writer.commit_here(),
+                None => self.intake.ring(),
+            }
+        }
+        Ok(())
     }
 
     /// Where the events of a shard go. Before its first append.
@@ -332,6 +363,14 @@ impl Journal {
 
     // What the writer, the keeper and cold reads use.
 
+    pub(crate) fn share_writer(&self, writer: Weak<dyn CommitHere>) {
+        assert!(self.writer.set(writer).is_ok(), "a journal has one writer");
+    }
+    pub(crate) fn note_small_write(&self, took: Duration) {
+        let (took, mean) = (took.as_nanos() as u64, self.small_write_ns.load(Ordering::Relaxed));
+        let mean = if mean == 0 { took } else { mean - mean / 8 + took / 8 };
+        self.small_write_ns.store(mean.max(1), Ordering::Relaxed);
+    }
     pub(crate) fn intake(&self) -> &Intake {
         &self.intake
     }

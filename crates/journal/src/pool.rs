@@ -1,6 +1,7 @@
 //! Blocks: aligned memory in which chunks are built, written from and served from. One pool per journal,
 //! shared by the writer (which fills), the tail cache and readers (which hold). Memory comes in steps
-//! of 16 MiB on first use and goes back to the pool, not to the system.
+//! of 16 MiB on first use and goes back to the pool, not to the system. The first touch of a huge page can
+//! take milliseconds on a virtual machine, so the keeper touches the next ones before the writer does.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
@@ -18,9 +19,16 @@ const STEP_BLOCKS: usize = 16;
 /// Steps begin on a huge page, so that they can consist of them.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
+/// Blocks that nobody holds.
+#[derive(Default)]
+struct Free {
+    touched: Vec<NonNull<u8>>,
+    untouched: Vec<NonNull<u8>>,
+}
+
 /// Memory for the blocks of a journal.
 pub struct BlockPool {
-    free: Mutex<Vec<NonNull<u8>>>,
+    free: Mutex<Free>,
     slabs: Mutex<Vec<NonNull<u8>>>,
     allocated_bytes: AtomicUsize,
     used_bytes: AtomicUsize,
@@ -44,7 +52,7 @@ impl BlockPool {
     /// A pool that holds at most `max_bytes` (at least one step) and nothing at first.
     pub fn new(max_bytes: usize) -> Arc<Self> {
         Arc::new(Self {
-            free: Mutex::new(Vec::new()),
+            free: Mutex::default(),
             slabs: Mutex::new(Vec::new()),
             allocated_bytes: AtomicUsize::new(0),
             used_bytes: AtomicUsize::new(0),
@@ -75,8 +83,35 @@ impl BlockPool {
                 self.free.lock().pop()?
             }
         };
+        Some(self.block(memory))
+    }
+
+    fn block(self: &Arc<Self>, memory: NonNull<u8>) -> Block {
         self.used_bytes.fetch_add(BLOCK_BYTES, Ordering::Relaxed);
-        Some(Block { memory, bytes: BLOCK_BYTES, pooled: true, pool: Arc::clone(self) })
+        Block { memory, bytes: BLOCK_BYTES, pooled: true, pool: Arc::clone(self) }
+    }
+
+    /// Will the next block be the first to touch its memory?
+    pub fn wants_touching(&self) -> bool {
+        self.free.lock().touched.is_empty() && self.used_bytes() < self.max_bytes
+    }
+
+    /// Touches the memory of the next block, when it never was.
+    pub fn touch_next(self: &Arc<Self>) {
+        if !self.wants_touching() {
+            return;
+        }
+        let untouched = self.free.lock().untouched.pop();
+        let memory = untouched.or_else(|| {
+            self.grow()?;
+            self.free.lock().untouched.pop()
+        });
+        if let Some(memory) = memory {
+            let block = self.block(memory);
+            // SAFETY: the block was just taken and nothing of it is shared.
+            let memory = unsafe { block.range_mut(0, BLOCK_BYTES) };
+            memory.chunks_mut(SECTOR).for_each(|page| page[0] = 0);
+        }
     }
 
     /// Is there memory for a block of any size?
@@ -111,9 +146,15 @@ impl BlockPool {
         let mut free = self.free.lock();
         for number in (0..STEP_BLOCKS).rev() {
             // SAFETY: inside the slab.
-            free.push(unsafe { slab.add(number * BLOCK_BYTES) });
+            free.untouched.push(unsafe { slab.add(number * BLOCK_BYTES) });
         }
         Some(())
+    }
+}
+
+impl Free {
+    fn pop(&mut self) -> Option<NonNull<u8>> {
+        self.touched.pop().or_else(|| self.untouched.pop())
     }
 }
 
@@ -174,7 +215,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         self.pool.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.pooled {
-            self.pool.free.lock().push(self.memory);
+            self.pool.free.lock().touched.push(self.memory);
         } else {
             self.pool.allocated_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
             // SAFETY: allocated with this layout in `take_single`.

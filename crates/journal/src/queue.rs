@@ -4,10 +4,11 @@
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use types::{ConnectionId, ShardId};
 
 use crate::append::{Append, AppendItem, AppendResults, ReplyTo};
@@ -20,9 +21,16 @@ const SMALL_REQUEST_BYTES: usize = 64 << 10;
 /// What a lane may place before the next one gets its turn.
 const QUANTUM_BYTES: usize = 64 << 10;
 /// Requests up to this size may go ahead of the bulk of other connections, in a chunk of their own.
-const AHEAD_BYTES_MAX: usize = 16 << 10;
+pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 10;
 /// Weight of an item beyond its body: directory entry and bookkeeping.
 const ITEM_OVERHEAD_BYTES: usize = 64;
+
+/// The writer looks into the queue before it waits.
+const AWAKE: u8 = 0;
+/// It waits for its submitter.
+const WAITS: u8 = 1;
+/// Nothing is under way: its thread rests, and somebody else may run it.
+const RESTS: u8 = 2;
 
 /// The shared end of the queue.
 pub(crate) struct Intake {
@@ -30,11 +38,14 @@ pub(crate) struct Intake {
     queued_bytes: AtomicUsize,
     /// Shards that were refused, as a bit set.
     refused: AtomicU64,
-    writer_sleeps: AtomicBool,
+    /// What the writer does: `AWAKE`, `WAITS` or `RESTS`.
+    writer: AtomicU8,
     waker: OnceLock<Waker>,
+    bell_rung: Mutex<bool>,
+    bell: Condvar,
 }
 
-fn weight(append: &Append) -> usize {
+pub(crate) fn weight(append: &Append) -> usize {
     append.items.iter().map(|item| item.body_bytes() + ITEM_OVERHEAD_BYTES).sum()
 }
 
@@ -44,8 +55,10 @@ impl Intake {
             waiting: Mutex::new(Vec::new()),
             queued_bytes: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
-            writer_sleeps: AtomicBool::new(false),
+            writer: AtomicU8::new(AWAKE),
             waker: OnceLock::new(),
+            bell_rung: Mutex::new(false),
+            bell: Condvar::new(),
         }
     }
 
@@ -55,6 +68,23 @@ impl Intake {
 
     /// Queues an append, or gives it back when the queue is full; `Space` follows then.
     pub fn push(&self, append: Append) -> Result<(), Append> {
+        self.queue(append)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Queues an append like [`Intake::push`]. True when the writer rested, and now is the caller's to be run or to be woken
+    /// with [`Intake::ring`].
+    pub fn push_for_me(&self, append: Append) -> Result<bool, Append> {
+        self.queue(append)?;
+        let mine = self.writer.compare_exchange(RESTS, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if !mine {
+            self.wake();
+        }
+        Ok(mine)
+    }
+
+    fn queue(&self, append: Append) -> Result<(), Append> {
         let bytes = weight(&append);
         let limit = if bytes > SMALL_REQUEST_BYTES { QUEUE_BYTES_MAX / 4 * 3 } else { QUEUE_BYTES_MAX };
         let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);
@@ -66,40 +96,69 @@ impl Intake {
             }
         }
         self.waiting.lock().push(append);
-        self.wake();
         Ok(())
     }
 
     /// Makes the writer look again.
     pub fn wake(&self) {
-        if self.writer_sleeps.swap(false, Ordering::SeqCst)
-            && let Some(waker) = self.waker.get()
-        {
-            waker();
+        match self.writer.swap(AWAKE, Ordering::SeqCst) {
+            WAITS => self.wake_waiting(),
+            RESTS => self.ring(),
+            _ => {}
         }
     }
 
-    /// Wakes the writer even if it did not say that it sleeps.
+    /// Wakes the writer even if it did not say that it waits.
     pub fn wake_always(&self) {
-        self.writer_sleeps.store(false, Ordering::SeqCst);
+        self.writer.store(AWAKE, Ordering::SeqCst);
+        self.wake_waiting();
+        self.ring();
+    }
+
+    fn wake_waiting(&self) {
         if let Some(waker) = self.waker.get() {
             waker();
         }
     }
 
-    /// Says that the writer is about to wait; false when something is there already.
-    pub fn may_sleep(&self) -> bool {
-        self.writer_sleeps.store(true, Ordering::SeqCst);
-        let nothing = self.waiting.lock().is_empty();
-        if !nothing {
-            self.writer_sleeps.store(false, Ordering::SeqCst);
+    /// Ends the rest of the writer's thread, or the next one before it begins.
+    pub fn ring(&self) {
+        *self.bell_rung.lock() = true;
+        self.bell.notify_one();
+    }
+
+    /// Rests until the bell rings, or for `limit`.
+    pub fn rest(&self, limit: Option<Duration>) {
+        let mut rung = self.bell_rung.lock();
+        if !*rung {
+            match limit {
+                Some(limit) => drop(self.bell.wait_for(&mut rung, limit)),
+                None => self.bell.wait(&mut rung),
+            }
         }
-        nothing
+        *rung = false;
+    }
+
+    /// Says that the writer is about to wait for its submitter; false when something is there already.
+    pub fn may_wait(&self) -> bool {
+        self.may_pause(WAITS)
+    }
+
+    /// Says that the writer rests; false when something is there already.
+    pub fn may_rest(&self) -> bool {
+        self.may_pause(RESTS)
+    }
+
+    fn may_pause(&self, how: u8) -> bool {
+        self.writer.store(how, Ordering::SeqCst);
+        let nothing = self.waiting.lock().is_empty();
+        // Whoever came in between may have seen the pause and taken it, or woken the writer: both have been told.
+        nothing || self.writer.compare_exchange(how, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_err()
     }
 
     /// Takes everything that waits.
     pub fn take(&self, into: &mut Vec<Append>) {
-        self.writer_sleeps.store(false, Ordering::SeqCst);
+        self.writer.store(AWAKE, Ordering::SeqCst);
         std::mem::swap(&mut *self.waiting.lock(), into);
     }
 

@@ -27,6 +27,24 @@ const PENDING_BYTES_MAX: usize = 16 << 20;
 pub struct ShardContext {
     /// Who waits for which log.
     pub watches: Watches,
+    /// The connection whose request came last, and when the last one of another came.
+    last: Option<(ConnectionId, Instant)>,
+    last_of_others: Option<Instant>,
+}
+
+/// A connection is alone on its shard when no other has sent a request for this long.
+const ALONE_AFTER: Duration = Duration::from_millis(1);
+
+impl ShardContext {
+    /// Notes a request of `connection`; true when nobody else is being served.
+    fn is_alone(&mut self, connection: ConnectionId, now: Instant) -> bool {
+        if let Some((last, at)) = self.last.replace((connection, now))
+            && last != connection
+        {
+            self.last_of_others = Some(at);
+        }
+        self.last_of_others.is_none_or(|at| now.saturating_duration_since(at) >= ALONE_AFTER)
+    }
 }
 
 /// Why a connection is to be closed.
@@ -90,6 +108,8 @@ pub(crate) struct Context<'a> {
     pub peer: SocketAddr,
     pub advertise: &'a Advertise,
     pub now: Instant,
+    /// Nothing else is to be done on this shard.
+    pub alone: bool,
     /// Appends that a full queue refused.
     pub refused: &'a mut VecDeque<(usize, Append)>,
 }
@@ -102,7 +122,11 @@ impl Context<'_> {
     pub fn append(&mut self, journal: usize, append: Append) {
         if !self.refused.is_empty() {
             self.refused.push_back((journal, append));
-        } else if let Err(append) = self.gateway.broker.journals()[journal].append(append) {
+            return;
+        }
+        let journal_of = &self.gateway.broker.journals()[journal];
+        let queued = if self.alone { journal_of.append_here(append) } else { journal_of.append(append) };
+        if let Err(append) = queued {
             self.refused.push_back((journal, append));
         }
     }
@@ -175,6 +199,7 @@ impl Session {
         let version = header.api_version;
         let label = ApiLabel { api: wire.name };
         self.gateway.metrics.requests.get_or_create(&label).inc();
+        let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -186,6 +211,7 @@ impl Session {
                 peer: self.peer,
                 advertise: &self.advertise,
                 now,
+                alone,
                 refused: &mut self.refused,
             };
             api.handle(&mut reader, &mut context)
@@ -237,6 +263,7 @@ impl Session {
             peer: self.peer,
             advertise: &self.advertise,
             now,
+            alone: false,
             refused: &mut self.refused,
         };
         let body: Option<Box<dyn Body>> = match reply {

@@ -65,6 +65,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     let mut last_progress = Instant::now();
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(CloseReason, Instant)> = None;
+    let mut turn_ends = false;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         match send(&stream, &mut outgoing) {
@@ -77,6 +78,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
                 }
             }
             Err(_) => return End::Closed,
+        }
+        if std::mem::take(&mut turn_ends) {
+            tokio::task::yield_now().await;
         }
         if outgoing.is_empty() {
             last_progress = Instant::now();
@@ -118,7 +122,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
                         if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) {
                             return end;
                         }
-                        tokio::task::yield_now().await;
+                        // What was committed on the spot is answered before others have their turn.
+                        turn_ends = shard.deliver_pending();
+                        if !turn_ends {
+                            tokio::task::yield_now().await;
+                        }
                     }
                     Ok(_) => {}
                     Err(_) => return End::Closed,
@@ -237,7 +245,8 @@ fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &m
         if let Some(end) = frames(shard, connection, input) {
             return Some(end);
         }
-        if !connection.session.borrow().wants_read() {
+        let answered = turn < READ_BYTES && shard.has_mail();
+        if answered || !connection.session.borrow().wants_read() {
             break;
         }
     }

@@ -69,6 +69,8 @@ pub struct Shard {
     /// For sessions.
     pub context: RefCell<ShardContext>,
     connections: RefCell<hashbrown::HashMap<ConnectionId, Rc<Connection>>>,
+    mailbox: Arc<Mailbox>,
+    events: RefCell<Vec<Event>>,
     count: Arc<AtomicUsize>,
     id: ShardId,
     /// The node stops: nothing more is read, what was asked is answered.
@@ -87,9 +89,18 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(31).build()?;
     let (count, drained) = (Arc::clone(&connections), Arc::clone(&drain));
     let thread = std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
-        let shard = Rc::new(Shard { shared, context: RefCell::default(), connections: RefCell::default(), count, id, draining: Cell::new(false) });
+        let shard = Rc::new(Shard {
+            shared,
+            context: RefCell::default(),
+            connections: RefCell::default(),
+            mailbox,
+            events: RefCell::default(),
+            count,
+            id,
+            draining: Cell::new(false),
+        });
         let local = tokio::task::LocalSet::new();
-        local.spawn_local(Rc::clone(&shard).deliver_mail(mailbox, bell));
+        local.spawn_local(Rc::clone(&shard).deliver_mail(bell));
         local.block_on(&runtime, shard.run(incoming, drained));
     })?;
     Ok(ShardHandle { arrivals, connections, drain, thread })
@@ -147,22 +158,35 @@ impl Shard {
         }
     }
 
-    /// Gives events to the sessions they are for.
-    async fn deliver_mail(self: Rc<Self>, mailbox: Arc<Mailbox>, bell: Arc<Notify>) {
-        let mut events = Vec::new();
+    async fn deliver_mail(self: Rc<Self>, bell: Arc<Notify>) {
         loop {
             bell.notified().await;
             let started = Instant::now();
-            mailbox.drain(&mut events);
-            for event in events.drain(..) {
-                let to = if let Event::Reply { to, .. } = &event { Some(to.connection) } else { None };
-                // A defect met by one connection costs that connection, not the shard.
-                if std::panic::catch_unwind(AssertUnwindSafe(|| self.deliver(event, started))).is_err() {
-                    self.give_up(to);
-                }
-            }
+            self.deliver_pending();
             self.watch_time(started);
         }
+    }
+
+    /// Gives events to the sessions they are for; false when there are none.
+    pub fn deliver_pending(&self) -> bool {
+        let mut events = self.events.take();
+        self.mailbox.drain(&mut events);
+        let any = !events.is_empty();
+        let now = Instant::now();
+        for event in events.drain(..) {
+            let to = if let Event::Reply { to, .. } = &event { Some(to.connection) } else { None };
+            // A defect met by one connection costs that connection, not the shard.
+            if std::panic::catch_unwind(AssertUnwindSafe(|| self.deliver(event, now))).is_err() {
+                self.give_up(to);
+            }
+        }
+        self.events.replace(events);
+        any
+    }
+
+    /// Are there events to be delivered?
+    pub fn has_mail(&self) -> bool {
+        !self.mailbox.is_empty()
     }
 
     fn deliver(&self, event: Event, now: Instant) {

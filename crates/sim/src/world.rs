@@ -379,7 +379,13 @@ impl World {
 
     fn step(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         if let Some(running) = &mut self.running {
-            running.writer.step(false);
+            if running.writer.rests() && self.random.one_in(3) {
+                let queued = running.journal.queued_bytes();
+                running.writer.commit_here();
+                coverage.add("commits on the spot", u64::from(running.journal.queued_bytes() < queued));
+            } else {
+                running.writer.step(false);
+            }
         }
         self.take_answers(coverage)
     }

@@ -45,18 +45,22 @@ fn write_all(fd: RawFd, mut position: u64, mut bytes: &[u8], dsync: bool) -> io:
     Ok(())
 }
 
-/// Writes all of `data`, with a flush when `dsync` says so.
-pub(super) fn write(file: &dyn File, position: u64, data: &[u8], dsync: bool) -> io::Result<()> {
-    match file.raw_fd() {
-        Some(fd) => write_all(fd, position, data, dsync),
+/// Carries out a write, with a flush when it asks for one.
+pub(super) fn write(op: &WriteOp) -> Completion {
+    let result = match op.file.raw_fd() {
+        Some(fd) => write_all(fd, op.position, &op.data, op.dsync),
         None => Err(io::ErrorKind::Unsupported.into()),
-    }
+    };
+    Completion { token: op.token, result }
 }
 
 impl Submitter for BlockingSubmitter {
     fn write(&mut self, op: WriteOp) {
-        let result = write(&*op.file, op.position, &op.data, op.dsync);
-        self.done.push_back(Completion { token: op.token, result });
+        self.done.push_back(write(&op));
+    }
+
+    fn write_now(&mut self, op: WriteOp) -> Completion {
+        write(&op)
     }
 
     fn sync(&mut self, token: u64, file: Arc<dyn File>) {

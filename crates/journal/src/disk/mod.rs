@@ -108,6 +108,8 @@ pub type Waker = Arc<dyn Fn() + Send + Sync>;
 pub trait Submitter: Send {
     /// Starts a write.
     fn write(&mut self, op: WriteOp);
+    /// Carries out a write before it returns, on the calling thread. Nothing else is under way.
+    fn write_now(&mut self, op: WriteOp) -> Completion;
     /// Starts an fdatasync of `file`.
     fn sync(&mut self, token: u64, file: Arc<dyn File>);
     /// Appends completions to `done`, after blocking as `wait` allows when there is none.
@@ -121,6 +123,9 @@ pub trait Submitter: Send {
 impl Submitter for Box<dyn Submitter> {
     fn write(&mut self, op: WriteOp) {
         (**self).write(op);
+    }
+    fn write_now(&mut self, op: WriteOp) -> Completion {
+        (**self).write_now(op)
     }
     fn sync(&mut self, token: u64, file: Arc<dyn File>) {
         (**self).sync(token, file);

@@ -162,6 +162,10 @@ impl Submitter for UringSubmitter {
         }
     }
 
+    fn write_now(&mut self, op: WriteOp) -> Completion {
+        super::blocking::write(&op)
+    }
+
     fn sync(&mut self, token: u64, file: Arc<dyn File>) {
         self.start_fresh();
         self.start(Pending::Sync { token, _file: file });
@@ -169,9 +173,8 @@ impl Submitter for UringSubmitter {
 
     fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
         done.append(&mut self.failed);
-        if let Some(WriteOp { token, file, position, data, dsync }) = self.fresh.take() {
-            let result = super::blocking::write(&*file, position, &data, dsync);
-            done.push(Completion { token, result });
+        if let Some(op) = self.fresh.take() {
+            done.push(super::blocking::write(&op));
             return;
         }
         self.arm_bell();

@@ -132,6 +132,7 @@ impl Keeper {
     /// One turn: everything that is due. Waits at most `wait` for something to do.
     pub fn step(&mut self, wait: Duration) {
         let inbox = self.journal.take_keeper_inbox(wait);
+        self.journal.pool().touch_next();
         self.seals.extend(inbox.seals);
         self.prepare_next();
         let sealed = self.seal_all();

@@ -138,6 +138,9 @@ impl<S: Submitter> Writer<S> {
                 self.journal.tail().shrink();
                 pool.take(BLOCK_BYTES)
             });
+            if pool.wants_touching() {
+                self.journal.wake_keeper(false);
+            }
         }
         match &self.spare_block {
             Some(_) if self.journal.pool().may_take_single() => usize::MAX,
@@ -275,7 +278,12 @@ impl<S: Submitter> Writer<S> {
             dsync: flight.dsync,
         };
         self.flights.push(flight);
-        self.submitter.write(op);
+        if self.here {
+            self.journal.metrics().direct_commits.inc();
+            self.completions.push(self.submitter.write_now(op));
+        } else {
+            self.submitter.write(op);
+        }
     }
 
     /// The first chunk of a reign: no records, flushed like any commit of class `fsync`.

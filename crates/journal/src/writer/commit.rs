@@ -145,6 +145,15 @@ impl Flights {
         self.flights.iter().filter(|flight| flight.fsync).count()
     }
 
+    pub fn sync_under_way(&self) -> bool {
+        self.syncing.is_some()
+    }
+
+    /// Is there a chunk that is to be flushed without delay?
+    pub fn wait_for_sync(&self) -> bool {
+        self.unflushed_bytes >= FLUSH_BYTES || self.flights.iter().take(self.received).any(|flight| flight.fsync)
+    }
+
     pub fn oldest_unflushed(&self) -> Option<Instant> {
         self.first_unflushed
     }
@@ -210,8 +219,11 @@ impl<S: Submitter> Writer<S> {
         assert_eq!(flight.index, index, "flights are consecutive");
         assert!(!flight.written, "a chunk completes once");
         flight.written = true;
-        let seconds = flight.submitted.elapsed().as_secs_f64();
-        self.journal.metrics().write_seconds.observe(seconds);
+        let (bytes, took) = (flight.bytes, flight.submitted.elapsed());
+        self.journal.metrics().write_seconds.observe(took.as_secs_f64());
+        if bytes <= SMALL_COMMIT_BYTES {
+            self.journal.note_small_write(took);
+        }
     }
 
     /// Moves `received` over all completed writes and answers what waits for no flush.
@@ -296,10 +308,8 @@ impl<S: Submitter> Writer<S> {
         if self.stopped || self.flights.syncing.is_some() || self.flights.received == 0 {
             return;
         }
-        let waiting = self.flights.flights.iter().take(self.flights.received).any(|flight| flight.fsync);
-        let overdue = self.flights.unflushed_bytes >= FLUSH_BYTES
-            || self.flights.first_unflushed.is_some_and(|since| since.elapsed() >= FLUSH_INTERVAL);
-        if !waiting && !overdue && !self.shutting_down && self.sealing.is_empty() {
+        let overdue = self.flights.first_unflushed.is_some_and(|since| since.elapsed() >= FLUSH_INTERVAL);
+        if !self.flights.wait_for_sync() && !overdue && !self.shutting_down && self.sealing.is_empty() {
             return;
         }
         let Some(front) = self.flights.flights.front() else { return };

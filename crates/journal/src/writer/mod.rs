@@ -14,11 +14,13 @@
 //! * W3 `RWF_DSYNC` only when everything before is durable; otherwise the write completes and a sync of
 //!   its file, submitted after that, makes it durable.
 //! * W4 After a failed write or sync nothing is written, answered or made readable again.
+//! * W5 While nothing is under way the writer rests, and whoever asks for a small commit may carry it out ([`shared`]).
 //!
 //! Tested by the simulator (`crates/sim`), which drives [`Writer::step`] by hand.
 
 mod build;
 mod commit;
+mod shared;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,6 +37,8 @@ use crate::queue::{Lanes, Pass, Placing};
 use crate::run::Run;
 use crate::segments::PreparedSegment;
 use commit::Flights;
+pub(crate) use shared::CommitHere;
+use shared::SharedWriter;
 
 /// Chunk writes under way at once.
 pub const WRITES_MAX: usize = 2;
@@ -97,6 +101,8 @@ pub struct Writer<S> {
     outbox: Vec<Vec<JournalEvent>>,
     stopped: bool,
     shutting_down: bool,
+    /// The thread that asked for the commit carries it out: writes are done at once.
+    here: bool,
 }
 
 /// What recovery leaves to the writer.
@@ -132,14 +138,18 @@ impl<S: Submitter> Writer<S> {
             outbox: Vec::new(),
             stopped: false,
             shutting_down: false,
+            here: false,
         };
         writer.write_new_term();
         writer
     }
 
     /// Runs until [`Journal::shutdown`] has been called and everything accepted is durable and answered.
-    pub fn run(mut self) {
-        while self.step(true) {}
+    pub fn run(self)
+    where
+        S: 'static,
+    {
+        SharedWriter::run(self);
     }
 
     /// One turn: completions, arrivals, chunks, answers. May block when `may_wait` and there is nothing to
@@ -161,8 +171,35 @@ impl<S: Submitter> Writer<S> {
         self.lanes.is_empty() && (self.stopped || self.flights.is_empty()) && !self.journal.intake().has_waiting()
     }
 
+    /// A turn on the thread of whoever queued a request when the writer rested: one chunk, written at once. True when nothing is
+    /// left to be done, so that the writer rests on.
+    pub fn commit_here(&mut self) -> bool {
+        let timed = self.flights.oldest_unflushed().is_some();
+        self.here = true;
+        self.take_arrivals();
+        if !self.stopped {
+            self.build_next();
+        }
+        self.here = false;
+        self.take_completions();
+        self.deliver();
+        let as_before = timed == self.flights.oldest_unflushed().is_some();
+        as_before && self.sealing.is_empty() && !self.wants_zeroes() && !self.flights.wait_for_sync() && self.rests()
+    }
+
+    /// Nothing is under way and nothing waits.
+    pub fn rests(&self) -> bool {
+        let under_way = self.flights.any_write_under_way() || self.flights.sync_under_way() || self.zeroing.is_some();
+        !under_way && self.lanes.is_empty() && !self.shutting_down
+    }
+
+    /// How long a writer with nothing under way may do nothing.
+    fn until_flush(&self) -> Option<Duration> {
+        self.flights.oldest_unflushed().map(|since| FLUSH_INTERVAL.saturating_sub(since.elapsed()))
+    }
+
     fn wait_for(&self, may_wait: bool) -> Wait {
-        if !may_wait || !self.journal.intake().may_sleep() {
+        if !may_wait || !self.journal.intake().may_wait() {
             return Wait::No;
         }
         if self.stopped {
@@ -172,7 +209,7 @@ impl<S: Submitter> Writer<S> {
             return Wait::For(Some(Duration::from_millis(1)));
         }
         if self.lanes.is_empty() || self.flights.any_write_under_way() {
-            return Wait::For(self.flights.oldest_unflushed().map(|since| FLUSH_INTERVAL.saturating_sub(since.elapsed())));
+            return Wait::For(self.until_flush());
         }
         // Something waits for a block, or for the keeper to bring a segment: both wake, or look again.
         Wait::For(Some(Duration::from_millis(5)))
@@ -314,15 +351,10 @@ impl<S: Submitter> Writer<S> {
     /// Writes zeroes ahead of small commits in a fresh segment: a first write to unwritten space costs a
     /// commit of the file system's own journal, four times the latency of the write.
     fn maybe_zero_ahead(&mut self) {
-        let ahead = self.active.written_before.saturating_sub(self.active.position);
-        let wanted = self.flights.small_commits() && ahead < ZERO_STEP_BYTES as u64 / 2;
-        if self.stopped || self.zeroing.is_some() || !wanted || self.zeroed_bytes >= ZERO_BYTES_MAX {
+        if !self.wants_zeroes() {
             return;
         }
-        let from = self.active.written_before.max(self.active.position);
-        if from + ZERO_STEP_BYTES as u64 > self.active.size || self.flights.any_write_under_way() {
-            return;
-        }
+        let from = self.zeroes_from();
         let until = from + ZERO_STEP_BYTES as u64;
         self.zeroing = Some(until);
         self.zeroed_bytes += ZERO_STEP_BYTES as u64;
@@ -330,6 +362,18 @@ impl<S: Submitter> Writer<S> {
         let data = crate::pool::zeroes(ZERO_STEP_BYTES);
         let token = commit::TOKEN_ZERO;
         self.submitter.write(crate::disk::WriteOp { token, file, position: from, data, dsync: false });
+    }
+
+    fn wants_zeroes(&self) -> bool {
+        let ahead = self.active.written_before.saturating_sub(self.active.position);
+        let wanted = self.flights.small_commits() && ahead < ZERO_STEP_BYTES as u64 / 2;
+        let fits = self.zeroes_from() + ZERO_STEP_BYTES as u64 <= self.active.size;
+        let may = !self.stopped && self.zeroing.is_none() && !self.flights.any_write_under_way();
+        wanted && fits && may && self.zeroed_bytes < ZERO_BYTES_MAX
+    }
+
+    fn zeroes_from(&self) -> u64 {
+        self.active.written_before.max(self.active.position)
     }
 
     /// Started at.

@@ -60,6 +60,38 @@ fn reads_are_right_while_segments_are_sealed_rewritten_and_freed() {
     }
 }
 
+#[test]
+fn appends_from_many_threads_are_all_answered_whoever_commits_them() {
+    const APPENDS: u64 = 150;
+    for mode in modes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = Node::open(folder.path(), mode, small()).expect("it opens");
+        std::thread::scope(|scope| {
+            for id in 1..=8 {
+                let node = &node;
+                scope.spawn(move || {
+                    let mut random = Random(id);
+                    let durability = if id % 3 == 0 { Durability::Memory } else { Durability::Fsync };
+                    let log = node.journal.create_log(LogId(id), durability);
+                    for _ in 0..APPENDS {
+                        // An answer that does not come fails in the node: the writer rests, and nobody woke it.
+                        node.append_batch(&log, 1, VALUE_BYTES).expect("appended");
+                        if random.below(2) == 0 {
+                            std::thread::sleep(Duration::from_micros(random.below(3000)));
+                        }
+                    }
+                });
+            }
+        });
+        let direct = node.journal.metrics().direct_commits.get();
+        assert!(direct > 0, "{mode}: some were committed by those who asked");
+        for id in 1..=8 {
+            assert_eq!(read_all(&node.journal, &node.log(id), VALUE_BYTES), Offset(APPENDS), "{mode}: log {id}");
+        }
+        node.close();
+    }
+}
+
 /// Logs 2 and 3 keep a bounded number of bytes, log 4 is written rarely and keeps everything: its runs are moved by rewriting.
 fn write(node: &Node, id: u64, stop: &AtomicBool) {
     let log = node.journal.create_log(LogId(id), Durability::Memory);
