@@ -54,6 +54,13 @@ def load(*arguments, may_fail=False, **more):
     return finish(start_load(*arguments, **more), may_fail=may_fail)
 
 
+def raw_load(bootstrap, topic, partitions, rate, seconds):
+    """Produces without a client library, at a fixed rate; its result."""
+    subprocess.run(["cargo", "build", "--release", "-q", "-p", "raw-load"], check=True, cwd=ROOT)
+    return finish(subprocess.Popen([str(ROOT / "target/release/raw-load"), bootstrap, topic, "--partitions", str(partitions), "--rate", str(rate),
+                                    "--seconds", str(seconds)], stdout=subprocess.PIPE, text=True))
+
+
 def yardstick(folder):
     return load("yardstick", folder)
 

@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("admin", &["types", "broker"]),
     ("mainstem", &["types", "journal", "broker", "kafka-gateway", "admin"]),
     ("sim", &["types", "record", "journal"]),
+    ("raw-load", &["record", "kafka-wire"]),
 ];
 /// Crates that may name an asynchronous runtime or HTTP.
 const EDGES: &[&str] = &["mainstem", "admin"];

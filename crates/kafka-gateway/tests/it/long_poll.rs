@@ -1,0 +1,71 @@
+//! A fetch without news waits: for data, for enough of it, or for its time to pass.
+
+use std::time::Duration;
+
+use kafka_wire::fetch::FetchRequest;
+
+use crate::node::{Node, batch, fetched, partitions, wants};
+
+fn patient(request: FetchRequest, max_wait_ms: i32, min_bytes: i32) -> FetchRequest {
+    FetchRequest { max_wait_ms, min_bytes, ..request }
+}
+
+#[test]
+fn it_ends_when_a_record_arrives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let (reader, producer) = (node.connect(), node.connect());
+    node.create_topic(reader, "t", 2);
+    node.send_fetch(reader, 5, &patient(wants("t", &[(0, 0), (1, 0)]), 60_000, 1));
+    assert!(node.poll(reader).is_none(), "nothing to tell yet");
+    assert_eq!(node.timeout(reader), Some(Duration::from_secs(60)));
+    assert_eq!(node.produce(producer, "t", 1, batch(2)), (0, 0));
+    let (correlation, body) = node.answer(reader);
+    let found = partitions(&fetched(body));
+    assert_eq!(correlation, 5);
+    assert!(found[0].2 == 0 && found[1].2 > 0, "{found:?}");
+    node.stop();
+}
+
+#[test]
+fn it_ends_when_its_time_has_passed_and_not_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let reader = node.connect();
+    node.create_topic(reader, "t", 1);
+    node.send_fetch(reader, 1, &patient(wants("t", &[(0, 0)]), 500, 1));
+    node.advance(Duration::from_millis(499));
+    assert!(node.poll(reader).is_none());
+    node.advance(Duration::from_millis(1));
+    let (_, body) = node.poll(reader).expect("an empty answer on time");
+    assert_eq!(partitions(&fetched(body)), [(0, 0, 0)]);
+    node.stop();
+}
+
+#[test]
+fn it_waits_for_as_many_bytes_as_it_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let (reader, producer) = (node.connect(), node.connect());
+    node.create_topic(reader, "t", 1);
+    let (one, wanted) = (batch(1), 2 * batch(1).len() as i32);
+    node.send_fetch(reader, 1, &patient(wants("t", &[(0, 0)]), 60_000, wanted));
+    node.produce(producer, "t", 0, one.clone());
+    assert!(node.poll(reader).is_none(), "half of it is not enough");
+    node.produce(producer, "t", 0, one);
+    let (_, body) = node.answer(reader);
+    assert_eq!(partitions(&fetched(body)), [(0, 0, wanted as usize)]);
+    node.stop();
+}
+
+#[test]
+fn an_error_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let reader = node.connect();
+    node.create_topic(reader, "t", 1);
+    node.send_fetch(reader, 1, &patient(wants("t", &[(0, 99)]), 60_000, 1));
+    let (_, body) = node.poll(reader).expect("at once");
+    assert_eq!(partitions(&fetched(body)), [(0, kafka_wire::ErrorCode::OffsetOutOfRange.code(), 0)]);
+    node.stop();
+}

@@ -1,0 +1,7 @@
+//! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
+
+mod fetch_sessions;
+mod idempotence;
+mod long_poll;
+mod node;
+mod order;

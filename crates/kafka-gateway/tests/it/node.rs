@@ -1,0 +1,254 @@
+//! A broker on a real journal, one shard, and clients that are sessions driven by hand.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use broker::{Broker, BrokerConfig, Event, Mailbox, Settings};
+use bytes::Bytes;
+use journal::disk::{IoMode, RealStorage, Storage, submitter};
+use journal::{Journal, JournalConfig};
+use kafka_gateway::{Advertise, CloseReason, Gateway, GatewayMetrics, Session, ShardContext};
+use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use kafka_wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
+use kafka_wire::{ApiKey, Reader, Records, RequestHeader, Str, Writer};
+use record::BatchBuilder;
+use types::{ConnectionId, Durability, NodeId, ShardId, SystemClock};
+
+/// Longest wait for an answer that must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SHARD: ShardId = ShardId(0);
+
+pub const PRODUCE: (i16, i16) = (0, 9);
+pub const FETCH: (i16, i16) = (1, 12);
+pub const CREATE_TOPICS: (i16, i16) = (19, 7);
+
+/// A running node with one shard.
+pub struct Node {
+    pub gateway: Arc<Gateway>,
+    broker: Arc<Broker>,
+    journal: Arc<Journal>,
+    threads: Vec<JoinHandle<()>>,
+    mailbox: Arc<Mailbox>,
+    bell: Receiver<()>,
+    context: ShardContext,
+    sessions: Vec<Session>,
+    /// Answers that have left each session, in order.
+    sent: Vec<VecDeque<(i32, Bytes)>>,
+    /// What the sessions take for now.
+    pub now: Instant,
+}
+
+impl Node {
+    /// Starts on `folder`; `settings` are pairs of name and value.
+    pub fn start(folder: &Path, settings: &[(&str, &str)]) -> Self {
+        let mode = IoMode::Buffered;
+        let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, mode).expect("a folder"));
+        let config = JournalConfig { segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
+        let opened = journal::open(config, storage, submitter(mode).expect("it blocks"), Arc::new(SystemClock), uuid::Uuid::from_u128(7))
+            .expect("it opens");
+        let (writer, keeper, journal) = (opened.writer, opened.keeper, opened.journal);
+        let mut threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
+        let mut chosen = Settings::default();
+        for (name, value) in settings {
+            chosen.set(name, value).expect("a setting");
+        }
+        let config = BrokerConfig {
+            cluster_id: "cluster".to_owned(),
+            node_id: NodeId(0),
+            settings: chosen,
+            durability: Durability::Fsync,
+            clock: Arc::new(SystemClock),
+        };
+        let broker = Broker::open(config, vec![Arc::clone(&journal)]).expect("the catalog is readable");
+        let (ring, bell) = channel();
+        let mailbox = Arc::new(Mailbox::new(Box::new(move || {
+            let _ = ring.send(());
+        })));
+        broker.add_shard(SHARD, Arc::clone(&mailbox));
+        threads.extend(broker.start());
+        let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default(), 64 << 20);
+        Self { gateway, broker, journal, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), now: Instant::now() }
+    }
+
+    /// Ends everything; what was acknowledged is on the disk.
+    pub fn stop(self) {
+        self.broker.shutdown();
+        self.journal.shutdown();
+        self.threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+
+    /// A new connection; its number.
+    pub fn connect(&mut self) -> usize {
+        let address = "127.0.0.1:9092".parse().expect("an address");
+        let number = self.sessions.len();
+        let gateway = Arc::clone(&self.gateway);
+        let id = ConnectionId(number as u64 + 1);
+        self.sent.push(VecDeque::new());
+        self.sessions.push(Session::new(gateway, Arc::new(Advertise::default()), SHARD, id, address, address));
+        number
+    }
+
+    /// Hands a request to a session.
+    pub fn send(&mut self, client: usize, (key, version): (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
+        let mut writer = Writer::new();
+        RequestHeader { api_key: key, api_version: version, correlation_id: correlation, client_id: Some("test".into()) }.encode(&mut writer);
+        body(&mut writer);
+        let frame = Bytes::from(writer.finish_frame().concat()).slice(4..);
+        self.sessions[client].handle_frame(frame, &mut self.context, self.now)
+    }
+
+    /// Gives the sessions what has arrived for them.
+    fn deliver(&mut self) {
+        let mut events = Vec::new();
+        self.mailbox.drain(&mut events);
+        for event in events {
+            match event {
+                Event::Reply { to, reply } => {
+                    self.sessions[to.connection.0 as usize - 1].handle_reply(to.token, reply, &mut self.context, self.now);
+                }
+                Event::Advanced(log) => {
+                    for id in self.context.watches.advanced(log) {
+                        self.sessions[id.0 as usize - 1].handle_wake(&mut self.context, self.now);
+                    }
+                }
+                Event::Space => self.sessions.iter_mut().for_each(Session::handle_space),
+            }
+        }
+    }
+
+    /// The next answer of a client if it is there: correlation id, and the rest of the frame.
+    pub fn poll(&mut self, client: usize) -> Option<(i32, Bytes)> {
+        self.deliver();
+        let mut out = VecDeque::new();
+        self.sessions[client].poll_transmit(&mut out);
+        let mut bytes = Bytes::from(out.into_iter().collect::<Vec<_>>().concat());
+        while !bytes.is_empty() {
+            let length = u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")) as usize;
+            let frame = bytes.split_to(4 + length);
+            let correlation = i32::from_be_bytes(frame[4..8].try_into().expect("four bytes"));
+            self.sent[client].push_back((correlation, frame.slice(8..)));
+        }
+        self.sent[client].pop_front()
+    }
+
+    /// The next answer of a client, waiting for it.
+    pub fn answer(&mut self, client: usize) -> (i32, Bytes) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(answer) = self.poll(client) {
+                return answer;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            self.bell.recv_timeout(left).expect("an answer in time");
+        }
+    }
+
+    /// Lets time pass for the sessions.
+    pub fn advance(&mut self, by: Duration) {
+        self.now += by;
+        for session in &mut self.sessions {
+            session.handle_wake(&mut self.context, self.now);
+        }
+    }
+
+    /// When a session wants to be woken without an event, from its now on.
+    pub fn timeout(&self, client: usize) -> Option<Duration> {
+        self.sessions[client].next_timeout().map(|at| at.saturating_duration_since(self.now))
+    }
+
+    pub fn create_topic(&mut self, client: usize, name: &str, partitions: i32) {
+        let topic = CreatableTopic { name: name.into(), num_partitions: partitions, replication_factor: 1, ..CreatableTopic::default() };
+        let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..CreateTopicsRequest::default() };
+        self.send(client, CREATE_TOPICS, 0, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
+        let (_, body) = self.answer(client);
+        let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+        assert_eq!(response.topics[0].error_code, 0, "created");
+    }
+
+    /// Produces one batch; error code and base offset.
+    pub fn produce(&mut self, client: usize, topic: &str, partition: i32, batch: Bytes) -> (i16, i64) {
+        self.send_produce(client, 0, topic, partition, batch);
+        let (_, body) = self.answer(client);
+        produced(body)
+    }
+
+    pub fn send_produce(&mut self, client: usize, correlation: i32, topic: &str, partition: i32, batch: Bytes) {
+        let data = PartitionProduceData { index: partition, records: Some(Records(vec![batch])), ..PartitionProduceData::default() };
+        let topic = TopicProduceData { name: topic.into(), partition_data: vec![data], ..TopicProduceData::default() };
+        let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
+        self.send(client, PRODUCE, correlation, |writer| request.encode(writer, PRODUCE.1)).expect("taken");
+    }
+
+    pub fn send_fetch(&mut self, client: usize, correlation: i32, request: &FetchRequest) {
+        self.send(client, FETCH, correlation, |writer| request.encode(writer, FETCH.1)).expect("taken");
+    }
+
+    pub fn fetch(&mut self, client: usize, request: &FetchRequest) -> FetchResponse {
+        self.send_fetch(client, 0, request);
+        let (_, body) = self.answer(client);
+        fetched(body)
+    }
+}
+
+fn flexible((key, version): (i16, i16), body: Bytes) -> Reader {
+    assert!(ApiKey::find(key).is_some_and(|api| api.flexible(version)), "tests use flexible versions");
+    let mut reader = Reader::new(body);
+    assert_eq!(reader.tag_count().expect("tags"), 0);
+    reader
+}
+
+pub fn produced(body: Bytes) -> (i16, i64) {
+    let response = ProduceResponse::decode(&mut flexible(PRODUCE, body), PRODUCE.1).expect("an answer");
+    let partition = &response.responses[0].partition_responses[0];
+    (partition.error_code, partition.base_offset)
+}
+
+pub fn fetched(body: Bytes) -> FetchResponse {
+    FetchResponse::decode(&mut flexible(FETCH, body), FETCH.1).expect("an answer")
+}
+
+/// A fetch of partitions of one topic, each with its offset; no session unless the caller sets one.
+pub fn wants(topic: &str, partitions: &[(i32, i64)]) -> FetchRequest {
+    let partitions = partitions.iter().map(|(partition, offset)| FetchPartition {
+        partition: *partition,
+        fetch_offset: *offset,
+        partition_max_bytes: 1 << 20,
+        ..FetchPartition::default()
+    });
+    let topic = FetchTopic { topic: Str::from(topic), partitions: partitions.collect(), ..FetchTopic::default() };
+    FetchRequest { min_bytes: 1, max_bytes: 1 << 20, topics: vec![topic], ..FetchRequest::default() }
+}
+
+/// A fetch that names nothing new.
+pub fn wants_news() -> FetchRequest {
+    FetchRequest { min_bytes: 1, max_bytes: 1 << 20, ..FetchRequest::default() }
+}
+
+/// The partitions of an answer: number, error, bytes of records.
+pub fn partitions(response: &FetchResponse) -> Vec<(i32, i16, usize)> {
+    let all = response.responses.iter().flat_map(|topic| &topic.partitions);
+    let bytes = |records: &Option<Records>| records.as_ref().map_or(0, |records| records.0.iter().map(Bytes::len).sum());
+    all.map(|partition| (partition.partition_index, partition.error_code, bytes(&partition.records))).collect()
+}
+
+/// A batch of `count` records without a producer.
+pub fn batch(count: usize) -> Bytes {
+    records(BatchBuilder::default(), count)
+}
+
+/// A batch of an idempotent producer.
+pub fn batch_of(producer: i64, epoch: i16, sequence: i32, count: usize) -> Bytes {
+    records(BatchBuilder::default().producer(producer, epoch, sequence), count)
+}
+
+fn records(mut builder: BatchBuilder, count: usize) -> Bytes {
+    for number in 0..count {
+        builder = builder.record(1_000 + number as i64, None, Some(b"a value"));
+    }
+    builder.build()
+}

@@ -1,0 +1,187 @@
+//! Produce requests, built in place: version 8, record batches of format 2 without compression
+//! (<https://kafka.apache.org/protocol>, <https://kafka.apache.org/documentation/#recordbatch>).
+
+use record::crc32c;
+
+/// Of the Produce API.
+pub const VERSION: i16 = 8;
+const PRODUCE: i16 = 0;
+const BATCH_HEADER_BYTES: usize = 61;
+/// Where the part of a batch begins that its checksum covers.
+const CRC_FROM: usize = 21;
+/// Random bytes that values are cut from.
+const POOL_BYTES: usize = 1 << 22;
+
+/// Builds requests for one topic.
+pub struct Requests {
+    topic: String,
+    partitions: u32,
+    record_bytes: usize,
+    request_bytes: usize,
+    pool: Vec<u8>,
+    random: u64,
+    correlation: i32,
+}
+
+fn put_varint(into: &mut Vec<u8>, value: i64) {
+    let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+    while rest >= 0x80 {
+        into.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    into.push(rest as u8);
+}
+
+fn varint_bytes(value: usize) -> usize {
+    let bits = 64 - ((value as u64) << 1 | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}
+
+impl Requests {
+    pub fn new(topic: &str, partitions: u32, record_bytes: usize, request_bytes: usize) -> Self {
+        let mut requests = Self {
+            topic: topic.to_owned(),
+            partitions,
+            record_bytes,
+            request_bytes,
+            pool: Vec::with_capacity(POOL_BYTES + record_bytes),
+            random: 0x9e37_79b9_7f4a_7c15,
+            correlation: 0,
+        };
+        while requests.pool.len() < POOL_BYTES + record_bytes {
+            let next = requests.next();
+            requests.pool.extend_from_slice(&next.to_le_bytes());
+        }
+        requests
+    }
+
+    fn next(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// The requests for records with these due times, each with the due times of its own.
+    pub fn of_window(&mut self, due: Vec<f64>) -> Vec<(Vec<u8>, Vec<f64>)> {
+        let mut records: Vec<(u32, u64, f64)> = due
+            .into_iter()
+            .map(|due| {
+                let key = self.next();
+                ((key % u64::from(self.partitions)) as u32, key, due)
+            })
+            .collect();
+        records.sort_by_key(|(partition, ..)| *partition);
+        let mut requests = Vec::new();
+        let mut rest = &records[..];
+        while !rest.is_empty() {
+            let (frame, taken) = self.build(rest);
+            requests.push((frame, rest[..taken].iter().map(|(_, _, due)| *due).collect()));
+            rest = &rest[taken..];
+        }
+        requests
+    }
+
+    /// A request with as many of the records as it may hold; at least those of one partition.
+    fn build(&mut self, records: &[(u32, u64, f64)]) -> (Vec<u8>, usize) {
+        let mut out = Vec::with_capacity(self.request_bytes + (self.request_bytes >> 4));
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&PRODUCE.to_be_bytes());
+        out.extend_from_slice(&VERSION.to_be_bytes());
+        self.correlation += 1;
+        out.extend_from_slice(&self.correlation.to_be_bytes());
+        // No client id, no transaction, acks=all, 30 s, one topic.
+        out.extend_from_slice(&(-1_i16).to_be_bytes());
+        out.extend_from_slice(&(-1_i16).to_be_bytes());
+        out.extend_from_slice(&(-1_i16).to_be_bytes());
+        out.extend_from_slice(&30_000_i32.to_be_bytes());
+        out.extend_from_slice(&1_i32.to_be_bytes());
+        out.extend_from_slice(&(self.topic.len() as i16).to_be_bytes());
+        out.extend_from_slice(self.topic.as_bytes());
+        let count_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        let (mut partitions, mut taken) = (0_i32, 0);
+        for group in records.chunk_by(|one, other| one.0 == other.0) {
+            if partitions > 0 && out.len() + group.len() * (self.record_bytes + 32) + BATCH_HEADER_BYTES > self.request_bytes {
+                break;
+            }
+            self.add_batch(&mut out, group);
+            partitions += 1;
+            taken += group.len();
+        }
+        out[count_at..count_at + 4].copy_from_slice(&partitions.to_be_bytes());
+        let length = (out.len() - 4) as i32;
+        out[..4].copy_from_slice(&length.to_be_bytes());
+        (out, taken)
+    }
+
+    fn add_batch(&mut self, out: &mut Vec<u8>, group: &[(u32, u64, f64)]) {
+        out.extend_from_slice(&(group[0].0 as i32).to_be_bytes());
+        let length_at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        let at = out.len();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
+        out.extend_from_slice(&0_i64.to_be_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        out.push(2);
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&0_i16.to_be_bytes());
+        out.extend_from_slice(&(group.len() as i32 - 1).to_be_bytes());
+        out.extend_from_slice(&now.to_be_bytes());
+        out.extend_from_slice(&now.to_be_bytes());
+        out.extend_from_slice(&(-1_i64).to_be_bytes());
+        out.extend_from_slice(&(-1_i16).to_be_bytes());
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        out.extend_from_slice(&(group.len() as i32).to_be_bytes());
+        for (number, (_, key, _)) in group.iter().enumerate() {
+            let key = key.to_be_bytes();
+            let body = 1 + 1 + varint_bytes(number) + 1 + key.len() + varint_bytes(self.record_bytes) + self.record_bytes + 1;
+            put_varint(out, body as i64);
+            out.extend_from_slice(&[0, 0]);
+            put_varint(out, number as i64);
+            put_varint(out, key.len() as i64);
+            out.extend_from_slice(&key);
+            put_varint(out, self.record_bytes as i64);
+            let from = (self.next() as usize) % POOL_BYTES;
+            out.extend_from_slice(&self.pool[from..from + self.record_bytes]);
+            out.push(0);
+        }
+        let bytes = (out.len() - at) as i32;
+        out[length_at..length_at + 4].copy_from_slice(&bytes.to_be_bytes());
+        out[at + 8..at + 12].copy_from_slice(&(bytes - 12).to_be_bytes());
+        let crc = crc32c(&out[at + CRC_FROM..]);
+        out[at + 17..at + 21].copy_from_slice(&crc.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kafka_wire::produce::ProduceRequest;
+    use kafka_wire::{Reader, RequestHeader};
+
+    #[test]
+    fn requests_hold_every_record_once_in_valid_batches() {
+        let mut requests = Requests::new("topic", 7, 300, 4_000);
+        let due: Vec<f64> = (0..100).map(f64::from).collect();
+        let built = requests.of_window(due.clone());
+        assert!(built.len() > 5, "{} requests of 4,000 bytes", built.len());
+        let (mut seen, mut records) = (Vec::new(), 0);
+        for (frame, sent) in built {
+            let (header, mut reader): (RequestHeader, Reader) = RequestHeader::decode(bytes::Bytes::from(frame).slice(4..)).expect("a header");
+            assert_eq!((header.api_key, header.api_version), (PRODUCE, VERSION));
+            let request = ProduceRequest::decode(&mut reader, VERSION).expect("a request");
+            for partition in &request.topic_data[0].partition_data {
+                let batch = partition.records.as_ref().expect("records").0.concat();
+                let found = record::validate_produced(&batch, usize::MAX).expect("a valid batch");
+                assert!(partition.index < 7);
+                records += i64::from(found.records_count);
+                assert_eq!(record::records(&batch).expect("records")[0].value.as_ref().map(|value| value.len()), Some(300));
+            }
+            seen.extend(sent);
+        }
+        seen.sort_by(f64::total_cmp);
+        assert_eq!((seen, records), (due, 100));
+    }
+}
