@@ -40,12 +40,30 @@ pub(crate) struct LogInner {
     pub segments: SegmentSet,
     /// (term, first offset written in it), ascending.
     pub terms: Vec<(Term, Offset)>,
+    /// The last of them, at hand without following a pointer.
+    newest_term: Option<Term>,
     pub retention: Retention,
     /// Start after the last trim that was placed in a chunk, durable or not: what a checkpoint says.
     pub start_placed: Offset,
     /// Retention has asked for a trim to here; it takes effect when it is durable.
     pub trim_requested: Offset,
     pub dropped: bool,
+}
+
+impl LogInner {
+    /// Notes that `first` is written in `term`.
+    pub fn enter_term(&mut self, term: Term, first: Offset) {
+        if self.newest_term.is_none_or(|newest| newest < term) {
+            self.terms.push((term, first));
+            self.newest_term = Some(term);
+        }
+    }
+
+    /// What a checkpoint says.
+    pub fn set_terms(&mut self, terms: Vec<(Term, Offset)>) {
+        self.newest_term = terms.last().map(|(term, _)| *term);
+        self.terms = terms;
+    }
 }
 
 /// A log; shared as `Arc<Log>`.
@@ -57,7 +75,9 @@ pub struct Log {
     end: AtomicU64,
     bytes: AtomicU64,
     watchers: AtomicU64,
-    /// Term in the upper half of nothing: the writer's current term, shared by all logs of the journal.
+    /// Segment in whose list of touched logs this one is.
+    touched_in: AtomicU64,
+    /// The writer's current term, shared by all logs of the journal.
     term: std::sync::Arc<std::sync::atomic::AtomicU32>,
     inner: Mutex<LogInner>,
 }
@@ -75,11 +95,40 @@ impl Log {
             end: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             watchers: AtomicU64::new(0),
+            touched_in: AtomicU64::new(0),
             term,
             inner: Mutex::new(LogInner::default()),
         };
         log.set_durability(durability);
         log
+    }
+
+    /// Asks the processor to have it at hand soon: with many logs in a request, waiting for memory is most of the work.
+    pub fn prefetch(self: &std::sync::Arc<Self>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            const LINE: usize = 64;
+            // The counts of an `Arc` are in front of what it holds.
+            let first = std::sync::Arc::as_ptr(self).cast::<i8>().wrapping_sub(2 * size_of::<usize>());
+            for line in 0..(size_of::<Self>() + 2 * size_of::<usize>()).div_ceil(LINE) {
+                // SAFETY: a hint; it reads nothing and faults at no address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(line * LINE)) };
+            }
+        }
+    }
+
+    /// The same for the place of its next run, once the log itself is at hand.
+    pub(crate) fn prefetch_runs(&self) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(last) = self.inner.lock().runs.back() {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let end = std::ptr::from_ref(last).wrapping_add(1).cast::<i8>();
+            // SAFETY: a hint; it reads nothing and faults at no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(end) };
+            // SAFETY: as above.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(end.wrapping_add(size_of::<RecentRun>() - 1)) };
+        }
     }
 
     /// Its name, never reused.
@@ -159,6 +208,15 @@ impl Log {
         self.end.store(end.0, Ordering::Release);
         self.readable.store(end.0, Ordering::Release);
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that a segment holds something of this log; true for the first time. For the writer and recovery, one at a time.
+    pub(crate) fn touch(&self, segment: u64) -> bool {
+        let first = self.touched_in.load(Ordering::Relaxed) != segment;
+        if first {
+            self.touched_in.store(segment, Ordering::Relaxed);
+        }
+        first
     }
 
     pub(crate) fn add_bytes(&self, bytes: u64) {

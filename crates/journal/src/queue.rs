@@ -25,6 +25,9 @@ pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 10;
 /// Weight of an item beyond its body: directory entry and bookkeeping.
 const ITEM_OVERHEAD_BYTES: usize = 64;
 
+/// Logs are fetched from memory this many items before they are needed.
+const ITEMS_AHEAD: usize = 8;
+
 /// The writer looks into the queue before it waits.
 const AWAKE: u8 = 0;
 /// It waits for its submitter.
@@ -333,6 +336,9 @@ impl Lane {
                 finished.extend(self.requests.pop_front());
                 continue;
             };
+            if let Some(AppendItem::Batch { log, .. }) = request.items.get(ITEMS_AHEAD) {
+                log.prefetch();
+            }
             let bytes = item.body_bytes() + ITEM_OVERHEAD_BYTES;
             if pass == Pass::Fair && bytes > self.deficit && !alone {
                 // An item larger than a quantum waits until its lane has saved up for it.

@@ -7,6 +7,8 @@ use record::crc32c;
 pub const VERSION: i16 = 8;
 const PRODUCE: i16 = 0;
 const BATCH_HEADER_BYTES: usize = 61;
+/// Of a record beyond its value, at most.
+const RECORD_OVERHEAD_BYTES: usize = 32;
 /// Where the part of a batch begins that its checksum covers.
 const CRC_FROM: usize = 21;
 /// Random bytes that values are cut from.
@@ -82,7 +84,7 @@ impl Requests {
         requests
     }
 
-    /// A request with as many of the records as it may hold; at least those of one partition.
+    /// A request with as many of the records as it may hold, and how many these are.
     fn build(&mut self, records: &[(u32, u64, f64)]) -> (Vec<u8>, usize) {
         let mut out = Vec::with_capacity(self.request_bytes + (self.request_bytes >> 4));
         out.extend_from_slice(&[0; 4]);
@@ -102,12 +104,18 @@ impl Requests {
         out.extend_from_slice(&[0; 4]);
         let (mut partitions, mut taken) = (0_i32, 0);
         for group in records.chunk_by(|one, other| one.0 == other.0) {
-            if partitions > 0 && out.len() + group.len() * (self.record_bytes + 32) + BATCH_HEADER_BYTES > self.request_bytes {
+            let room = self.request_bytes.saturating_sub(out.len() + BATCH_HEADER_BYTES) / (self.record_bytes + RECORD_OVERHEAD_BYTES);
+            if partitions > 0 && room < group.len() {
                 break;
             }
-            self.add_batch(&mut out, group);
+            // A request names a partition once: what does not fit follows in the next.
+            let fits = group.len().min(room.max(1));
+            self.add_batch(&mut out, &group[..fits]);
             partitions += 1;
-            taken += group.len();
+            taken += fits;
+            if fits < group.len() {
+                break;
+            }
         }
         out[count_at..count_at + 4].copy_from_slice(&partitions.to_be_bytes());
         let length = (out.len() - 4) as i32;
@@ -183,5 +191,12 @@ mod tests {
         }
         seen.sort_by(f64::total_cmp);
         assert_eq!((seen, records), (due, 100));
+    }
+
+    #[test]
+    fn the_records_of_one_partition_are_spread_over_requests() {
+        let built = Requests::new("topic", 1, 1_000, 10_000).of_window(vec![0.0; 100]);
+        assert!(built.iter().all(|(frame, _)| frame.len() <= 10_000), "no longer than allowed");
+        assert_eq!(built.iter().map(|(_, sent)| sent.len()).sum::<usize>(), 100);
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct SealJob {
 
 impl SealJob {
     pub fn new(active: ActiveSegment, last_index: LogIndex, last_term: Term, last_crc: u32) -> Self {
-        let snapshots = active.touched.values().map(|log| (log.id(), checkpoint::encode_log(log))).collect();
+        let snapshots = active.touched.iter().map(|log| (log.id(), checkpoint::encode_log(log))).collect();
         Self {
             sequence: active.sequence,
             file: active.file,
@@ -61,7 +61,7 @@ impl SealJob {
             last_crc,
             runs: active.runs,
             state: active.state,
-            logs: active.touched.into_values().collect(),
+            logs: active.touched,
             snapshots,
         }
     }
@@ -265,7 +265,9 @@ impl Keeper {
                 while inner.runs.front().is_some_and(|recent| recent.segment <= sequence) {
                     inner.runs.pop_front();
                 }
-                inner.runs.shrink_to_fit();
+                if inner.runs.len() * 4 < inner.runs.capacity() {
+                    inner.runs.shrink_to_fit();
+                }
             }
         }
     }

@@ -235,7 +235,7 @@ fn active_segment(sequence: u64, file: Arc<dyn File>, size: u64) -> ActiveSegmen
         written_before: SEGMENT_HEADER_BYTES as u64,
         runs: Vec::new(),
         state: Vec::new(),
-        touched: hashbrown::HashMap::new(),
+        touched: Vec::new(),
     }
 }
 
@@ -277,7 +277,7 @@ impl Replay {
             let log = self.journal.create_log(id, Durability::Fsync);
             log.reset(start, end, bytes);
             let mut inner = log.inner();
-            inner.terms = terms;
+            inner.set_terms(terms);
             inner.segments = segments;
             inner.producers = if producers.iter().len() > 0 { Some(Box::new(producers)) } else { None };
             drop(inner);
@@ -417,7 +417,7 @@ impl Replay {
             EntryKind::Trim => {
                 let log = self.journal.create_log(entry.log, Durability::Fsync);
                 log.trim(entry.base);
-                active.touched.insert(entry.log, log);
+                active.touch(&log);
             }
             EntryKind::Data => {
                 let log = self.journal.create_log(entry.log, Durability::Fsync);
@@ -479,16 +479,14 @@ fn replay_run(
         append_time: header.time,
     };
     active.runs.push(run);
-    active.touched.entry(entry.log).or_insert_with(|| Arc::clone(log));
+    active.touch(log);
     let mut inner = log.inner();
     for (_, batch) in record::Batches::new(bytes).map_while(Result::ok) {
         if batch.idempotent() {
             inner.producers.get_or_insert_default().remember(&batch, batch.base(), header.time);
         }
     }
-    if inner.terms.last().is_none_or(|(term, _)| *term < header.term) {
-        inner.terms.push((header.term, entry.base));
-    }
+    inner.enter_term(header.term, entry.base);
     inner.runs.push_back(RecentRun { run, segment: active.sequence, chunk: header.index });
     drop(inner);
     log.reset(log.start(), Offset(entry.next().0), log.live_bytes() + u64::from(entry.bytes));

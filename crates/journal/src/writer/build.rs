@@ -27,6 +27,9 @@ use crate::writer::SMALL_CHUNK_BYTES;
 /// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
 const DSYNC_BYTES_MAX: usize = 64 << 10;
 
+/// Logs are fetched from memory this many batches before they are needed.
+pub(super) const LOGS_AHEAD: usize = 12;
+
 /// A batch with its place.
 struct PlacedBatch {
     log: Arc<Log>,
@@ -175,10 +178,19 @@ impl<S: Submitter> Writer<S> {
         let memory = unsafe { block.range_mut(start, chunk_bytes) };
         let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(entries), term: self.term.0 };
         let index = self.next_index;
-        let mut ends = Vec::with_capacity(runs);
+        let (mut ends_memory, mut ends_fsync) = (Vec::new(), Vec::new());
+        let mut at = 0;
         for group in plan.batches.chunk_by(|one, other| one.log.id() == other.log.id()) {
+            at += group.len();
+            if let Some(ahead) = plan.batches.get(at + LOGS_AHEAD) {
+                ahead.log.prefetch();
+            }
+            if let Some(ahead) = plan.batches.get(at + LOGS_AHEAD / 2) {
+                ahead.log.prefetch_runs();
+            }
             let entry = chunk.add_batches(group);
             self.enter_run(&group[0].log, &entry, index, now);
+            let ends = if group[0].log.durability() == Durability::Memory { &mut ends_memory } else { &mut ends_fsync };
             ends.push((Arc::clone(&group[0].log), entry.next()));
         }
         for (key, value) in &plan.state {
@@ -186,7 +198,7 @@ impl<S: Submitter> Writer<S> {
         }
         for (log, to) in &plan.trims {
             chunk.add_trim(log.id(), *to);
-            self.active.touched.entry(log.id()).or_insert_with(|| Arc::clone(log));
+            self.active.touch(log);
         }
         self.active.state.append(&mut plan.state);
         chunk.memory[used..].fill(0);
@@ -202,7 +214,7 @@ impl<S: Submitter> Writer<S> {
         self.journal.metrics().runs.inc_by(runs as u64);
         let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
         flight.fsync = plan.fsync;
-        flight.ends = ends;
+        (flight.ends_memory, flight.ends_fsync) = (ends_memory, ends_fsync);
         flight.trims = plan.trims;
         flight.dsync = plan.fsync && chunk_bytes <= DSYNC_BYTES_MAX && self.may_dsync();
         (flight, bytes)
@@ -254,11 +266,9 @@ impl<S: Submitter> Writer<S> {
             append_time: now,
         };
         self.active.runs.push(run);
-        self.active.touched.entry(log.id()).or_insert_with(|| Arc::clone(log));
+        self.active.touch(log);
         let mut inner = log.inner();
-        if inner.terms.last().is_none_or(|(term, _)| *term < self.term) {
-            inner.terms.push((self.term, entry.base));
-        }
+        inner.enter_term(self.term, entry.base);
         inner.runs.push_back(RecentRun { run, segment: self.active.sequence, chunk });
         drop(inner);
         log.add_bytes(u64::from(entry.bytes));

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use types::{Durability, LogIndex, Offset, ShardId};
+use types::{LogIndex, Offset, ShardId};
 
+use super::build::LOGS_AHEAD;
 use super::{FLUSH_BYTES, FLUSH_INTERVAL, Writer};
 use crate::append::{AppendResults, JournalEvent, ReplyTo};
 use crate::disk::{Completion, File, Submitter};
@@ -31,8 +32,10 @@ pub(super) struct Flight {
     pub fsync: bool,
     pub dsync: bool,
     pub submitted: Instant,
-    /// New ends of the logs in the chunk.
-    pub ends: Vec<(Arc<Log>, Offset)>,
+    /// New ends of the logs in the chunk, for readers to see once it is received …
+    pub ends_memory: Vec<(Arc<Log>, Offset)>,
+    /// … or once it is durable.
+    pub ends_fsync: Vec<(Arc<Log>, Offset)>,
     pub trims: Vec<(Arc<Log>, Offset)>,
     written: bool,
     answers_memory: Vec<(ReplyTo, AppendResults)>,
@@ -49,7 +52,8 @@ impl Flight {
             fsync: false,
             dsync: false,
             submitted: Instant::now(),
-            ends: Vec::new(),
+            ends_memory: Vec::new(),
+            ends_fsync: Vec::new(),
             trims: Vec::new(),
             written: false,
             answers_memory: Vec::new(),
@@ -233,8 +237,7 @@ impl<S: Submitter> Writer<S> {
                 break;
             }
             let answers = std::mem::take(&mut flight.answers_memory);
-            let memory: Vec<_> =
-                flight.ends.iter().filter(|(log, _)| log.durability() == Durability::Memory).cloned().collect();
+            let memory = std::mem::take(&mut flight.ends_memory);
             let bytes = flight.bytes as u64;
             if !flight.dsync {
                 self.flights.unflushed_bytes += bytes;
@@ -246,7 +249,7 @@ impl<S: Submitter> Writer<S> {
             #[cfg(feature = "planted")]
             if self.journal.planted() == Some(crate::Planted::AcknowledgeBeforeSync) {
                 let flight = &mut self.flights.flights[self.flights.received - 1];
-                let (answers, ends) = (std::mem::take(&mut flight.answers_fsync), flight.ends.clone());
+                let (answers, ends) = (std::mem::take(&mut flight.answers_fsync), std::mem::take(&mut flight.ends_fsync));
                 self.answer(answers);
                 self.advance(ends);
             }
@@ -278,7 +281,7 @@ impl<S: Submitter> Writer<S> {
             log.trim(*to);
         }
         self.answer(flight.answers_fsync);
-        self.advance(flight.ends);
+        self.advance(flight.ends_fsync);
     }
 
     fn after_durable(&mut self) {
@@ -333,8 +336,12 @@ impl<S: Submitter> Writer<S> {
     }
 
     fn advance(&mut self, ends: Vec<(Arc<Log>, Offset)>) {
-        for (log, end) in ends {
-            let mut shards = log.advance(end);
+        for at in 0..ends.len() {
+            if let Some((ahead, _)) = ends.get(at + LOGS_AHEAD) {
+                ahead.prefetch();
+            }
+            let (log, end) = &ends[at];
+            let mut shards = log.advance(*end);
             while shards != 0 {
                 let shard = ShardId(shards.trailing_zeros() as u16);
                 shards &= shards - 1;

@@ -68,7 +68,17 @@ pub(crate) struct ActiveSegment {
     pub written_before: u64,
     pub runs: Vec<Run>,
     pub state: Vec<(Bytes, Option<Bytes>)>,
-    pub touched: hashbrown::HashMap<types::LogId, Arc<crate::Log>>,
+    /// Logs that have something in it, each once.
+    pub touched: Vec<Arc<crate::Log>>,
+}
+
+impl ActiveSegment {
+    /// Enters a log into the list of those that have something here.
+    pub fn touch(&mut self, log: &Arc<crate::Log>) {
+        if log.touch(self.sequence) {
+            self.touched.push(Arc::clone(log));
+        }
+    }
 }
 
 /// The block that is being filled.
@@ -272,7 +282,7 @@ impl<S: Submitter> Writer<S> {
             written_before,
             runs: Vec::new(),
             state: Vec::new(),
-            touched: hashbrown::HashMap::new(),
+            touched: Vec::new(),
         };
         let sealed = std::mem::replace(&mut self.active, next);
         self.sealing.push_back(SealJob::new(sealed, LogIndex(self.next_index.0 - 1), self.term, self.previous_crc));

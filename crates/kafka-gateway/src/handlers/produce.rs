@@ -1,7 +1,9 @@
 //! Produce: validates each batch by its head and checksum and hands it to its journal as it is.
 
+use std::sync::Arc;
+
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{Reply, ReplyTo, Topic};
+use broker::{Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
 use kafka_wire::produce::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
@@ -9,7 +11,7 @@ use kafka_wire::produce::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use record::{BatchError, BatchHeader, Compression, stamp_append_time, validate_produced};
-use types::{PartitionIndex, TopicId};
+use types::TopicId;
 
 use super::{Outcome, Wait};
 use crate::body::Body;
@@ -18,6 +20,9 @@ use crate::session::Context;
 
 /// First version whose clients are sure to know zstd.
 const ZSTD_SINCE: i16 = 7;
+
+/// Partitions are fetched from memory this many batches before they are needed.
+const PARTITIONS_AHEAD: usize = 8;
 
 /// Where in the response an item of an append belongs.
 type Place = (usize, usize);
@@ -113,12 +118,19 @@ impl ProduceWait {
             partition_responses: Vec::with_capacity(data.partition_data.len()),
             ..TopicProduceResponse::default()
         });
+        let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms() });
+        let mut ahead = data.partition_data.iter().map(|partition| partition.index).collect::<Vec<_>>().into_iter().skip(PARTITIONS_AHEAD);
         for partition in data.partition_data {
             let index = partition.index;
+            if let (Some(index), Some(topic)) = (ahead.next(), &topic)
+                && let Some(log) = topic.log(index)
+            {
+                log.prefetch();
+            }
             let checked = match (&whole, &topic) {
                 (Some(code), _) => Err((*code).into()),
                 (None, None) => Err(unknown.into()),
-                (None, Some(topic)) => check_partition(topic, partition, context),
+                (None, Some(topic)) => check_partition(topic, partition, context.version),
             };
             let answers = &mut self.response.responses[at].partition_responses;
             let mut answer = PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
@@ -165,14 +177,22 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     }
 }
 
-fn check_partition(
-    topic: &Topic,
-    data: PartitionProduceData,
-    context: &Context<'_>,
-) -> Result<(AppendItem, BatchHeader), Refusal> {
-    let index = u32::try_from(data.index).map_err(|_| ErrorCode::UnknownTopicOrPartition)?;
-    let log = topic.log(PartitionIndex(index)).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let config = topic.config();
+/// A topic that is written to, as it is for the whole of a request.
+struct Target {
+    logs: Arc<[Arc<Log>]>,
+    config: Arc<TopicConfig>,
+    now: i64,
+}
+
+impl Target {
+    fn log(&self, partition: i32) -> Option<&Arc<Log>> {
+        self.logs.get(usize::try_from(partition).ok()?)
+    }
+}
+
+fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> Result<(AppendItem, BatchHeader), Refusal> {
+    let log = topic.log(data.index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let config = &topic.config;
     let bytes = data.records.as_ref().map(Records::to_bytes).unwrap_or_default();
     let header = validate_produced(&bytes, config.max_message_bytes)
         .map_err(|error| Refusal {
@@ -188,20 +208,20 @@ fn check_partition(
     if header.transactional() {
         return Err(ErrorCode::TransactionalIdAuthorizationFailed.into());
     }
-    if header.compression() == Some(Compression::Zstd) && context.version < ZSTD_SINCE {
+    if header.compression() == Some(Compression::Zstd) && version < ZSTD_SINCE {
         return Err(ErrorCode::UnsupportedCompressionType.into());
     }
     if config.compacted {
         check_keys(&bytes).map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
     }
     let (bytes, header) = if config.append_time {
-        restamp(&bytes, context.gateway.broker.now_ms())
+        restamp(&bytes, topic.now)
     } else {
-        check_timestamps(&header, config.timestamp_window_ms, context.gateway.broker.now_ms())
+        check_timestamps(&header, config.timestamp_window_ms, topic.now)
             .map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
         (bytes, header)
     };
-    Ok((AppendItem::Batch { log, bytes, header }, header))
+    Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header }, header))
 }
 
 /// Compaction goes by keys. The one case in which records are looked into on their way in.
