@@ -120,7 +120,7 @@ def swept(report, partitions, rate, seconds):
         system = Mainstem(f"{folder}/data", "--durability", "memory").start()
         try:
             create(system.bootstrap, "sweep", partitions)
-            raw_load(system.bootstrap, "sweep", partitions, rate, 1)
+            raw_load(system.bootstrap, "sweep", partitions, rate, 3)
             before = system.cpu()
             row = raw_load(system.bootstrap, "sweep", partitions, rate, seconds)
             row.update(partitions=partitions, rate=rate, cpu_s_gb=round((system.cpu() - before) / (rate * seconds * 1024 / 1e9), 3))

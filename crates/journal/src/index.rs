@@ -123,20 +123,24 @@ impl IndexCache {
     }
 }
 
-/// Sorts runs and writes index and footer into `file` from `at` on. The file is extended when it is too
-/// short. The caller syncs.
+/// Writes index and footer of a segment with these runs, in any order, into `file` from `at` on. The file is extended when it is
+/// too short. The caller syncs. Returns the logs that have runs, ascending.
 ///
 /// # Errors
 /// Those of the file.
-pub fn write_index(file: &dyn File, at: u64, runs: &mut [Run], info: &SealInfo) -> io::Result<()> {
-    runs.sort_unstable_by_key(|run| (run.log, run.base));
+pub fn write_index(file: &dyn File, at: u64, runs: &[Run], info: &SealInfo) -> io::Result<Vec<LogId>> {
+    // Runs are long and many: places are sorted instead.
+    let mut places: Vec<(LogId, Offset, u32)> = (0..).zip(runs).map(|(place, run)| (run.log, run.base, place)).collect();
+    places.sort_unstable();
     let mut entries = Vec::with_capacity(padded(runs.len() * INDEX_ENTRY_BYTES));
     let mut table = Vec::new();
-    let mut logs = 0u32;
-    for (first, group) in group_by_log(runs) {
-        group.iter().for_each(|run| put_entry(&mut entries, run));
-        put_row(&mut table, first, group);
-        logs += 1;
+    let (mut logs, mut first) = (Vec::new(), 0);
+    for group in places.chunk_by(|one, other| one.0 == other.0) {
+        let of_log = group.iter().map(|(_, _, place)| &runs[*place as usize]);
+        put_row(&mut table, first, of_log.clone());
+        of_log.for_each(|run| put_entry(&mut entries, run));
+        logs.push(group[0].0);
+        first += group.len() as u32;
     }
     let entry_pages = entries.chunks(PAGE_BYTES).map(crc32c);
     let mut fences: Vec<u8> = table.chunks(PAGE_BYTES).flat_map(|page| page[..8].to_vec()).collect();
@@ -152,7 +156,7 @@ pub fn write_index(file: &dyn File, at: u64, runs: &mut [Run], info: &SealInfo) 
     footer[24..32].copy_from_slice(&info.sequence.to_le_bytes());
     footer[32..40].copy_from_slice(&entries_at.to_le_bytes());
     footer[40..44].copy_from_slice(&(runs.len() as u32).to_le_bytes());
-    footer[44..48].copy_from_slice(&logs.to_le_bytes());
+    footer[44..48].copy_from_slice(&(logs.len() as u32).to_le_bytes());
     footer[48..56].copy_from_slice(&table_at.to_le_bytes());
     footer[56..64].copy_from_slice(&fences_at.to_le_bytes());
     footer[64..68].copy_from_slice(&fences_crc.to_le_bytes());
@@ -171,16 +175,8 @@ pub fn write_index(file: &dyn File, at: u64, runs: &mut [Run], info: &SealInfo) 
             file.write_at(position, &section)?;
         }
     }
-    file.write_at(file.size()? - SECTOR as u64, &footer)
-}
-
-fn group_by_log(runs: &[Run]) -> impl Iterator<Item = (u32, &[Run])> {
-    let mut first = 0;
-    runs.chunk_by(|one, other| one.log == other.log).map(move |group| {
-        let at = first;
-        first += group.len() as u32;
-        (at, group)
-    })
+    file.write_at(file.size()? - SECTOR as u64, &footer)?;
+    Ok(logs)
 }
 
 fn put_entry(into: &mut Vec<u8>, run: &Run) {
@@ -192,15 +188,21 @@ fn put_entry(into: &mut Vec<u8>, run: &Run) {
     into.extend_from_slice(&run.max_timestamp.to_le_bytes());
 }
 
-fn put_row(into: &mut Vec<u8>, first_entry: u32, group: &[Run]) {
-    let (first, last) = (&group[0], &group[group.len() - 1]);
-    let bytes: u64 = group.iter().map(|run| u64::from(run.bytes)).sum();
-    let records = group.iter().fold(0u32, |sum, run| sum.saturating_add(run.records));
-    let max_timestamp = group.iter().map(|run| run.max_timestamp).max().unwrap_or(Timestamp::MIN);
-    let last_append = group.iter().map(|run| run.append_time).max().unwrap_or(0);
+fn put_row<'a>(into: &mut Vec<u8>, first_entry: u32, mut group: impl ExactSizeIterator<Item = &'a Run>) {
+    let count = group.len() as u32;
+    let first = group.next().expect("a group has a member");
+    let (mut bytes, mut records, mut last) = (u64::from(first.bytes), first.records, first);
+    let (mut max_timestamp, mut last_append) = (first.max_timestamp, first.append_time);
+    for run in group {
+        bytes += u64::from(run.bytes);
+        records = records.saturating_add(run.records);
+        max_timestamp = max_timestamp.max(run.max_timestamp);
+        last_append = last_append.max(run.append_time);
+        last = run;
+    }
     into.extend_from_slice(&first.log.0.to_le_bytes());
     into.extend_from_slice(&first_entry.to_le_bytes());
-    into.extend_from_slice(&(group.len() as u32).to_le_bytes());
+    into.extend_from_slice(&count.to_le_bytes());
     into.extend_from_slice(&first.base.0.to_le_bytes());
     into.extend_from_slice(&last.next.0.to_le_bytes());
     into.extend_from_slice(&bytes.to_le_bytes());

@@ -66,6 +66,16 @@ impl LogInner {
     }
 }
 
+/// A hint that `bytes` from `first` on will be written soon. No effect on other processors than x86-64.
+fn prefetch(first: *const u8, bytes: usize) {
+    const LINE: usize = 64;
+    #[cfg(target_arch = "x86_64")]
+    for line in 0..=(bytes - 1) / LINE {
+        // SAFETY: a hint; it reads nothing and faults at no address. The intrinsic would leave out that it is for writing.
+        unsafe { std::arch::asm!("prefetchw [{0}]", in(reg) first.wrapping_add(line * LINE), options(nostack, preserves_flags)) };
+    }
+}
+
 /// A log; shared as `Arc<Log>`.
 pub struct Log {
     id: LogId,
@@ -103,31 +113,18 @@ impl Log {
         log
     }
 
-    /// Asks the processor to have it at hand soon: with many logs in a request, waiting for memory is most of the work.
+    /// Asks the processor to have it at hand soon, to be changed: with many logs in a request, waiting for memory that another
+    /// core has changed is most of the work.
     pub fn prefetch(self: &std::sync::Arc<Self>) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            const LINE: usize = 64;
-            // The counts of an `Arc` are in front of what it holds.
-            let first = std::sync::Arc::as_ptr(self).cast::<i8>().wrapping_sub(2 * size_of::<usize>());
-            for line in 0..(size_of::<Self>() + 2 * size_of::<usize>()).div_ceil(LINE) {
-                // SAFETY: a hint; it reads nothing and faults at no address.
-                unsafe { _mm_prefetch::<_MM_HINT_T0>(first.wrapping_add(line * LINE)) };
-            }
-        }
+        // The counts of an `Arc` are in front of what it holds.
+        const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+        prefetch(std::sync::Arc::as_ptr(self).cast::<u8>().wrapping_sub(COUNTS_BYTES), size_of::<Self>() + COUNTS_BYTES);
     }
 
     /// The same for the place of its next run, once the log itself is at hand.
     pub(crate) fn prefetch_runs(&self) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(last) = self.inner.lock().runs.back() {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let end = std::ptr::from_ref(last).wrapping_add(1).cast::<i8>();
-            // SAFETY: a hint; it reads nothing and faults at no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(end) };
-            // SAFETY: as above.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(end.wrapping_add(size_of::<RecentRun>() - 1)) };
+            prefetch(std::ptr::from_ref(last).wrapping_add(1).cast(), size_of::<RecentRun>());
         }
     }
 

@@ -227,13 +227,12 @@ impl Keeper {
             last_term: job.last_term,
             last_crc: job.last_crc,
         };
-        write_index(&*job.file, job.end, &mut job.runs, &info)?;
+        let with_runs = write_index(&*job.file, job.end, &job.runs, &info)?;
         job.file.sync()?;
         let cache = Arc::clone(self.journal.index_cache());
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
-        let with_runs: hashbrown::HashSet<LogId> = job.runs.iter().map(|run| run.log).collect();
-        for log in job.logs.iter().filter(|log| with_runs.contains(&log.id())) {
+        for log in job.logs.iter().filter(|log| with_runs.binary_search(&log.id()).is_ok()) {
             log.inner().segments.insert(job.sequence);
         }
         // The runs stay in memory until their chunks have left the tail cache.

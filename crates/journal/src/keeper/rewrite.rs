@@ -71,8 +71,8 @@ impl Keeper {
             last_term: newest.map_or(Term(0), |info| info.last_term),
             last_crc: newest.map_or(0, |info| info.last_crc),
         };
-        let (file, mut runs, end) = copy.finish()?;
-        write_index(&*file, end, &mut runs, &info)?;
+        let (file, runs, end) = copy.finish()?;
+        write_index(&*file, end, &runs, &info)?;
         file.sync()?;
         self.rewritten_since_checkpoint = true;
         self.storage.rename(NAME_REWRITING, &segment_name(sequence))?;
