@@ -68,10 +68,12 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     let mut turn_ends = false;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
+        let started = Instant::now();
         match send(&stream, &mut outgoing) {
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = Instant::now();
+                shard.watch_time(started);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
                     tokio::task::yield_now().await;
                     continue;

@@ -7,6 +7,7 @@ mod data_folder;
 mod frames;
 mod measurements;
 mod memory;
+mod placement;
 mod server;
 mod shard;
 

@@ -2,7 +2,7 @@
 //! everything down in the opposite order.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use crate::config::{Config, Listener, LogFormat};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
 use crate::measurements::{Measurements, Node};
+use crate::placement::Placement;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 
 /// Part of the memory budget that answers may hold until clients have read them.
@@ -255,9 +256,10 @@ fn bind(config: &Config) -> anyhow::Result<Bound> {
 
 fn accept_all(bound: Bound, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
+    let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
     for (listener, address, advertise) in bound {
         socket2::SockRef::from(&listener).listen(BACKLOG).with_context(|| format!("--kafka {address}"))?;
-        let (shards, stop) = (Arc::clone(shards), Arc::clone(stop));
+        let (shards, stop, placement) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement));
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
             loop {
                 let stream = match listener.accept() {
@@ -272,11 +274,12 @@ fn accept_all(bound: Bound, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &
                     return;
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
-                let Some(shard) = shards.iter().min_by_key(|shard| shard.connections.load(Ordering::Relaxed)) else { return };
                 if open >= most {
                     tracing::warn!(max_connections = most, "connection refused: there are too many");
                     continue;
                 }
+                let chosen = placement.lock().expect("choosing does not panic").choose(&shards, Instant::now());
+                let shard = &shards[chosen];
                 shard.connections.fetch_add(1, Ordering::Relaxed);
                 let id = ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed) as u64);
                 let _ = shard.arrivals.send(Arrival { stream, advertise: Arc::clone(&advertise), id });

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use broker::{Event, Mailbox};
@@ -48,6 +48,8 @@ pub struct ShardHandle {
     pub arrivals: mpsc::UnboundedSender<Arrival>,
     /// Open connections.
     pub connections: Arc<AtomicUsize>,
+    /// Time spent in turns since the start, in ns.
+    pub busy: Arc<AtomicU64>,
     /// Ends the shard once its connections are idle.
     pub drain: Arc<Notify>,
     /// To be joined.
@@ -71,6 +73,7 @@ pub struct Shard {
     connections: RefCell<hashbrown::HashMap<ConnectionId, Rc<Connection>>>,
     mailbox: Arc<Mailbox>,
     events: RefCell<Vec<Event>>,
+    busy: Arc<AtomicU64>,
     count: Arc<AtomicUsize>,
     id: ShardId,
     /// The node stops: nothing more is read, what was asked is answered.
@@ -87,7 +90,8 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
     let connections = Arc::new(AtomicUsize::new(0));
     let drain = Arc::new(Notify::new());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(31).build()?;
-    let (count, drained) = (Arc::clone(&connections), Arc::clone(&drain));
+    let busy = Arc::new(AtomicU64::new(0));
+    let (count, drained, busy_here) = (Arc::clone(&connections), Arc::clone(&drain), Arc::clone(&busy));
     let thread = std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
         let shard = Rc::new(Shard {
             shared,
@@ -95,6 +99,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             connections: RefCell::default(),
             mailbox,
             events: RefCell::default(),
+            busy: busy_here,
             count,
             id,
             draining: Cell::new(false),
@@ -103,7 +108,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
         local.spawn_local(Rc::clone(&shard).deliver_mail(bell));
         local.block_on(&runtime, shard.run(incoming, drained));
     })?;
-    Ok(ShardHandle { arrivals, connections, drain, thread })
+    Ok(ShardHandle { arrivals, connections, busy, drain, thread })
 }
 
 impl Shard {
@@ -225,9 +230,11 @@ impl Shard {
         }
     }
 
-    /// Counts a turn that kept everybody else of this shard waiting.
+    /// Notes a turn: how busy the shard is, and whether it kept everybody else waiting.
     pub fn watch_time(&self, started: Instant) {
-        if started.elapsed() > BLOCKED_FROM {
+        let took = started.elapsed();
+        self.busy.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        if took > BLOCKED_FROM {
             self.shared.blocked.inc();
         }
     }
