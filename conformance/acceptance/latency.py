@@ -32,19 +32,18 @@ def measure(report, system, seconds, what):
 
 def light(report):
     """librdkafka without linger, 500 records of 1 KiB a second for 60 s, `fsync`, beside real Kafka's with `flush.messages=1`.
-    Latency counts from the moment a record was due, so it includes by how much its generator was late (`schedule_lag`).
-    Yardsticks of the machine before and after, back to back and at the pace of the load: a processor that has slept 2 ms wakes
-    up late, for a bare write as for a broker. Median of three."""
+    Latency counts from the moment a record was due, which includes by how much its generator woke up late (`schedule_lag`), and
+    from the moment it was handed to librdkafka. Yardsticks of the machine before and after, back to back and at the pace of the
+    load: a processor that has slept 2 ms wakes up late, for a bare write as for a broker. Median of three."""
     rows, yards = run(report, "light", report.amount(60))
     for pace in ["", "paced_"]:
         for quantile, extra in [("p50", 0.15), ("p99", 1.0)]:
             middle = lambda name: sorted(yard[f"{pace}{name}_{quantile}_ms"] for yard in yards)[len(yards) // 2]
             bound = middle("write") + (2 if quantile == "p50" else 1) * middle("trip") + extra
-            got = sorted(row[f"{quantile}_ms"] for row in rows)[1]
             against = "at the load's pace" if pace else "back to back"
-            report.judge(f"publish latency {quantile}, yardsticks {against}", round(got, 3), f"<= {bound:.3f} ms", got <= bound, " ms")
-    lag = sorted(row["schedule_lag_p50_ms"] for row in rows)[1]
-    report.note(p50_from_due_ms=sorted(row["p50_ms"] for row in rows)[1], of_that_before_it_was_sent_ms=lag)
+            for since, prefix in [("due", ""), ("sent", "since_sent_")]:
+                got = sorted(row[f"{prefix}{quantile}_ms"] for row in rows)[1]
+                report.judge(f"publish latency {quantile} since {since}, yardsticks {against}", round(got, 3), f"<= {bound:.3f} ms", got <= bound, " ms")
 
 
 def loaded(report):

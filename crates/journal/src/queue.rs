@@ -245,7 +245,7 @@ impl Lanes {
         lane.requests.push_back(Placing {
             to: append.to,
             acknowledge: append.acknowledge,
-            results: AppendResults::new(),
+            results: AppendResults::with_capacity(append.items.len()),
             fsync: false,
             small,
             items: append.items.into(),

@@ -125,7 +125,9 @@ impl Context<'_> {
             return;
         }
         let journal_of = &self.gateway.broker.journals()[journal];
-        let queued = if self.alone { journal_of.append_here(append) } else { journal_of.append(append) };
+        // Who does not wait for the answer sends the next one meanwhile: those are better committed together.
+        let here = self.alone && append.acknowledge;
+        let queued = if here { journal_of.append_here(append) } else { journal_of.append(append) };
         if let Err(append) = queued {
             self.refused.push_back((journal, append));
         }

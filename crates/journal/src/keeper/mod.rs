@@ -261,9 +261,8 @@ impl Keeper {
             let Some((_, sequence, logs)) = self.unpruned.pop_front() else { return };
             for log in logs {
                 let mut inner = log.inner();
-                while inner.runs.front().is_some_and(|recent| recent.segment <= sequence) {
-                    inner.runs.pop_front();
-                }
+                let gone = inner.runs.partition_point(|recent| recent.segment <= sequence);
+                inner.runs.drain(..gone);
                 if inner.runs.len() * 4 < inner.runs.capacity() {
                     inner.runs.shrink_to_fit();
                 }

@@ -27,11 +27,13 @@ use crate::writer::SMALL_CHUNK_BYTES;
 /// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
 const DSYNC_BYTES_MAX: usize = 64 << 10;
 
+/// Memory for this many batches of a chunk is kept for the next.
+const BATCHES_KEPT: usize = 4096;
 /// Logs are fetched from memory this many batches before they are needed.
 pub(super) const LOGS_AHEAD: usize = 12;
 
 /// A batch with its place.
-struct PlacedBatch {
+pub(super) struct PlacedBatch {
     log: Arc<Log>,
     bytes: Bytes,
     header: BatchHeader,
@@ -78,7 +80,7 @@ impl<S: Submitter> Writer<S> {
             room.memory = room.memory.min(SMALL_CHUNK_BYTES);
         }
         let now = self.journal.now_ms();
-        let mut plan = Plan::default();
+        let mut plan = Plan { batches: std::mem::take(&mut self.batches), ..Plan::default() };
         let mut finished = Vec::new();
         let mut wants_roll = false;
         let mut lanes = std::mem::take(&mut self.lanes);
@@ -91,6 +93,7 @@ impl<S: Submitter> Writer<S> {
         self.lanes = lanes;
         self.release_queue(left);
         if plan.is_empty() {
+            self.batches = plan.batches;
             self.answer_unplaced(finished);
             // What does not fit before the zeroes that are being written fits behind them.
             return if wants_roll { self.zeroing.is_none() && self.roll() } else { left > 0 };
@@ -191,6 +194,9 @@ impl<S: Submitter> Writer<S> {
             let entry = chunk.add_batches(group);
             self.enter_run(&group[0].log, &entry, index, now);
             let ends = if group[0].log.durability() == Durability::Memory { &mut ends_memory } else { &mut ends_fsync };
+            if ends.is_empty() {
+                ends.reserve(runs);
+            }
             ends.push((Arc::clone(&group[0].log), entry.next()));
         }
         for (key, value) in &plan.state {
@@ -215,6 +221,9 @@ impl<S: Submitter> Writer<S> {
         let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
         flight.fsync = plan.fsync;
         (flight.ends_memory, flight.ends_fsync) = (ends_memory, ends_fsync);
+        plan.batches.clear();
+        plan.batches.shrink_to(BATCHES_KEPT);
+        self.batches = plan.batches;
         flight.trims = plan.trims;
         flight.dsync = plan.fsync && chunk_bytes <= DSYNC_BYTES_MAX && self.may_dsync();
         (flight, bytes)

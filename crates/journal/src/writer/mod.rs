@@ -94,6 +94,8 @@ pub struct Writer<S> {
     submitter: S,
     lanes: Lanes,
     arrived: Vec<crate::append::Append>,
+    /// Empty between chunks; its memory is used again.
+    batches: Vec<build::PlacedBatch>,
     completions: Vec<Completion>,
     active: ActiveSegment,
     open_block: Option<OpenBlock>,
@@ -133,6 +135,7 @@ impl<S: Submitter> Writer<S> {
             submitter,
             lanes: Lanes::default(),
             arrived: Vec::new(),
+            batches: Vec::new(),
             completions: Vec::new(),
             active: start.active,
             open_block: None,

@@ -119,11 +119,14 @@ impl ProduceWait {
             ..TopicProduceResponse::default()
         });
         let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms() });
-        let mut ahead = data.partition_data.iter().map(|partition| partition.index).collect::<Vec<_>>().into_iter().skip(PARTITIONS_AHEAD);
-        for partition in data.partition_data {
+        for items in items.iter_mut() {
+            items.reserve(data.partition_data.len() / broker.journals().len());
+        }
+        let mut rest = data.partition_data.into_iter();
+        while let Some(partition) = rest.next() {
             let index = partition.index;
-            if let (Some(index), Some(topic)) = (ahead.next(), &topic)
-                && let Some(log) = topic.log(index)
+            if let (Some(ahead), Some(topic)) = (rest.as_slice().get(PARTITIONS_AHEAD), &topic)
+                && let Some(log) = topic.log(ahead.index)
             {
                 log.prefetch();
             }
