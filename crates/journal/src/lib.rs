@@ -7,6 +7,7 @@
 //! Data lives in segments (`segments`, `chunk`, `index`) and one checkpoint (`checkpoint`) per journal.
 
 mod append;
+mod bell;
 mod checkpoint;
 mod chunk;
 mod cold;

@@ -69,6 +69,8 @@ impl LogInner {
 /// A hint that `bytes` from `first` on will be written soon. No effect on other processors than x86-64.
 fn prefetch(first: *const u8, bytes: usize) {
     const LINE: usize = 64;
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (first, bytes, LINE);
     #[cfg(target_arch = "x86_64")]
     for line in 0..=(bytes - 1) / LINE {
         // SAFETY: a hint; it reads nothing and faults at no address. The intrinsic would leave out that it is for writing.

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use types::{ConnectionId, ShardId};
 
 use crate::append::{Append, AppendItem, AppendResults, ReplyTo};
+use crate::bell::Bell;
 use crate::disk::Waker;
 
 /// Bytes that may wait for the writer.
@@ -44,8 +45,7 @@ pub(crate) struct Intake {
     /// What the writer does: `AWAKE`, `WAITS` or `RESTS`.
     writer: AtomicU8,
     waker: OnceLock<Waker>,
-    bell_rung: Mutex<bool>,
-    bell: Condvar,
+    bell: Bell,
 }
 
 pub(crate) fn weight(append: &Append) -> usize {
@@ -60,8 +60,7 @@ impl Intake {
             refused: AtomicU64::new(0),
             writer: AtomicU8::new(AWAKE),
             waker: OnceLock::new(),
-            bell_rung: Mutex::new(false),
-            bell: Condvar::new(),
+            bell: Bell::default(),
         }
     }
 
@@ -126,20 +125,12 @@ impl Intake {
 
     /// Ends the rest of the writer's thread, or the next one before it begins.
     pub fn ring(&self) {
-        *self.bell_rung.lock() = true;
-        self.bell.notify_one();
+        self.bell.ring();
     }
 
     /// Rests until the bell rings, or for `limit`.
     pub fn rest(&self, limit: Option<Duration>) {
-        let mut rung = self.bell_rung.lock();
-        if !*rung {
-            match limit {
-                Some(limit) => drop(self.bell.wait_for(&mut rung, limit)),
-                None => self.bell.wait(&mut rung),
-            }
-        }
-        *rung = false;
+        self.bell.wait(limit);
     }
 
     /// Says that the writer is about to wait for its submitter; false when something is there already.

@@ -166,9 +166,7 @@ impl Shard {
     async fn deliver_mail(self: Rc<Self>, bell: Arc<Notify>) {
         loop {
             bell.notified().await;
-            let started = Instant::now();
             self.deliver_pending();
-            self.watch_time(started);
         }
     }
 
@@ -186,6 +184,9 @@ impl Shard {
             }
         }
         self.events.replace(events);
+        if any {
+            self.watch_time(now);
+        }
         any
     }
 

@@ -47,6 +47,9 @@ struct Options {
     request_bytes: usize,
 }
 
+/// Longer answers are not answers to what was sent.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
 /// A request under way: when its records were due, in seconds from the start.
 type Sent = Vec<f64>;
 
@@ -123,7 +126,11 @@ fn take_answers(mut stream: TcpStream, under_way: &Receiver<Sent>, began: Instan
     while let Ok(sent) = under_way.recv() {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
-        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        let length = u32::from_be_bytes(length) as usize;
+        if length > ANSWER_BYTES_MAX {
+            return Err(std::io::Error::other(format!("an answer of {length} bytes")));
+        }
+        let mut frame = vec![0; length];
         stream.read_exact(&mut frame)?;
         let now = began.elapsed().as_secs_f64();
         check(Bytes::from(frame))?;
@@ -133,7 +140,8 @@ fn take_answers(mut stream: TcpStream, under_way: &Receiver<Sent>, began: Instan
 }
 
 fn check(frame: Bytes) -> std::io::Result<()> {
-    let mut reader = Reader::new(frame.slice(4..));
+    let mut reader = Reader::new(frame);
+    reader.int32("correlation_id").map_err(std::io::Error::other)?;
     let response = ProduceResponse::decode(&mut reader, request::VERSION).map_err(std::io::Error::other)?;
     let refused = response.responses.iter().flat_map(|topic| &topic.partition_responses).find(|partition| partition.error_code != 0);
     match refused {

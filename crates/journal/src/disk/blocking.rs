@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
+use crate::bell::Bell;
 
 use super::{Completion, File, Submitter, Wait, Waker, WriteOp};
 
@@ -15,12 +15,6 @@ use super::{Completion, File, Submitter, Wait, Waker, WriteOp};
 pub struct BlockingSubmitter {
     done: VecDeque<Completion>,
     bell: Arc<Bell>,
-}
-
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    rings: Condvar,
 }
 
 fn write_all(fd: RawFd, mut position: u64, mut bytes: &[u8], dsync: bool) -> io::Result<()> {
@@ -71,24 +65,14 @@ impl Submitter for BlockingSubmitter {
         if self.done.is_empty()
             && let Wait::For(limit) = wait
         {
-            let mut rung = self.bell.rung.lock();
-            if !*rung {
-                match limit {
-                    Some(limit) => drop(self.bell.rings.wait_for(&mut rung, limit)),
-                    None => self.bell.rings.wait(&mut rung),
-                }
-            }
-            *rung = false;
+            self.bell.wait(limit);
         }
         done.extend(self.done.drain(..));
     }
 
     fn waker(&self) -> Waker {
         let bell = Arc::clone(&self.bell);
-        Arc::new(move || {
-            *bell.rung.lock() = true;
-            bell.rings.notify_one();
-        })
+        Arc::new(move || bell.ring())
     }
 
     fn capacity(&self) -> usize {

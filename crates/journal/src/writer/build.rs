@@ -95,8 +95,9 @@ impl<S: Submitter> Writer<S> {
         if plan.is_empty() {
             self.batches = plan.batches;
             self.answer_unplaced(finished);
-            // What does not fit before the zeroes that are being written fits behind them.
-            return if wants_roll { self.zeroing.is_none() && self.roll() } else { left > 0 };
+            // What does not fit before the zeroes that are being written fits behind them. A roll takes a snapshot of every log that
+            // was touched: work for the journal's own thread.
+            return if wants_roll { !self.here && self.zeroing.is_none() && self.roll() } else { left > 0 };
         }
         let (mut flight, bytes) = self.write_plan(plan, now);
         flight.take_answers(finished);
