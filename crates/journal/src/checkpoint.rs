@@ -91,10 +91,9 @@ pub struct Checkpoint {
     pub state: BTreeMap<Bytes, Bytes>,
 }
 
-/// The part of a log's record that the writer knows; the keeper adds the bitmap.
-pub(crate) fn encode_log(log: &Log) -> Vec<u8> {
+/// Appends the part of a log's record that the writer knows; the keeper adds the bitmap.
+pub(crate) fn encode_log(log: &Log, out: &mut Vec<u8>) {
     let inner = log.inner();
-    let mut out = Vec::with_capacity(64);
     let start = log.start().max(inner.start_placed);
     for field in [log.id().0, start.0, log.end().0, log.live_bytes()] {
         out.extend_from_slice(&field.to_le_bytes());
@@ -118,7 +117,6 @@ pub(crate) fn encode_log(log: &Log) -> Vec<u8> {
             out.extend_from_slice(&seen.last_delta.to_le_bytes());
         }
     }
-    out
 }
 
 /// The whole file.

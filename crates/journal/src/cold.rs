@@ -17,7 +17,7 @@ use types::{LogId, Offset, Timestamp};
 
 use crate::chunk::crc32c;
 use crate::cut::Cut;
-use crate::journal::{Journal, recent_runs};
+use crate::journal::Journal;
 use crate::log::Log;
 use crate::pool::BlockPool;
 use crate::run::Run;
@@ -317,7 +317,7 @@ impl Journal {
             if from < log.start() {
                 return Err(ReadError::Gone);
             }
-            let recent = recent_runs(log, from, readable, 1 << 20);
+            let recent = self.recent_runs(log, from, readable, 1 << 20);
             // A sealed segment may be rewritten or freed: only its index says where its runs are.
             let unsealed = |segment: u64| self.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
             if recent.first().is_some_and(|first| first.run.base <= from && unsealed(first.segment)) {

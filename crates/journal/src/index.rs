@@ -80,6 +80,37 @@ pub struct LogRow {
     pub last_append: Timestamp,
 }
 
+impl LogRow {
+    /// Without any run yet.
+    fn empty(log: LogId) -> Self {
+        Self {
+            log,
+            first_entry: 0,
+            entries: 0,
+            base: Offset::ZERO,
+            next: Offset::ZERO,
+            bytes: 0,
+            records: 0,
+            max_timestamp: Timestamp::MIN,
+            last_append: Timestamp::MIN,
+        }
+    }
+
+    /// Adds the run that follows.
+    fn add(&mut self, run: &Run) {
+        debug_assert!(run.base >= self.next, "runs of a log come in the order of offsets");
+        if self.entries == 0 {
+            self.base = run.base;
+        }
+        self.entries += 1;
+        self.next = run.next;
+        self.bytes += u64::from(run.bytes);
+        self.records = self.records.saturating_add(run.records);
+        self.max_timestamp = self.max_timestamp.max(run.max_timestamp);
+        self.last_append = self.last_append.max(run.append_time);
+    }
+}
+
 /// Pages of indexes, bounded.
 pub struct IndexCache {
     pages: Mutex<HashMap<(u64, u32), (Bytes, u64)>>,
@@ -123,24 +154,38 @@ impl IndexCache {
     }
 }
 
-/// Writes index and footer of a segment with these runs, in any order, into `file` from `at` on. The file is extended when it is
-/// too short. The caller syncs. Returns the logs that have runs, ascending.
+/// Writes index and footer of a segment into `file` from `at` on. Each run comes with the place of its log in `logs`, those of a log
+/// in the order of its offsets. The file is extended when it is too short. The caller syncs. Returns what the index says of each of
+/// `logs`; some may have no run.
 ///
 /// # Errors
 /// Those of the file.
-pub fn write_index(file: &dyn File, at: u64, runs: &[Run], info: &SealInfo) -> io::Result<Vec<LogId>> {
-    // Runs are long and many: places are sorted instead.
-    let mut places: Vec<(LogId, Offset, u32)> = (0..).zip(runs).map(|(place, run)| (run.log, run.base, place)).collect();
-    places.sort_unstable();
-    let mut entries = Vec::with_capacity(padded(runs.len() * INDEX_ENTRY_BYTES));
-    let mut table = Vec::new();
-    let (mut logs, mut first) = (Vec::new(), 0);
-    for group in places.chunk_by(|one, other| one.0 == other.0) {
-        let of_log = group.iter().map(|(_, _, place)| &runs[*place as usize]);
-        put_row(&mut table, first, of_log.clone());
-        of_log.for_each(|run| put_entry(&mut entries, run));
-        logs.push(group[0].0);
-        first += group.len() as u32;
+pub fn write_index(
+    file: &dyn File,
+    at: u64,
+    logs: &[LogId],
+    runs: impl Iterator<Item = (u32, Run)> + Clone,
+    info: &SealInfo,
+) -> io::Result<Vec<LogRow>> {
+    // Runs are many and logs fewer: the logs are sorted, and each run is put where its log's are.
+    let mut rows: Vec<LogRow> = logs.iter().map(|log| LogRow::empty(*log)).collect();
+    runs.clone().for_each(|(log, run)| rows[log as usize].add(&run));
+    let mut order: Vec<(LogId, u32)> = logs.iter().copied().zip(0..).filter(|(_, log)| rows[*log as usize].entries > 0).collect();
+    order.sort_unstable();
+    let mut count = 0;
+    let mut table = Vec::with_capacity(padded(order.len() * ROW_BYTES));
+    for (_, log) in &order {
+        let row = &mut rows[*log as usize];
+        row.first_entry = count;
+        count += row.entries;
+        put_row(&mut table, row);
+    }
+    let mut entries = vec![0; count as usize * INDEX_ENTRY_BYTES];
+    let mut next: Vec<u32> = rows.iter().map(|row| row.first_entry).collect();
+    for (log, run) in runs {
+        let entry = &mut next[log as usize];
+        put_entry(&mut entries[*entry as usize * INDEX_ENTRY_BYTES..][..INDEX_ENTRY_BYTES], &run);
+        *entry += 1;
     }
     let entry_pages = entries.chunks(PAGE_BYTES).map(crc32c);
     let mut fences: Vec<u8> = table.chunks(PAGE_BYTES).flat_map(|page| page[..8].to_vec()).collect();
@@ -155,8 +200,8 @@ pub fn write_index(file: &dyn File, at: u64, runs: &[Run], info: &SealInfo) -> i
     footer[8..24].copy_from_slice(info.journal.as_bytes());
     footer[24..32].copy_from_slice(&info.sequence.to_le_bytes());
     footer[32..40].copy_from_slice(&entries_at.to_le_bytes());
-    footer[40..44].copy_from_slice(&(runs.len() as u32).to_le_bytes());
-    footer[44..48].copy_from_slice(&(logs.len() as u32).to_le_bytes());
+    footer[40..44].copy_from_slice(&count.to_le_bytes());
+    footer[44..48].copy_from_slice(&(order.len() as u32).to_le_bytes());
     footer[48..56].copy_from_slice(&table_at.to_le_bytes());
     footer[56..64].copy_from_slice(&fences_at.to_le_bytes());
     footer[64..68].copy_from_slice(&fences_crc.to_le_bytes());
@@ -176,40 +221,29 @@ pub fn write_index(file: &dyn File, at: u64, runs: &[Run], info: &SealInfo) -> i
         }
     }
     file.write_at(file.size()? - SECTOR as u64, &footer)?;
-    Ok(logs)
+    Ok(rows)
 }
 
-fn put_entry(into: &mut Vec<u8>, run: &Run) {
-    into.extend_from_slice(&run.base.0.to_le_bytes());
-    into.extend_from_slice(&((run.next.since(run.base) - 1) as u32).to_le_bytes());
-    into.extend_from_slice(&run.position.to_le_bytes());
-    into.extend_from_slice(&run.bytes.to_le_bytes());
-    into.extend_from_slice(&run.crc.to_le_bytes());
-    into.extend_from_slice(&run.max_timestamp.to_le_bytes());
+fn put_entry(entry: &mut [u8], run: &Run) {
+    entry[0..8].copy_from_slice(&run.base.0.to_le_bytes());
+    entry[8..12].copy_from_slice(&((run.next.since(run.base) - 1) as u32).to_le_bytes());
+    entry[12..16].copy_from_slice(&run.position.to_le_bytes());
+    entry[16..20].copy_from_slice(&run.bytes.to_le_bytes());
+    entry[20..24].copy_from_slice(&run.crc.to_le_bytes());
+    entry[24..32].copy_from_slice(&run.max_timestamp.to_le_bytes());
 }
 
-fn put_row<'a>(into: &mut Vec<u8>, first_entry: u32, mut group: impl ExactSizeIterator<Item = &'a Run>) {
-    let count = group.len() as u32;
-    let first = group.next().expect("a group has a member");
-    let (mut bytes, mut records, mut last) = (u64::from(first.bytes), first.records, first);
-    let (mut max_timestamp, mut last_append) = (first.max_timestamp, first.append_time);
-    for run in group {
-        bytes += u64::from(run.bytes);
-        records = records.saturating_add(run.records);
-        max_timestamp = max_timestamp.max(run.max_timestamp);
-        last_append = last_append.max(run.append_time);
-        last = run;
-    }
-    into.extend_from_slice(&first.log.0.to_le_bytes());
-    into.extend_from_slice(&first_entry.to_le_bytes());
-    into.extend_from_slice(&count.to_le_bytes());
-    into.extend_from_slice(&first.base.0.to_le_bytes());
-    into.extend_from_slice(&last.next.0.to_le_bytes());
-    into.extend_from_slice(&bytes.to_le_bytes());
-    into.extend_from_slice(&records.to_le_bytes());
+fn put_row(into: &mut Vec<u8>, row: &LogRow) {
+    into.extend_from_slice(&row.log.0.to_le_bytes());
+    into.extend_from_slice(&row.first_entry.to_le_bytes());
+    into.extend_from_slice(&row.entries.to_le_bytes());
+    into.extend_from_slice(&row.base.0.to_le_bytes());
+    into.extend_from_slice(&row.next.0.to_le_bytes());
+    into.extend_from_slice(&row.bytes.to_le_bytes());
+    into.extend_from_slice(&row.records.to_le_bytes());
     into.extend_from_slice(&[0; 4]);
-    into.extend_from_slice(&max_timestamp.to_le_bytes());
-    into.extend_from_slice(&last_append.to_le_bytes());
+    into.extend_from_slice(&row.max_timestamp.to_le_bytes());
+    into.extend_from_slice(&row.last_append.to_le_bytes());
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -15,7 +15,8 @@ use crate::append::{Append, EventSink, JournalEvent};
 use crate::cold::ColdReader;
 use crate::index::IndexCache;
 use crate::keeper::SealJob;
-use crate::log::{Log, RecentRun};
+use crate::log::Log;
+use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, weight};
@@ -120,6 +121,7 @@ pub struct Journal {
     term: Arc<AtomicU32>,
     tail: TailCache,
     pool: Arc<BlockPool>,
+    recent: Arc<RecentRuns>,
     segments: SegmentTable,
     index_cache: Arc<IndexCache>,
     cold: ColdReader,
@@ -160,6 +162,7 @@ impl Journal {
             term: Arc::new(AtomicU32::new(term.0)),
             tail: TailCache::new(blocks as u64),
             pool: BlockPool::new(config.tail_bytes.max(BLOCKS_BYTES_MIN)),
+            recent: Arc::default(),
             segments: SegmentTable::default(),
             index_cache,
             cold: ColdReader::new(config.cold_bytes, config.held_bytes),
@@ -242,7 +245,7 @@ impl Journal {
         if let Some(log) = dropped {
             let mut inner = log.inner();
             inner.dropped = true;
-            inner.runs = std::collections::VecDeque::new();
+            inner.runs = RunNumbers::default();
             inner.producers = None;
         }
         self.wake_keeper(true);
@@ -343,7 +346,7 @@ impl Journal {
         if from == readable {
             return TailRead::Empty;
         }
-        let wanted = recent_runs(log, from, readable, max_bytes);
+        let wanted = self.recent_runs(log, from, readable, max_bytes);
         let Some(first) = wanted.first() else { return TailRead::Cold };
         if first.run.base > from {
             return TailRead::Cold;
@@ -362,6 +365,23 @@ impl Journal {
     }
 
     // What the writer, the keeper and cold reads use.
+
+    /// The recent runs from the one that holds `from`, about `max_bytes` of them, none beyond `readable`.
+    pub(crate) fn recent_runs(&self, log: &Log, from: Offset, readable: Offset, max_bytes: usize) -> SmallVec<[RecentRun; 8]> {
+        let (mut runs, mut bytes) = (SmallVec::new(), 0);
+        self.recent.visit_from(&log.inner().runs, from, |recent| {
+            let wanted = bytes < max_bytes.max(1) && recent.run.next <= readable;
+            bytes += recent.run.bytes as usize;
+            if wanted {
+                runs.push(recent);
+            }
+            wanted
+        });
+        runs
+    }
+    pub(crate) fn recent(&self) -> &Arc<RecentRuns> {
+        &self.recent
+    }
 
     pub(crate) fn share_writer(&self, writer: Weak<dyn CommitHere>) {
         assert!(self.writer.set(writer).is_ok(), "a journal has one writer");
@@ -475,21 +495,4 @@ impl Journal {
     pub(crate) fn planted(&self) -> Option<crate::Planted> {
         self.config.planted
     }
-}
-
-/// The recent runs from the one that holds `from`, about `max_bytes` of them, none beyond `readable`.
-pub(crate) fn recent_runs(log: &Log, from: Offset, readable: Offset, max_bytes: usize) -> SmallVec<[RecentRun; 8]> {
-    let inner = log.inner();
-    let first = inner.runs.partition_point(|recent| recent.run.next <= from);
-    let mut bytes = 0;
-    inner
-        .runs
-        .range(first..)
-        .take_while(|recent| {
-            let wanted = bytes < max_bytes.max(1) && recent.run.next <= readable;
-            bytes += recent.run.bytes as usize;
-            wanted
-        })
-        .copied()
-        .collect()
 }

@@ -22,6 +22,7 @@ mod metrics;
 mod pool;
 mod producers;
 mod queue;
+mod recent;
 mod recovery;
 mod run;
 mod segment_set;

@@ -5,14 +5,13 @@
 //! `start <= readable <= end`: records below `start` are gone, below `readable` visible for the log's
 //! durability class, below `end` placed in a chunk.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use types::{Durability, LogId, LogIndex, Offset, ShardId, Term};
+use types::{Durability, LogId, Offset, ShardId, Term};
 
 use crate::producers::Producers;
-use crate::run::Run;
+use crate::recent::RunNumbers;
 use crate::segment_set::SegmentSet;
 
 /// When a log's old records may go.
@@ -24,30 +23,24 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-/// A run of a segment whose index is not on disk yet, or whose chunk is still cached.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RecentRun {
-    pub run: Run,
-    pub segment: u64,
-    pub chunk: LogIndex,
-}
-
-/// What only the writer, the keeper and look-ups touch.
+/// What only the writer, the keeper and look-ups touch. In memory first what every append touches.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct LogInner {
-    pub runs: VecDeque<RecentRun>,
+    pub dropped: bool,
+    /// The last of `terms`, at hand without following a pointer.
+    newest_term: Option<Term>,
     pub producers: Option<Box<Producers>>,
+    /// Numbers of its runs in the journal's table of recent ones.
+    pub runs: RunNumbers,
     pub segments: SegmentSet,
     /// (term, first offset written in it), ascending.
     pub terms: Vec<(Term, Offset)>,
-    /// The last of them, at hand without following a pointer.
-    newest_term: Option<Term>,
     pub retention: Retention,
     /// Start after the last trim that was placed in a chunk, durable or not: what a checkpoint says.
     pub start_placed: Offset,
     /// Retention has asked for a trim to here; it takes effect when it is durable.
     pub trim_requested: Offset,
-    pub dropped: bool,
 }
 
 impl LogInner {
@@ -72,25 +65,28 @@ fn prefetch(first: *const u8, bytes: usize) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (first, bytes, LINE);
     #[cfg(target_arch = "x86_64")]
-    for line in 0..=(bytes - 1) / LINE {
+    for at in (first.addr() / LINE * LINE..first.addr() + bytes).step_by(LINE) {
         // SAFETY: a hint; it reads nothing and faults at no address. The intrinsic would leave out that it is for writing.
-        unsafe { std::arch::asm!("prefetchw [{0}]", in(reg) first.wrapping_add(line * LINE), options(nostack, preserves_flags)) };
+        unsafe { std::arch::asm!("prefetchw [{0}]", in(reg) at, options(nostack, preserves_flags)) };
     }
 }
 
-/// A log; shared as `Arc<Log>`.
+/// A log; shared as `Arc<Log>`. In memory first what shards read, beside the counts of the `Arc`, then what every append
+/// changes.
+#[repr(C)]
 pub struct Log {
     id: LogId,
-    durability: AtomicU8,
     start: AtomicU64,
-    readable: AtomicU64,
+    /// The writer's current term, shared by all logs of the journal.
+    term: std::sync::Arc<AtomicU32>,
+    durability: AtomicU8,
     end: AtomicU64,
+    readable: AtomicU64,
     bytes: AtomicU64,
     watchers: AtomicU64,
-    /// Segment in whose list of touched logs this one is.
+    /// Segment in whose list of touched logs this one is, and its place there.
     touched_in: AtomicU64,
-    /// The writer's current term, shared by all logs of the journal.
-    term: std::sync::Arc<std::sync::atomic::AtomicU32>,
+    touched_at: AtomicU32,
     inner: Mutex<LogInner>,
 }
 
@@ -98,7 +94,7 @@ const FSYNC: u8 = 0;
 const MEMORY: u8 = 1;
 
 impl Log {
-    pub(crate) fn new(id: LogId, durability: Durability, term: std::sync::Arc<std::sync::atomic::AtomicU32>) -> Self {
+    pub(crate) fn new(id: LogId, durability: Durability, term: std::sync::Arc<AtomicU32>) -> Self {
         let log = Self {
             id,
             durability: AtomicU8::new(FSYNC),
@@ -108,6 +104,7 @@ impl Log {
             bytes: AtomicU64::new(0),
             watchers: AtomicU64::new(0),
             touched_in: AtomicU64::new(0),
+            touched_at: AtomicU32::new(0),
             term,
             inner: Mutex::new(LogInner::default()),
         };
@@ -115,19 +112,26 @@ impl Log {
         log
     }
 
-    /// Asks the processor to have it at hand soon, to be changed: with many logs in a request, waiting for memory that another
-    /// core has changed is most of the work.
+    /// Asks the processor to have at hand soon, to be changed, what an asker of appends touches: with many logs in a request,
+    /// waiting for memory that another core has changed is most of the work.
     pub fn prefetch(self: &std::sync::Arc<Self>) {
-        // The counts of an `Arc` are in front of what it holds.
-        const COUNTS_BYTES: usize = 2 * size_of::<usize>();
-        prefetch(std::sync::Arc::as_ptr(self).cast::<u8>().wrapping_sub(COUNTS_BYTES), size_of::<Self>() + COUNTS_BYTES);
+        self.prefetch_until(std::mem::offset_of!(Self, end));
     }
 
-    /// The same for the place of its next run, once the log itself is at hand.
-    pub(crate) fn prefetch_runs(&self) {
-        if let Some(last) = self.inner.lock().runs.back() {
-            prefetch(std::ptr::from_ref(last).wrapping_add(1).cast(), size_of::<RecentRun>());
-        }
+    /// The same for what moving the readable end touches.
+    pub(crate) fn prefetch_ends(self: &std::sync::Arc<Self>) {
+        self.prefetch_until(std::mem::offset_of!(Self, inner));
+    }
+
+    /// The same for what an append touches.
+    pub(crate) fn prefetch_whole(self: &std::sync::Arc<Self>) {
+        self.prefetch_until(std::mem::offset_of!(Self, inner) + std::mem::offset_of!(LogInner, segments));
+    }
+
+    fn prefetch_until(self: &std::sync::Arc<Self>, end: usize) {
+        // The counts of an `Arc` are in front of what it holds.
+        const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+        prefetch(std::sync::Arc::as_ptr(self).cast::<u8>().wrapping_sub(COUNTS_BYTES), end + COUNTS_BYTES);
     }
 
     /// Its name, never reused.
@@ -209,13 +213,15 @@ impl Log {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that a segment holds something of this log; true for the first time. For the writer and recovery, one at a time.
-    pub(crate) fn touch(&self, segment: u64) -> bool {
-        let first = self.touched_in.load(Ordering::Relaxed) != segment;
-        if first {
-            self.touched_in.store(segment, Ordering::Relaxed);
+    /// Notes that a segment holds something of this log. Its place in the segment's list of such logs, and whether it is new there:
+    /// then it is `next`. For the writer and recovery, one at a time.
+    pub(crate) fn touch(&self, segment: u64, next: u32) -> (u32, bool) {
+        if self.touched_in.load(Ordering::Relaxed) == segment {
+            return (self.touched_at.load(Ordering::Relaxed), false);
         }
-        first
+        self.touched_in.store(segment, Ordering::Relaxed);
+        self.touched_at.store(next, Ordering::Relaxed);
+        (next, true)
     }
 
     pub(crate) fn add_bytes(&self, bytes: u64) {

@@ -24,7 +24,7 @@ use crate::disk::{File, Storage};
 use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::journal::Journal;
 use crate::log::Log;
-use crate::run::Run;
+use crate::recent::SegmentRuns;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
@@ -32,6 +32,12 @@ use crate::writer::ActiveSegment;
 
 /// Freed segment files kept for reuse.
 const SPARE_FILES_MAX: usize = 4;
+
+/// A log's record for the checkpoint, without producers.
+const SNAPSHOT_BYTES: usize = 52;
+
+/// After a look at old segments this many times as long as it took passes until the next.
+const LOOK_REST: i64 = 19;
 
 /// A full segment on its way to the keeper.
 pub(crate) struct SealJob {
@@ -42,16 +48,22 @@ pub(crate) struct SealJob {
     pub last_index: LogIndex,
     pub last_term: Term,
     pub last_crc: u32,
-    pub runs: Vec<Run>,
+    pub runs: SegmentRuns,
     pub state: Vec<(Bytes, Option<Bytes>)>,
     pub logs: Vec<Arc<Log>>,
-    /// The logs' records for the checkpoint, as of the end of the segment.
-    pub snapshots: Vec<(LogId, Vec<u8>)>,
+    /// The logs' records for the checkpoint, as of the end of the segment, one behind the other; and where each ends.
+    snapshots: Vec<u8>,
+    snapshot_ends: Vec<usize>,
 }
 
 impl SealJob {
     pub fn new(active: ActiveSegment, last_index: LogIndex, last_term: Term, last_crc: u32) -> Self {
-        let snapshots = active.touched.iter().map(|log| (log.id(), checkpoint::encode_log(log))).collect();
+        let mut snapshots = Vec::with_capacity(active.touched.len() * SNAPSHOT_BYTES);
+        let snapshot = |log: &Arc<Log>| {
+            checkpoint::encode_log(log, &mut snapshots);
+            snapshots.len()
+        };
+        let snapshot_ends = active.touched.iter().map(snapshot).collect();
         Self {
             sequence: active.sequence,
             file: active.file,
@@ -63,6 +75,7 @@ impl SealJob {
             state: active.state,
             logs: active.touched,
             snapshots,
+            snapshot_ends,
         }
     }
 }
@@ -75,8 +88,8 @@ pub struct Keeper {
     logs: BTreeMap<LogId, Vec<u8>>,
     state: BTreeMap<Bytes, Bytes>,
     seals: VecDeque<SealJob>,
-    /// Sealed segments whose chunks may still be in the tail cache: last index, and logs to prune then.
-    unpruned: VecDeque<(LogIndex, u64, Vec<Arc<Log>>)>,
+    /// Sealed segments whose chunks may still be in the tail cache.
+    unpruned: VecDeque<Unpruned>,
     replay: ReplayFrom,
     checkpointed: u64,
     bytes_since_checkpoint: u64,
@@ -86,8 +99,28 @@ pub struct Keeper {
     next_sequence: u64,
     spares: Vec<String>,
     spare_number: u64,
-    last_check: i64,
+    look: Look,
     failed: Option<String>,
+}
+
+/// When old segments are to be looked after; times in ms.
+struct Look {
+    /// A segment was sealed.
+    wanted: bool,
+    /// Runs of no sealed segment are to be looked at too.
+    whole: bool,
+    /// The last time they were.
+    last: i64,
+    not_before: i64,
+}
+
+/// A sealed segment whose runs are still in memory.
+struct Unpruned {
+    sequence: u64,
+    last_index: LogIndex,
+    /// Its runs' numbers are below.
+    runs_end: u64,
+    logs: Vec<Arc<Log>>,
 }
 
 /// What recovery leaves to the keeper.
@@ -101,7 +134,7 @@ pub(crate) struct KeeperStart {
 
 impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
-        let last_check = journal.now_ms();
+        let look = Look { wanted: false, whole: false, last: journal.now_ms(), not_before: i64::MIN };
         Self {
             checkpointed: start.replay.segment,
             journal,
@@ -117,7 +150,7 @@ impl Keeper {
             next_sequence: start.next_sequence,
             spares: start.spares,
             spare_number: 0,
-            last_check,
+            look,
             failed: None,
         }
     }
@@ -137,13 +170,25 @@ impl Keeper {
         self.prepare_next();
         let sealed = self.seal_all();
         self.prune();
-        let due = self.journal.now_ms() - self.last_check >= self.journal.config().retention_check_ms as i64;
-        if sealed || due || inbox.check_retention {
-            self.last_check = self.journal.now_ms();
-            let outcome = self.look_after_segments();
-            self.report("look after old segments", outcome.map_err(Into::into));
-        }
+        self.look.wanted |= sealed;
+        self.look.whole |= inbox.check_retention;
+        self.look_if_due();
         self.prepare_next();
+    }
+
+    /// Looks after old segments when one was sealed, when it was asked for, and now and then; but rarer when there is much to
+    /// look at: looking may not cost more than a twentieth of a core.
+    fn look_if_due(&mut self) {
+        let now = self.journal.now_ms();
+        self.look.whole |= now - self.look.last >= self.journal.config().retention_check_ms as i64;
+        if !(self.look.wanted || self.look.whole) || now < self.look.not_before {
+            return;
+        }
+        let whole = self.look.whole;
+        let last = if whole { now } else { self.look.last };
+        self.look = Look { wanted: false, whole: false, last, not_before: now };
+        let outcome = self.look_after_segments(whole);
+        self.report("look after old segments", outcome.map_err(Into::into));
     }
 
     fn report(&mut self, what: &'static str, outcome: Result<(), KeeperError>) {
@@ -227,18 +272,23 @@ impl Keeper {
             last_term: job.last_term,
             last_crc: job.last_crc,
         };
-        let with_runs = write_index(&*job.file, job.end, &job.runs, &info)?;
+        let ids: Vec<LogId> = job.logs.iter().map(|log| log.id()).collect();
+        let rows = write_index(&*job.file, job.end, &ids, job.runs.iter(), &info)?;
         job.file.sync()?;
         let cache = Arc::clone(self.journal.index_cache());
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
-        for log in job.logs.iter().filter(|log| with_runs.binary_search(&log.id()).is_ok()) {
+        for (log, _) in job.logs.iter().zip(&rows).filter(|(_, row)| row.entries > 0) {
             log.inner().segments.insert(job.sequence);
         }
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");
-        for (id, snapshot) in job.snapshots.drain(..) {
-            self.logs.insert(id, snapshot);
+        let mut from = 0;
+        for (id, end) in ids.iter().zip(&job.snapshot_ends) {
+            let record = self.logs.entry(*id).or_default();
+            record.clear();
+            record.extend_from_slice(&job.snapshots[from..*end]);
+            from = *end;
         }
         for (key, value) in job.state.drain(..) {
             match value {
@@ -246,7 +296,12 @@ impl Keeper {
                 None => drop(self.state.remove(&key)),
             }
         }
-        self.unpruned.push_back((job.last_index, job.sequence, std::mem::take(&mut job.logs)));
+        self.unpruned.push_back(Unpruned {
+            sequence: job.sequence,
+            last_index: job.last_index,
+            runs_end: job.runs.end(),
+            logs: std::mem::take(&mut job.logs),
+        });
         self.replay =
             ReplayFrom { segment: job.sequence + 1, index: job.last_index, term: job.last_term, crc: job.last_crc };
         self.bytes_since_checkpoint += job.end;
@@ -257,16 +312,12 @@ impl Keeper {
     /// Lets go of runs that are in a sealed segment and no longer cached.
     fn prune(&mut self) {
         let first_cached = self.journal.tail().first();
-        while self.unpruned.front().is_some_and(|(last, _, _)| *last < first_cached) {
-            let Some((_, sequence, logs)) = self.unpruned.pop_front() else { return };
-            for log in logs {
-                let mut inner = log.inner();
-                let gone = inner.runs.partition_point(|recent| recent.segment <= sequence);
-                inner.runs.drain(..gone);
-                if inner.runs.len() * 4 < inner.runs.capacity() {
-                    inner.runs.shrink_to_fit();
-                }
+        while self.unpruned.front().is_some_and(|segment| segment.last_index < first_cached) {
+            let Some(segment) = self.unpruned.pop_front() else { return };
+            for log in segment.logs {
+                log.inner().runs.remove_below(segment.runs_end);
             }
+            self.journal.recent().remove_through(segment.sequence);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use types::{ConnectionId, LogId, Offset, ShardId};
 
-use super::{Keeper, KeeperError};
+use super::{Keeper, KeeperError, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
 use crate::log::{Log, Retention};
 
@@ -49,8 +49,9 @@ impl Pass {
 }
 
 impl Keeper {
-    /// Trims what is past its retention, frees dead segments, rewrites mostly dead ones.
-    pub(super) fn look_after_segments(&mut self) -> Result<(), KeeperError> {
+    /// Trims what is past its retention, frees dead segments, rewrites mostly dead ones; with `whole` it looks also at what no
+    /// sealed segment holds yet.
+    pub(super) fn look_after_segments(&mut self, whole: bool) -> Result<(), KeeperError> {
         let now = self.journal.now_ms();
         let mut pass = Pass::default();
         let mut usage = Vec::new();
@@ -70,7 +71,11 @@ impl Keeper {
             }
             usage.push(used);
         }
-        self.consider_recent(&mut pass, now);
+        if whole {
+            self.consider_recent(&mut pass, now);
+        }
+        let done = self.journal.now_ms();
+        self.look.not_before = done + (done - now) * LOOK_REST;
         self.submit_trims(pass);
         self.journal.set_live_segment_bytes(usage.iter().map(|used| used.live_bytes).sum());
         self.reclaim(&usage)
@@ -86,15 +91,12 @@ impl Keeper {
             let from = pass.trims.get(&log.id()).copied().unwrap_or(from);
             let inner = log.inner();
             let readable = log.high_watermark();
-            for recent in inner.runs.iter().filter(|recent| recent.run.next > from && recent.run.next <= readable) {
-                if self.journal.segments().get(recent.segment).is_some_and(|segment| segment.index.get().is_some()) {
-                    continue;
-                }
-                let age = now - recent.run.append_time;
-                if !pass.consider(&log, retention, recent.run.next, u64::from(recent.run.bytes), age) {
-                    break;
-                }
-            }
+            self.journal.recent().visit_from(&inner.runs, from, |recent| {
+                let run = recent.run;
+                let sealed = || self.journal.segments().get(recent.segment).is_some_and(|segment| segment.index.get().is_some());
+                run.next <= readable
+                    && (sealed() || pass.consider(&log, retention, run.next, u64::from(run.bytes), now - run.append_time))
+            });
         }
     }
 

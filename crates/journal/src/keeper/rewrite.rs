@@ -72,7 +72,11 @@ impl Keeper {
             last_crc: newest.map_or(0, |info| info.last_crc),
         };
         let (file, runs, end) = copy.finish()?;
-        write_index(&*file, end, &runs, &info)?;
+        // They were copied log by log.
+        let mut ids: Vec<LogId> = runs.iter().map(|run| run.log).collect();
+        ids.dedup();
+        let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
+        write_index(&*file, end, &ids, places, &info)?;
         file.sync()?;
         self.rewritten_since_checkpoint = true;
         self.storage.rename(NAME_REWRITING, &segment_name(sequence))?;

@@ -21,7 +21,7 @@ use crate::disk::{File, Storage, Submitter};
 use crate::index::SealedIndex;
 use crate::journal::{Journal, JournalConfig};
 use crate::keeper::{Keeper, KeeperStart, NAME_REWRITING, SealJob};
-use crate::log::RecentRun;
+use crate::recent::SegmentRuns;
 use crate::run::Run;
 use crate::segments::{
     SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of,
@@ -223,17 +223,17 @@ fn begin_segment(
     };
     file.write_at(0, &header.encode()).map_err(io_error("write a segment"))?;
     journal.segments().insert(sequence, Arc::clone(&file));
-    Ok(active_segment(sequence, file, size))
+    Ok(active_segment(journal, sequence, file, size))
 }
 
-fn active_segment(sequence: u64, file: Arc<dyn File>, size: u64) -> ActiveSegment {
+fn active_segment(journal: &Journal, sequence: u64, file: Arc<dyn File>, size: u64) -> ActiveSegment {
     ActiveSegment {
         sequence,
         file,
         size,
         position: SEGMENT_HEADER_BYTES as u64,
         written_before: SEGMENT_HEADER_BYTES as u64,
-        runs: Vec::new(),
+        runs: SegmentRuns::new(journal.recent(), sequence),
         state: Vec::new(),
         touched: Vec::new(),
     }
@@ -281,7 +281,9 @@ impl Replay {
             inner.segments = segments;
             inner.producers = if producers.iter().len() > 0 { Some(Box::new(producers)) } else { None };
             drop(inner);
-            self.checkpoint_logs.insert(id, checkpoint::encode_log(&log));
+            let mut record = Vec::new();
+            checkpoint::encode_log(&log, &mut record);
+            self.checkpoint_logs.insert(id, record);
         }
         self.state = checkpoint.state.clone();
         self.checkpoint_state = checkpoint.state;
@@ -308,7 +310,7 @@ impl Replay {
             }
             let size = file.size().map_err(io_error("read a segment"))?;
             self.journal.segments().insert(sequence, Arc::clone(&file));
-            let mut next = active_segment(sequence, file, size);
+            let mut next = active_segment(&self.journal, sequence, file, size);
             self.scan_segment(&mut chain, &mut next)?;
             active = Some(next);
             sequence += 1;
@@ -451,7 +453,7 @@ impl Journal {
                 }
                 next = row.next;
             }
-            let recent = log.inner().runs.front().map(|recent| recent.run.base);
+            let recent = log.inner().runs.first().and_then(|number| self.recent().run(number)).map(|run| run.base);
             if next < recent.unwrap_or_else(|| log.end()) {
                 return Err(OpenError::MissingSegment { sequence });
             }
@@ -478,8 +480,8 @@ fn replay_run(
         max_timestamp: entry.max_timestamp,
         append_time: header.time,
     };
-    active.runs.push(run);
-    active.touch(log);
+    let place = active.touch(log);
+    let number = active.runs.push(&run, place, header.index);
     let mut inner = log.inner();
     for (_, batch) in record::Batches::new(bytes).map_while(Result::ok) {
         if batch.idempotent() {
@@ -487,7 +489,7 @@ fn replay_run(
         }
     }
     inner.enter_term(header.term, entry.base);
-    inner.runs.push_back(RecentRun { run, segment: active.sequence, chunk: header.index });
+    inner.runs.push(number);
     drop(inner);
     log.reset(log.start(), Offset(entry.next().0), log.live_bytes() + u64::from(entry.bytes));
 }

@@ -14,7 +14,7 @@ use crate::chunk::{
     crc32c, padded,
 };
 use crate::disk::{Submitter, WriteOp};
-use crate::log::{Log, RecentRun};
+use crate::log::Log;
 use crate::pool::{BLOCK_BYTES, Block};
 use crate::producers::Verdict;
 use crate::queue::{Pass, Place, Placing};
@@ -34,10 +34,31 @@ pub(super) const LOGS_AHEAD: usize = 12;
 
 /// A batch with its place.
 pub(super) struct PlacedBatch {
+    /// The log's id, at hand for sorting.
+    id: LogId,
     log: Arc<Log>,
     bytes: Bytes,
-    header: BatchHeader,
     base: Offset,
+    records: u32,
+    flags: u8,
+    max_timestamp: Timestamp,
+}
+
+impl PlacedBatch {
+    fn new(log: Arc<Log>, bytes: Bytes, header: &BatchHeader, base: Offset) -> Self {
+        let flag = |set, flag| if set { flag } else { 0 };
+        let flags = flag(header.transactional(), FLAG_TRANSACTIONAL) | flag(header.control(), FLAG_CONTROL);
+        let records = header.records_count as u32;
+        Self { id: log.id(), log, bytes, base, records, flags, max_timestamp: header.max_timestamp }
+    }
+
+    fn next(&self) -> Offset {
+        self.base.plus(u64::from(self.records))
+    }
+
+    fn of_one_log(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
 }
 
 /// What goes into the next chunk.
@@ -172,8 +193,8 @@ impl<S: Submitter> Writer<S> {
 
     /// Copies the plan into memory, enters its runs into their logs, and returns the chunk and its bytes, ready to be written.
     fn write_plan(&mut self, mut plan: Plan, now: Timestamp) -> (Flight, Bytes) {
-        plan.batches.sort_by_key(|placed| placed.log.id());
-        let runs = plan.batches.chunk_by(|one, other| one.log.id() == other.log.id()).count();
+        plan.batches.sort_by_key(|placed| placed.id);
+        let runs = plan.batches.chunk_by(PlacedBatch::of_one_log).count();
         let entries = runs + plan.state.len() + plan.trims.len();
         let used = bodies_at(entries) + plan.body_bytes;
         let chunk_bytes = padded(used);
@@ -182,23 +203,14 @@ impl<S: Submitter> Writer<S> {
         let memory = unsafe { block.range_mut(start, chunk_bytes) };
         let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(entries), term: self.term.0 };
         let index = self.next_index;
-        let (mut ends_memory, mut ends_fsync) = (Vec::new(), Vec::new());
         let mut at = 0;
-        for group in plan.batches.chunk_by(|one, other| one.log.id() == other.log.id()) {
+        for group in plan.batches.chunk_by(PlacedBatch::of_one_log) {
             at += group.len();
             if let Some(ahead) = plan.batches.get(at + LOGS_AHEAD) {
-                ahead.log.prefetch();
-            }
-            if let Some(ahead) = plan.batches.get(at + LOGS_AHEAD / 2) {
-                ahead.log.prefetch_runs();
+                ahead.log.prefetch_whole();
             }
             let entry = chunk.add_batches(group);
             self.enter_run(&group[0].log, &entry, index, now);
-            let ends = if group[0].log.durability() == Durability::Memory { &mut ends_memory } else { &mut ends_fsync };
-            if ends.is_empty() {
-                ends.reserve(runs);
-            }
-            ends.push((Arc::clone(&group[0].log), entry.next()));
         }
         for (key, value) in &plan.state {
             chunk.add_state(key, value.as_ref());
@@ -221,8 +233,7 @@ impl<S: Submitter> Writer<S> {
         self.journal.metrics().runs.inc_by(runs as u64);
         let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
         flight.fsync = plan.fsync;
-        (flight.ends_memory, flight.ends_fsync) = (ends_memory, ends_fsync);
-        plan.batches.clear();
+        flight.take_ends(&mut plan.batches, runs);
         plan.batches.shrink_to(BATCHES_KEPT);
         self.batches = plan.batches;
         flight.trims = plan.trims;
@@ -275,11 +286,11 @@ impl<S: Submitter> Writer<S> {
             max_timestamp: entry.max_timestamp,
             append_time: now,
         };
-        self.active.runs.push(run);
-        self.active.touch(log);
+        let place = self.active.touch(log);
+        let number = self.active.runs.push(&run, place, chunk);
         let mut inner = log.inner();
         inner.enter_term(self.term, entry.base);
-        inner.runs.push_back(RecentRun { run, segment: self.active.sequence, chunk });
+        inner.runs.push(number);
         drop(inner);
         log.add_bytes(u64::from(entry.bytes));
     }
@@ -328,6 +339,25 @@ impl<S: Submitter> Writer<S> {
         flight.fsync = true;
         flight.dsync = true;
         self.submit(flight, bytes);
+    }
+}
+
+impl Flight {
+    /// The new ends of the logs of these batches, which are sorted by log; `runs` logs.
+    fn take_ends(&mut self, batches: &mut Vec<PlacedBatch>, runs: usize) {
+        let mut batches = batches.drain(..).peekable();
+        while let Some(placed) = batches.next() {
+            if batches.peek().is_some_and(|next| placed.of_one_log(next)) {
+                continue;
+            }
+            let end = placed.next();
+            let memory = placed.log.durability() == Durability::Memory;
+            let ends = if memory { &mut self.ends_memory } else { &mut self.ends_fsync };
+            if ends.is_empty() {
+                ends.reserve(runs);
+            }
+            ends.push((placed.log, end));
+        }
     }
 }
 
@@ -424,7 +454,7 @@ fn place_batch(
             let log_start = log.start();
             request.fsync |= fsync;
             plan.fsync |= fsync;
-            plan.batches.push(PlacedBatch { log, bytes, header, base });
+            plan.batches.push(PlacedBatch::new(log, bytes, &header, base));
             Some(Appended { base, log_start, duplicate: false })
         }
     }
@@ -477,17 +507,16 @@ impl ChunkInMaking<'_> {
             record::set_base_offset(copy, placed.base);
             record::set_leader_epoch(copy, self.term);
             self.body = end;
-            next = placed.base.plus(placed.header.records_count as u64);
-            records += placed.header.records_count as u32;
-            max_timestamp = max_timestamp.max(placed.header.max_timestamp);
-            flags |= if placed.header.transactional() { FLAG_TRANSACTIONAL } else { 0 };
-            flags |= if placed.header.control() { FLAG_CONTROL } else { 0 };
+            next = placed.next();
+            records += placed.records;
+            max_timestamp = max_timestamp.max(placed.max_timestamp);
+            flags |= placed.flags;
         }
         let entry = Entry {
             kind: EntryKind::Data,
             flags,
             records,
-            log: first.log.id(),
+            log: first.id,
             base: first.base,
             last_delta: (next.since(first.base) - 1) as u32,
             position: start as u32,

@@ -338,7 +338,7 @@ impl<S: Submitter> Writer<S> {
     fn advance(&mut self, ends: Vec<(Arc<Log>, Offset)>) {
         for at in 0..ends.len() {
             if let Some((ahead, _)) = ends.get(at + LOGS_AHEAD) {
-                ahead.prefetch();
+                ahead.prefetch_ends();
             }
             let (log, end) = &ends[at];
             let mut shards = log.advance(*end);

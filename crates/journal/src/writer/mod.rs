@@ -34,7 +34,7 @@ use crate::journal::Journal;
 use crate::keeper::SealJob;
 use crate::pool::Block;
 use crate::queue::{Lanes, Pass, Placing};
-use crate::run::Run;
+use crate::recent::SegmentRuns;
 use crate::segments::PreparedSegment;
 use commit::Flights;
 pub(crate) use shared::CommitHere;
@@ -66,18 +66,20 @@ pub(crate) struct ActiveSegment {
     pub position: u64,
     /// Up to here the file's blocks have been written before; a commit there costs no metadata.
     pub written_before: u64,
-    pub runs: Vec<Run>,
+    pub runs: SegmentRuns,
     pub state: Vec<(Bytes, Option<Bytes>)>,
     /// Logs that have something in it, each once.
     pub touched: Vec<Arc<crate::Log>>,
 }
 
 impl ActiveSegment {
-    /// Enters a log into the list of those that have something here.
-    pub fn touch(&mut self, log: &Arc<crate::Log>) {
-        if log.touch(self.sequence) {
+    /// Enters a log into the list of those that have something here, and returns its place there.
+    pub fn touch(&mut self, log: &Arc<crate::Log>) -> u32 {
+        let (place, new) = log.touch(self.sequence, self.touched.len() as u32);
+        if new {
             self.touched.push(Arc::clone(log));
         }
+        place
     }
 }
 
@@ -283,7 +285,7 @@ impl<S: Submitter> Writer<S> {
             size,
             position: crate::segments::SEGMENT_HEADER_BYTES as u64,
             written_before,
-            runs: Vec::new(),
+            runs: SegmentRuns::new(self.journal.recent(), sequence),
             state: Vec::new(),
             touched: Vec::new(),
         };
