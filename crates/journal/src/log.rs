@@ -123,7 +123,12 @@ impl Log {
         self.prefetch_until(std::mem::offset_of!(Self, inner));
     }
 
-    /// The same for what an append touches.
+    /// The same for what giving offsets touches.
+    pub(crate) fn prefetch_claim(self: &std::sync::Arc<Self>) {
+        self.prefetch_until(std::mem::offset_of!(Self, inner) + std::mem::offset_of!(LogInner, runs));
+    }
+
+    /// The same for what entering a run touches.
     pub(crate) fn prefetch_whole(self: &std::sync::Arc<Self>) {
         self.prefetch_until(std::mem::offset_of!(Self, inner) + std::mem::offset_of!(LogInner, segments));
     }

@@ -328,7 +328,7 @@ impl Lane {
                 continue;
             };
             if let Some(AppendItem::Batch { log, .. }) = request.items.get(ITEMS_AHEAD) {
-                log.prefetch_whole();
+                log.prefetch_claim();
             }
             let bytes = item.body_bytes() + ITEM_OVERHEAD_BYTES;
             if pass == Pass::Fair && bytes > self.deficit && !alone {

@@ -35,6 +35,9 @@ pub(crate) struct RecentRun {
 /// Newest numbers that lie in the log itself: a cache line.
 const NEWEST: usize = 8;
 
+/// Room for older ones, once there are any.
+const OLDER_MIN: usize = 56;
+
 /// Numbers of a log's runs, ascending. The newest lie here and not behind a pointer: with many logs, each written now and then,
 /// the memory behind it would have to be fetched for every run.
 #[derive(Default)]
@@ -49,6 +52,9 @@ impl RunNumbers {
     /// Adds the largest.
     pub fn push(&mut self, number: u64) {
         if self.count == NEWEST {
+            if self.older.capacity() == 0 {
+                self.older.reserve(OLDER_MIN);
+            }
             self.older.extend(self.newest);
             self.count = 0;
         }
@@ -60,8 +66,10 @@ impl RunNumbers {
     pub fn remove_below(&mut self, end: u64) {
         let gone = self.older.partition_point(|number| *number < end);
         self.older.drain(..gone);
-        if self.older.len() * 4 < self.older.capacity() {
-            self.older.shrink_to_fit();
+        if self.older.is_empty() {
+            self.older = VecDeque::new();
+        } else if self.older.len() * 8 < self.older.capacity() {
+            self.older.shrink_to((self.older.len() * 2).max(OLDER_MIN));
         }
         let gone = self.newest[..self.count].partition_point(|number| *number < end);
         self.newest.copy_within(gone..self.count, 0);

@@ -153,7 +153,7 @@ fn decode_value(api: &Api, kind: &Type, name: &str) -> String {
             };
             let counted = matches!(**inner, Type::Struct(_)) || is_optional_on_wire(inner);
             format!(
-                "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(count.min(256)); for _ in 0..count {{ items.push({element}); }} Some(items) }} }}",
+                "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(count.min(1024)); for _ in 0..count {{ items.push({element}); }} Some(items) }} }}",
                 minimum_element(api, inner)
             )
         }

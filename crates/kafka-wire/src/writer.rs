@@ -1,6 +1,6 @@
 //! Puts messages together: small values are gathered in a buffer, record data is passed on as slices.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use uuid::Uuid;
 
 use crate::{Records, Str};
@@ -11,9 +11,10 @@ const SHARE_BYTES: usize = 4096;
 /// A message in the making.
 #[derive(Debug, Default)]
 pub struct Writer {
-    done: Vec<Bytes>,
-    done_bytes: usize,
-    open: BytesMut,
+    gathered: Vec<u8>,
+    /// Slices, each with its place among the gathered bytes.
+    shared: Vec<(usize, Bytes)>,
+    shared_bytes: usize,
 }
 
 impl Writer {
@@ -24,7 +25,7 @@ impl Writer {
 
     /// Empty, with room for `bytes`.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { open: BytesMut::with_capacity(bytes), ..Self::default() }
+        Self { gathered: Vec::with_capacity(bytes), ..Self::default() }
     }
 
     pub(crate) fn nested(fill: impl FnOnce(&mut Self)) -> Self {
@@ -35,7 +36,7 @@ impl Writer {
 
     /// Bytes so far.
     pub fn len(&self) -> usize {
-        self.done_bytes + self.open.len()
+        self.gathered.len() + self.shared_bytes
     }
 
     /// Nothing so far.
@@ -44,32 +45,33 @@ impl Writer {
     }
 
     /// The pieces, in order.
-    pub fn finish(mut self) -> Vec<Bytes> {
-        self.close();
-        self.done
+    pub fn finish(self) -> Vec<Bytes> {
+        let gathered = Bytes::from(self.gathered);
+        let mut pieces = Vec::with_capacity(2 * self.shared.len() + 1);
+        let mut from = 0;
+        for (place, slice) in self.shared {
+            if place > from {
+                pieces.push(gathered.slice(from..place));
+            }
+            pieces.push(slice);
+            from = place;
+        }
+        if gathered.len() > from {
+            pieces.push(gathered.slice(from..));
+        }
+        pieces
     }
 
     /// The pieces behind a four-byte length.
-    pub fn finish_frame(mut self) -> Vec<Bytes> {
-        self.close();
-        let mut prefix = BytesMut::with_capacity(4);
-        prefix.put_u32(self.done_bytes as u32);
+    pub fn finish_frame(self) -> Vec<Bytes> {
+        let prefix = (self.len() as u32).to_be_bytes();
         // Small answers leave in one piece.
-        if let [one] = self.done.as_slice()
-            && one.len() < SHARE_BYTES
-        {
-            prefix.extend_from_slice(one);
-            return vec![prefix.freeze()];
+        if self.len() < SHARE_BYTES && self.shared.is_empty() {
+            return vec![[&prefix, &self.gathered[..]].concat().into()];
         }
-        self.done.insert(0, prefix.freeze());
-        self.done
-    }
-
-    fn close(&mut self) {
-        if !self.open.is_empty() {
-            self.done_bytes += self.open.len();
-            self.done.push(self.open.split().freeze());
-        }
+        let mut pieces = self.finish();
+        pieces.insert(0, Bytes::copy_from_slice(&prefix));
+        pieces
     }
 
     pub(crate) fn append(&mut self, other: Self) {
@@ -80,63 +82,62 @@ impl Writer {
 
     fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < SHARE_BYTES {
-            self.open.extend_from_slice(bytes);
+            self.raw(bytes);
         } else {
-            self.close();
-            self.done_bytes += bytes.len();
-            self.done.push(bytes.clone());
+            self.shared_bytes += bytes.len();
+            self.shared.push((self.gathered.len(), bytes.clone()));
         }
     }
 
     /// Bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.open.extend_from_slice(bytes);
+        self.gathered.extend_from_slice(bytes);
     }
 
     /// One byte.
     pub fn int8(&mut self, value: i8) {
-        self.open.put_i8(value);
+        self.gathered.push(value as u8);
     }
     /// One byte, 0 or 1.
     pub fn bool(&mut self, value: bool) {
-        self.open.put_u8(u8::from(value));
+        self.gathered.push(u8::from(value));
     }
     /// Big-endian.
     pub fn int16(&mut self, value: i16) {
-        self.open.put_i16(value);
+        self.raw(&value.to_be_bytes());
     }
     /// Big-endian.
     pub fn uint16(&mut self, value: u16) {
-        self.open.put_u16(value);
+        self.raw(&value.to_be_bytes());
     }
     /// Big-endian.
     pub fn int32(&mut self, value: i32) {
-        self.open.put_i32(value);
+        self.raw(&value.to_be_bytes());
     }
     /// Big-endian.
     pub fn uint32(&mut self, value: u32) {
-        self.open.put_u32(value);
+        self.raw(&value.to_be_bytes());
     }
     /// Big-endian.
     pub fn int64(&mut self, value: i64) {
-        self.open.put_i64(value);
+        self.raw(&value.to_be_bytes());
     }
     /// IEEE 754, big-endian.
     pub fn float64(&mut self, value: f64) {
-        self.open.put_f64(value);
+        self.raw(&value.to_be_bytes());
     }
     /// Sixteen bytes.
     pub fn uuid(&mut self, value: Uuid) {
-        self.open.put_slice(value.as_bytes());
+        self.raw(value.as_bytes());
     }
 
     /// Seven bits a byte, low first.
     pub fn uvarint(&mut self, mut value: u32) {
         while value >= 0x80 {
-            self.open.put_u8(value as u8 | 0x80);
+            self.gathered.push(value as u8 | 0x80);
             value >>= 7;
         }
-        self.open.put_u8(value as u8);
+        self.gathered.push(value as u8);
     }
 
     fn length(&mut self, flexible: bool, short: bool, length: Option<usize>) {

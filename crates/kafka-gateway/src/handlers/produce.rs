@@ -119,9 +119,9 @@ impl ProduceWait {
             ..TopicProduceResponse::default()
         });
         let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms() });
-        for items in items.iter_mut() {
-            items.reserve(data.partition_data.len() / broker.journals().len());
-        }
+        let share = data.partition_data.len() / broker.journals().len();
+        items.iter_mut().for_each(|items| items.reserve(share));
+        self.parts.iter_mut().for_each(|places| places.reserve(share));
         let mut rest = data.partition_data.into_iter();
         while let Some(partition) = rest.next() {
             let index = partition.index;

@@ -27,7 +27,7 @@ impl AlterConfigsRequest {
             let value = match r.array(flexible, 3, true, "resources")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterConfigsResource::decode(r, version)?);
                     }
@@ -95,7 +95,7 @@ impl AlterConfigsResource {
             let value = match r.array(flexible, 2, true, "configs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterableConfig::decode(r, version)?);
                     }
@@ -202,7 +202,7 @@ impl AlterConfigsResponse {
             let value = match r.array(flexible, 5, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterConfigsResourceResponse::decode(r, version)?);
                     }

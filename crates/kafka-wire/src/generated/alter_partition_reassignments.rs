@@ -37,7 +37,7 @@ impl AlterPartitionReassignmentsRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReassignableTopic::decode(r, version)?);
                     }
@@ -100,7 +100,7 @@ impl ReassignableTopic {
             let value = match r.array(flexible, 5, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReassignablePartition::decode(r, version)?);
                     }
@@ -156,7 +156,7 @@ impl ReassignablePartition {
         out.replicas = match r.array(flexible, 4, false, "replicas")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(r.int32("replicas")?);
                 }
@@ -226,7 +226,7 @@ impl AlterPartitionReassignmentsResponse {
             let value = match r.array(flexible, 2, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReassignableTopicResponse::decode(r, version)?);
                     }
@@ -291,7 +291,7 @@ impl ReassignableTopicResponse {
             let value = match r.array(flexible, 7, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReassignablePartitionResponse::decode(r, version)?);
                     }

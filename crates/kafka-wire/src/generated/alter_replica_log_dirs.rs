@@ -26,7 +26,7 @@ impl AlterReplicaLogDirsRequest {
             let value = match r.array(flexible, 2, true, "dirs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterReplicaLogDir::decode(r, version)?);
                     }
@@ -85,7 +85,7 @@ impl AlterReplicaLogDir {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterReplicaLogDirTopic::decode(r, version)?);
                     }
@@ -145,7 +145,7 @@ impl AlterReplicaLogDirTopic {
             let value = match r.array(flexible, 4, false, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("partitions")?);
                     }
@@ -202,7 +202,7 @@ impl AlterReplicaLogDirsResponse {
             let value = match r.array(flexible, 2, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterReplicaLogDirTopicResult::decode(r, version)?);
                     }
@@ -262,7 +262,7 @@ impl AlterReplicaLogDirTopicResult {
             let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AlterReplicaLogDirPartitionResult::decode(r, version)?);
                     }

@@ -102,7 +102,7 @@ impl ApiVersionsResponse {
             let value = match r.array(flexible, 6, true, "api_keys")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ApiVersion::decode(r, version)?);
                     }
@@ -124,7 +124,7 @@ impl ApiVersionsResponse {
                                 let value = match r.array(flexible, 1, true, "supported_features")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(256));
+                                        let mut items = Vec::with_capacity(count.min(1024));
                                         for _ in 0..count {
                                             items.push(SupportedFeatureKey::decode(r, version)?);
                                         }
@@ -144,7 +144,7 @@ impl ApiVersionsResponse {
                                 let value = match r.array(flexible, 1, true, "finalized_features")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(256));
+                                        let mut items = Vec::with_capacity(count.min(1024));
                                         for _ in 0..count {
                                             items.push(FinalizedFeatureKey::decode(r, version)?);
                                         }

@@ -26,7 +26,7 @@ impl CreateAclsRequest {
             let value = match r.array(flexible, 7, true, "creations")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AclCreation::decode(r, version)?);
                     }
@@ -157,7 +157,7 @@ impl CreateAclsResponse {
             let value = match r.array(flexible, 3, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AclCreationResult::decode(r, version)?);
                     }

@@ -33,7 +33,7 @@ impl CreatePartitionsRequest {
             let value = match r.array(flexible, 6, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(CreatePartitionsTopic::decode(r, version)?);
                     }
@@ -102,7 +102,7 @@ impl CreatePartitionsTopic {
         out.assignments = match r.array(flexible, 1, true, "assignments")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(CreatePartitionsAssignment::decode(r, version)?);
                 }
@@ -156,7 +156,7 @@ impl CreatePartitionsAssignment {
             let value = match r.array(flexible, 4, false, "broker_ids")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("broker_ids")?);
                     }
@@ -212,7 +212,7 @@ impl CreatePartitionsResponse {
             let value = match r.array(flexible, 4, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(CreatePartitionsTopicResult::decode(r, version)?);
                     }

@@ -33,7 +33,7 @@ impl CreateTopicsRequest {
             let value = match r.array(flexible, 9, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(CreatableTopic::decode(r, version)?);
                     }
@@ -108,7 +108,7 @@ impl CreatableTopic {
             let value = match r.array(flexible, 5, true, "assignments")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(CreatableReplicaAssignment::decode(r, version)?);
                     }
@@ -121,7 +121,7 @@ impl CreatableTopic {
             let value = match r.array(flexible, 2, true, "configs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(CreatableTopicConfig::decode(r, version)?);
                     }
@@ -188,7 +188,7 @@ impl CreatableReplicaAssignment {
             let value = match r.array(flexible, 4, false, "broker_ids")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("broker_ids")?);
                     }
@@ -290,7 +290,7 @@ impl CreateTopicsResponse {
             let value = match r.array(flexible, 4, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(CreatableTopicResult::decode(r, version)?);
                     }
@@ -378,7 +378,7 @@ impl CreatableTopicResult {
                 let value = match r.array(flexible, 1, true, "configs")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(CreatableTopicConfigs::decode(r, version)?);
                         }

@@ -26,7 +26,7 @@ impl DeleteAclsRequest {
             let value = match r.array(flexible, 7, true, "filters")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteAclsFilter::decode(r, version)?);
                     }
@@ -152,7 +152,7 @@ impl DeleteAclsResponse {
             let value = match r.array(flexible, 4, true, "filter_results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteAclsFilterResult::decode(r, version)?);
                     }
@@ -216,7 +216,7 @@ impl DeleteAclsFilterResult {
             let value = match r.array(flexible, 10, true, "matching_acls")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteAclsMatchingAcl::decode(r, version)?);
                     }

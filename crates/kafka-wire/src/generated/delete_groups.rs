@@ -26,7 +26,7 @@ impl DeleteGroupsRequest {
             let value = match r.array(flexible, 1, true, "groups_names")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push({
                             let item = r.string(flexible, "groups_names")?;
@@ -85,7 +85,7 @@ impl DeleteGroupsResponse {
             let value = match r.array(flexible, 3, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeletableGroupResult::decode(r, version)?);
                     }

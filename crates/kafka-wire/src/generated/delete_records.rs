@@ -27,7 +27,7 @@ impl DeleteRecordsRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteRecordsTopic::decode(r, version)?);
                     }
@@ -88,7 +88,7 @@ impl DeleteRecordsTopic {
             let value = match r.array(flexible, 12, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteRecordsPartition::decode(r, version)?);
                     }
@@ -187,7 +187,7 @@ impl DeleteRecordsResponse {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteRecordsTopicResult::decode(r, version)?);
                     }
@@ -247,7 +247,7 @@ impl DeleteRecordsTopicResult {
             let value = match r.array(flexible, 14, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeleteRecordsPartitionResult::decode(r, version)?);
                     }

@@ -34,7 +34,7 @@ impl DeleteTopicsRequest {
                 let value = match r.array(flexible, 1, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(DeleteTopicState::decode(r, version)?);
                         }
@@ -49,7 +49,7 @@ impl DeleteTopicsRequest {
                 let value = match r.array(flexible, 1, true, "topic_names")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push({
                                 let item = r.string(flexible, "topic_names")?;
@@ -183,7 +183,7 @@ impl DeleteTopicsResponse {
             let value = match r.array(flexible, 3, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DeletableTopicResult::decode(r, version)?);
                     }

@@ -104,7 +104,7 @@ impl DescribeAclsResponse {
             let value = match r.array(flexible, 4, true, "resources")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeAclsResource::decode(r, version)?);
                     }
@@ -176,7 +176,7 @@ impl DescribeAclsResource {
             let value = match r.array(flexible, 4, true, "acls")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(AclDescription::decode(r, version)?);
                     }

@@ -112,7 +112,7 @@ impl DescribeClusterResponse {
             let value = match r.array(flexible, 10, true, "brokers")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeClusterBroker::decode(r, version)?);
                     }

@@ -33,7 +33,7 @@ impl DescribeConfigsRequest {
             let value = match r.array(flexible, 3, true, "resources")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeConfigsResource::decode(r, version)?);
                     }
@@ -106,7 +106,7 @@ impl DescribeConfigsResource {
         out.configuration_keys = match r.array(flexible, 1, true, "configuration_keys")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push({
                         let item = r.string(flexible, "configuration_keys")?;
@@ -165,7 +165,7 @@ impl DescribeConfigsResponse {
             let value = match r.array(flexible, 6, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeConfigsResult::decode(r, version)?);
                     }
@@ -238,7 +238,7 @@ impl DescribeConfigsResult {
             let value = match r.array(flexible, 6, true, "configs")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeConfigsResourceResult::decode(r, version)?);
                     }
@@ -321,7 +321,7 @@ impl DescribeConfigsResourceResult {
             let value = match r.array(flexible, 3, true, "synonyms")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeConfigsSynonym::decode(r, version)?);
                     }

@@ -31,7 +31,7 @@ impl DescribeGroupsRequest {
             let value = match r.array(flexible, 1, true, "groups")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push({
                             let item = r.string(flexible, "groups")?;
@@ -98,7 +98,7 @@ impl DescribeGroupsResponse {
             let value = match r.array(flexible, 7, true, "groups")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribedGroup::decode(r, version)?);
                     }
@@ -198,7 +198,7 @@ impl DescribedGroup {
             let value = match r.array(flexible, 5, true, "members")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribedGroupMember::decode(r, version)?);
                     }

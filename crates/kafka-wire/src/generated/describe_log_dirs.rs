@@ -25,7 +25,7 @@ impl DescribeLogDirsRequest {
         out.topics = match r.array(flexible, 2, true, "topics")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(DescribableLogDirTopic::decode(r, version)?);
                 }
@@ -82,7 +82,7 @@ impl DescribableLogDirTopic {
             let value = match r.array(flexible, 4, false, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("partitions")?);
                     }
@@ -148,7 +148,7 @@ impl DescribeLogDirsResponse {
             let value = match r.array(flexible, 4, true, "results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeLogDirsResult::decode(r, version)?);
                     }
@@ -224,7 +224,7 @@ impl DescribeLogDirsResult {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeLogDirsTopic::decode(r, version)?);
                     }
@@ -303,7 +303,7 @@ impl DescribeLogDirsTopic {
             let value = match r.array(flexible, 21, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeLogDirsPartition::decode(r, version)?);
                     }

@@ -26,7 +26,7 @@ impl DescribeQuorumRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(TopicData::decode(r, version)?);
                     }
@@ -85,7 +85,7 @@ impl TopicData {
             let value = match r.array(flexible, 4, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(PartitionData::decode(r, version)?);
                     }
@@ -198,7 +198,7 @@ impl DescribeQuorumResponse {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(QuorumTopic::decode(r, version)?);
                     }
@@ -212,7 +212,7 @@ impl DescribeQuorumResponse {
                 let value = match r.array(flexible, 1, true, "nodes")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(Node::decode(r, version)?);
                         }
@@ -286,7 +286,7 @@ impl QuorumTopic {
             let value = match r.array(flexible, 24, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(QuorumPartition::decode(r, version)?);
                     }
@@ -372,7 +372,7 @@ impl QuorumPartition {
             let value = match r.array(flexible, 12, true, "current_voters")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReplicaState::decode(r, version)?);
                     }
@@ -385,7 +385,7 @@ impl QuorumPartition {
             let value = match r.array(flexible, 12, true, "observers")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReplicaState::decode(r, version)?);
                     }
@@ -460,7 +460,7 @@ impl Node {
                 let value = match r.array(flexible, 1, true, "listeners")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(Listener::decode(r, version)?);
                         }

@@ -33,7 +33,7 @@ impl DescribeTopicPartitionsRequest {
             let value = match r.array(flexible, 1, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(TopicRequest::decode(r, version)?);
                     }
@@ -196,7 +196,7 @@ impl DescribeTopicPartitionsResponse {
             let value = match r.array(flexible, 25, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeTopicPartitionsResponseTopic::decode(r, version)?);
                     }
@@ -276,7 +276,7 @@ impl DescribeTopicPartitionsResponseTopic {
             let value = match r.array(flexible, 19, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(DescribeTopicPartitionsResponsePartition::decode(r, version)?);
                     }
@@ -359,7 +359,7 @@ impl DescribeTopicPartitionsResponsePartition {
             let value = match r.array(flexible, 4, false, "replica_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("replica_nodes")?);
                     }
@@ -372,7 +372,7 @@ impl DescribeTopicPartitionsResponsePartition {
             let value = match r.array(flexible, 4, false, "isr_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("isr_nodes")?);
                     }
@@ -384,7 +384,7 @@ impl DescribeTopicPartitionsResponsePartition {
         out.eligible_leader_replicas = match r.array(flexible, 4, false, "eligible_leader_replicas")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(r.int32("eligible_leader_replicas")?);
                 }
@@ -394,7 +394,7 @@ impl DescribeTopicPartitionsResponsePartition {
         out.last_known_elr = match r.array(flexible, 4, false, "last_known_elr")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(r.int32("last_known_elr")?);
                 }
@@ -405,7 +405,7 @@ impl DescribeTopicPartitionsResponsePartition {
             let value = match r.array(flexible, 4, false, "offline_replicas")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("offline_replicas")?);
                     }

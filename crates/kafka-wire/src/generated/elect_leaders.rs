@@ -35,7 +35,7 @@ impl ElectLeadersRequest {
         out.topic_partitions = match r.array(flexible, 2, true, "topic_partitions")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(TopicPartitions::decode(r, version)?);
                 }
@@ -97,7 +97,7 @@ impl TopicPartitions {
             let value = match r.array(flexible, 4, false, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("partitions")?);
                     }
@@ -163,7 +163,7 @@ impl ElectLeadersResponse {
             let value = match r.array(flexible, 2, true, "replica_election_results")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ReplicaElectionResult::decode(r, version)?);
                     }
@@ -226,7 +226,7 @@ impl ReplicaElectionResult {
             let value = match r.array(flexible, 7, true, "partition_result")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(PartitionResult::decode(r, version)?);
                     }

@@ -64,7 +64,7 @@ impl FetchRequest {
             let value = match r.array(flexible, 1, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(FetchTopic::decode(r, version)?);
                     }
@@ -78,7 +78,7 @@ impl FetchRequest {
                 let value = match r.array(flexible, 1, true, "forgotten_topics_data")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(ForgottenTopic::decode(r, version)?);
                         }
@@ -262,7 +262,7 @@ impl FetchTopic {
             let value = match r.array(flexible, 16, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(FetchPartition::decode(r, version)?);
                     }
@@ -438,7 +438,7 @@ impl ForgottenTopic {
                 let value = match r.array(flexible, 4, false, "partitions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(r.int32("partitions")?);
                         }
@@ -519,7 +519,7 @@ impl FetchResponse {
             let value = match r.array(flexible, 1, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(FetchableTopicResponse::decode(r, version)?);
                     }
@@ -538,7 +538,7 @@ impl FetchResponse {
                                 let value = match r.array(flexible, 1, true, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(256));
+                                        let mut items = Vec::with_capacity(count.min(1024));
                                         for _ in 0..count {
                                             items.push(NodeEndpoint::decode(r, version)?);
                                         }
@@ -625,7 +625,7 @@ impl FetchableTopicResponse {
             let value = match r.array(flexible, 24, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(PartitionData::decode(r, version)?);
                     }
@@ -714,7 +714,7 @@ impl PartitionData {
         out.aborted_transactions = match r.array(flexible, 16, true, "aborted_transactions")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(AbortedTransaction::decode(r, version)?);
                 }

@@ -43,7 +43,7 @@ impl FindCoordinatorRequest {
                 let value = match r.array(flexible, 1, true, "coordinator_keys")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push({
                                 let item = r.string(flexible, "coordinator_keys")?;
@@ -152,7 +152,7 @@ impl FindCoordinatorResponse {
                 let value = match r.array(flexible, 1, true, "coordinators")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(Coordinator::decode(r, version)?);
                         }

@@ -88,7 +88,7 @@ impl GetTelemetrySubscriptionsResponse {
             let value = match r.array(flexible, 1, false, "accepted_compression_types")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int8("accepted_compression_types")?);
                     }
@@ -104,7 +104,7 @@ impl GetTelemetrySubscriptionsResponse {
             let value = match r.array(flexible, 1, true, "requested_metrics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push({
                             let item = r.string(flexible, "requested_metrics")?;

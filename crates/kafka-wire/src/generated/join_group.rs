@@ -68,7 +68,7 @@ impl JoinGroupRequest {
             let value = match r.array(flexible, 2, true, "protocols")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(JoinGroupRequestProtocol::decode(r, version)?);
                     }
@@ -251,7 +251,7 @@ impl JoinGroupResponse {
             let value = match r.array(flexible, 2, true, "members")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(JoinGroupResponseMember::decode(r, version)?);
                     }

@@ -44,7 +44,7 @@ impl LeaveGroupRequest {
                 let value = match r.array(flexible, 1, true, "members")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(MemberIdentity::decode(r, version)?);
                         }
@@ -202,7 +202,7 @@ impl LeaveGroupResponse {
                 let value = match r.array(flexible, 1, true, "members")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(MemberResponse::decode(r, version)?);
                         }

@@ -27,7 +27,7 @@ impl ListConfigResourcesRequest {
                 let value = match r.array(flexible, 1, false, "resource_types")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(r.int8("resource_types")?);
                         }
@@ -93,7 +93,7 @@ impl ListConfigResourcesResponse {
             let value = match r.array(flexible, 1, true, "config_resources")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ConfigResource::decode(r, version)?);
                     }

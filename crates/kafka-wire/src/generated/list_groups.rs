@@ -32,7 +32,7 @@ impl ListGroupsRequest {
                 let value = match r.array(flexible, 1, true, "states_filter")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push({
                                 let item = r.string(flexible, "states_filter")?;
@@ -50,7 +50,7 @@ impl ListGroupsRequest {
                 let value = match r.array(flexible, 1, true, "types_filter")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push({
                                 let item = r.string(flexible, "types_filter")?;
@@ -127,7 +127,7 @@ impl ListGroupsResponse {
             let value = match r.array(flexible, 2, true, "groups")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ListedGroup::decode(r, version)?);
                     }

@@ -39,7 +39,7 @@ impl ListOffsetsRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ListOffsetsTopic::decode(r, version)?);
                     }
@@ -108,7 +108,7 @@ impl ListOffsetsTopic {
             let value = match r.array(flexible, 12, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ListOffsetsPartition::decode(r, version)?);
                     }
@@ -221,7 +221,7 @@ impl ListOffsetsResponse {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ListOffsetsTopicResponse::decode(r, version)?);
                     }
@@ -283,7 +283,7 @@ impl ListOffsetsTopicResponse {
             let value = match r.array(flexible, 22, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(ListOffsetsPartitionResponse::decode(r, version)?);
                     }

@@ -27,7 +27,7 @@ impl ListPartitionReassignmentsRequest {
         out.topics = match r.array(flexible, 2, true, "topics")? {
             None => None,
             Some(count) => {
-                let mut items = Vec::with_capacity(count.min(256));
+                let mut items = Vec::with_capacity(count.min(1024));
                 for _ in 0..count {
                     items.push(ListPartitionReassignmentsTopics::decode(r, version)?);
                 }
@@ -85,7 +85,7 @@ impl ListPartitionReassignmentsTopics {
             let value = match r.array(flexible, 4, false, "partition_indexes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("partition_indexes")?);
                     }
@@ -152,7 +152,7 @@ impl ListPartitionReassignmentsResponse {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OngoingTopicReassignment::decode(r, version)?);
                     }
@@ -214,7 +214,7 @@ impl OngoingTopicReassignment {
             let value = match r.array(flexible, 7, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OngoingPartitionReassignment::decode(r, version)?);
                     }
@@ -279,7 +279,7 @@ impl OngoingPartitionReassignment {
             let value = match r.array(flexible, 4, false, "replicas")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("replicas")?);
                     }
@@ -292,7 +292,7 @@ impl OngoingPartitionReassignment {
             let value = match r.array(flexible, 4, false, "adding_replicas")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("adding_replicas")?);
                     }
@@ -305,7 +305,7 @@ impl OngoingPartitionReassignment {
             let value = match r.array(flexible, 4, false, "removing_replicas")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("removing_replicas")?);
                     }

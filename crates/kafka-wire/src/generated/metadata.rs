@@ -35,7 +35,7 @@ impl MetadataRequest {
             let value = match r.array(flexible, 1, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(MetadataRequestTopic::decode(r, version)?);
                     }
@@ -188,7 +188,7 @@ impl MetadataResponse {
             let value = match r.array(flexible, 9, true, "brokers")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(MetadataResponseBroker::decode(r, version)?);
                     }
@@ -213,7 +213,7 @@ impl MetadataResponse {
             let value = match r.array(flexible, 4, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(MetadataResponseTopic::decode(r, version)?);
                     }
@@ -394,7 +394,7 @@ impl MetadataResponseTopic {
             let value = match r.array(flexible, 12, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(MetadataResponsePartition::decode(r, version)?);
                     }
@@ -487,7 +487,7 @@ impl MetadataResponsePartition {
             let value = match r.array(flexible, 4, false, "replica_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("replica_nodes")?);
                     }
@@ -500,7 +500,7 @@ impl MetadataResponsePartition {
             let value = match r.array(flexible, 4, false, "isr_nodes")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(r.int32("isr_nodes")?);
                     }
@@ -514,7 +514,7 @@ impl MetadataResponsePartition {
                 let value = match r.array(flexible, 4, false, "offline_replicas")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(r.int32("offline_replicas")?);
                         }

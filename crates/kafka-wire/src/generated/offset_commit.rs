@@ -60,7 +60,7 @@ impl OffsetCommitRequest {
             let value = match r.array(flexible, 1, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetCommitRequestTopic::decode(r, version)?);
                     }
@@ -143,7 +143,7 @@ impl OffsetCommitRequestTopic {
             let value = match r.array(flexible, 13, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetCommitRequestPartition::decode(r, version)?);
                     }
@@ -265,7 +265,7 @@ impl OffsetCommitResponse {
             let value = match r.array(flexible, 1, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetCommitResponseTopic::decode(r, version)?);
                     }
@@ -338,7 +338,7 @@ impl OffsetCommitResponseTopic {
             let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetCommitResponsePartition::decode(r, version)?);
                     }

@@ -31,7 +31,7 @@ impl OffsetDeleteRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetDeleteRequestTopic::decode(r, version)?);
                     }
@@ -80,7 +80,7 @@ impl OffsetDeleteRequestTopic {
             let value = match r.array(flexible, 4, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetDeleteRequestPartition::decode(r, version)?);
                     }
@@ -161,7 +161,7 @@ impl OffsetDeleteResponse {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetDeleteResponseTopic::decode(r, version)?);
                     }
@@ -211,7 +211,7 @@ impl OffsetDeleteResponseTopic {
             let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetDeleteResponsePartition::decode(r, version)?);
                     }

@@ -42,7 +42,7 @@ impl OffsetFetchRequest {
                 let value = match r.array(flexible, 1, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchRequestTopic::decode(r, version)?);
                         }
@@ -60,7 +60,7 @@ impl OffsetFetchRequest {
                 let value = match r.array(flexible, 1, true, "groups")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchRequestGroup::decode(r, version)?);
                         }
@@ -144,7 +144,7 @@ impl OffsetFetchRequestTopic {
                 let value = match r.array(flexible, 4, false, "partition_indexes")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(r.int32("partition_indexes")?);
                         }
@@ -232,7 +232,7 @@ impl OffsetFetchRequestGroup {
                 let value = match r.array(flexible, 1, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchRequestTopics::decode(r, version)?);
                         }
@@ -326,7 +326,7 @@ impl OffsetFetchRequestTopics {
                 let value = match r.array(flexible, 4, false, "partition_indexes")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(r.int32("partition_indexes")?);
                         }
@@ -402,7 +402,7 @@ impl OffsetFetchResponse {
                 let value = match r.array(flexible, 1, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchResponseTopic::decode(r, version)?);
                         }
@@ -420,7 +420,7 @@ impl OffsetFetchResponse {
                 let value = match r.array(flexible, 1, true, "groups")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchResponseGroup::decode(r, version)?);
                         }
@@ -497,7 +497,7 @@ impl OffsetFetchResponseTopic {
                 let value = match r.array(flexible, 1, true, "partitions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchResponsePartition::decode(r, version)?);
                         }
@@ -659,7 +659,7 @@ impl OffsetFetchResponseGroup {
                 let value = match r.array(flexible, 1, true, "topics")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchResponseTopics::decode(r, version)?);
                         }
@@ -742,7 +742,7 @@ impl OffsetFetchResponseTopics {
                 let value = match r.array(flexible, 1, true, "partitions")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(OffsetFetchResponsePartitions::decode(r, version)?);
                         }

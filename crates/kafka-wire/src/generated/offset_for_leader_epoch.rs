@@ -30,7 +30,7 @@ impl OffsetForLeaderEpochRequest {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetForLeaderTopic::decode(r, version)?);
                     }
@@ -92,7 +92,7 @@ impl OffsetForLeaderTopic {
             let value = match r.array(flexible, 12, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetForLeaderPartition::decode(r, version)?);
                     }
@@ -199,7 +199,7 @@ impl OffsetForLeaderEpochResponse {
             let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(OffsetForLeaderTopicResult::decode(r, version)?);
                     }
@@ -259,7 +259,7 @@ impl OffsetForLeaderTopicResult {
             let value = match r.array(flexible, 18, true, "partitions")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(EpochEndOffset::decode(r, version)?);
                     }

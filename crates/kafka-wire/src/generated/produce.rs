@@ -38,7 +38,7 @@ impl ProduceRequest {
             let value = match r.array(flexible, 1, true, "topic_data")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(TopicProduceData::decode(r, version)?);
                     }
@@ -111,7 +111,7 @@ impl TopicProduceData {
             let value = match r.array(flexible, 5, true, "partition_data")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(PartitionProduceData::decode(r, version)?);
                     }
@@ -220,7 +220,7 @@ impl ProduceResponse {
             let value = match r.array(flexible, 1, true, "responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(TopicProduceResponse::decode(r, version)?);
                     }
@@ -240,7 +240,7 @@ impl ProduceResponse {
                                 let value = match r.array(flexible, 1, true, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
-                                        let mut items = Vec::with_capacity(count.min(256));
+                                        let mut items = Vec::with_capacity(count.min(1024));
                                         for _ in 0..count {
                                             items.push(NodeEndpoint::decode(r, version)?);
                                         }
@@ -321,7 +321,7 @@ impl TopicProduceResponse {
             let value = match r.array(flexible, 22, true, "partition_responses")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(PartitionProduceResponse::decode(r, version)?);
                     }
@@ -406,7 +406,7 @@ impl PartitionProduceResponse {
                 let value = match r.array(flexible, 1, true, "record_errors")? {
                     None => None,
                     Some(count) => {
-                        let mut items = Vec::with_capacity(count.min(256));
+                        let mut items = Vec::with_capacity(count.min(1024));
                         for _ in 0..count {
                             items.push(BatchIndexAndErrorMessage::decode(r, version)?);
                         }

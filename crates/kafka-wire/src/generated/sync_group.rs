@@ -77,7 +77,7 @@ impl SyncGroupRequest {
             let value = match r.array(flexible, 2, true, "assignments")? {
                 None => None,
                 Some(count) => {
-                    let mut items = Vec::with_capacity(count.min(256));
+                    let mut items = Vec::with_capacity(count.min(1024));
                     for _ in 0..count {
                         items.push(SyncGroupRequestAssignment::decode(r, version)?);
                     }
