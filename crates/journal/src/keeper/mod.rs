@@ -36,8 +36,10 @@ const SPARE_FILES_MAX: usize = 4;
 /// A log's record for the checkpoint, without producers.
 const SNAPSHOT_BYTES: usize = 52;
 
-/// After a look at old segments this many times as long as it took passes until the next.
+/// After a look at old segments this many times as long as it took passes until the next …
 const LOOK_REST: i64 = 19;
+/// … if it took at least so many ms.
+const LONG_LOOK_MS: i64 = 5;
 
 /// A full segment on its way to the keeper.
 pub(crate) struct SealJob {

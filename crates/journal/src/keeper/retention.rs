@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use types::{ConnectionId, LogId, Offset, ShardId};
 
-use super::{Keeper, KeeperError, LOOK_REST};
+use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
 use crate::log::{Log, Retention};
 
@@ -74,8 +74,10 @@ impl Keeper {
         if whole {
             self.consider_recent(&mut pass, now);
         }
-        let done = self.journal.now_ms();
-        self.look.not_before = done + (done - now) * LOOK_REST;
+        let took = self.journal.now_ms() - now;
+        if took >= LONG_LOOK_MS {
+            self.look.not_before = now + took + took * LOOK_REST;
+        }
         self.submit_trims(pass);
         self.journal.set_live_segment_bytes(usage.iter().map(|used| used.live_bytes).sum());
         self.reclaim(&usage)
