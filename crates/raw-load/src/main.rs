@@ -93,7 +93,7 @@ fn sorted(values: &mut [f64]) -> &[f64] {
 fn send_all(options: &Options, mut stream: TcpStream, under_way: &SyncSender<Sent>, began: Instant) -> std::io::Result<Vec<f64>> {
     let mut requests = request::Requests::new(&options.topic, options.partitions, options.record_bytes, options.request_bytes);
     let (linger, total) = (options.linger_ms.max(1) as f64 / 1e3, options.rate * options.seconds);
-    let (mut late, mut number) = (Vec::new(), 0);
+    let (mut late, mut number, mut frame) = (Vec::new(), 0, Vec::new());
     for window in 1.. {
         if number == total {
             break;
@@ -102,12 +102,11 @@ fn send_all(options: &Options, mut stream: TcpStream, under_way: &SyncSender<Sen
         let end = began + Duration::from_secs_f64(ends);
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
         late.push(end.elapsed().as_secs_f64());
-        let mut due = Vec::new();
-        while number < total && number as f64 / (options.rate as f64) < ends {
-            due.push(number as f64 / options.rate as f64);
-            number += 1;
-        }
-        for (frame, sent) in requests.of_window(due) {
+        let due = |number| number as f64 / options.rate as f64;
+        let until = (number..total).find(|number| due(*number) >= ends).unwrap_or(total);
+        requests.begin_window((number..until).map(due));
+        number = until;
+        while let Some(sent) = requests.next_request(&mut frame) {
             if under_way.send(sent).is_err() {
                 return Ok(late);
             }

@@ -23,6 +23,16 @@ pub struct Requests {
     pool: Vec<u8>,
     random: u64,
     correlation: i32,
+    /// Of the window, by partition, the next last.
+    unsent: Vec<Due>,
+}
+
+/// A record that waits to be sent.
+struct Due {
+    partition: u32,
+    key: u64,
+    /// In seconds from the start.
+    due: f64,
 }
 
 fn put_varint(into: &mut Vec<u8>, value: i64) {
@@ -49,6 +59,7 @@ impl Requests {
             pool: Vec::with_capacity(POOL_BYTES + record_bytes),
             random: 0x9e37_79b9_7f4a_7c15,
             correlation: 0,
+            unsent: Vec::new(),
         };
         while requests.pool.len() < POOL_BYTES + record_bytes {
             let next = requests.next();
@@ -64,29 +75,34 @@ impl Requests {
         self.random
     }
 
-    /// The requests for records with these due times, each with the due times of its own.
-    pub fn of_window(&mut self, due: Vec<f64>) -> Vec<(Vec<u8>, Vec<f64>)> {
-        let mut records: Vec<(u32, u64, f64)> = due
-            .into_iter()
-            .map(|due| {
-                let key = self.next();
-                ((key % u64::from(self.partitions)) as u32, key, due)
-            })
-            .collect();
-        records.sort_by_key(|(partition, ..)| *partition);
-        let mut requests = Vec::new();
-        let mut rest = &records[..];
-        while !rest.is_empty() {
-            let (frame, taken) = self.build(rest);
-            requests.push((frame, rest[..taken].iter().map(|(_, _, due)| *due).collect()));
-            rest = &rest[taken..];
+    /// Begins a window: records with these due times wait to be sent.
+    pub fn begin_window(&mut self, due: impl IntoIterator<Item = f64>) {
+        assert!(self.unsent.is_empty(), "a window is sent before the next begins");
+        for due in due {
+            let key = self.next();
+            self.unsent.push(Due { partition: (key % u64::from(self.partitions)) as u32, key, due });
         }
-        requests
+        self.unsent.sort_by_key(|record| std::cmp::Reverse(record.partition));
     }
 
-    /// A request with as many of the records as it may hold, and how many these are.
-    fn build(&mut self, records: &[(u32, u64, f64)]) -> (Vec<u8>, usize) {
-        let mut out = Vec::with_capacity(self.request_bytes + (self.request_bytes >> 4));
+    /// Puts the next request of the window into `frame`, with as many of its records as it may hold; the due times of these, none when
+    /// all are sent.
+    pub fn next_request(&mut self, frame: &mut Vec<u8>) -> Option<Vec<f64>> {
+        if self.unsent.is_empty() {
+            return None;
+        }
+        // The next to be sent are at the end.
+        let mut unsent = std::mem::take(&mut self.unsent);
+        let taken = self.build(&unsent, frame);
+        let sent = unsent.drain(unsent.len() - taken..).rev().map(|record| record.due).collect();
+        self.unsent = unsent;
+        Some(sent)
+    }
+
+    /// A request with as many of the last records as it may hold, and how many these are.
+    fn build(&mut self, records: &[Due], out: &mut Vec<u8>) -> usize {
+        out.clear();
+        out.reserve(self.request_bytes + (self.request_bytes >> 4));
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&PRODUCE.to_be_bytes());
         out.extend_from_slice(&VERSION.to_be_bytes());
@@ -103,14 +119,14 @@ impl Requests {
         let count_at = out.len();
         out.extend_from_slice(&[0; 4]);
         let (mut partitions, mut taken) = (0_i32, 0);
-        for group in records.chunk_by(|one, other| one.0 == other.0) {
+        for group in records.chunk_by(|one, other| one.partition == other.partition).rev() {
             let room = self.request_bytes.saturating_sub(out.len() + BATCH_HEADER_BYTES) / (self.record_bytes + RECORD_OVERHEAD_BYTES);
             if partitions > 0 && room < group.len() {
                 break;
             }
             // A request names a partition once: what does not fit follows in the next.
             let fits = group.len().min(room.max(1));
-            self.add_batch(&mut out, &group[..fits]);
+            self.add_batch(out, &group[group.len() - fits..]);
             partitions += 1;
             taken += fits;
             if fits < group.len() {
@@ -120,11 +136,11 @@ impl Requests {
         out[count_at..count_at + 4].copy_from_slice(&partitions.to_be_bytes());
         let length = (out.len() - 4) as i32;
         out[..4].copy_from_slice(&length.to_be_bytes());
-        (out, taken)
+        taken
     }
 
-    fn add_batch(&mut self, out: &mut Vec<u8>, group: &[(u32, u64, f64)]) {
-        out.extend_from_slice(&(group[0].0 as i32).to_be_bytes());
+    fn add_batch(&mut self, out: &mut Vec<u8>, group: &[Due]) {
+        out.extend_from_slice(&(group[0].partition as i32).to_be_bytes());
         let length_at = out.len();
         out.extend_from_slice(&[0; 4]);
         let at = out.len();
@@ -142,8 +158,8 @@ impl Requests {
         out.extend_from_slice(&(-1_i16).to_be_bytes());
         out.extend_from_slice(&(-1_i32).to_be_bytes());
         out.extend_from_slice(&(group.len() as i32).to_be_bytes());
-        for (number, (_, key, _)) in group.iter().enumerate() {
-            let key = key.to_be_bytes();
+        for (number, record) in group.iter().rev().enumerate() {
+            let key = record.key.to_be_bytes();
             let body = 1 + 1 + varint_bytes(number) + 1 + key.len() + varint_bytes(self.record_bytes) + self.record_bytes + 1;
             put_varint(out, body as i64);
             out.extend_from_slice(&[0, 0]);
@@ -169,11 +185,17 @@ mod tests {
     use kafka_wire::produce::ProduceRequest;
     use kafka_wire::{Reader, RequestHeader};
 
+    fn window(requests: &mut Requests, due: Vec<f64>) -> Vec<(Vec<u8>, Vec<f64>)> {
+        requests.begin_window(due);
+        let mut frame = Vec::new();
+        std::iter::from_fn(|| requests.next_request(&mut frame).map(|sent| (frame.clone(), sent))).collect()
+    }
+
     #[test]
     fn requests_hold_every_record_once_in_valid_batches() {
         let mut requests = Requests::new("topic", 7, 300, 4_000);
         let due: Vec<f64> = (0..100).map(f64::from).collect();
-        let built = requests.of_window(due.clone());
+        let built = window(&mut requests, due.clone());
         assert!(built.len() > 5, "{} requests of 4,000 bytes", built.len());
         let (mut seen, mut records) = (Vec::new(), 0);
         for (frame, sent) in built {
@@ -195,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_records_of_one_partition_are_spread_over_requests() {
-        let built = Requests::new("topic", 1, 1_000, 10_000).of_window(vec![0.0; 100]);
+        let built = window(&mut Requests::new("topic", 1, 1_000, 10_000), vec![0.0; 100]);
         assert!(built.iter().all(|(frame, _)| frame.len() <= 10_000), "no longer than allowed");
         assert_eq!(built.iter().map(|(_, sent)| sent.len()).sum::<usize>(), 100);
     }

@@ -301,7 +301,8 @@ impl World {
                 }
             }
             990..993 => {
-                let capacity = Some(self.disk.used() + SEGMENT_BYTES / 2);
+                let left = if self.random.one_in(2) { 0 } else { SEGMENT_BYTES / 2 };
+                let capacity = Some(self.disk.used() + left);
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
             }

@@ -1,6 +1,7 @@
 //! Joining, rebalancing, leaving, expiring.
 
-use delivery::{GroupCoordinator, GroupError, GroupState, JoinRequest};
+use bytes::Bytes;
+use delivery::{Commit, CommittedOffset, GroupCoordinator, GroupError, GroupState, JoinRequest};
 
 use crate::room::{GROUP, INITIAL_DELAY_MS, REBALANCE_MS, Room, SESSION_MS, join, settings};
 
@@ -149,4 +150,56 @@ fn a_restart_finds_members_and_generation() {
     for id in [&leader, &follower] {
         assert_eq!(groups.heartbeat(GROUP, id, None, generation, room.now + 1), Ok(()));
     }
+}
+
+/// A cooperative consumer says in its join what it owns.
+fn cooperative(member_id: &str, owned: &'static str) -> JoinRequest {
+    JoinRequest { protocols: vec![("cooperative-sticky".to_owned(), Bytes::from_static(owned.as_bytes()))], ..join(member_id) }
+}
+
+/// Two rebalances move one partition: in the first its owner learns that it is to give it up, and goes on with the others all the
+/// while; in the second, which it asks for by joining with what it has left, the newcomer gets it.
+#[test]
+fn cooperative_members_give_up_in_one_rebalance_and_get_in_the_next() {
+    let mut room = Room::new();
+    let (first, waits) = room.enter(cooperative("", ""));
+    let (second, other) = room.enter(cooperative("", ""));
+    room.pass(2 * INITIAL_DELAY_MS);
+    let generation = room.joined(waits).expect("joined").generation;
+    let leader = room.joined(other).expect("joined").leader;
+    let (leader, follower) = if leader == first { (first, second) } else { (second, first) };
+    let synced = room.sync(&leader, generation, &[(&leader, "0"), (&follower, "1,2")]);
+    assert_eq!(room.synced(synced).expect("synced").assignment, "0");
+
+    let (newcomer, newcomer_waits) = room.enter(cooperative("", ""));
+    assert_eq!(room.heartbeat(&follower, generation), Err(GroupError::Rebalancing));
+    let commit = |room: &mut Room, generation| {
+        let offset = CommittedOffset { offset: 5, leader_epoch: -1, metadata: String::new(), committed_at: room.now };
+        let commit = Commit { topic: "t".to_owned(), partition: 1, offset };
+        room.groups.prepare_commit(GROUP, (&follower, None, generation), &[commit], room.now).map(drop)
+    };
+    assert_eq!(commit(&mut room, generation), Ok(()), "it still owns everything");
+    let waits = [room.ask_to_join(cooperative(&leader, "0")), room.ask_to_join(cooperative(&follower, "1,2"))];
+    let joined: Vec<_> = waits.into_iter().chain([newcomer_waits]).map(|waiter| room.joined(waiter).expect("all are there")).collect();
+    let owned = joined.iter().flat_map(|joined| &joined.members).map(|(_, _, owned)| owned.clone());
+    assert_eq!(owned.collect::<std::collections::BTreeSet<_>>().len(), 3, "the leader learns what everybody owns");
+    let generation = generation + 1;
+    assert_eq!(commit(&mut room, generation), Err(GroupError::Rebalancing), "before it knows its part");
+    room.sync(&leader, generation, &[(&leader, "0"), (&follower, "1"), (&newcomer, "")]);
+    let [kept, nothing] = [&follower, &newcomer].map(|id| room.sync(id, generation, &[]));
+    assert_eq!(room.synced(kept).expect("synced").assignment, "1");
+    assert_eq!(room.synced(nothing).expect("synced").assignment, "");
+
+    // The same again with something else to say is a reason to rebalance, also from one who does not lead.
+    let follower_waits = room.ask_to_join(cooperative(&follower, "1"));
+    assert_eq!(room.joined(follower_waits), None);
+    assert_eq!(room.heartbeat(&newcomer, generation), Err(GroupError::Rebalancing));
+    for waiter in [room.ask_to_join(cooperative(&leader, "0")), room.ask_to_join(cooperative(&newcomer, ""))] {
+        assert_eq!(room.joined(waiter).expect("all are there").generation, generation + 1);
+    }
+    let generation = generation + 1;
+    room.sync(&leader, generation, &[(&leader, "0"), (&follower, "1"), (&newcomer, "2")]);
+    let gets = room.sync(&newcomer, generation, &[]);
+    assert_eq!(room.synced(gets).expect("synced").assignment, "2");
+    assert_eq!(room.state(), GroupState::Stable);
 }

@@ -33,6 +33,10 @@ use crate::writer::ActiveSegment;
 /// Freed segment files kept for reuse.
 const SPARE_FILES_MAX: usize = 4;
 
+/// Space for the next checkpoint on a full disk; nothing is in it.
+const NAME_RESERVE: &str = "reserve";
+const RESERVE_BYTES_MIN: u64 = 64 << 10;
+
 /// A log's record for the checkpoint, without producers.
 const SNAPSHOT_BYTES: usize = 52;
 
@@ -353,10 +357,7 @@ impl Keeper {
             .filter_map(|(id, record)| Some((record.as_slice(), journal.log(*id)?.inner().segments.clone())))
             .collect();
         let bytes = checkpoint::encode(journal.uuid(), self.replay, records.into_iter(), &self.state);
-        if self.storage.list()?.iter().any(|name| name == checkpoint::NAME_NEW) {
-            self.storage.remove(checkpoint::NAME_NEW)?;
-        }
-        let file = self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64)?;
+        let file = self.create_checkpoint(bytes.len() as u64)?;
         for (number, piece) in bytes.chunks(1 << 20).enumerate() {
             file.write_at((number << 20) as u64, piece)?;
         }
@@ -368,7 +369,36 @@ impl Keeper {
         self.bytes_since_checkpoint = 0;
         self.rewritten_since_checkpoint = false;
         self.journal.metrics().checkpoints.inc();
-        Ok(())
+        self.keep_reserve()
+    }
+
+    /// The file of the next checkpoint; on a full disk in the space that is kept for it.
+    fn create_checkpoint(&self, bytes: u64) -> io::Result<Arc<dyn File>> {
+        if self.storage.list()?.iter().any(|name| name == checkpoint::NAME_NEW) {
+            self.storage.remove(checkpoint::NAME_NEW)?;
+        }
+        match self.storage.create(checkpoint::NAME_NEW, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                self.storage.remove(NAME_RESERVE).map_err(|_| error)?;
+                self.storage.create(checkpoint::NAME_NEW, bytes)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Keeps space for the next checkpoint: without one nothing is freed, and a full disk would stay full.
+    fn keep_reserve(&self) -> io::Result<()> {
+        let wanted = (self.checkpoint_bytes * 2).max(RESERVE_BYTES_MIN);
+        let outcome = if self.storage.list()?.iter().any(|name| name == NAME_RESERVE) {
+            let kept = self.storage.open(NAME_RESERVE)?;
+            if kept.size()? < wanted { kept.allocate(wanted) } else { Ok(()) }
+        } else {
+            self.storage.create(NAME_RESERVE, wanted).map(drop)
+        };
+        match outcome {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+            outcome => outcome,
+        }
     }
 
     /// Takes a dead segment out of the table and keeps or removes its file.

@@ -1,6 +1,7 @@
 //! The journal as its users see it, on the real file system, with its threads running.
 
 mod damage;
+mod faults;
 mod io_modes;
 mod memory;
 mod node;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use journal::disk::{IoMode, RealStorage, Storage, submitter};
+use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{
     Append, AppendError, AppendItem, Appended, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Log, OpenError, ReadError,
     ReplyTo, TailRead,
@@ -63,7 +63,11 @@ pub fn small() -> JournalConfig {
 impl Node {
     pub fn open(folder: &Path, mode: IoMode, config: JournalConfig) -> Result<Self, OpenError> {
         let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, mode).expect("a folder"));
-        let submitter = submitter(mode).expect("the mode was probed");
+        Self::open_on(storage, submitter(mode).expect("the mode was probed"), config)
+    }
+
+    /// On a disk of the caller's.
+    pub fn open_on(storage: Arc<dyn Storage>, submitter: Box<dyn Submitter>, config: JournalConfig) -> Result<Self, OpenError> {
         let opened = journal::open(config, storage, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4())?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(SHARD, Arc::clone(&sink) as Arc<dyn EventSink>);

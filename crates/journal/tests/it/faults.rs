@@ -1,0 +1,201 @@
+//! A disk that refuses: a failed write or flush ends the journal's writing for good, a full disk only until there is space again.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
+use journal::{AppendError, JournalStatus, Log};
+use types::{Durability, LogId, Offset};
+
+use crate::node::{Node, read_all, small};
+
+const VALUE_BYTES: usize = 1000;
+/// More than is written with `RWF_DSYNC`: such commits wait for a flush.
+const LONG_BATCH: u64 = 100;
+
+/// What the disk refuses now.
+#[derive(Default)]
+struct Faults {
+    writes: AtomicBool,
+    flushes: AtomicBool,
+    space: AtomicBool,
+}
+
+impl Faults {
+    fn error(fault: &AtomicBool) -> io::Result<()> {
+        if fault.load(Ordering::SeqCst) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+}
+
+struct FaultyStorage {
+    storage: RealStorage,
+    faults: Arc<Faults>,
+}
+
+impl Storage for FaultyStorage {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.storage.list()
+    }
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        // Space that was given back just now is there; nothing else is.
+        let given_back = name == "checkpoint.new" && !self.list()?.iter().any(|name| name == "reserve");
+        if self.faults.space.load(Ordering::SeqCst) && !given_back {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.storage.create(name, size)
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.storage.open(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.storage.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.storage.remove(name)
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        self.storage.sync_folder()
+    }
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.storage.free_bytes()
+    }
+}
+
+struct FaultySubmitter {
+    submitter: Box<dyn Submitter>,
+    faults: Arc<Faults>,
+    failed: Vec<Completion>,
+}
+
+impl Submitter for FaultySubmitter {
+    fn write(&mut self, op: WriteOp) {
+        match Faults::error(&self.faults.writes) {
+            Ok(()) => self.submitter.write(op),
+            Err(error) => self.failed.push(Completion { token: op.token, result: Err(error) }),
+        }
+    }
+    fn write_now(&mut self, op: WriteOp) -> Completion {
+        match Faults::error(&self.faults.writes) {
+            Ok(()) => self.submitter.write_now(op),
+            Err(error) => Completion { token: op.token, result: Err(error) },
+        }
+    }
+    fn sync(&mut self, token: u64, file: Arc<dyn File>) {
+        match Faults::error(&self.faults.flushes) {
+            Ok(()) => self.submitter.sync(token, file),
+            Err(error) => self.failed.push(Completion { token, result: Err(error) }),
+        }
+    }
+    fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
+        let wait = if self.failed.is_empty() { wait } else { Wait::No };
+        done.append(&mut self.failed);
+        self.submitter.poll(wait, done);
+    }
+    fn waker(&self) -> Waker {
+        self.submitter.waker()
+    }
+    fn capacity(&self) -> usize {
+        self.submitter.capacity()
+    }
+}
+
+fn open(folder: &Path) -> (Node, Arc<Faults>) {
+    let faults = Arc::new(Faults::default());
+    let storage = FaultyStorage { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), faults: Arc::clone(&faults) };
+    let submitter = submitter(IoMode::Buffered).expect("always there");
+    let submitter = FaultySubmitter { submitter, faults: Arc::clone(&faults), failed: Vec::new() };
+    let node = Node::open_on(Arc::new(storage), Box::new(submitter), small()).expect("it opens");
+    (node, faults)
+}
+
+/// Nothing is accepted any more, not even when the disk works again; what was committed stays readable, and after a restart
+/// everything acknowledged is there.
+fn stops_for_good(durability: Durability, records: u64, break_it: impl Fn(&Faults) -> &AtomicBool) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let log = node.journal.create_log(LogId(1), durability);
+    for _ in 0..9 {
+        node.append_batch(&log, records, VALUE_BYTES).expect("a disk that works");
+    }
+    break_it(&faults).store(true, Ordering::SeqCst);
+    assert_eq!(node.append_batch(&log, records, VALUE_BYTES), Err(AppendError::Stopped));
+    break_it(&faults).store(false, Ordering::SeqCst);
+    for _ in 0..3 {
+        assert_eq!(node.append_batch(&log, records, VALUE_BYTES), Err(AppendError::Stopped));
+    }
+    assert!(matches!(node.journal.status(), JournalStatus::Stopped { .. }), "it says so");
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(9 * records));
+    drop(log);
+    node.close();
+    let (node, _) = open(folder.path());
+    let log = node.journal.create_log(LogId(1), durability);
+    let end = read_all(&node.journal, &log, VALUE_BYTES);
+    // The refused batch may have reached the disk or not; half of it has not.
+    assert!(end == Offset(9 * records) || end == Offset(10 * records), "{end}");
+    node.append_batch(&log, records, VALUE_BYTES).expect("a restart on a disk that works");
+    node.close();
+}
+
+#[test]
+fn a_failed_write_stops_the_journal_for_good() {
+    stops_for_good(Durability::Fsync, 1, |faults| &faults.writes);
+    stops_for_good(Durability::Fsync, LONG_BATCH, |faults| &faults.writes);
+    stops_for_good(Durability::Memory, 1, |faults| &faults.writes);
+}
+
+#[test]
+fn a_failed_flush_stops_the_journal_for_good() {
+    stops_for_good(Durability::Fsync, LONG_BATCH, |faults| &faults.flushes);
+}
+
+/// Fills the disk; the batches of the log that were accepted.
+fn fill(node: &Node, log: &Arc<Log>) -> u64 {
+    for batches in 0..100 {
+        match node.append_batch(log, LONG_BATCH, VALUE_BYTES) {
+            Ok(_) => {}
+            Err(AppendError::DiskFull) => return batches,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the disk is full");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_something_is_deleted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let (log, other) = (node.log(1), node.log(2));
+    for _ in 0..40 {
+        node.append_batch(&log, LONG_BATCH, VALUE_BYTES).expect("there is space");
+    }
+    faults.space.store(true, Ordering::SeqCst);
+    let batches = 40 + fill(&node, &log);
+    assert_eq!(node.append_batch(&other, LONG_BATCH, VALUE_BYTES), Err(AppendError::DiskFull));
+    assert!(matches!(node.journal.status(), JournalStatus::DiskFull), "it says so");
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(batches * LONG_BATCH));
+
+    // A restart finds everything and refuses on.
+    drop((log, other));
+    node.close();
+    let (node, faults) = open(folder.path());
+    faults.space.store(true, Ordering::SeqCst);
+    let (log, other) = (node.log(1), node.log(2));
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(batches * LONG_BATCH));
+    let more = fill(&node, &log);
+
+    // Deleting records is a write that is still taken, and makes space.
+    let end = (batches + more) * LONG_BATCH;
+    node.trim(&log, end - LONG_BATCH).expect("deleting goes on");
+    node.journal.check_retention();
+    let began = Instant::now();
+    while let Err(error) = node.append_batch(&other, LONG_BATCH, VALUE_BYTES) {
+        assert_eq!(error, AppendError::DiskFull);
+        assert!(began.elapsed() < Duration::from_secs(30), "space comes back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((log.start(), log.end()), (Offset(end - LONG_BATCH), Offset(end)));
+    node.close();
+}
