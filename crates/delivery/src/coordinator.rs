@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::GroupError;
-use crate::group::{Answer, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
+use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 use crate::offsets::CommittedOffset;
 use crate::record::{decode_offset_key, group_key, offset_key};
 
@@ -147,7 +147,8 @@ impl<W: Copy> GroupCoordinator<W> {
             return out.push(refuse(GroupError::UnknownMember));
         }
         let group = self.groups.entry(name.to_owned()).or_insert_with(|| Group::new(name, now));
-        group.join(request, waiter, now, self.settings.initial_delay, self.settings.size_max, out);
+        let asked = Asked { waiter, now, initial_delay: self.settings.initial_delay };
+        group.join(request, asked, self.settings.size_max, out);
         self.reschedule(name);
     }
 

@@ -112,6 +112,15 @@ pub struct Joined {
     pub members: Vec<(String, Option<String>, Bytes)>,
 }
 
+/// Who waits for the answer to a request to join, and when it came; times in ms.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<W> {
+    pub waiter: W,
+    pub now: u64,
+    /// How long the first rebalance of an empty group waits for more members.
+    pub initial_delay: u64,
+}
+
 /// A member's wish for its assignment.
 #[derive(Clone, Debug)]
 pub struct SyncRequest {
@@ -228,27 +237,17 @@ impl<W: Copy> Group<W> {
         sessions.chain(self.pending.values().copied()).chain(self.phase_ends).min()
     }
 
-    pub(crate) fn join(
-        &mut self,
-        request: JoinRequest,
-        waiter: W,
-        now: u64,
-        initial_delay: u64,
-        size_max: usize,
-        out: &mut Vec<Effect<W>>,
-    ) {
-        match self.try_join(request, waiter, now, initial_delay, size_max, out) {
+    pub(crate) fn join(&mut self, request: JoinRequest, asked: Asked<W>, size_max: usize, out: &mut Vec<Effect<W>>) {
+        match self.try_join(request, asked, size_max, out) {
             Ok(()) => {}
-            Err((error, id)) => out.push(Effect::Answer(waiter, Answer::Joined(Joined::refused(error, &id)))),
+            Err((error, id)) => out.push(Effect::Answer(asked.waiter, Answer::Joined(Joined::refused(error, &id)))),
         }
     }
 
     fn try_join(
         &mut self,
         request: JoinRequest,
-        waiter: W,
-        now: u64,
-        initial_delay: u64,
+        asked: Asked<W>,
         size_max: usize,
         out: &mut Vec<Effect<W>>,
     ) -> Result<(), (GroupError, String)> {
@@ -259,27 +258,27 @@ impl<W: Copy> Group<W> {
         if id.is_empty() {
             let replaced = request.instance.as_ref().and_then(|instance| self.instances.get(instance)).cloned();
             if let Some(replaced) = replaced {
-                self.replace_static(&replaced, request, waiter, now, initial_delay, out);
+                self.replace_static(&replaced, request, asked, out);
                 return Ok(());
             }
             if self.members.len() + self.pending.len() >= size_max {
                 return Err((GroupError::GroupFull, id));
             }
             if request.instance.is_none() && request.two_step {
-                self.pending.insert(request.fresh_id.clone(), now + request.session_timeout);
+                self.pending.insert(request.fresh_id.clone(), asked.now + request.session_timeout);
                 return Err((GroupError::MemberIdRequired, request.fresh_id));
             }
-            self.add_member(request, waiter, now);
-            self.rebalance(now, initial_delay, out);
+            self.add_member(request, asked.waiter, asked.now);
+            self.rebalance(asked.now, asked.initial_delay, out);
             return Ok(());
         }
         if self.pending.remove(&id).is_some() {
-            self.add_member(request, waiter, now);
-            self.rebalance(now, initial_delay, out);
+            self.add_member(request, asked.waiter, asked.now);
+            self.rebalance(asked.now, asked.initial_delay, out);
             return Ok(());
         }
         self.check_member(&id, request.instance.as_deref()).map_err(|error| (error, id.clone()))?;
-        self.rejoin(&id, request, waiter, now, initial_delay, out);
+        self.rejoin(&id, request, asked, out);
         Ok(())
     }
 
@@ -336,15 +335,8 @@ impl<W: Copy> Group<W> {
     }
 
     /// A static member comes back without its id: it takes its old place under a new one.
-    fn replace_static(
-        &mut self,
-        old: &str,
-        request: JoinRequest,
-        waiter: W,
-        now: u64,
-        initial_delay: u64,
-        out: &mut Vec<Effect<W>>,
-    ) {
+    fn replace_static(&mut self, old: &str, request: JoinRequest, asked: Asked<W>, out: &mut Vec<Effect<W>>) {
+        let Asked { waiter, now, initial_delay } = asked;
         let Some(mut member) = self.members.remove(old) else { return };
         if let Some(waiting) = member.joining.take() {
             out.push(Effect::Answer(waiting, Answer::Joined(Joined::refused(GroupError::FencedInstance, old))));
@@ -385,15 +377,8 @@ impl<W: Copy> Group<W> {
         self.rebalance(now, initial_delay, out);
     }
 
-    fn rejoin(
-        &mut self,
-        id: &str,
-        request: JoinRequest,
-        waiter: W,
-        now: u64,
-        initial_delay: u64,
-        out: &mut Vec<Effect<W>>,
-    ) {
+    fn rejoin(&mut self, id: &str, request: JoinRequest, asked: Asked<W>, out: &mut Vec<Effect<W>>) {
+        let Asked { waiter, now, initial_delay } = asked;
         let leads = self.leader.as_deref() == Some(id);
         let Some(member) = self.members.get_mut(id) else { return };
         let same = member.protocols == request.protocols;

@@ -20,6 +20,8 @@ const STALLED_AFTER: Duration = Duration::from_secs(30);
 const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 /// … or for this long, when they hold all of it and others wait for theirs.
 const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
+/// Memory that is scarce is asked for again after this long.
+const MEMORY_RETRY: Duration = Duration::from_millis(2);
 /// Small requests are read into a buffer of this size.
 const READ_BYTES: usize = 64 << 10;
 /// Slices of one vectored write.
@@ -84,9 +86,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if std::mem::take(&mut turn_ends) {
             tokio::task::yield_now().await;
         }
-        if outgoing.is_empty() {
-            last_progress = Instant::now();
-        } else if last_progress.elapsed() >= STALLED_AFTER_FULL && last_progress.elapsed() >= patience(shard) {
+        if is_stalled(shard, &outgoing, &mut last_progress) {
             return End::Stalled;
         }
         if connection.session.borrow().is_broken() {
@@ -102,33 +102,22 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
         }
-        let (wants_read, timeout) = {
-            let session = connection.session.borrow();
-            (session.wants_read() && may_read, session.next_timeout())
-        };
+        let timeout = connection.session.borrow().next_timeout();
         let memory = matches!(input.reading, Reading::NoMemory { .. });
-        let interest = interest(wants_read && !memory, !outgoing.is_empty());
+        let wants_read = may_read && !memory && connection.session.borrow().wants_read();
+        let interest = interest(wants_read, !outgoing.is_empty());
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let stalls = (!outgoing.is_empty()).then(|| Instant::now() + STALLED_AFTER_FULL);
-        let retry = memory.then(|| Instant::now() + Duration::from_millis(2));
-        let ends = refused.as_ref().map(|(_, until)| *until);
-        let wake_at = [timeout, stalls, retry, ends].into_iter().flatten().min();
+        let wake_at = timeout.into_iter().chain(own_timeouts(&outgoing, memory, &refused)).min();
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
                 match ready {
                     Ok(ready) if ready.is_readable() => {
                         let end = receive(shard, connection, &stream, &mut input);
-                        if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) {
-                            return end;
-                        }
-                        // What was committed on the spot is answered before others have their turn.
-                        turn_ends = shard.deliver_pending();
-                        if !turn_ends {
-                            tokio::task::yield_now().await;
-                        }
+                        if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
+                        turn_ends = deliver_now(shard).await;
                     }
                     Ok(_) => {}
                     Err(_) => return End::Closed,
@@ -136,12 +125,36 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
             }
             () = connection.wake.notified() => {}
             () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now).into()), if wake_at.is_some() => {
-                let now = Instant::now();
-                let mut context = shard.context.borrow_mut();
-                connection.session.borrow_mut().handle_wake(&mut context, now);
+                connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now());
             }
         }
     }
+}
+
+/// Has the client read nothing of what waits for it for too long?
+fn is_stalled(shard: &Shard, outgoing: &Outgoing, last_progress: &mut Instant) -> bool {
+    if outgoing.is_empty() {
+        *last_progress = Instant::now();
+    }
+    last_progress.elapsed() >= STALLED_AFTER_FULL && last_progress.elapsed() >= patience(shard)
+}
+
+/// When a connection is to be looked at again whatever its session wants: the client may have stalled, there may be memory, the time
+/// for the answers before a refusal may be over.
+fn own_timeouts(outgoing: &Outgoing, memory: bool, refused: &Option<(CloseReason, Instant)>) -> impl Iterator<Item = Instant> {
+    let now = Instant::now();
+    let stalls = (!outgoing.is_empty()).then(|| now + STALLED_AFTER_FULL);
+    let retry = memory.then(|| now + MEMORY_RETRY);
+    [stalls, retry, refused.as_ref().map(|(_, until)| *until)].into_iter().flatten()
+}
+
+/// What was committed on the spot is answered before others have their turn; true when something was.
+async fn deliver_now(shard: &Shard) -> bool {
+    let delivered = shard.deliver_pending();
+    if !delivered {
+        tokio::task::yield_now().await;
+    }
+    delivered
 }
 
 /// How long a client may read nothing while answers wait for it.

@@ -87,10 +87,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
     shards.iter().for_each(|shard| shard.drain.notify_one());
-    let deadline = Instant::now() + Duration::from_secs(6);
-    while Instant::now() < deadline && shards.iter().any(|shard| !shard.thread.is_finished()) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for(&shards, Duration::from_secs(6));
     broker.shutdown();
     for thread in broker_threads {
         let _ = thread.join();
@@ -101,6 +98,14 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Until all shards have answered what they had taken, but not for ever.
+fn wait_for(shards: &[ShardHandle], longest: Duration) {
+    let deadline = Instant::now() + longest;
+    while Instant::now() < deadline && shards.iter().any(|shard| !shard.thread.is_finished()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn start_log(json: bool) {

@@ -128,7 +128,7 @@ struct World {
 }
 
 fn durability(log: LogId) -> Durability {
-    if log.0 % 3 == 0 { Durability::Memory } else { Durability::Fsync }
+    if log.0.is_multiple_of(3) { Durability::Memory } else { Durability::Fsync }
 }
 
 fn state_key(key: u64) -> Bytes {
@@ -348,7 +348,7 @@ impl World {
             _ => {
                 let records = 1 + self.random.below(5);
                 // Even logs have one idempotent producer per run of the journal.
-                let producer = (id.0 % 2 == 0).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
+                let producer = id.0.is_multiple_of(2).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
                 model.next_sequence += records as i32;
                 self.next_id += 1;
                 Sent { log: id, id: self.next_id, records, producer }

@@ -133,7 +133,7 @@ impl Bounce {
 }
 
 fn aligned(position: u64, bytes: &[u8]) -> bool {
-    position % SECTOR as u64 == 0 && bytes.len() % SECTOR == 0 && bytes.as_ptr() as usize % SECTOR == 0
+    position.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR) && (bytes.as_ptr() as usize).is_multiple_of(SECTOR)
 }
 
 impl RealFile {
@@ -182,7 +182,7 @@ impl File for RealFile {
     }
 
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        assert!(position % SECTOR as u64 == 0 && bytes.len() % SECTOR == 0, "writes are whole sectors");
+        assert!(position.is_multiple_of(SECTOR as u64) && bytes.len().is_multiple_of(SECTOR), "writes are whole sectors");
         if !self.direct || aligned(position, bytes) {
             return self.file.write_all_at(bytes, position);
         }

@@ -194,7 +194,7 @@ impl Keeper {
         let last = if whole { now } else { self.look.last };
         self.look = Look { wanted: false, whole: false, last, not_before: now };
         let outcome = self.look_after_segments(whole);
-        self.report("look after old segments", outcome.map_err(Into::into));
+        self.report("look after old segments", outcome);
     }
 
     fn report(&mut self, what: &'static str, outcome: Result<(), KeeperError>) {

@@ -494,11 +494,13 @@ fn replay_run(
     log.reset(log.start(), Offset(entry.next().0), log.live_bytes() + u64::from(entry.bytes));
 }
 
+type OpenSegment = (Arc<dyn File>, SegmentHeader);
+
 fn open_segment(
     storage: &dyn Storage,
     sequence: u64,
     uuid: Uuid,
-) -> Result<Option<(Arc<dyn File>, SegmentHeader)>, OpenError> {
+) -> Result<Option<OpenSegment>, OpenError> {
     let name = segment_name(sequence);
     if !storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
         return Ok(None);

@@ -72,7 +72,7 @@ impl Scanner {
 
     fn bytes(&mut self, position: u64, length: usize) -> Result<Option<Bytes>, OpenError> {
         let inside = position.checked_sub(self.buffer_at).map(|at| at as usize);
-        if !inside.is_some_and(|at| at + length <= self.buffer.len()) {
+        if inside.is_none_or(|at| at + length > self.buffer.len()) {
             let mut fresh = vec![0; length.max(READ_BYTES)];
             let got = self
                 .file

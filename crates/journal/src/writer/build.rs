@@ -91,6 +91,8 @@ struct Room {
     /// Longest chunk that there is memory for.
     memory: usize,
     disk_full: bool,
+    /// Longest chunk that fits into an empty segment.
+    largest: usize,
 }
 
 impl<S: Submitter> Writer<S> {
@@ -105,10 +107,9 @@ impl<S: Submitter> Writer<S> {
         let mut finished = Vec::new();
         let mut wants_roll = false;
         let mut lanes = std::mem::take(&mut self.lanes);
-        let largest = segments::largest_chunk(self.active.size);
         let left = lanes.fill(
             pass,
-            |request, item| place(&mut plan, &room, largest, &mut wants_roll, request, item, now),
+            |request, item| place(&mut plan, &room, &mut wants_roll, request, item, now),
             &mut finished,
         );
         self.lanes = lanes;
@@ -154,6 +155,7 @@ impl<S: Submitter> Writer<S> {
             state: usable.min(unzeroed),
             memory,
             disk_full: !prepared && self.journal.is_disk_full(),
+            largest: segments::largest_chunk(self.active.size),
         })
     }
 
@@ -297,7 +299,7 @@ impl<S: Submitter> Writer<S> {
 
     fn submit(&mut self, mut flight: Flight, bytes: Bytes) {
         #[cfg(feature = "planted")]
-        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0 % 3 == 0 {
+        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0.is_multiple_of(3) {
             flight.position -= crate::disk::SECTOR as u64;
         }
         flight.submitted = Self::now();
@@ -365,7 +367,6 @@ impl Flight {
 fn place(
     plan: &mut Plan,
     room: &Room,
-    largest: usize,
     wants_roll: &mut bool,
     request: &mut Placing,
     item: AppendItem,
@@ -373,16 +374,12 @@ fn place(
 ) -> Place {
     let bytes = plan.chunk_bytes_with(item.body_bytes());
     let data = matches!(item, AppendItem::Batch { .. });
-    if padded(bodies_at(1) + item.body_bytes()) > largest {
+    if padded(bodies_at(1) + item.body_bytes()) > room.largest {
         request.results.push(Err(AppendError::TooLarge));
         return Place::Done;
     }
     if bytes > if data { room.data } else { room.state } {
-        if data && room.disk_full && plan.is_empty() {
-            request.results.push(Err(AppendError::DiskFull));
-            return Place::Done;
-        }
-        if !data && room.disk_full && plan.is_empty() {
+        if room.disk_full && plan.is_empty() {
             request.results.push(Err(AppendError::DiskFull));
             return Place::Done;
         }

@@ -322,7 +322,7 @@ pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> 
     // Version 0 asked for client metrics only, and there are none.
     let wanted = |kind: i8| context.version > 0 && (request.resource_types.is_empty() || request.resource_types.contains(&kind));
     let one = |name: String, kind: i8| ConfigResource { resource_name: name.into(), resource_type: kind, ..Default::default() };
-    let topics = wanted(RESOURCE_TOPIC).then(|| broker.topics()).unwrap_or_default();
+    let topics = if wanted(RESOURCE_TOPIC) { broker.topics() } else { Default::default() };
     let node = wanted(RESOURCE_BROKER).then(|| one(broker.node_id().0.to_string(), RESOURCE_BROKER));
     let config_resources = topics.iter().map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).collect();
     Ok(Outcome::answer(ListConfigResourcesResponse { config_resources, ..Default::default() }))
