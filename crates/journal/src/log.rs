@@ -34,6 +34,8 @@ pub(crate) struct LogInner {
     /// Numbers of its runs in the journal's table of recent ones.
     pub runs: RunNumbers,
     pub segments: SegmentSet,
+    /// The part of the log's bytes that lies in sealed segments.
+    pub sealed_bytes: u64,
     /// (term, first offset written in it), ascending.
     pub terms: Vec<(Term, Offset)>,
     pub retention: Retention,
@@ -159,7 +161,7 @@ impl Log {
         Offset(self.end.load(Ordering::Acquire))
     }
 
-    /// Bytes of batches between start and end, at the granularity of trims.
+    /// Bytes of batches between start and end, about: deleted ones count until the keeper's next look, and runs count whole.
     pub fn live_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -233,9 +235,12 @@ impl Log {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    pub(crate) fn subtract_bytes(&self, bytes: u64) {
-        let less = |held: u64| Some(held.saturating_sub(bytes));
-        let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    /// Tells what of the log lies in sealed segments and is still there.
+    pub(crate) fn set_sealed_bytes(&self, bytes: u64) {
+        let before = std::mem::replace(&mut self.inner.lock().sealed_bytes, bytes);
+        // In this order it never seems smaller than it is.
+        self.add_bytes(bytes);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
     }
 
     /// Moves the readable end and returns the shards that asked to hear of it, as a bit set.

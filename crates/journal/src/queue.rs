@@ -299,9 +299,10 @@ impl Lanes {
 
     /// Takes everything out, for a journal that has stopped.
     pub fn drain(&mut self) -> (Vec<Placing>, usize) {
-        self.turn.clear();
         (self.small_requests, self.large_requests) = (0, 0);
-        let requests = self.by_connection.drain().flat_map(|(_, lane)| lane.requests).collect();
+        let lanes = self.turn.drain(..).filter_map(|connection| self.by_connection.remove(&connection));
+        let requests = lanes.flat_map(|lane| lane.requests).collect();
+        assert!(self.by_connection.is_empty(), "every lane has its turn");
         (requests, std::mem::take(&mut self.bytes))
     }
 }

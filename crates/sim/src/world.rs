@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use journal::disk::Storage;
 use journal::{
-    Append, AppendItem, AppendResults, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo,
+    Append, AppendItem, AppendResults, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
     TailRead, Writer,
 };
 use parking_lot::Mutex;
@@ -24,6 +24,16 @@ use crate::disk::{Faults, SimDisk, SimSubmitter};
 use crate::random::Random;
 
 const LOGS: u64 = 12;
+/// The others are made while the journal runs.
+const LOGS_AT_FIRST: u64 = 10;
+/// A log of which the keeper lets go what is more than …
+const RETAINED_BY_SIZE: u64 = 1;
+const RETAINED_BYTES: u64 = 100_000;
+/// … (of which so much may be there without having been acknowledged or read) …
+const UNKNOWN_BYTES: u64 = 60_000;
+/// … and one of which it lets go what is older than this, one of those that are made late.
+const RETAINED_BY_TIME: u64 = 11;
+const RETAINED_MS: u64 = 400;
 const SEGMENT_BYTES: u64 = 256 << 10;
 const STATE_KEYS: u64 = 8;
 
@@ -82,6 +92,8 @@ struct Sent {
     id: u64,
     records: u64,
     producer: Option<(i64, i32)>,
+    at: Timestamp,
+    bytes: u64,
 }
 
 enum Waiting {
@@ -97,6 +109,10 @@ struct ModelLog {
     /// What was acknowledged.
     acknowledged: BTreeMap<u64, (u64, u64)>,
     start: u64,
+    /// When acknowledged batches were submitted.
+    times: BTreeMap<u64, Timestamp>,
+    /// Bytes of batches that were acknowledged or read.
+    sizes: BTreeMap<u64, u64>,
     /// Trims that may or may not have happened.
     start_possible: u64,
     next_sequence: i32,
@@ -123,12 +139,23 @@ struct World {
     next_token: u64,
     next_id: u64,
     last_term: u32,
+    /// Logs that there are; the last of them come late.
+    made: u64,
     planted: Option<Planted>,
     trace: u64,
 }
 
 fn durability(log: LogId) -> Durability {
     if log.0.is_multiple_of(3) { Durability::Memory } else { Durability::Fsync }
+}
+
+/// What the keeper may let go, in two of the logs; a unit of time is an operation.
+fn retention(log: LogId) -> Retention {
+    match log.0 {
+        RETAINED_BY_SIZE => Retention { ms: None, bytes: Some(RETAINED_BYTES) },
+        RETAINED_BY_TIME => Retention { ms: Some(RETAINED_MS), bytes: None },
+        _ => Retention::default(),
+    }
 }
 
 fn state_key(key: u64) -> Bytes {
@@ -171,6 +198,7 @@ impl World {
             next_token: 1,
             next_id: 1,
             last_term: 0,
+            made: LOGS_AT_FIRST,
             planted,
             trace: seed,
         }
@@ -204,8 +232,8 @@ impl World {
             return Err(format!("term {term} after term {}", self.last_term));
         }
         self.last_term = term;
-        for id in 1..=LOGS {
-            running.journal.create_log(LogId(id), durability(LogId(id)));
+        for id in (1..=self.made).map(LogId) {
+            running.journal.create_log(id, durability(id)).set_retention(retention(id));
         }
         // Nothing is shown before the first chunk of the term is durable.
         for _ in 0..1000 {
@@ -221,14 +249,11 @@ impl World {
 
     fn check_after_restart(&mut self, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
         self.waiting.clear();
-        for id in (1..=LOGS).map(LogId) {
+        for id in (1..=self.made).map(LogId) {
             let log = self.log(id);
             let (start, end) = (log.start().0, log.high_watermark().0);
+            self.look_at_start(id, coverage)?;
             let model = self.logs.entry(id).or_default();
-            if start < model.start || start > model.start_possible.max(model.start) {
-                return Err(format!("{id}: starts at {start}, not between {} and {}", model.start, model.start_possible));
-            }
-            model.start = start;
             model.start_possible = start;
             model.last = None;
             let forgives = power_lost && durability(id) == Durability::Memory;
@@ -279,12 +304,13 @@ impl World {
         self.note(choice);
         match choice {
             0..420 => self.append(coverage),
-            420..450 => self.put_state(),
+            420..449 => self.put_state(),
+            449..450 => self.make_log(coverage),
             450..460 => self.trim(),
             460..800 => self.step(coverage)?,
             800..880 => self.keep(coverage),
             880..935 => {
-                let id = LogId(1 + self.random.below(LOGS));
+                let id = LogId(1 + self.random.below(self.made));
                 self.read_some(id, coverage)?;
             }
             935..985 => self.drain(coverage)?,
@@ -336,7 +362,7 @@ impl World {
     }
 
     fn append(&mut self, coverage: &mut Coverage) {
-        let id = LogId(1 + self.random.below(LOGS));
+        let id = LogId(1 + self.random.below(self.made));
         let log = self.log(id);
         let repeat = self.random.one_in(12);
         let model = self.logs.entry(id).or_default();
@@ -351,13 +377,24 @@ impl World {
                 let producer = id.0.is_multiple_of(2).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
                 model.next_sequence += records as i32;
                 self.next_id += 1;
-                Sent { log: id, id: self.next_id, records, producer }
+                Sent { log: id, id: self.next_id, records, producer, at: self.clock.now_ms(), bytes: 0 }
             }
         };
         let filler = if self.random.one_in(10) { self.random.below(30_000) } else { self.random.below(1_500) };
         let batch = make_batch(&sent, filler as usize);
+        let sent = Sent { bytes: batch.len() as u64, ..sent };
         let header = record::BatchHeader::parse(&batch).expect("the builder makes valid batches");
         self.submit(id.0, AppendItem::Batch { log, bytes: batch, header }, Waiting::Batch(sent));
+    }
+
+    /// One more log, as when a topic is created.
+    fn make_log(&mut self, coverage: &mut Coverage) {
+        if let Some(running) = self.running.as_ref().filter(|_| self.made < LOGS) {
+            self.made += 1;
+            let id = LogId(self.made);
+            running.journal.create_log(id, durability(id)).set_retention(retention(id));
+            coverage.add("logs made late", 1);
+        }
     }
 
     fn put_state(&mut self) {
@@ -369,7 +406,7 @@ impl World {
     }
 
     fn trim(&mut self) {
-        let id = LogId(1 + self.random.below(LOGS));
+        let id = LogId(1 + self.random.below(self.made));
         let log = self.log(id);
         let span = log.high_watermark().since(log.start());
         let to = log.start().plus(self.random.below(span + 1));
@@ -445,7 +482,35 @@ impl World {
         if before.is_some_and(|(id, _)| id != sent.id) {
             return Err(format!("{}: offset {base} acknowledged for batches {before:?} and {}", sent.log, sent.id));
         }
+        if !appended.duplicate {
+            model.times.insert(base, sent.at);
+            model.sizes.insert(base, sent.bytes);
+        }
         model.last = Some((base, sent));
+        Ok(())
+    }
+
+    /// The start that readers see never goes back, not even after a crash, and retention takes nothing too early.
+    fn look_at_start(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
+        let (log, now) = (self.log(id), self.clock.now_ms());
+        let start = log.start().0;
+        let model = self.logs.entry(id).or_default();
+        if start < model.start {
+            return Err(format!("{id}: starts at {start}, and readers had seen it start at {}", model.start));
+        }
+        if start > model.start && start > model.start_possible {
+            coverage.add("starts moved by retention", 1);
+            let newest_gone = model.times.range(..start).next_back().map(|(_, at)| now - at);
+            let too_early = match retention(id) {
+                Retention { ms: Some(ms), .. } => newest_gone.is_some_and(|age| age <= ms as i64),
+                Retention { bytes: Some(bytes), .. } => model.sizes.range(start..).map(|(_, size)| size).sum::<u64>() + UNKNOWN_BYTES < bytes,
+                _ => true,
+            };
+            if too_early {
+                return Err(format!("{id}: starts at {start}, which is more than was to go; the newest that is gone was {newest_gone:?} old"));
+            }
+        }
+        model.start = start;
         Ok(())
     }
 
@@ -466,12 +531,14 @@ impl World {
                 return Err(format!("{id}: offset {base} was batch {known:?}, now {seen:?}"));
             }
             model.visible.insert(base, seen);
+            model.sizes.insert(base, whole.len() as u64);
         }
         Ok(())
     }
 
     /// Reads a log from its start to its end, from the disk or from memory.
     fn read_all(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
+        self.look_at_start(id, coverage)?;
         let log = self.log(id);
         let mut from = log.start();
         let end = log.high_watermark();
@@ -510,6 +577,7 @@ impl World {
     }
 
     fn read_some(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
+        self.look_at_start(id, coverage)?;
         let log = self.log(id);
         let span = log.high_watermark().since(log.start());
         if span == 0 {

@@ -284,8 +284,10 @@ impl Keeper {
         let cache = Arc::clone(self.journal.index_cache());
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
-        for (log, _) in job.logs.iter().zip(&rows).filter(|(_, row)| row.entries > 0) {
-            log.inner().segments.insert(job.sequence);
+        for (log, row) in job.logs.iter().zip(&rows).filter(|(_, row)| row.entries > 0) {
+            let mut inner = log.inner();
+            inner.segments.insert(job.sequence);
+            inner.sealed_bytes += row.bytes;
         }
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");

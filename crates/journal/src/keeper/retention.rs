@@ -1,5 +1,6 @@
 //! Retention: which records of which logs may go, and which segments are thereby dead or mostly dead.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
@@ -7,7 +8,9 @@ use types::{ConnectionId, LogId, Offset, ShardId};
 
 use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
+use crate::index::SealedIndex;
 use crate::log::{Log, Retention};
+use crate::segments::Segment;
 
 /// Trims in one append.
 const TRIMS_MAX: usize = 1000;
@@ -22,24 +25,24 @@ pub(super) struct Usage {
 /// What one pass over the segments decided.
 #[derive(Default)]
 struct Pass {
-    trims: HashMap<LogId, Offset>,
-    trimmed_bytes: HashMap<LogId, u64>,
+    trims: BTreeMap<LogId, Offset>,
+    /// Bytes that are left of a log by what is decided so far.
+    left: HashMap<LogId, u64>,
     /// Logs whose next run must stay, and so all behind it.
     settled: HashSet<LogId>,
 }
 
 impl Pass {
-    /// May the records of `log` that end at `next` go?
-    fn consider(&mut self, log: &Log, retention: Retention, next: Offset, bytes: u64, age_ms: i64) -> bool {
+    /// May the records of `log` that end at `next` go? `left` bytes it has before anything is decided.
+    fn consider(&mut self, log: &Log, retention: Retention, left: u64, (next, bytes, age_ms): (Offset, u64, i64)) -> bool {
         if self.settled.contains(&log.id()) {
             return false;
         }
-        let trimmed = self.trimmed_bytes.entry(log.id()).or_default();
-        let left = log.live_bytes().saturating_sub(*trimmed);
+        let left = self.left.entry(log.id()).or_insert(left);
         let too_old = retention.ms.is_some_and(|ms| age_ms >= 0 && age_ms as u64 > ms);
         let too_much = retention.bytes.is_some_and(|max| left.saturating_sub(bytes) >= max);
         if too_old || too_much {
-            *trimmed += bytes;
+            *left = left.saturating_sub(bytes);
             self.trims.insert(log.id(), next);
         } else {
             self.settled.insert(log.id());
@@ -48,14 +51,37 @@ impl Pass {
     }
 }
 
+type Sealed = (Arc<Segment>, Arc<SealedIndex>);
+
 impl Keeper {
     /// Trims what is past its retention, frees dead segments, rewrites mostly dead ones; with `whole` it looks also at what no
     /// sealed segment holds yet.
     pub(super) fn look_after_segments(&mut self, whole: bool) -> Result<(), KeeperError> {
         let now = self.journal.now_ms();
+        let sealed = self.journal.segments().sealed();
+        let usage = self.measure(&sealed)?;
         let mut pass = Pass::default();
-        let mut usage = Vec::new();
-        for (segment, index) in self.journal.segments().sealed() {
+        self.consider_sealed(&sealed, &mut pass, now)?;
+        // A segment that somebody holds is not written again.
+        drop(sealed);
+        if whole {
+            self.consider_recent(&mut pass, now);
+        }
+        let took = self.journal.now_ms() - now;
+        if took >= LONG_LOOK_MS {
+            self.look.not_before = now + took + took * LOOK_REST;
+        }
+        self.submit_trims(&pass);
+        self.journal.set_live_segment_bytes(usage.iter().map(|used| used.live_bytes).sum());
+        self.reclaim(&usage)
+    }
+
+    /// How much of each segment is live, and of each log what lies in sealed segments: records may have been deleted since the last
+    /// look.
+    fn measure(&self, sealed: &[Sealed]) -> Result<Vec<Usage>, KeeperError> {
+        let mut usage = Vec::with_capacity(sealed.len());
+        let mut live: HashMap<LogId, u64> = HashMap::new();
+        for (segment, index) in sealed {
             let mut used = Usage { sequence: segment.sequence, live_bytes: 0, total_bytes: 0 };
             for row in index.rows()? {
                 used.total_bytes += row.bytes;
@@ -64,45 +90,62 @@ impl Keeper {
                 if row.next > log.start() {
                     used.live_bytes += row.bytes;
                 }
-                let (retention, from) = considered_from(&log);
-                if row.next > from {
-                    pass.consider(&log, retention, row.next, row.bytes, now - row.last_append);
+                if row.next > considered_from(&log).1 {
+                    *live.entry(row.log).or_default() += row.bytes;
                 }
             }
             usage.push(used);
         }
-        if whole {
-            self.consider_recent(&mut pass, now);
+        for log in self.journal.all_logs() {
+            log.set_sealed_bytes(live.get(&log.id()).copied().unwrap_or(0));
         }
-        let took = self.journal.now_ms() - now;
-        if took >= LONG_LOOK_MS {
-            self.look.not_before = now + took + took * LOOK_REST;
+        Ok(usage)
+    }
+
+    fn consider_sealed(&self, sealed: &[Sealed], pass: &mut Pass, now: i64) -> Result<(), KeeperError> {
+        let ruled = |log: &&Arc<Log>| log.inner().retention != Retention::default();
+        let ruled = self.journal.all_logs().iter().filter(ruled).count();
+        for (_, index) in sealed {
+            // Where no rule lets anything go, the oldest segments settle that.
+            if pass.settled.len() == ruled {
+                break;
+            }
+            for row in index.rows()? {
+                let Some(log) = self.journal.log(row.log) else { continue };
+                let (retention, from) = considered_from(&log);
+                if retention != Retention::default() && row.next > from {
+                    pass.consider(&log, retention, log.live_bytes(), (row.next, row.bytes, now - row.last_append));
+                }
+            }
         }
-        self.submit_trims(pass);
-        self.journal.set_live_segment_bytes(usage.iter().map(|used| used.live_bytes).sum());
-        self.reclaim(&usage)
+        Ok(())
     }
 
     /// Runs that no sealed segment holds yet: an idle journal keeps its last segment open.
     fn consider_recent(&self, pass: &mut Pass, now: i64) {
         for log in self.journal.all_logs() {
             let (retention, from) = considered_from(&log);
-            if retention == Retention::default() {
+            if retention == Retention::default() || pass.settled.contains(&log.id()) {
                 continue;
             }
             let from = pass.trims.get(&log.id()).copied().unwrap_or(from);
-            let inner = log.inner();
             let readable = log.high_watermark();
-            self.journal.recent().visit_from(&inner.runs, from, |recent| {
-                let run = recent.run;
+            let mut runs = Vec::new();
+            self.journal.recent().visit_from(&log.inner().runs, from, |recent| {
                 let sealed = || self.journal.segments().get(recent.segment).is_some_and(|segment| segment.index.get().is_some());
-                run.next <= readable
-                    && (sealed() || pass.consider(&log, retention, run.next, u64::from(run.bytes), now - run.append_time))
+                if recent.run.next <= readable && !sealed() {
+                    runs.push((recent.run.next, u64::from(recent.run.bytes), now - recent.run.append_time));
+                }
+                recent.run.next <= readable
             });
+            // All that was sealed goes, so this is all that is left.
+            let left = runs.iter().map(|(_, bytes, _)| bytes).sum();
+            pass.left.insert(log.id(), left);
+            runs.into_iter().take_while(|run| pass.consider(&log, retention, left, *run)).for_each(drop);
         }
     }
 
-    fn submit_trims(&self, pass: Pass) {
+    fn submit_trims(&self, pass: &Pass) {
         let mut trims: Vec<(Arc<Log>, Offset)> =
             pass.trims.iter().filter_map(|(id, to)| Some((self.journal.log(*id)?, *to))).collect();
         let to = ReplyTo { shard: ShardId(63), connection: ConnectionId(u64::MAX), token: 0 };
@@ -114,7 +157,6 @@ impl Keeper {
                 return;
             }
             for (log, to) in trims {
-                log.subtract_bytes(pass.trimmed_bytes.get(&log.id()).copied().unwrap_or(0));
                 log.inner().trim_requested = to;
             }
             trims = rest;

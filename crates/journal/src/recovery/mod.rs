@@ -279,6 +279,7 @@ impl Replay {
             let mut inner = log.inner();
             inner.set_terms(terms);
             inner.segments = segments;
+            inner.sealed_bytes = bytes;
             inner.producers = if producers.iter().len() > 0 { Some(Box::new(producers)) } else { None };
             drop(inner);
             let mut record = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
-use journal::{Append, AppendItem, Keeper, Retention, Writer};
+use journal::{Append, AppendItem, Keeper, Log, Retention, Writer};
 use record::BatchHeader;
 use types::{ConnectionId, Durability, LogId, Offset, ShardId, SystemClock};
 
@@ -34,6 +34,22 @@ impl ByHand {
         }
     }
 
+    fn append(&mut self, item: AppendItem) {
+        let to = journal::ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token: 0 };
+        self.journal.append(Append { to, items: vec![item], acknowledge: false }).expect("there is room");
+        self.write();
+        self.keep();
+    }
+
+    /// 6,000 records over several segments.
+    fn fill(&mut self, log: &Arc<Log>) {
+        for _ in 0..120 {
+            let bytes = batch(log.id(), log.end(), 50, VALUE_BYTES);
+            let header = BatchHeader::parse(&bytes).expect("a valid batch");
+            self.append(AppendItem::Batch { log: Arc::clone(log), bytes, header });
+        }
+    }
+
     fn keep(&mut self) {
         for _ in 0..5 {
             self.journal.check_retention();
@@ -47,15 +63,7 @@ fn a_segment_is_freed_only_when_the_trim_is_durable() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = open(folder.path());
     let log = node.journal.create_log(LogId(1), Durability::Fsync);
-    for token in 0..120 {
-        let bytes = batch(log.id(), log.end(), 50, VALUE_BYTES);
-        let header = BatchHeader::parse(&bytes).expect("a valid batch");
-        let to = journal::ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token };
-        let items = vec![AppendItem::Batch { log: Arc::clone(&log), bytes, header }];
-        node.journal.append(Append { to, items, acknowledge: false }).expect("there is room");
-        node.write();
-        node.keep();
-    }
+    node.fill(&log);
     let (segments, end) = (node.journal.segment_usage().0, log.end());
     assert!(segments > 4 && end == Offset(6000), "{segments} segments, {end}");
     log.set_retention(Retention { ms: None, bytes: Some(1 << 20) });
@@ -83,6 +91,32 @@ fn a_segment_is_freed_only_when_the_trim_is_durable() {
     node.journal.check_segments().expect("nothing is missing");
     let log = node.journal.create_log(LogId(1), Durability::Fsync);
     assert_eq!((log.start(), log.end()), (start, end));
+}
+
+/// What was deleted is not there any more, and so is no reason to let go of the rest.
+#[test]
+fn deleted_records_do_not_count_as_kept_ones() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = open(folder.path());
+    let log = node.journal.create_log(LogId(1), Durability::Fsync);
+    node.fill(&log);
+    let whole = log.live_bytes();
+    node.append(AppendItem::Trim { log: Arc::clone(&log), to: Offset(4000) });
+    assert_eq!(log.start(), Offset(4000));
+    node.keep();
+    assert!(log.live_bytes() < whole / 2, "{} of {whole} bytes are left", log.live_bytes());
+    // Less than what is left, more than half of it.
+    log.set_retention(Retention { ms: None, bytes: Some(1_500_000) });
+    for _ in 0..3 {
+        node.keep();
+        node.write();
+    }
+    let left = log.end().since(log.start()) * VALUE_BYTES as u64;
+    assert!(left >= 1_400_000, "{left} bytes of values are left from {}", log.start());
+    drop(log);
+    let node = open(folder.path());
+    let log = node.journal.create_log(LogId(1), Durability::Fsync);
+    assert!(log.end().since(log.start()) * VALUE_BYTES as u64 >= 1_400_000);
 }
 
 /// A log that has nothing in the oldest of the segments that are merged: the merged one takes that place, and the checkpoint of
