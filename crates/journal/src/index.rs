@@ -98,7 +98,7 @@ impl LogRow {
 
     /// Adds the run that follows.
     fn add(&mut self, run: &Run) {
-        debug_assert!(run.base >= self.next, "runs of a log come in the order of offsets");
+        assert!(run.base >= self.next, "runs of a log come in the order of offsets");
         if self.entries == 0 {
             self.base = run.base;
         }

@@ -10,6 +10,7 @@ use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
 use crate::index::SealedIndex;
 use crate::log::{Log, Retention};
+use crate::run::Run;
 use crate::segments::Segment;
 
 /// Trims in one append.
@@ -103,7 +104,10 @@ impl Keeper {
     }
 
     fn consider_sealed(&self, sealed: &[Sealed], pass: &mut Pass, now: i64) -> Result<(), KeeperError> {
-        let ruled = |log: &&Arc<Log>| log.inner().retention != Retention::default();
+        let ruled = |log: &&Arc<Log>| {
+            let inner = log.inner();
+            inner.retention != Retention::default() && inner.sealed_bytes > 0
+        };
         let ruled = self.journal.all_logs().iter().filter(ruled).count();
         for (_, index) in sealed {
             // Where no rule lets anything go, the oldest segments settle that.
@@ -129,20 +133,28 @@ impl Keeper {
                 continue;
             }
             let from = pass.trims.get(&log.id()).copied().unwrap_or(from);
-            let readable = log.high_watermark();
-            let mut runs = Vec::new();
-            self.journal.recent().visit_from(&log.inner().runs, from, |recent| {
-                let sealed = || self.journal.segments().get(recent.segment).is_some_and(|segment| segment.index.get().is_some());
-                if recent.run.next <= readable && !sealed() {
-                    runs.push((recent.run.next, u64::from(recent.run.bytes), now - recent.run.append_time));
-                }
-                recent.run.next <= readable
-            });
             // All that was sealed goes, so this is all that is left.
-            let left = runs.iter().map(|(_, bytes, _)| bytes).sum();
+            let mut left = 0;
+            if retention.bytes.is_some() {
+                self.visit_unsealed(&log, from, |run| {
+                    left += u64::from(run.bytes);
+                    true
+                });
+            }
             pass.left.insert(log.id(), left);
-            runs.into_iter().take_while(|run| pass.consider(&log, retention, left, *run)).for_each(drop);
+            self.visit_unsealed(&log, from, |run| {
+                pass.consider(&log, retention, left, (run.next, u64::from(run.bytes), now - run.append_time))
+            });
         }
+    }
+
+    /// Shows the readable runs of a log from `from` on that no sealed segment holds, until `visit` says no.
+    fn visit_unsealed(&self, log: &Log, from: Offset, mut visit: impl FnMut(&Run) -> bool) {
+        let readable = log.high_watermark();
+        let unsealed = |segment| self.journal.segments().get(segment).is_none_or(|segment| segment.index.get().is_none());
+        self.journal.recent().visit_from(&log.inner().runs, from, |recent| {
+            recent.run.next <= readable && (!unsealed(recent.segment) || visit(&recent.run))
+        });
     }
 
     fn submit_trims(&self, pass: &Pass) {
