@@ -1,5 +1,5 @@
-# What people do with this tree. Needs Rust 1.95 or later, make and a C compiler; `make test` asks for more and
-# says what.
+# What people do with this tree. Needs Rust 1.95 or later, make and a C compiler; `make test` and `make bench` ask
+# for more and say what.
 
 CARGO ?= cargo
 BINARY := target/release/mainstem
@@ -11,13 +11,18 @@ KAFKA_PEER ?= ../shared/peers/kafka.sh
 KAFKA_VERSION ?= 4.3.1
 KAFKA_PORT ?= 19092
 
-.PHONY: help run build test test-rust test-sim test-clients test-peers record-peers acceptance lint clean
+BENCH := target/release/mainstem-bench
+
+.PHONY: help run build test test-rust test-sim test-clients test-peers test-bench record-peers acceptance lint clean
+.PHONY: bench bench-full bench-build
 
 help:
 	@echo "make run           build a release binary and start a broker with the defaults"
 	@echo "make build         leave $(BINARY)"
 	@echo "make test          all tests: Rust, simulated crashes, then real clients against the release binary"
 	@echo "make acceptance    the long runs: 500 seeds, 100,000 records a client and codec, 40 kills"
+	@echo "make bench         compare with the real peers, about an hour; the report is target/bench/quick/report.html"
+	@echo "make bench-full    the same at length; what is there already is not run again"
 	@echo "make test-peers    ask the release binary what a real Kafka was asked, and compare the answers"
 	@echo "make record-peers  record the answers of a real Kafka again"
 	@echo "make lint          clippy, warnings are errors"
@@ -28,10 +33,10 @@ run: build
 build:
 	$(CARGO) build --release -p mainstem
 
-test: test-rust test-sim test-clients test-peers
+test: test-rust test-sim test-clients test-peers test-bench
 
 test-rust:
-	$(CARGO) test --workspace --exclude sim --no-fail-fast
+	$(CARGO) test --workspace --exclude sim --exclude mainstem-bench --no-fail-fast
 
 # The journal on a simulated disk: random operations, faults and crashes; then defects that must be found.
 test-sim:
@@ -43,6 +48,22 @@ test-clients: build
 
 test-peers: build
 	conformance/peers/test $(BINARY)
+
+# The benchmark's own tests: null brokers, client libraries, the report in a browser, a comparison of our broker with itself.
+test-bench: build
+	bench/prepare --browser
+	$(CARGO) test -p mainstem-bench
+	cd bench/report && npm test --silent && npm run --silent check
+
+bench-build: build
+	bench/prepare
+	$(CARGO) build --release -p mainstem-bench
+
+bench: bench-build
+	$(BENCH) suite
+
+bench-full: bench-build
+	$(BENCH) suite --scale full
 
 record-peers:
 	@test -x $(KAFKA_PEER) || { echo "record-peers: no $(KAFKA_PEER); set KAFKA_PEER to a script that takes start and stop, \

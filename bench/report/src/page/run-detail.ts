@@ -1,0 +1,118 @@
+// Everything else about a run, as text: remarks, command, durability, rates tried, workload, generator.
+
+import { h } from '../element.ts';
+import { digits, grouped, megabytes, messageRate, milliseconds, moment, NONE, percent, seconds } from '../format.ts';
+import type { Run } from '../types.ts';
+import { chipElement, chips } from './verdict.ts';
+
+export function runDetail(run: Run): HTMLElement {
+  return h(
+    'div.run-detail',
+    {},
+    h('div.wide', {}, h('h4', {}, 'Repeat'), h('pre', { tabindex: 0 }, h('code', {}, run.command))),
+    h(
+      'div',
+      {},
+      h('h4', {}, 'Verdict'),
+      h(
+        'ul',
+        {},
+        ...chips(run).map((chip) => h('li', {}, chipElement(chip), ` ${chip.meaning}`)),
+        run.stopped !== null && h('li', {}, `Stopped: ${run.stopped}`),
+        ...run.verdict.remarks.map((remark) => h('li', {}, remark)),
+      ),
+      h('h4', {}, 'Durability'),
+      h('p', {}, `${run.target.durability}: ${run.target.durability_note || 'not explained'}`),
+    ),
+    facts('Measured phase', measured(run)),
+    facts('Target', target(run)),
+    facts('Generator', generator(run)),
+    facts(
+      'Workload',
+      Object.entries(run.workload).map(([name, value]) => [name, written(value)]),
+    ),
+    phases(run),
+    trials(run),
+  );
+}
+
+type Fact = [string, string];
+
+function facts(title: string, rows: Fact[]): HTMLElement | null {
+  if (rows.length === 0) return null;
+  return h(
+    'div',
+    {},
+    h('h4', {}, title),
+    h('dl', {}, ...rows.map(([name, value]) => h('div', {}, h('dt', {}, name), h('dd', {}, value)))),
+  );
+}
+
+function measured({ measured: figures, verdict }: Run): Fact[] {
+  const complete = verdict.complete === null ? 'not to be told' : verdict.complete ? 'yes' : 'no';
+  return [
+    ['Length', seconds(figures.seconds)],
+    ['Rate due', figures.target_rate === null ? 'as many as possible' : messageRate(figures.target_rate)],
+    ['Published', grouped(figures.published)],
+    ['Received', `${grouped(figures.received)}, ${digits(figures.receive_mb_s)} MB/s`],
+    ['Failed', grouped(figures.failed)],
+    ['Each arrived once', complete],
+    ['Acknowledge p99, from send', milliseconds(figures.acknowledge_latency?.p99_ms)],
+    ['Generator late, p99', milliseconds(figures.schedule_lag?.p99_ms)],
+    [
+      'Growth of the backlog',
+      figures.backlog_slope === 0 ? 'none' : `${percent(figures.backlog_slope * 100)} of the rate`,
+    ],
+  ];
+}
+
+function target({ target: record, broker, started, scale, order }: Run): Fact[] {
+  return [
+    ['Driver', record.driver],
+    ['Heap', record.heap || NONE],
+    ['Memory limit', record.memory_limit_mb === null ? 'none' : megabytes(record.memory_limit_mb)],
+    ['Processes, threads', `${grouped(broker.processes)}, ${grouped(broker.threads)}`],
+    ['CPU', seconds(broker.cpu_s)],
+    ['Disk written', megabytes(broker.disk_write_mb)],
+    ['Started', moment(started)],
+    ['Scale', scale],
+    ['Place in its pair', String(order + 1)],
+  ];
+}
+
+function generator({ generator: account }: Run): Fact[] {
+  return [
+    ['Workers', grouped(account.workers)],
+    ['CPU', seconds(account.cpu_s)],
+    ['Ceiling', messageRate(account.ceiling_rate)],
+    ['Share of the ceiling', account.of_ceiling === null ? NONE : percent(account.of_ceiling * 100)],
+    ['Taken by the host', percent(account.steal_percent)],
+    ['Idle', percent(account.idle_percent)],
+    ['Uncertainty of clocks', milliseconds(account.clock_uncertainty_ms)],
+  ];
+}
+
+function phases(run: Run): HTMLElement | null {
+  return facts(
+    'Phases',
+    run.phases.map((phase) => [
+      `${phase.name}, ${digits(phase.from_s)}–${digits(phase.to_s)} s`,
+      `${messageRate(phase.publish_rate)} published, ${messageRate(phase.receive_rate)} received, publish p99 ${milliseconds(phase.publish_p99_ms)}`,
+    ]),
+  );
+}
+
+function trials(run: Run): HTMLElement | null {
+  return facts(
+    'Rates tried',
+    run.measured.tried.map((trial) => [
+      messageRate(trial.rate),
+      `${trial.stable ? 'stable' : 'not stable'}${trial.remark && `: ${trial.remark}`}`,
+    ]),
+  );
+}
+
+function written(value: unknown): string {
+  if (value === null || value === '') return NONE;
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? NONE);
+}

@@ -1,0 +1,209 @@
+// The data of the page: mirrors `Report` and what it holds in `bench/src/result.rs`, name by name.
+//
+// Units are in the names: `_s` seconds, `_ms` milliseconds, `_mb` 10^6 bytes; rates are per second. A number that JSON
+// cannot write (NaN, infinity) arrives as null whatever is declared here; `format.ts` and `statistics.ts` take that.
+
+/** Number of the layout this page reads. */
+export const FORMAT = 1;
+
+/** The figure by which an experiment is judged. */
+export type Figure = 'publish-rate' | 'publish-p99' | 'end-to-end-p99' | 'cpu-per-gb' | 'drain-rate';
+
+export interface Report {
+  format: number;
+  title: string;
+  /** Seconds since 1970. */
+  made: number;
+  version: string;
+  experiments: ExperimentRecord[];
+  runs: Run[];
+  findings: Finding[];
+  missing: string[];
+}
+
+export interface ExperimentRecord {
+  id: string;
+  title: string;
+  question: string;
+  published: string;
+  figure: Figure;
+}
+
+export interface Finding {
+  experiment: string;
+  variation: string;
+  durability: string;
+  figure: Figure;
+  ours: number;
+  ours_range: [number, number];
+  peer: string;
+  theirs: number;
+  theirs_range: [number, number];
+  /** Above 1 Mainstem is better, whichever way the figure counts. */
+  advantage: number;
+  advantage_range: [number, number];
+  pairs: number;
+  indicative: boolean;
+  client_limited: boolean;
+}
+
+export interface Run {
+  format: number;
+  experiment: string;
+  title: string;
+  variation: string;
+  scale: string;
+  pair: number;
+  order: number;
+  target: TargetRecord;
+  command: string;
+  /** Seconds since 1970. */
+  started: number;
+  machine: Machine;
+  workload: Workload;
+  verdict: Verdict;
+  phases: Phase[];
+  timeline: Moment[];
+  measured: Measured;
+  broker: BrokerAccount;
+  generator: GeneratorAccount;
+  stopped: string | null;
+}
+
+/** Shown as it is, key by key. */
+export type Workload = Record<string, unknown>;
+
+export interface TargetRecord {
+  name: string;
+  variant: string;
+  version: string;
+  durability: string;
+  durability_note: string;
+  driver: string;
+  settings: Setting[];
+  memory_limit_mb: number | null;
+  heap: string;
+}
+
+export interface Setting {
+  name: string;
+  value: string;
+  reason: string;
+}
+
+export interface Machine {
+  cpu: string;
+  cores: number;
+  memory_mb: number;
+  kernel: string;
+  disk: string;
+  write_mb_s: number;
+  fdatasync_p50_us: number;
+  fdatasync_p99_us: number;
+  loopback_mb_s: number;
+  memory_copy_mb_s: number;
+  crc32c_mb_s: number;
+}
+
+export interface Verdict {
+  valid: boolean;
+  client_limited: boolean;
+  stable: boolean;
+  complete: boolean | null;
+  remarks: string[];
+}
+
+export interface Phase {
+  name: string;
+  from_s: number;
+  to_s: number;
+  target_rate: number | null;
+  publish_rate: number;
+  receive_rate: number;
+  publish_p99_ms: number | null;
+}
+
+export interface Moment {
+  at_s: number;
+  publish_rate: number;
+  receive_rate: number;
+  backlog: number;
+  publish_p50_ms: number | null;
+  publish_p99_ms: number | null;
+  end_to_end_p50_ms: number | null;
+  end_to_end_p99_ms: number | null;
+  broker_cores: number;
+  generator_cores: number;
+  broker_memory_mb: number;
+}
+
+export interface Measured {
+  seconds: number;
+  target_rate: number | null;
+  published: number;
+  received: number;
+  failed: number;
+  publish_rate: number;
+  receive_rate: number;
+  publish_mb_s: number;
+  receive_mb_s: number;
+  publish_latency: Curve | null;
+  acknowledge_latency: Curve | null;
+  end_to_end_latency: Curve | null;
+  schedule_lag: Curve | null;
+  backlog_slope: number;
+  tried: Trial[];
+  drain: Drain | null;
+}
+
+export interface Trial {
+  rate: number;
+  stable: boolean;
+  remark: string;
+}
+
+export interface Drain {
+  backlog_mb: number;
+  seconds: number;
+  read_mb_s: number;
+  finished: boolean;
+  publish_p99_before_ms: number;
+  publish_p99_during_ms: number;
+  publish_p99_after_ms: number;
+}
+
+export interface Curve {
+  count: number;
+  mean_ms: number;
+  p50_ms: number;
+  p75_ms: number;
+  p95_ms: number;
+  p99_ms: number;
+  p999_ms: number;
+  p9999_ms: number;
+  max_ms: number;
+  /** (percentile 0 to 100, milliseconds), rising in both. */
+  points: [number, number][];
+}
+
+export interface BrokerAccount {
+  processes: number;
+  cpu_s: number;
+  cpu_s_per_gb: number | null;
+  memory_peak_mb: number;
+  threads: number;
+  handles: number;
+  connections: number;
+  disk_write_mb: number;
+  disk_bytes_per_byte: number | null;
+}
+
+export interface GeneratorAccount {
+  cpu_s: number;
+  workers: number;
+  ceiling_rate: number | null;
+  of_ceiling: number | null;
+  steal_percent: number;
+  idle_percent: number;
+  clock_uncertainty_ms: number;
+}

@@ -1,0 +1,239 @@
+//! Kafka by librdkafka: speaks to Kafka and to Mainstem.
+//!
+//! Options: `client.NAME` is any setting of librdkafka, `topic.NAME` any configuration of a topic. Producers of the same
+//! client share one librdkafka producer and its threads; a consuming client is one group member that reads all topics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::producer::{BaseRecord, DeliveryResult, NoCustomPartitioner, ProducerContext, ThreadedProducer};
+use rdkafka::{ClientContext, util};
+
+use super::options::{check_no_exchanges, check_options};
+use super::portion::ByClient;
+use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
+use crate::outcome::{Outcomes, Ticket};
+use crate::receipt::Receipts;
+use crate::workload::KeyDistributor;
+
+/// Topics that one CreateTopics or DeleteTopics names.
+const TOPICS_AT_ONCE: usize = 200;
+const ADMIN_TIME: Duration = Duration::from_secs(60);
+/// Memory of one producer's queue.
+const QUEUE_KBYTES: u32 = 64 << 10;
+/// Messages that a consumer takes while it holds its intake.
+const INTAKE_MESSAGES: usize = 1024;
+
+/// librdkafka for one run.
+pub struct Kafka {
+    job: Job,
+    producers: ByClient<ThreadedProducer<Completions>>,
+}
+
+impl Kafka {
+    /// Checks what the workload wants of this protocol.
+    pub fn new(job: &Job) -> Result<Self> {
+        check_options(job, &["client.", "topic."])?;
+        check_no_exchanges(job)?;
+        let workload = &job.workload;
+        ensure!(workload.filter_selectivity == 1.0, "filterSelectivity: this protocol has no filter on the server");
+        Ok(Self { job: job.clone(), producers: ByClient::new(job.publishing_clients()) })
+    }
+
+    fn config(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", &self.job.address).set("client.id", "mainstem-bench").set("log_level", "3");
+        for (name, value) in self.prefixed("client.") {
+            config.set(name, value);
+        }
+        config
+    }
+
+    fn prefixed(&self, prefix: &'static str) -> impl Iterator<Item = (&str, &str)> {
+        self.job.options.iter().filter_map(move |(name, value)| Some((name.strip_prefix(prefix)?, value.as_str())))
+    }
+
+    fn producer_config(&self) -> ClientConfig {
+        let workload = &self.job.workload;
+        let message_bytes_max = workload.batch_bytes.max(workload.message_size) + 1024;
+        let mut config = self.config();
+        config
+            .set("acks", "all")
+            .set("linger.ms", workload.linger_ms.to_string())
+            .set("batch.size", workload.batch_bytes.to_string())
+            .set("batch.num.messages", (workload.batch_bytes / workload.message_size).clamp(1, 1_000_000).to_string())
+            .set("message.max.bytes", message_bytes_max.to_string())
+            .set("queue.buffering.max.messages", "1000000")
+            .set("queue.buffering.max.kbytes", QUEUE_KBYTES.max(2 * message_bytes_max / 1024).to_string())
+            .set("partitioner", if self.keyed() { "murmur2_random" } else { "consistent_random" });
+        config
+    }
+
+    fn keyed(&self) -> bool {
+        self.job.workload.key_distributor != KeyDistributor::NoKey
+    }
+
+    fn administer<T>(
+        &self,
+        ask: impl FnOnce(AdminClient<DefaultClientContext>, AdminOptions) -> Result<T, KafkaError>,
+    ) -> Result<T> {
+        let client: AdminClient<DefaultClientContext> = self.config().create()?;
+        let options = AdminOptions::new().operation_timeout(Some(ADMIN_TIME)).request_timeout(Some(ADMIN_TIME));
+        Ok(ask(client, options)?)
+    }
+
+    fn topics(&self) -> Vec<String> {
+        (0..self.job.workload.topics as usize).map(|topic| self.job.topic(topic)).collect()
+    }
+}
+
+impl Driver for Kafka {
+    fn name(&self) -> String {
+        format!("rdkafka (librdkafka {})", util::get_rdkafka_version().1)
+    }
+
+    fn prepare(&self) -> Result<()> {
+        let partitions = self.job.workload.partitions_per_topic as i32;
+        for names in self.topics().chunks(TOPICS_AT_ONCE) {
+            let results = self.administer(|client, options| {
+                let topics: Vec<NewTopic> = names
+                    .iter()
+                    .map(|name| {
+                        let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+                        self.prefixed("topic.").fold(topic, |topic, (key, value)| topic.set(key, value))
+                    })
+                    .collect();
+                client.create_topics(&topics, &options).wait_here()
+            })?;
+            for result in results {
+                if let Err((topic, code)) = result {
+                    ensure!(code == RDKafkaErrorCode::TopicAlreadyExists, "topic {topic} cannot be created: {code}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clear(&self) {
+        for names in self.topics().chunks(TOPICS_AT_ONCE) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let _ = self.administer(|client, options| client.delete_topics(&names, &options).wait_here());
+        }
+    }
+
+    fn publisher(&self, seat: Seat, outcomes: &Arc<Outcomes>) -> Result<Box<dyn Publisher>> {
+        let producer = self.producers.get(seat.client, || {
+            let context = Completions(outcomes.clone());
+            self.producer_config().create_with_context(context).context("librdkafka refuses a setting")
+        })?;
+        Ok(Box::new(KafkaPublisher { producer, topic: self.job.topic(seat.topic) }))
+    }
+
+    fn subscriber(&self, place: Place, receipts: &Arc<Receipts>) -> Result<Box<dyn Subscriber>> {
+        let mut config = self.config();
+        config
+            .set("group.id", self.job.subscription(place.subscription))
+            .set("auto.offset.reset", "earliest")
+            .set("fetch.message.max.bytes", self.job.workload.message_size.max(1 << 20).to_string())
+            .set("queued.max.messages.kbytes", QUEUE_KBYTES.to_string());
+        let consumer: BaseConsumer = config.create().context("librdkafka refuses a setting")?;
+        let topics = self.topics();
+        consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let (stop, receipts) = (ended.clone(), receipts.clone());
+        let thread = std::thread::Builder::new()
+            .name(format!("consume-{}-{}", place.subscription, place.client))
+            .spawn(move || consume(&consumer, place, &receipts, &stop))?;
+        Ok(Box::new(KafkaSubscriber { ended, thread: Some(thread) }))
+    }
+}
+
+/// Delivery reports of one librdkafka producer, on its polling thread.
+struct Completions(Arc<Outcomes>);
+
+impl ClientContext for Completions {}
+
+impl ProducerContext<NoCustomPartitioner> for Completions {
+    type DeliveryOpaque = usize;
+
+    fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
+        let ticket = Ticket(opaque as u64);
+        match result {
+            Ok(_) => self.0.acknowledged(ticket),
+            Err((error, _)) => self.0.failed(ticket, || error.to_string()),
+        }
+    }
+}
+
+struct KafkaPublisher {
+    producer: Arc<ThreadedProducer<Completions>>,
+    topic: String,
+}
+
+impl Publisher for KafkaPublisher {
+    fn offer(&mut self, key: Option<&[u8]>, message: &[u8], ticket: Ticket) -> Result<Offer> {
+        let mut record: BaseRecord<'_, [u8], [u8], usize> =
+            BaseRecord::with_opaque_to(&self.topic, ticket.0 as usize).payload(message);
+        record.key = key;
+        match self.producer.send(record) {
+            Ok(()) => Ok(Offer::Taken),
+            Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), _)) => Ok(Offer::Full),
+            Err((error, _)) => Err(error.into()),
+        }
+    }
+}
+
+struct KafkaSubscriber {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Subscriber for KafkaSubscriber {}
+
+impl Drop for KafkaSubscriber {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn consume(consumer: &BaseConsumer, place: Place, receipts: &Receipts, ended: &AtomicBool) {
+    while !ended.load(Ordering::Relaxed) {
+        let Some(first) = consumer.poll(Duration::from_millis(100)) else { continue };
+        let mut next = Some(first);
+        let mut intake = receipts.intake(place.client);
+        let mut taken = 0;
+        while let Some(message) = next.take() {
+            match message {
+                Ok(message) => intake.receive(message.payload().unwrap_or_default()),
+                Err(KafkaError::MessageConsumptionFatal(error)) => return receipts.fail(error.to_string()),
+                // Everything else librdkafka tries again by itself.
+                Err(_) => {}
+            }
+            taken += 1;
+            if taken < INTAKE_MESSAGES {
+                next = consumer.poll(Duration::ZERO);
+            }
+        }
+    }
+}
+
+/// Waits for a future of librdkafka, which completes on threads of its own.
+trait WaitHere: Future + Sized {
+    fn wait_here(self) -> Self::Output {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime without drivers").block_on(self)
+    }
+}
+
+impl<F: Future> WaitHere for F {}

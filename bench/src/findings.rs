@@ -1,0 +1,126 @@
+//! Who is better, by how much, and how sure that is: Mainstem against each peer, variation by variation.
+
+use std::collections::BTreeMap;
+
+use crate::result::{Figure, Finding, Run};
+
+/// The system that is compared with all others.
+pub const OURS: &str = "mainstem";
+/// Pairs from which on a result is more than indicative.
+const PAIRS_WANTED: u32 = 3;
+
+/// The figure of a run; nothing when the run has none or may not be used.
+pub fn figure_of(run: &Run, figure: Figure) -> Option<f64> {
+    if !run.verdict.valid || run.stopped.is_some() {
+        return None;
+    }
+    let measured = &run.measured;
+    match figure {
+        Figure::PublishRate => (measured.publish_rate > 0.0).then_some(measured.publish_rate),
+        Figure::PublishP99 => measured.publish_latency.as_ref().map(|curve| curve.p99_ms),
+        Figure::EndToEndP99 => measured.end_to_end_latency.as_ref().map(|curve| curve.p99_ms),
+        Figure::CpuPerGb => run.broker.cpu_s_per_gb,
+        Figure::DrainRate => measured.drain.as_ref().map(|drain| drain.read_mb_s),
+    }
+}
+
+/// Whether more of it is better.
+pub fn more_is_better(figure: Figure) -> bool {
+    matches!(figure, Figure::PublishRate | Figure::DrainRate)
+}
+
+/// Median of values; the mean of the middle two when their number is even.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
+    }
+}
+
+fn range(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(*value), high.max(*value)))
+}
+
+/// All findings of these runs, those where Mainstem loses most first.
+pub fn find(runs: &[Run], figures: &BTreeMap<String, Figure>) -> Vec<Finding> {
+    let mut by_question: BTreeMap<(&str, &str, &str), Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        by_question.entry((&run.experiment, &run.variation, &run.target.durability)).or_default().push(run);
+    }
+    let mut findings = Vec::new();
+    for ((experiment, ..), runs) in by_question {
+        let figure = figures.get(experiment).copied().unwrap_or_default();
+        let Some(ours) = better_variant(&runs, OURS, figure) else { continue };
+        let mut peers: Vec<&str> =
+            runs.iter().map(|run| run.target.name.as_str()).filter(|name| *name != OURS).collect();
+        peers.sort_unstable();
+        peers.dedup();
+        for peer in peers {
+            if let Some(theirs) = better_variant(&runs, peer, figure) {
+                findings.extend(compare(&ours, &theirs, figure));
+            }
+        }
+    }
+    findings.sort_by(|one, other| one.advantage.total_cmp(&other.advantage));
+    findings
+}
+
+/// The usable runs of a target's better variant, with their figures.
+fn better_variant<'a>(runs: &[&'a Run], target: &str, figure: Figure) -> Option<Vec<(&'a Run, f64)>> {
+    let mut variants: BTreeMap<&str, Vec<(&Run, f64)>> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.target.name == target) {
+        if let Some(value) = figure_of(run, figure) {
+            variants.entry(&run.target.variant).or_default().push((run, value));
+        }
+    }
+    let middle = |runs: &Vec<(&Run, f64)>| {
+        let value = median(&runs.iter().map(|(_, value)| *value).collect::<Vec<_>>());
+        if more_is_better(figure) { value } else { -value }
+    };
+    variants.into_values().max_by(|one, other| middle(one).total_cmp(&middle(other)))
+}
+
+/// `kafka tuned`; a target as it comes has no second word.
+fn name_with_variant(run: &Run) -> String {
+    let target = &run.target;
+    if target.variant == "stock" { target.name.clone() } else { format!("{} {}", target.name, target.variant) }
+}
+
+fn compare(ours: &[(&Run, f64)], theirs: &[(&Run, f64)], figure: Figure) -> Option<Finding> {
+    let mut ratios = Vec::new();
+    for (run, value) in ours {
+        for (_, their_value) in theirs.iter().filter(|(other, _)| other.pair == run.pair) {
+            let ratio = if more_is_better(figure) { value / their_value } else { their_value / value };
+            ratios.push(ratio);
+        }
+    }
+    let ((run, _), (peer, _)) = (ours.first()?, theirs.first()?);
+    if ratios.is_empty() {
+        return None;
+    }
+    let values = |side: &[(&Run, f64)]| side.iter().map(|(_, value)| *value).collect::<Vec<_>>();
+    let limited = |side: &[(&Run, f64)]| side.iter().any(|(run, _)| run.verdict.client_limited);
+    let pairs = ratios.len() as u32;
+    Some(Finding {
+        experiment: run.experiment.clone(),
+        variation: run.variation.clone(),
+        durability: run.target.durability.clone(),
+        figure,
+        ours: median(&values(ours)),
+        ours_range: range(&values(ours)),
+        peer: name_with_variant(peer),
+        theirs: median(&values(theirs)),
+        theirs_range: range(&values(theirs)),
+        advantage: median(&ratios),
+        advantage_range: range(&ratios),
+        pairs,
+        indicative: pairs < PAIRS_WANTED,
+        client_limited: limited(ours) || limited(theirs),
+    })
+}
+
+#[cfg(test)]
+mod tests;

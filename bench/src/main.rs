@@ -1,0 +1,229 @@
+//! `mainstem-bench`: compares message brokers on one machine. `docs/benchmarks.md` explains the method.
+//!
+//! ```text
+//! cli ─ compare ─ plan        which target when; store keeps what was measured
+//!         │
+//!        run ── worker ─ drivers ─ client libraries ─ broker (target)
+//!         │       └ pace, payload, stamp, outcome, receipt
+//!       result ─ findings ─ report
+//! ```
+
+mod ceiling;
+mod cgroup;
+mod cli;
+mod clock;
+mod compare;
+mod drivers;
+mod experiment;
+mod findings;
+mod latency;
+mod null;
+mod outcome;
+mod pace;
+mod payload;
+mod plan;
+mod process;
+mod progress;
+mod receipt;
+mod report;
+mod result;
+mod run;
+mod stability;
+mod stamp;
+mod store;
+mod target;
+mod worker;
+mod workload;
+mod yardstick;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+
+use cli::{Cli, Command, Common};
+use compare::Comparison;
+use experiment::Experiment;
+use store::Store;
+use target::{Places, Target};
+use workload::Workload;
+
+/// Asynchronous clients allocate on one thread and free on another for each message, which this does several times as fast
+/// as the C library's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Set by Ctrl-C: the current run ends, its brokers are stopped, and the report is written from what is there.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// The word that was probably meant.
+pub fn nearest<'a>(words: impl Iterator<Item = &'a str>, text: &str) -> &'a str {
+    words.min_by_key(|word| strsim::damerau_levenshtein(word, text)).unwrap_or("nothing: there is none")
+}
+
+fn main() -> std::process::ExitCode {
+    match execute(Cli::parse().command) {
+        Ok(()) if INTERRUPTED.load(Ordering::Relaxed) => std::process::ExitCode::from(130),
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mainstem-bench: {error:#}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(command: Command) -> Result<()> {
+    match command {
+        Command::List => list(),
+        Command::Compare { experiments, scale, pairs, common } => {
+            let name = experiments.join("+");
+            let experiments = find(&experiments, &scale)?;
+            let own = experiments.iter().map(|experiment| experiment.pairs).max().unwrap_or(1);
+            compare(&name, experiments, Some(pairs.unwrap_or(own.max(3))), &common)
+        }
+        Command::Suite { scale, common } => {
+            let names: Vec<String> = Experiment::names().map(str::to_owned).collect();
+            compare(&scale, find(&names, &scale)?, None, &common)
+        }
+        Command::Run { workloads, target, seconds, common } => {
+            let mut experiments = Vec::new();
+            for path in &workloads {
+                let mut workload = Workload::read(path)?;
+                if let Some(seconds) = seconds {
+                    workload = workload.within(seconds);
+                }
+                experiments.push(Experiment::of_workload(workload, Target::find(&target)?.name));
+            }
+            compare("run", experiments, Some(1), &Common { targets: vec![target], ..common })
+        }
+        Command::Report { folder } => {
+            ensure!(folder.is_dir(), "{} is no folder of results", folder.display());
+            write_report(&Store::open(&folder)?)
+        }
+        Command::Check { workloads } => check(&workloads),
+        Command::Worker { listen } => {
+            let listener =
+                std::net::TcpListener::bind(&listen).with_context(|| format!("cannot listen on {listen}"))?;
+            println!("worker on {}", listener.local_addr()?);
+            worker::serve(listener)
+        }
+        Command::Yardsticks => {
+            let machine = yardstick::measure(Path::new("target/bench-scratch"))?;
+            println!("{}", serde_json::to_string_pretty(&machine)?);
+            Ok(())
+        }
+    }
+}
+
+fn find(names: &[String], scale: &str) -> Result<Vec<Experiment>> {
+    names.iter().map(|name| Experiment::find(name, scale)).collect()
+}
+
+fn list() -> Result<()> {
+    println!("experiments:");
+    for name in Experiment::names() {
+        let experiment = Experiment::find(name, "quick")?;
+        println!("  {name:16} {} ({})", experiment.record.title, experiment.targets.join(", "));
+    }
+    println!("targets:");
+    for name in Target::names() {
+        println!("  {name:16} {}", Target::find(name)?.title);
+    }
+    Ok(())
+}
+
+fn check(workloads: &[PathBuf]) -> Result<()> {
+    let mut wrong = 0;
+    for path in workloads {
+        match Workload::read(path) {
+            Ok(workload) => println!("{}: {}", path.display(), workload.name),
+            Err(error) => {
+                wrong += 1;
+                println!("{error:#}");
+            }
+        }
+    }
+    ensure!(wrong == 0, "{wrong} of {} workloads cannot be run", workloads.len());
+    Ok(())
+}
+
+fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common: &Common) -> Result<()> {
+    let words: Vec<String> = match common.targets.as_slice() {
+        [] => Target::names().map(str::to_owned).collect(),
+        given => given.to_vec(),
+    };
+    let targets: Vec<Target> = words.iter().map(|word| Target::find(word)).collect::<Result<_>>()?;
+    let comparison = Comparison {
+        store: Store::open(common.out.as_deref().unwrap_or(&Path::new("target/bench").join(name)))?,
+        experiments,
+        targets,
+        pairs,
+        workers: common.workers.clone(),
+        places: places(common)?,
+        command: command_line(),
+    };
+    let (sessions, time) = comparison.plan();
+    print_plan(&comparison, &sessions, time);
+    if common.plan {
+        return Ok(());
+    }
+    end_on_ctrl_c();
+    comparison.make(&INTERRUPTED)?;
+    write_report(&comparison.store)
+}
+
+fn places(common: &Common) -> Result<Places> {
+    let beside = std::env::current_exe()?.with_file_name("mainstem");
+    let mainstem = common.mainstem.clone().unwrap_or(beside);
+    let scratch = common.scratch.clone().unwrap_or_else(|| PathBuf::from("target/bench-scratch"));
+    std::fs::create_dir_all(&scratch).with_context(|| format!("scratch folder {}", scratch.display()))?;
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from);
+    let peers_home = std::env::var_os("PEERS_HOME").map_or_else(|| home.join(".cache/peers"), PathBuf::from);
+    Ok(Places { peers: common.peers.clone(), peers_home, mainstem, scratch: scratch.canonicalize()? })
+}
+
+fn print_plan(comparison: &Comparison, sessions: &[plan::Session], time: Duration) {
+    println!("results in {}", comparison.store.folder().display());
+    for (number, experiment) in comparison.experiments.iter().enumerate() {
+        let mine: Vec<&plan::Session> = sessions.iter().filter(|session| session.experiment == number).collect();
+        let runs: usize = mine.iter().map(|session| session.variations.len()).sum();
+        let seconds: u64 = mine.iter().map(|session| plan::session_time(session, experiment).as_secs()).sum();
+        let mut names: Vec<&str> =
+            mine.iter().map(|session| comparison.targets[session.target].name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        if runs > 0 {
+            println!("  {:16} {runs:3} runs, about {:4} s  ({})", experiment.record.id, seconds, names.join(", "));
+        }
+    }
+    let runs: usize = sessions.iter().map(|session| session.variations.len()).sum();
+    println!("{runs} runs in {} starts, about {} minutes", sessions.len(), time.as_secs().div_ceil(60));
+}
+
+fn write_report(store: &Store) -> Result<()> {
+    let report = report::collect(store)?;
+    let page = report::write(&report, store.folder())?;
+    let losses = report.findings.iter().filter(|finding| finding.advantage < 1.0).count();
+    println!("{} runs; Mainstem loses in {losses} of {} comparisons", report.runs.len(), report.findings.len());
+    println!("report: {}", page.display());
+    Ok(())
+}
+
+fn command_line() -> String {
+    let words = std::env::args().skip(1);
+    std::iter::once("mainstem-bench".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+extern "C" fn interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+fn end_on_ctrl_c() {
+    let handler = interrupt as extern "C" fn(libc::c_int);
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        // SAFETY: the handler only stores to an atomic.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+    }
+}

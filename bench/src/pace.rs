@@ -1,0 +1,43 @@
+//! When messages are due: the schedule of one sending thread.
+//!
+//! Open loop: message `n` is due at `start + n / rate`, whatever became of those before it. A thread that was held up
+//! sends what has become due in the meantime with the old due times, so that the wait appears in every latency that it
+//! caused.
+
+use crate::clock::Nanos;
+
+/// Due times of one thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    start: Nanos,
+    interval: f64,
+    sent: u64,
+}
+
+impl Pace {
+    /// A schedule of so many messages a second. `phase`, 0 to 1, is the share of an interval by which it begins later,
+    /// so that threads take turns.
+    pub fn new(start: Nanos, rate: f64, phase: f64) -> Self {
+        assert!(rate > 0.0, "a schedule has a rate");
+        let interval = 1e9 / rate;
+        Self { start: start + (interval * phase) as Nanos, interval, sent: 0 }
+    }
+
+    /// When the next message is due.
+    pub fn due(&self) -> Nanos {
+        self.start + (self.sent as f64 * self.interval) as Nanos
+    }
+
+    /// Nanoseconds between two messages.
+    pub fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    /// The next message was sent.
+    pub fn advance(&mut self) {
+        self.sent += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

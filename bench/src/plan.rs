@@ -1,0 +1,168 @@
+//! What a comparison will do, in which order, and about how long it takes.
+//!
+//! A session is one start of one target; the runs in it differ only in what needs no restart. Within a pair the order of
+//! the targets is drawn by lot, and pairs follow each other, so that what changes on the machine meets all alike.
+
+use std::time::Duration;
+
+use crate::experiment::Experiment;
+use crate::target::{Setup, Target};
+use crate::workload::Workload;
+
+/// Starting, settling and stopping a target, on average.
+const SESSION_TIME: Duration = Duration::from_secs(14);
+/// Creating topics, connecting, and waiting for the last messages.
+const RUN_TIME: Duration = Duration::from_secs(4);
+
+/// One start of a target.
+#[derive(Clone, Debug)]
+pub struct Session {
+    pub experiment: usize,
+    pub target: usize,
+    pub setup: Setup,
+    pub pair: u32,
+    pub order: u32,
+    /// Variations of the experiment, by number.
+    pub variations: Vec<usize>,
+}
+
+/// All sessions of these experiments with these targets, in order. `variants` are the ways in which a target is run;
+/// `pairs` replaces each experiment's own number.
+pub fn sessions(
+    experiments: &[Experiment],
+    targets: &[Target],
+    variants: impl Fn(&Experiment, &Target) -> Vec<String>,
+    pairs: Option<u32>,
+    lot: &mut Lot,
+) -> Vec<Session> {
+    let mut all = Vec::new();
+    for (number, experiment) in experiments.iter().enumerate() {
+        for pair in 1..=pairs.unwrap_or(experiment.pairs) {
+            let mut order = lot.shuffled(targets.len());
+            order.retain(|target| experiment.targets.contains(&targets[*target].name));
+            for (place, target) in order.into_iter().enumerate() {
+                for variant in variants(experiment, &targets[target]) {
+                    let made = sessions_of(experiment, &targets[target], &variant);
+                    all.extend(made.into_iter().map(|(setup, variations)| Session {
+                        experiment: number,
+                        target,
+                        setup,
+                        pair,
+                        order: place as u32,
+                        variations,
+                    }));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The variations that this target takes part in, by what it must be started with.
+fn sessions_of(experiment: &Experiment, target: &Target, variant: &str) -> Vec<(Setup, Vec<usize>)> {
+    let mut found: Vec<(Setup, Vec<usize>)> = Vec::new();
+    for (number, variation) in experiment.variations.iter().enumerate() {
+        let workload = &variation.workload;
+        if !variation.is_for(&target.name) || target.promise(workload.durability).is_none() {
+            continue;
+        }
+        let setup = setup_of(workload, variant);
+        match found.iter_mut().find(|(known, _)| *known == setup) {
+            Some((_, variations)) => variations.push(number),
+            None => found.push((setup, vec![number])),
+        }
+    }
+    found
+}
+
+/// What a target must be started with for this workload.
+pub fn setup_of(workload: &Workload, variant: &str) -> Setup {
+    Setup {
+        variant: variant.to_owned(),
+        durability: workload.durability,
+        memory_limit_mb: workload.memory_limit_mb,
+        arguments: workload.broker_arguments.clone(),
+    }
+}
+
+/// About how long a session takes.
+pub fn session_time(session: &Session, experiment: &Experiment) -> Duration {
+    let runs = session.variations.iter().map(|number| run_time(&experiment.variations[*number].workload));
+    SESSION_TIME + runs.sum::<Duration>()
+}
+
+/// About how long a run takes.
+pub fn run_time(workload: &Workload) -> Duration {
+    let windows = Duration::from_secs_f64(workload.warmup_window_seconds * 3.0 + 1.0);
+    let warm = workload.warmup_time().min(windows);
+    let watch = Duration::from_secs_f64(workload.stability_seconds + 6.0);
+    let measured = if workload.consumer_backlog_size_gb > 0.0 {
+        // Written and read at 150 MB/s, with a look before and after.
+        Duration::from_secs_f64(workload.consumer_backlog_size_gb * 1000.0 / 75.0) + workload.test_time() * 2
+    } else if workload.searches() {
+        watch * 2
+    } else {
+        workload.test_time()
+    };
+    RUN_TIME + warm + measured
+}
+
+/// A lottery: a small generator, seeded by the caller so that a plan can be repeated.
+pub struct Lot(u64);
+
+impl Lot {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    /// The numbers below `count` in an order drawn by lot.
+    pub fn shuffled(&mut self, count: usize) -> Vec<usize> {
+        let mut numbers: Vec<usize> = (0..count).collect();
+        for last in (1..count).rev() {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            numbers.swap(last, (self.0 % (last as u64 + 1)) as usize);
+        }
+        numbers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(experiment: &str, pairs: Option<u32>) -> (Vec<Session>, Experiment, Vec<Target>) {
+        let experiment = Experiment::find(experiment, "quick").unwrap();
+        let targets: Vec<Target> = ["mainstem", "kafka"].map(|name| Target::find(name).unwrap()).into();
+        let made = sessions(
+            std::slice::from_ref(&experiment),
+            &targets,
+            |_, _| vec!["stock".to_owned()],
+            pairs,
+            &mut Lot::new(7),
+        );
+        (made, experiment, targets)
+    }
+
+    #[test]
+    fn targets_alternate_and_each_pair_has_all() {
+        let (sessions, _, targets) = plan("peak-throughput", Some(4));
+        assert_eq!(sessions.len(), 8);
+        for pair in sessions.chunks(2) {
+            assert_eq!(pair[0].pair, pair[1].pair);
+            assert_ne!(targets[pair[0].target].name, targets[pair[1].target].name);
+        }
+        let first: std::collections::BTreeSet<usize> = sessions.chunks(2).map(|pair| pair[0].target).collect();
+        assert_eq!(first.len(), 2, "who begins is drawn by lot");
+    }
+
+    #[test]
+    fn a_session_holds_what_needs_no_restart() {
+        let (sessions, experiment, _) = plan("fsync-batch", None);
+        assert_eq!(sessions.len(), 4, "two targets, two durabilities");
+        assert!(sessions.iter().all(|session| session.variations.len() == 4));
+        assert!(session_time(&sessions[0], &experiment) > SESSION_TIME + RUN_TIME * 4);
+    }
+}

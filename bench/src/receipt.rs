@@ -1,0 +1,127 @@
+//! What arrived: messages that consumers received, timed from when they were due and counted per subscription.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::clock::Clock;
+use crate::latency::Latency;
+use crate::stamp::{Fingerprint, Stamp};
+
+const SHARDS: usize = 8;
+
+/// What was counted since it was last taken.
+#[derive(Clone, Debug, Default)]
+pub struct Received {
+    pub bytes: u64,
+    pub prints: Fingerprint,
+    /// Messages without a stamp: not ours.
+    pub strange: u64,
+    /// Due time to receipt.
+    pub since_due: Latency,
+}
+
+impl Received {
+    /// Adds all of another.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.prints.merge(other.prints);
+        self.strange += other.strange;
+        self.since_due.add(&other.since_due);
+    }
+}
+
+/// The receipts of all consumers of a worker.
+pub struct Receipts {
+    clock: Clock,
+    shards: [Mutex<Received>; SHARDS],
+    received: AtomicU64,
+    trouble: OnceLock<String>,
+}
+
+/// A consumer's hold on its shard, for as many messages as it has at hand.
+pub struct Intake<'a> {
+    clock: Clock,
+    taken: u64,
+    received: &'a AtomicU64,
+    shard: MutexGuard<'a, Received>,
+}
+
+impl Intake<'_> {
+    /// Counts one message.
+    pub fn receive(&mut self, message: &[u8]) {
+        self.shard.bytes += message.len() as u64;
+        let Some(stamp) = Stamp::read(message) else {
+            self.shard.strange += 1;
+            return;
+        };
+        self.taken += 1;
+        let now = self.clock.now();
+        self.shard.prints.add(stamp.number);
+        // A clock of another machine may be ahead by its uncertainty; that is no negative latency.
+        self.shard.since_due.record(now.saturating_sub(stamp.due));
+    }
+}
+
+impl Drop for Intake<'_> {
+    fn drop(&mut self) {
+        self.received.fetch_add(self.taken, Ordering::Relaxed);
+    }
+}
+
+impl Receipts {
+    /// Nothing has arrived.
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, shards: Default::default(), received: AtomicU64::new(0), trouble: OnceLock::new() }
+    }
+
+    /// For a consumer that has messages at hand; to be dropped before it waits.
+    pub fn intake(&self, consumer: usize) -> Intake<'_> {
+        let shard = self.shards[consumer % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
+        Intake { clock: self.clock, taken: 0, received: &self.received, shard }
+    }
+
+    /// Messages received since the begin, all subscriptions together.
+    pub fn received_total(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// A consumer cannot go on. The first reason is kept.
+    pub fn fail(&self, reason: String) {
+        self.trouble.get_or_init(|| reason);
+    }
+
+    /// Why a consumer could not go on.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.get().cloned()
+    }
+
+    /// What was counted since the last call.
+    pub fn take(&self) -> Received {
+        let mut all = Received::default();
+        for shard in &self.shards {
+            all.add(&std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_timed_from_when_they_were_due() {
+        let clock = Clock::local();
+        let receipts = Receipts::new(clock);
+        let mut message = [0; 64];
+        Stamp { due: clock.now() - 3_000_000_000, number: 9 }.write(&mut message);
+        let mut intake = receipts.intake(3);
+        intake.receive(&message);
+        intake.receive(b"short");
+        drop(intake);
+        let found = receipts.take();
+        assert_eq!((found.bytes, found.prints.messages, found.strange), (69, 1, 1));
+        assert!((3000.0..3100.0).contains(&found.since_due.quantile_ms(1.0).unwrap()));
+        assert_eq!(receipts.take().bytes, 0);
+    }
+}

@@ -1,0 +1,169 @@
+//! The figures as Markdown tables, for documents.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use crate::findings::{OURS, figure_of, median};
+use crate::progress::count;
+use crate::result::{ExperimentRecord, Figure, Finding, Report, Run};
+
+/// Losses, wins, then a table for each experiment.
+pub fn tables(report: &Report) -> String {
+    let mut text = String::new();
+    for (title, losing) in [("Where Mainstem loses", true), ("Where it wins", false)] {
+        let rows: Vec<&Finding> = report.findings.iter().filter(|one| (one.advantage < 1.0) == losing).collect();
+        let _ = writeln!(text, "### {title}\n");
+        if rows.is_empty() {
+            let _ = writeln!(text, "Nowhere in these runs.\n");
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "| experiment | variation | figure | Mainstem | peer | | Mainstem is … times as good | pairs |"
+        );
+        let _ = writeln!(text, "|---|---|---|---|---|---|---|---|");
+        for row in rows {
+            let _ = writeln!(text, "{}", finding_row(row));
+        }
+        let _ = writeln!(text);
+    }
+    for experiment in &report.experiments {
+        experiment_table(&mut text, report, experiment);
+    }
+    if !report.missing.is_empty() {
+        let _ = writeln!(text, "### Not run\n");
+        for line in &report.missing {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+    text
+}
+
+fn finding_row(finding: &Finding) -> String {
+    let marks = match (finding.indicative, finding.client_limited) {
+        (true, true) => ", *indicative*, client-limited",
+        (true, false) => ", *indicative*",
+        (false, true) => ", client-limited",
+        (false, false) => "",
+    };
+    format!(
+        "| {} | {} | {} | {} | {} | {} | {:.2} ({:.2}–{:.2}){marks} | {} |",
+        finding.experiment,
+        if finding.variation.is_empty() { &finding.durability } else { &finding.variation },
+        name_of(finding.figure),
+        value(finding.figure, finding.ours),
+        finding.peer,
+        value(finding.figure, finding.theirs),
+        finding.advantage,
+        finding.advantage_range.0,
+        finding.advantage_range.1,
+        finding.pairs
+    )
+}
+
+fn experiment_table(text: &mut String, report: &Report, experiment: &ExperimentRecord) {
+    let _ = writeln!(text, "### {}: {}\n", experiment.id, experiment.title);
+    let _ = writeln!(
+        text,
+        "| variation | target | durability | msg/s | MB/s | publish p50 / p99 / p99.9 ms | end to end p50 / p99 ms \
+         | CPU-s/GB | peak MB | disk bytes/byte | runs | |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
+    );
+    let mut groups: BTreeMap<(usize, &str, &str), Vec<&Run>> = BTreeMap::new();
+    let mut variations: Vec<&str> = Vec::new();
+    for run in report.runs.iter().filter(|run| run.experiment == experiment.id) {
+        if !variations.contains(&run.variation.as_str()) {
+            variations.push(&run.variation);
+        }
+        let place = variations.iter().position(|name| *name == run.variation).unwrap_or(0);
+        // Mainstem's row comes first.
+        let name = if run.target.name == OURS { "" } else { &run.target.name };
+        groups.entry((place, name, &run.target.variant)).or_default().push(run);
+    }
+    for runs in groups.values() {
+        let _ = writeln!(text, "{}", run_row(runs, experiment.figure));
+    }
+    let _ = writeln!(text);
+}
+
+fn run_row(runs: &[&Run], figure: Figure) -> String {
+    let usable: Vec<&Run> = runs.iter().copied().filter(|run| figure_of(run, figure).is_some()).collect();
+    let shown = if usable.is_empty() { runs } else { &usable };
+    let middle = |of: &dyn Fn(&Run) -> Option<f64>| {
+        let values: Vec<f64> = shown.iter().filter_map(|run| of(run)).collect();
+        (!values.is_empty()).then(|| median(&values))
+    };
+    let text = |value: Option<f64>, digits: usize| value.map_or("–".to_owned(), |value| format!("{value:.digits$}"));
+    let publish = |of: fn(&crate::result::Curve) -> f64| {
+        text(middle(&|run: &Run| run.measured.publish_latency.as_ref().map(of)), 2)
+    };
+    let arrival = |of: fn(&crate::result::Curve) -> f64| {
+        text(middle(&|run: &Run| run.measured.end_to_end_latency.as_ref().map(of)), 2)
+    };
+    let first = shown[0];
+    let mut remarks: Vec<&str> = Vec::new();
+    if usable.is_empty() {
+        remarks.push("not usable");
+    }
+    for (name, holds) in [
+        ("client-limited", shown.iter().any(|run| run.verdict.client_limited)),
+        ("unstable", shown.iter().any(|run| !run.verdict.stable)),
+        ("not complete", shown.iter().any(|run| run.verdict.complete == Some(false))),
+    ] {
+        if holds {
+            remarks.push(name);
+        }
+    }
+    if let Some(reason) = shown.iter().find_map(|run| run.stopped.as_deref()) {
+        remarks.push(reason);
+    }
+    let drain = first.measured.drain.as_ref().map(|drain| {
+        format!(
+            "backlog of {:.0} MB read at {:.0} MB/s; publish p99 before / during / after {:.2} / {:.2} / {:.2} ms",
+            drain.backlog_mb,
+            drain.read_mb_s,
+            drain.publish_p99_before_ms,
+            drain.publish_p99_during_ms,
+            drain.publish_p99_after_ms
+        )
+    });
+    remarks.extend(drain.as_deref());
+    format!(
+        "| {} | {} {} {} | {} | {} | {} | {} / {} / {} | {} / {} | {} | {} | {} | {} | {} |",
+        first.variation,
+        first.target.name,
+        first.target.version,
+        first.target.variant,
+        first.target.durability,
+        count(middle(&|run: &Run| Some(run.measured.publish_rate)).unwrap_or(0.0)),
+        text(middle(&|run: &Run| Some(run.measured.publish_mb_s)), 1),
+        publish(|curve| curve.p50_ms),
+        publish(|curve| curve.p99_ms),
+        publish(|curve| curve.p999_ms),
+        arrival(|curve| curve.p50_ms),
+        arrival(|curve| curve.p99_ms),
+        text(middle(&|run: &Run| run.broker.cpu_s_per_gb), 2),
+        text(middle(&|run: &Run| Some(run.broker.memory_peak_mb)), 0),
+        text(middle(&|run: &Run| run.broker.disk_bytes_per_byte), 2),
+        shown.len(),
+        remarks.join("; ")
+    )
+}
+
+fn name_of(figure: Figure) -> &'static str {
+    match figure {
+        Figure::PublishRate => "msg/s",
+        Figure::PublishP99 => "publish p99",
+        Figure::EndToEndP99 => "end-to-end p99",
+        Figure::CpuPerGb => "CPU-s/GB",
+        Figure::DrainRate => "backlog read",
+    }
+}
+
+fn value(figure: Figure, value: f64) -> String {
+    match figure {
+        Figure::PublishRate => count(value),
+        Figure::PublishP99 | Figure::EndToEndP99 => format!("{value:.2} ms"),
+        Figure::CpuPerGb => format!("{value:.2}"),
+        Figure::DrainRate => format!("{value:.0} MB/s"),
+    }
+}

@@ -1,0 +1,302 @@
+//! What one run left behind: the JSON file of a run, and the files that are made from many (`report`, `docs`).
+//!
+//! A run is one target, one variation of an experiment, once. Its file stands on its own: it names the command, the
+//! versions, the durability and the machine, so that no figure is ever without them. Written by `compare` when a run ends
+//! (also when it breaks: then `stopped` says where), read by `report`, by the gate and by a `compare` that resumes.
+//! `report/src/types.ts` mirrors these names; `tests/it/report.rs` holds both to one fixture.
+//!
+//! Units are in the names: `_s` seconds, `_ms` milliseconds, `_mb` 10^6 bytes; rates are per second.
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Workload;
+
+/// Number of this layout; a file with another is refused by name.
+pub const FORMAT: u32 = 1;
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    pub format: u32,
+    pub experiment: String,
+    pub title: String,
+    /// What differs between the runs of this experiment, like `durability=fsync, batch=10 KB`; empty when nothing does.
+    pub variation: String,
+    /// `quick` or `full`.
+    pub scale: String,
+    /// From 1; runs with the same number were made one after the other.
+    pub pair: u32,
+    /// Place in the randomised order of its pair, from 0.
+    pub order: u32,
+    pub target: TargetRecord,
+    /// The command that repeats it.
+    pub command: String,
+    /// Seconds since 1970.
+    pub started: u64,
+    pub machine: Machine,
+    pub workload: Workload,
+    pub verdict: Verdict,
+    pub phases: Vec<Phase>,
+    pub timeline: Vec<Moment>,
+    pub measured: Measured,
+    pub broker: BrokerAccount,
+    pub generator: GeneratorAccount,
+    /// Where and why it broke off; what was measured until then is kept.
+    pub stopped: Option<String>,
+}
+
+/// The system under test.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TargetRecord {
+    pub name: String,
+    /// `stock` or `tuned`.
+    pub variant: String,
+    pub version: String,
+    /// `memory` or `fsync`.
+    pub durability: String,
+    /// How this system provides it, in its own words.
+    pub durability_note: String,
+    pub driver: String,
+    pub settings: Vec<Setting>,
+    /// Bound on memory, page cache included; absent where no cgroup could be had.
+    pub memory_limit_mb: Option<u64>,
+    /// Size of the heap where the system has one, for the reader; empty otherwise.
+    pub heap: String,
+}
+
+/// A setting that differs from the system's default.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Setting {
+    pub name: String,
+    pub value: String,
+    pub reason: String,
+}
+
+/// The machine, and its yardsticks of the same run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub cores: u32,
+    pub memory_mb: u64,
+    pub kernel: String,
+    pub disk: String,
+    pub write_mb_s: f64,
+    pub fdatasync_p50_us: f64,
+    pub fdatasync_p99_us: f64,
+    pub loopback_mb_s: f64,
+    pub memory_copy_mb_s: f64,
+    pub crc32c_mb_s: f64,
+}
+
+/// Whether the figures may be used, and for what.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The generator kept up; otherwise the run says nothing about the target.
+    pub valid: bool,
+    /// Above 80 % of what the generator does against a broker that does nothing: compare CPU per GB, not throughput.
+    pub client_limited: bool,
+    /// Consumers kept up and the schedule was kept; for a search: such a rate was found.
+    pub stable: bool,
+    /// Every message that was acknowledged arrived once at each subscription; absent where that was not to be told.
+    pub complete: Option<bool>,
+    /// Why not valid, not stable, or what else a reader must know.
+    pub remarks: Vec<String>,
+}
+
+/// A stretch of the timeline.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Phase {
+    /// `warm-up`, `measure`, `search`, `backlog`, `drain`, `after`.
+    pub name: String,
+    pub from_s: f64,
+    pub to_s: f64,
+    /// Messages a second that were due; absent when as many as possible.
+    pub target_rate: Option<f64>,
+    pub publish_rate: f64,
+    pub receive_rate: f64,
+    pub publish_p99_ms: Option<f64>,
+}
+
+/// One second of the timeline. Times are seconds since the run's first message.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Moment {
+    pub at_s: f64,
+    pub publish_rate: f64,
+    pub receive_rate: f64,
+    /// Acknowledged messages that a subscription has not received yet, all subscriptions together.
+    pub backlog: f64,
+    pub publish_p50_ms: Option<f64>,
+    pub publish_p99_ms: Option<f64>,
+    pub end_to_end_p50_ms: Option<f64>,
+    pub end_to_end_p99_ms: Option<f64>,
+    /// Cores that the target kept busy.
+    pub broker_cores: f64,
+    pub generator_cores: f64,
+    pub broker_memory_mb: f64,
+}
+
+/// The figures of the measured phase.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Measured {
+    pub seconds: f64,
+    /// Messages a second that were due; absent when as many as possible.
+    pub target_rate: Option<f64>,
+    pub published: u64,
+    pub received: u64,
+    pub failed: u64,
+    pub publish_rate: f64,
+    pub receive_rate: f64,
+    pub publish_mb_s: f64,
+    pub receive_mb_s: f64,
+    /// Due time to acknowledgement.
+    pub publish_latency: Option<Curve>,
+    /// Send to acknowledgement.
+    pub acknowledge_latency: Option<Curve>,
+    /// Due time to receipt.
+    pub end_to_end_latency: Option<Curve>,
+    /// Due time to send: how late the generator was.
+    pub schedule_lag: Option<Curve>,
+    /// Slope of the backlog as a share of the rate.
+    pub backlog_slope: f64,
+    /// For a search: each rate that was tried, and whether it was stable.
+    pub tried: Vec<Trial>,
+    /// For `catch-up`: how the backlog was read.
+    pub drain: Option<Drain>,
+}
+
+/// A fixed rate that a search tried.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Trial {
+    pub rate: f64,
+    pub stable: bool,
+    pub remark: String,
+}
+
+/// Reading a backlog while producing goes on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Drain {
+    pub backlog_mb: f64,
+    pub seconds: f64,
+    pub read_mb_s: f64,
+    /// False when time ran out first; `seconds` is then how long it was waited.
+    pub finished: bool,
+    pub publish_p99_before_ms: f64,
+    pub publish_p99_during_ms: f64,
+    pub publish_p99_after_ms: f64,
+}
+
+/// A distribution of latencies.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Curve {
+    pub count: u64,
+    pub mean_ms: f64,
+    pub p50_ms: f64,
+    pub p75_ms: f64,
+    pub p95_ms: f64,
+    pub p99_ms: f64,
+    pub p999_ms: f64,
+    pub p9999_ms: f64,
+    pub max_ms: f64,
+    /// Points of the percentile curve: (percentile 0 to 100, milliseconds), rising in both.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What the target's processes used during the measured phase; peaks are of the whole run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct BrokerAccount {
+    pub processes: u32,
+    pub cpu_s: f64,
+    /// Per GB published plus received.
+    pub cpu_s_per_gb: Option<f64>,
+    pub memory_peak_mb: f64,
+    pub threads: u64,
+    pub handles: u64,
+    pub connections: u64,
+    pub disk_write_mb: f64,
+    /// Bytes written to disk per byte published.
+    pub disk_bytes_per_byte: Option<f64>,
+}
+
+/// What the generator says of itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct GeneratorAccount {
+    pub cpu_s: f64,
+    pub workers: u32,
+    /// Messages a second against a broker that does nothing; absent where the driver has none.
+    pub ceiling_rate: Option<f64>,
+    /// The measured rate as a share of that.
+    pub of_ceiling: Option<f64>,
+    /// Share of processor time that the host took away, in percent.
+    pub steal_percent: f64,
+    /// Share of processor time that nobody used, in percent.
+    pub idle_percent: f64,
+    /// Largest uncertainty of a worker's clock against the coordinator's; 0 with one machine.
+    pub clock_uncertainty_ms: f64,
+}
+
+/// What the report is made of: all runs, and what was judged from them. The page reads this as JSON.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub format: u32,
+    pub title: String,
+    /// Seconds since 1970.
+    pub made: u64,
+    pub version: String,
+    pub experiments: Vec<ExperimentRecord>,
+    pub runs: Vec<Run>,
+    /// Where Mainstem loses comes first.
+    pub findings: Vec<Finding>,
+    /// What could not be run, and why.
+    pub missing: Vec<String>,
+}
+
+/// The question behind an experiment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExperimentRecord {
+    pub id: String,
+    pub title: String,
+    pub question: String,
+    pub published: String,
+    /// The figure that decides, one of the keys of `Figure`.
+    pub figure: Figure,
+}
+
+/// The figure by which an experiment is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Messages published a second; more is better.
+    #[default]
+    PublishRate,
+    /// Publish latency p99; less is better.
+    PublishP99,
+    /// End-to-end latency p99; less is better.
+    EndToEndP99,
+    /// Broker CPU-seconds per GB; less is better.
+    CpuPerGb,
+    /// Rate at which a backlog was read; more is better.
+    DrainRate,
+}
+
+/// Mainstem against one peer in one variation, by the experiment's figure, median over pairs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Finding {
+    pub experiment: String,
+    pub variation: String,
+    pub durability: String,
+    pub figure: Figure,
+    pub ours: f64,
+    pub ours_range: (f64, f64),
+    /// Name of the target, and its variant unless that is `stock`.
+    pub peer: String,
+    pub theirs: f64,
+    pub theirs_range: (f64, f64),
+    /// Above 1 Mainstem is better, whichever way the figure counts.
+    pub advantage: f64,
+    pub advantage_range: (f64, f64),
+    pub pairs: u32,
+    /// Fewer than three pairs.
+    pub indicative: bool,
+    /// A run of either side was limited by the client: the ratio is a lower bound of the difference.
+    pub client_limited: bool,
+}

@@ -1,0 +1,316 @@
+//! One run: phases of load against a broker that runs, and what was counted in each.
+//!
+//! ```text
+//! fixed rate    connect → warm-up → measure
+//! search        connect → warm-up at full speed → (drain → fixed rate)… → the highest stable one is the measurement
+//! backlog       warm-up → fill, nobody reads → before → measure while the backlog is read → after
+//! ```
+//!
+//! Every second each worker hands over what it counted; the seconds make the timeline, and those of a phase make its
+//! figures. A run that breaks keeps what it has and says where it stopped.
+
+mod phases;
+mod window;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::clock::{Clock, Nanos};
+use crate::drivers::Job;
+use crate::process::{self, Account, MachineTimes};
+use crate::progress::Progress;
+use crate::result::{BrokerAccount, GeneratorAccount, Measured, Moment, Phase, Verdict};
+use crate::stability;
+use crate::stamp::Fingerprint;
+use crate::worker::{Sample, Share, Speed, Worker};
+pub use window::Window;
+
+/// How often workers are asked.
+const TICK: Duration = Duration::from_secs(1);
+/// Above this share of its ceiling, or of a core for its busiest thread, the generator is the bound.
+const CLIENT_LIMIT: f64 = 0.8;
+
+/// What a run is made with.
+pub struct Setting<'a> {
+    pub job: &'a Job,
+    pub workers: &'a mut [Box<dyn Worker>],
+    /// The target's processes, asked anew each second.
+    pub pids: &'a dyn Fn() -> BTreeSet<u32>,
+    pub progress: &'a Progress,
+    /// Ctrl-C.
+    pub interrupted: &'a AtomicBool,
+    /// Messages a second of this workload against a broker that does nothing.
+    pub ceiling_rate: Option<f64>,
+}
+
+/// What a run brought, whole or broken off.
+#[derive(Debug, Default)]
+pub struct Brought {
+    pub verdict: Verdict,
+    pub phases: Vec<Phase>,
+    pub timeline: Vec<Moment>,
+    pub measured: Measured,
+    pub broker: BrokerAccount,
+    pub generator: GeneratorAccount,
+    pub stopped: Option<String>,
+}
+
+/// Makes the run. Workers are connected at its begin and disconnected at its end, whatever happens.
+pub fn execute(setting: Setting<'_>) -> Brought {
+    let mut run = Run::new(setting);
+    if let Err(error) = run.connect().and_then(|()| run.phases()) {
+        run.brought.stopped = Some(format!("{}: {error:#}", run.phase_name));
+    }
+    for worker in run.setting.workers.iter_mut() {
+        worker.end();
+    }
+    run.brought
+}
+
+/// A run under way.
+struct Run<'a> {
+    setting: Setting<'a>,
+    clock: Clock,
+    began: Nanos,
+    phase_name: &'static str,
+    speed: Speed,
+    /// Everything sent, acknowledged and received since the begin.
+    sent: Fingerprint,
+    received: Fingerprint,
+    acknowledged: u64,
+    failed: u64,
+    strange: u64,
+    in_flight: u64,
+    last: Account,
+    cpu_of_workers: f64,
+    brought: Brought,
+}
+
+impl<'a> Run<'a> {
+    fn new(setting: Setting<'a>) -> Self {
+        let clock = Clock::local();
+        Self {
+            clock,
+            began: clock.now(),
+            phase_name: "connecting",
+            speed: Speed::Still,
+            sent: Fingerprint::default(),
+            received: Fingerprint::default(),
+            acknowledged: 0,
+            failed: 0,
+            strange: 0,
+            in_flight: 0,
+            last: process::account(&(setting.pids)()),
+            cpu_of_workers: 0.0,
+            brought: Brought::default(),
+            setting,
+        }
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        let workers = self.setting.workers.len();
+        for (number, worker) in self.setting.workers.iter_mut().enumerate() {
+            worker.begin(self.setting.job, Share { worker: number, workers })?;
+        }
+        self.brought.generator.workers = workers as u32;
+        let uncertain = self.setting.workers.iter().map(|worker| worker.clock_uncertainty_ms());
+        self.brought.generator.clock_uncertainty_ms = uncertain.fold(0.0, f64::max);
+        Ok(())
+    }
+
+    fn subscribe(&mut self) -> Result<()> {
+        self.setting.workers.iter_mut().try_for_each(|worker| worker.subscribe())
+    }
+
+    fn set_speed(&mut self, speed: Speed) -> Result<()> {
+        self.speed = speed;
+        self.setting.workers.iter_mut().try_for_each(|worker| worker.set_speed(speed))
+    }
+
+    fn subscriptions(&self) -> u64 {
+        let workload = &self.setting.job.workload;
+        if workload.consumer_per_subscription == 0 { 0 } else { u64::from(workload.subscriptions_per_topic) }
+    }
+
+    /// Acknowledged messages that have not arrived, all subscriptions together.
+    fn backlog(&self) -> f64 {
+        (self.acknowledged * self.subscriptions()).saturating_sub(self.received.messages) as f64
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        (self.clock.now() - self.began) as f64 / 1e9
+    }
+
+    /// Goes on for at most so long, or until `enough` says so after a second.
+    fn go_on(&mut self, name: &'static str, most: Duration, mut enough: impl FnMut(&Window) -> bool) -> Result<Window> {
+        self.phase_name = name;
+        let mut window = Window::new(self.elapsed_s(), self.last, self.cpu_of_workers, MachineTimes::now());
+        let until = self.clock.now() + most.as_nanos() as Nanos;
+        let outcome = loop {
+            let next = (self.clock.now() + TICK.as_nanos() as Nanos).min(until);
+            self.clock.sleep_until(next);
+            match self.tick() {
+                Ok((sample, moment)) => window.add(&sample, moment, self.backlog()),
+                Err(error) => break Err(error),
+            }
+            if self.setting.interrupted.load(Ordering::Relaxed) {
+                break Err(anyhow::anyhow!("interrupted"));
+            }
+            if enough(&window) || next >= until {
+                break Ok(());
+            }
+        };
+        window.close(self.elapsed_s(), self.last, self.cpu_of_workers);
+        self.brought.phases.push(window.phase(name, self.speed));
+        match outcome {
+            Ok(()) => Ok(window),
+            Err(error) => {
+                // What the phase that was to be measured had is kept.
+                if name == "measure" {
+                    self.keep(&window);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A second has passed: asks the workers and the kernel.
+    fn tick(&mut self) -> Result<(Sample, Moment)> {
+        let mut all = Sample::default();
+        for worker in self.setting.workers.iter_mut() {
+            all.add(&worker.sample()?);
+        }
+        self.sent.merge(all.handed.messages);
+        self.received.merge(all.received.prints);
+        self.acknowledged += all.published.acknowledged;
+        self.failed += all.published.failed;
+        self.strange += all.received.strange;
+        self.in_flight = all.in_flight;
+        let at_s = self.elapsed_s();
+        let since = (at_s - self.brought.timeline.last().map_or(0.0, |moment| moment.at_s)).max(1e-3);
+        let pids = (self.setting.pids)();
+        let account = process::account(&pids);
+        let moment = Moment {
+            at_s,
+            publish_rate: all.published.acknowledged as f64 / since,
+            receive_rate: all.received.prints.messages as f64 / since,
+            backlog: self.backlog(),
+            publish_p50_ms: all.published.since_due.quantile_ms(0.5),
+            publish_p99_ms: all.published.since_due.quantile_ms(0.99),
+            end_to_end_p50_ms: all.received.since_due.quantile_ms(0.5),
+            end_to_end_p99_ms: all.received.since_due.quantile_ms(0.99),
+            broker_cores: (account.cpu_s - self.last.cpu_s).max(0.0) / since,
+            generator_cores: (all.cpu_s - self.cpu_of_workers).max(0.0) / since,
+            broker_memory_mb: account.memory_mb,
+        };
+        self.last = account;
+        self.cpu_of_workers = all.cpu_s;
+        let broker = &mut self.brought.broker;
+        broker.processes = broker.processes.max(account.processes);
+        broker.memory_peak_mb = broker.memory_peak_mb.max(account.memory_mb);
+        broker.threads = broker.threads.max(account.threads);
+        broker.handles = broker.handles.max(account.handles);
+        broker.connections = broker.connections.max(account.sockets);
+        self.brought.timeline.push(moment.clone());
+        self.setting.progress.second(self.phase_name, &moment);
+        if pids.is_empty() && self.last.processes == 0 && broker.processes > 0 {
+            bail!("the broker has ended");
+        }
+        Ok((all, moment))
+    }
+
+    /// Takes the figures of a window as the measurement.
+    fn keep(&mut self, window: &Window) {
+        let bytes = f64::from(self.setting.job.workload.message_size);
+        let workers = self.brought.generator.workers;
+        let trouble = std::mem::take(&mut self.brought.measured.tried);
+        self.brought.measured = Measured { tried: trouble, ..window.measured(self.speed, bytes) };
+        let broker = &mut self.brought.broker;
+        let moved = (window.published() + window.received()) as f64 * bytes / 1e9;
+        let written = window.published() as f64 * bytes;
+        broker.cpu_s = window.broker_cpu_s();
+        broker.cpu_s_per_gb = (moved > 0.0).then(|| broker.cpu_s / moved);
+        broker.disk_write_mb = window.written_bytes() as f64 / 1e6;
+        broker.disk_bytes_per_byte = (written > 0.0).then(|| window.written_bytes() as f64 / written);
+        let (idle_percent, steal_percent) = window.idle_and_steal_percent();
+        let generator = &mut self.brought.generator;
+        *generator = GeneratorAccount {
+            cpu_s: window.generator_cpu_s(),
+            workers,
+            ceiling_rate: self.setting.ceiling_rate,
+            of_ceiling: self.setting.ceiling_rate.map(|ceiling| window.publish_rate() / ceiling),
+            steal_percent,
+            idle_percent,
+            clock_uncertainty_ms: generator.clock_uncertainty_ms,
+        };
+        self.judge(window);
+    }
+
+    fn judge(&mut self, window: &Window) {
+        let verdict = &mut self.brought.verdict;
+        verdict.valid = true;
+        let busiest = window.busiest_thread();
+        let of_ceiling = self.brought.generator.of_ceiling.unwrap_or(0.0);
+        verdict.client_limited = of_ceiling > CLIENT_LIMIT || busiest > CLIENT_LIMIT;
+        if of_ceiling > CLIENT_LIMIT {
+            let percent = of_ceiling * 100.0;
+            verdict.remarks.push(format!("client-limited: {percent:.0} % of what the client does against nothing"));
+        }
+        if busiest > CLIENT_LIMIT {
+            let percent = busiest * 100.0;
+            verdict.remarks.push(format!("client-limited: the client's busiest thread uses {percent:.0} % of a core"));
+        }
+        if let Speed::Rate(rate) = self.speed {
+            let lag = window.lag_p99_ms();
+            let reasons = stability::unstable(rate, window.publish_rate(), window.backlog_slope() / rate, lag);
+            verdict.stable = reasons.is_empty();
+            // A generator that is late although its client had room for every message says nothing about the broker.
+            if lag > stability::LAG_P99_MAX_MS && window.held_back() == 0 {
+                verdict.valid = false;
+                verdict.remarks.push(format!("invalid: the generator was {lag:.0} ms late (p99) by itself"));
+            }
+            verdict.remarks.extend(reasons);
+        } else {
+            verdict.stable = true;
+        }
+        if self.failed > 0 {
+            verdict.remarks.push(format!("{} messages were refused or lost by the client", self.failed));
+        }
+        if self.strange > 0 {
+            verdict.valid = false;
+            verdict.remarks.push(format!("invalid: {} messages that are not ours", self.strange));
+        }
+    }
+
+    /// Producers rest; waits until everything has arrived, and tells whether it was everything, once.
+    fn check_completeness(&mut self) -> Result<()> {
+        self.set_speed(Speed::Still)?;
+        let (mut last, mut quiet) = (u64::MAX, 0);
+        let most = if self.subscriptions() > 0 { Duration::from_secs(20) } else { Duration::from_secs(3) };
+        let until = self.clock.now() + most.as_nanos() as Nanos;
+        while self.clock.now() < until && quiet < 3 {
+            std::thread::sleep(TICK / 2);
+            self.phase_name = "settle";
+            self.tick()?;
+            let all_there = self.in_flight == 0 && self.backlog() == 0.0;
+            let rests = all_there || self.in_flight == 0 && self.received.messages == last;
+            quiet = if rests { quiet + 1 + u32::from(all_there) } else { 0 };
+            last = self.received.messages;
+        }
+        if self.subscriptions() == 0 || self.failed > 0 || self.in_flight > 0 {
+            return Ok(());
+        }
+        let wanted = self.sent.times(self.subscriptions());
+        self.brought.verdict.complete = Some(wanted == self.received);
+        if wanted.messages != self.received.messages {
+            let remark = format!("{} messages were acknowledged, {} arrived", wanted.messages, self.received.messages);
+            self.brought.verdict.remarks.push(remark);
+        } else if wanted != self.received {
+            self.brought.verdict.remarks.push("messages were lost and others repeated".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! The phases of a run, one function for each kind of experiment.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::{Run, Window};
+use crate::result::{Drain, Trial};
+use crate::stability;
+use crate::worker::Speed;
+
+/// Seconds at a new rate that do not count.
+const RAMP: Duration = Duration::from_secs(2);
+/// Rates that a search tries after the one at full speed, as shares of it: up from there while stable, else down.
+const RISING: [f64; 3] = [1.1, 1.25, 1.5];
+const FALLING: [f64; 10] = [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.12, 0.06, 0.03];
+const FIRST: f64 = 0.9;
+/// The longest wait for consumers to catch up between two rates of a search.
+const CATCH_UP: Duration = Duration::from_secs(30);
+/// Messages a second while consumers connect, and how long they may take.
+const TRICKLE: f64 = 100.0;
+const CONNECT: Duration = Duration::from_secs(30);
+/// Filling a backlog takes at most this long, reading it too.
+const FILL: Duration = Duration::from_secs(600);
+
+impl Run<'_> {
+    /// All phases of the workload.
+    pub fn phases(&mut self) -> Result<()> {
+        let workload = self.setting.job.workload.clone();
+        let done = if workload.consumer_backlog_size_gb > 0.0 {
+            self.backlog_phases()
+        } else if workload.searches() {
+            self.search_phases()
+        } else {
+            self.connect_consumers()?;
+            self.set_speed(self.given_speed())?;
+            self.warm_up()?;
+            let window = self.go_on("measure", workload.test_time(), |_| false)?;
+            self.keep(&window);
+            Ok(())
+        };
+        done?;
+        self.check_completeness()
+    }
+
+    fn given_speed(&self) -> Speed {
+        match self.setting.job.workload.producer_rate {
+            _ if self.setting.job.workload.saturate => Speed::Full,
+            rate => Speed::Rate(rate),
+        }
+    }
+
+    /// Connects the consumers and waits until messages reach them: one that joins while its machine is at its limit may
+    /// take long, and nothing before that says anything about the broker.
+    fn connect_consumers(&mut self) -> Result<()> {
+        self.subscribe()?;
+        if self.subscriptions() > 0 {
+            self.set_speed(Speed::Rate(TRICKLE))?;
+            self.go_on("connect", CONNECT, |window| window.received() > 0 && window.backlog_last() <= TRICKLE)?;
+        }
+        Ok(())
+    }
+
+    /// Until three windows agree, or its time is up.
+    fn warm_up(&mut self) -> Result<Window> {
+        let seconds = self.setting.job.workload.warmup_window_seconds.round() as usize;
+        let most = self.setting.job.workload.warmup_time();
+        let speed = self.speed;
+        let window = self.go_on("warm-up", most, |window| window.is_steady(seconds, speed))?;
+        if !window.is_steady(seconds, speed) {
+            self.brought.verdict.remarks.push(format!("not steady after a warm-up of {:.0} s", window.seconds()));
+        }
+        Ok(window)
+    }
+
+    fn search_phases(&mut self) -> Result<()> {
+        self.connect_consumers()?;
+        self.set_speed(Speed::Full)?;
+        let warm = self.warm_up()?;
+        let full = warm.last_rate(self.setting.job.workload.warmup_window_seconds as usize * 2);
+        ensure!(full > 0.0, "nothing comes through at full speed");
+        let mut best = self.try_rate(full * FIRST)?;
+        if best.is_some() {
+            for share in RISING {
+                let Some(higher) = self.try_rate(full * share)? else { break };
+                best = Some(higher);
+            }
+        } else {
+            for share in FALLING {
+                best = self.try_rate(full * share)?;
+                if best.is_some() {
+                    break;
+                }
+            }
+        }
+        let Some((rate, window)) = best else {
+            self.brought.verdict.remarks.push("no stable rate was found".to_owned());
+            return Ok(());
+        };
+        self.speed = Speed::Rate(rate);
+        self.keep(&window);
+        Ok(())
+    }
+
+    /// Watches a fixed rate; the window when it was stable.
+    fn try_rate(&mut self, rate: f64) -> Result<Option<(f64, Window)>> {
+        self.set_speed(Speed::Still)?;
+        let clear = |window: &Window| window.backlog_last() == 0.0;
+        self.go_on("drain", CATCH_UP, clear)?;
+        self.set_speed(Speed::Rate(rate))?;
+        self.go_on("search", RAMP, |_| false)?;
+        let watch = Duration::from_secs_f64(self.setting.job.workload.stability_seconds);
+        // Far beyond what is stable there is no point in watching to the end.
+        let hopeless = |window: &Window| window.seconds() > 5.0 && window.lag_p99_ms() > 1000.0;
+        let window = self.go_on("search", watch, hopeless)?;
+        let slope = window.backlog_slope() / rate;
+        let reasons = stability::unstable(rate, window.publish_rate(), slope, window.lag_p99_ms());
+        let stable = reasons.is_empty();
+        self.brought.measured.tried.push(Trial { rate, stable, remark: reasons.join("; ") });
+        self.setting.progress.tried(rate, stable);
+        Ok(stable.then_some((rate, window)))
+    }
+
+    fn backlog_phases(&mut self) -> Result<()> {
+        let workload = self.setting.job.workload.clone();
+        let bytes = f64::from(workload.message_size);
+        let messages = workload.consumer_backlog_size_gb * 1e9 / bytes * self.subscriptions() as f64;
+        // Without consumers: there is no backlog but of what nobody reads.
+        ensure!(messages >= 1.0, "consumerBacklogSizeGB needs a subscription");
+        self.set_speed(Speed::Flood)?;
+        let filled = self.go_on("backlog", FILL, |window| window.backlog_last() >= messages)?;
+        ensure!(filled.backlog_last() >= messages, "the backlog was not written in {} s", FILL.as_secs());
+        self.set_speed(Speed::Still)?;
+        self.go_on("settle", Duration::from_secs(30), |window| window.published() == 0 && window.seconds() > 2.0)?;
+        if self.setting.job.workload.memory_limit_mb == 0 && !crate::target::drop_page_cache() {
+            self.brought
+                .verdict
+                .remarks
+                .push("the page cache could not be dropped: part of the backlog was in memory".to_owned());
+        }
+        let rate = workload.producer_rate;
+        self.set_speed(if rate > 0.0 { Speed::Rate(rate) } else { Speed::Still })?;
+        self.go_on("before", RAMP, |_| false)?;
+        let aside = workload.test_time().clamp(Duration::from_secs(5), Duration::from_secs(30));
+        let before = self.go_on("before", aside, |_| false)?;
+        let backlog = self.backlog();
+        let rest = backlog * (1.0 - workload.backlog_drain_ratio) + rate * 0.5 * self.subscriptions() as f64;
+        self.subscribe()?;
+        let read = |window: &Window| window.backlog_last() <= rest;
+        let most = FILL.min(workload.test_time() * 10);
+        let during = self.go_on("measure", most, read)?;
+        self.keep(&during);
+        let after = self.go_on("after", aside, |_| false)?;
+        let p99 = |window: &Window| window.publish_p99_ms().unwrap_or(0.0);
+        self.brought.measured.drain = Some(Drain {
+            backlog_mb: backlog * bytes / 1e6,
+            seconds: during.seconds(),
+            read_mb_s: during.receive_rate() * bytes / 1e6,
+            finished: during.backlog_last() <= rest,
+            publish_p99_before_ms: p99(&before),
+            publish_p99_during_ms: p99(&during),
+            publish_p99_after_ms: p99(&after),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! A stretch of a run, and the figures of it.
+
+use crate::process::{Account, MachineTimes};
+use crate::result::{Measured, Moment, Phase};
+use crate::stability;
+use crate::worker::{Sample, Speed};
+
+/// What was counted from one moment to another.
+pub struct Window {
+    from_s: f64,
+    to_s: f64,
+    sample: Sample,
+    /// (seconds, backlog) at each tick.
+    backlogs: Vec<(f64, f64)>,
+    /// Published and received a second, and median publish latency, at each tick.
+    rates: Vec<(f64, f64, f64)>,
+    broker_from: Account,
+    broker_to: Account,
+    generator_cpu_from: f64,
+    generator_cpu_to: f64,
+    busiest: Vec<f64>,
+    machine_from: MachineTimes,
+    idle_and_steal: (f64, f64),
+}
+
+impl Window {
+    /// Begins.
+    pub fn new(at_s: f64, broker: Account, generator_cpu_s: f64, machine: MachineTimes) -> Self {
+        Self {
+            from_s: at_s,
+            to_s: at_s,
+            sample: Sample::default(),
+            backlogs: Vec::new(),
+            rates: Vec::new(),
+            broker_from: broker,
+            broker_to: broker,
+            generator_cpu_from: generator_cpu_s,
+            generator_cpu_to: generator_cpu_s,
+            busiest: Vec::new(),
+            machine_from: machine,
+            idle_and_steal: (0.0, 0.0),
+        }
+    }
+
+    /// A second more.
+    pub fn add(&mut self, sample: &Sample, moment: Moment, backlog: f64) {
+        self.sample.add(sample);
+        self.backlogs.push((moment.at_s, backlog));
+        self.rates.push((moment.publish_rate, moment.receive_rate, moment.publish_p50_ms.unwrap_or(0.0)));
+        self.busiest.push(sample.busiest_thread);
+        self.to_s = moment.at_s;
+    }
+
+    /// Ends.
+    pub fn close(&mut self, at_s: f64, broker: Account, generator_cpu_s: f64) {
+        self.to_s = at_s.max(self.from_s + 1e-3);
+        self.broker_to = broker;
+        self.generator_cpu_to = generator_cpu_s;
+        self.idle_and_steal = self.machine_from.idle_and_steal_percent();
+    }
+
+    /// Seconds.
+    pub fn seconds(&self) -> f64 {
+        (self.to_s - self.from_s).max(1e-3)
+    }
+
+    /// Messages acknowledged.
+    pub fn published(&self) -> u64 {
+        self.sample.published.acknowledged
+    }
+
+    /// Messages received, all subscriptions together.
+    pub fn received(&self) -> u64 {
+        self.sample.received.prints.messages
+    }
+
+    /// Messages acknowledged a second.
+    pub fn publish_rate(&self) -> f64 {
+        self.published() as f64 / self.seconds()
+    }
+
+    /// Messages received a second.
+    pub fn receive_rate(&self) -> f64 {
+        self.received() as f64 / self.seconds()
+    }
+
+    /// Messages published a second, over the last so many seconds.
+    pub fn last_rate(&self, seconds: usize) -> f64 {
+        let last = &self.rates[self.rates.len().saturating_sub(seconds)..];
+        last.iter().map(|rates| rates.0).sum::<f64>() / last.len().max(1) as f64
+    }
+
+    /// Whether its last three windows of so many seconds agree: in what was published and received, and at a fixed rate
+    /// also in latency.
+    pub fn is_steady(&self, seconds: usize, speed: Speed) -> bool {
+        let windows = self.rates.chunks_exact(seconds.max(1));
+        let mean = |window: &[(f64, f64, f64)], of: fn(&(f64, f64, f64)) -> f64| {
+            window.iter().map(of).sum::<f64>() / window.len() as f64
+        };
+        let rates: Vec<f64> = windows.clone().map(|window| mean(window, |tick| tick.0 + tick.1)).collect();
+        let latencies: Vec<f64> = windows.map(|window| mean(window, |tick| tick.2)).collect();
+        stability::steady(&rates) && (!matches!(speed, Speed::Rate(_)) || stability::warm(&latencies))
+    }
+
+    /// Messages a second by which the backlog grows.
+    pub fn backlog_slope(&self) -> f64 {
+        stability::slope(&self.backlogs)
+    }
+
+    /// Backlog at the last tick.
+    pub fn backlog_last(&self) -> f64 {
+        self.backlogs.last().map_or(0.0, |(_, backlog)| *backlog)
+    }
+
+    /// Due time to send, p99.
+    pub fn lag_p99_ms(&self) -> f64 {
+        self.sample.handed.lag.quantile_ms(0.99).unwrap_or(0.0)
+    }
+
+    /// Due time to acknowledgement, p99.
+    pub fn publish_p99_ms(&self) -> Option<f64> {
+        self.sample.published.since_due.quantile_ms(0.99)
+    }
+
+    /// Times that a client was full or a window closed.
+    pub fn held_back(&self) -> u64 {
+        self.sample.handed.held_back
+    }
+
+    /// Share of a core that the client's busiest thread used, on average.
+    pub fn busiest_thread(&self) -> f64 {
+        self.busiest.iter().sum::<f64>() / self.busiest.len().max(1) as f64
+    }
+
+    /// Processor time of the broker.
+    pub fn broker_cpu_s(&self) -> f64 {
+        (self.broker_to.cpu_s - self.broker_from.cpu_s).max(0.0)
+    }
+
+    /// Processor time of the workers.
+    pub fn generator_cpu_s(&self) -> f64 {
+        (self.generator_cpu_to - self.generator_cpu_from).max(0.0)
+    }
+
+    /// Bytes that the broker wrote to disk.
+    pub fn written_bytes(&self) -> u64 {
+        self.broker_to.written_bytes.saturating_sub(self.broker_from.written_bytes)
+    }
+
+    /// Percent of processor time that nobody used, and that the host took away.
+    pub fn idle_and_steal_percent(&self) -> (f64, f64) {
+        self.idle_and_steal
+    }
+
+    /// For the list of phases.
+    pub fn phase(&self, name: &str, speed: Speed) -> Phase {
+        Phase {
+            name: name.to_owned(),
+            from_s: self.from_s,
+            to_s: self.to_s,
+            target_rate: target_rate(speed),
+            publish_rate: self.publish_rate(),
+            receive_rate: self.receive_rate(),
+            publish_p99_ms: self.publish_p99_ms(),
+        }
+    }
+
+    /// The figures, for messages of so many bytes.
+    pub fn measured(&self, speed: Speed, bytes: f64) -> Measured {
+        Measured {
+            seconds: self.seconds(),
+            target_rate: target_rate(speed),
+            published: self.published(),
+            received: self.received(),
+            failed: self.sample.published.failed,
+            publish_rate: self.publish_rate(),
+            receive_rate: self.receive_rate(),
+            publish_mb_s: self.publish_rate() * bytes / 1e6,
+            receive_mb_s: self.receive_rate() * bytes / 1e6,
+            publish_latency: self.sample.published.since_due.curve(),
+            acknowledge_latency: self.sample.published.since_sent.curve(),
+            end_to_end_latency: self.sample.received.since_due.curve(),
+            schedule_lag: self.sample.handed.lag.curve(),
+            backlog_slope: self.backlog_slope() / self.publish_rate().max(1.0),
+            tried: Vec::new(),
+            drain: None,
+        }
+    }
+}
+
+fn target_rate(speed: Speed) -> Option<f64> {
+    match speed {
+        Speed::Rate(rate) => Some(rate),
+        Speed::Still => Some(0.0),
+        Speed::Full | Speed::Flood => None,
+    }
+}

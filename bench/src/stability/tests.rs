@@ -1,0 +1,29 @@
+//! Steadiness and slopes.
+
+use super::*;
+
+#[test]
+fn three_windows_must_agree() {
+    assert!(!steady(&[100.0, 100.0]));
+    assert!(!steady(&[100.0, 104.0, 94.0]));
+    assert!(steady(&[10.0, 100.0, 104.0, 100.0]));
+    assert!(!steady(&[0.0, 0.0, 0.0]), "nothing is not steady");
+    assert!(warm(&[9.0, 1.0, 1.2, 1.1]) && !warm(&[3.0, 2.0, 1.0]));
+}
+
+#[test]
+fn a_growing_backlog_is_seen_through_its_noise() {
+    let noisy: Vec<(f64, f64)> =
+        (0..20).map(|at| (f64::from(at), f64::from(at) * 30.0 + f64::from(at % 2) * 50.0)).collect();
+    assert!((slope(&noisy) - 30.0).abs() < 2.0, "{}", slope(&noisy));
+    assert_eq!(slope(&[]), 0.0);
+    assert_eq!(slope(&[(1.0, 5.0)]), 0.0);
+}
+
+#[test]
+fn reasons_are_said() {
+    assert!(unstable(1000.0, 999.0, 0.009, 9.0).is_empty());
+    assert_eq!(unstable(1000.0, 1000.0, 0.02, 1.0), ["the backlog grows by 2.0 % of the rate"]);
+    assert_eq!(unstable(1000.0, 1000.0, 0.0, 25.0), ["messages leave up to 25 ms late (p99)"]);
+    assert_eq!(unstable(1000.0, 900.0, 0.0, 1.0), ["90.0 % of the rate is acknowledged"]);
+}

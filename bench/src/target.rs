@@ -1,0 +1,214 @@
+//! A system under test: how it is started, stopped and wiped, which processes are its, and how it is set.
+//!
+//! A target is a TOML file, shipped (`targets/*.toml`) or given by path. Words in braces are replaced:
+//! `{peers}` the folder of the peers' scripts, `{peers_home}` where they keep their data, `{mainstem}` our binary, `{data}`
+//! a scratch folder of this run, `{durability}` the workload's. A target without `start` is one that runs already.
+
+mod running;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+pub use running::{Running, Setup, drop_page_cache};
+
+use crate::nearest;
+use crate::result::Setting;
+use crate::workload::Durability;
+
+/// The shipped targets.
+const SHIPPED: [(&str, &str); 5] = [
+    ("mainstem", include_str!("../targets/mainstem.toml")),
+    ("kafka", include_str!("../targets/kafka.toml")),
+    ("rabbitmq", include_str!("../targets/rabbitmq.toml")),
+    ("pulsar", include_str!("../targets/pulsar.toml")),
+    ("nats", include_str!("../targets/nats.toml")),
+];
+
+/// A target file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    pub name: String,
+    /// The system's own name, for people.
+    pub title: String,
+    /// One of `drivers::NAMES`.
+    pub driver: String,
+    /// Where clients connect, `host:port`.
+    pub address: String,
+    /// Starts it; returns when it is ready unless `foreground`. Absent: it runs already and is left alone.
+    #[serde(default)]
+    pub start: Vec<String>,
+    /// `start` stays in the foreground and is the broker itself; it is ended by SIGTERM.
+    #[serde(default)]
+    pub foreground: bool,
+    /// A page that answers 200 when a foreground broker is ready.
+    #[serde(default)]
+    pub ready: Option<String>,
+    #[serde(default)]
+    pub stop: Vec<String>,
+    /// Deletes its data; for a foreground broker `{data}` is deleted anyway.
+    #[serde(default)]
+    pub wipe: Vec<String>,
+    /// A command whose output holds its version.
+    #[serde(default)]
+    pub version: Vec<String>,
+    /// Files with the ids of its processes; descendants belong to them.
+    #[serde(default)]
+    pub pid_files: Vec<String>,
+    /// Its logs, whose last lines are shown when it does not start.
+    #[serde(default)]
+    pub logs: Vec<String>,
+    /// Bound on its memory, page cache included, unless the workload names one; 2^20 bytes.
+    #[serde(default)]
+    pub memory_limit_mb: u64,
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// How settings reach it: the name of an environment variable that names a file of them, and a line of that file.
+    #[serde(default)]
+    pub settings_file: Option<SettingsFile>,
+    #[serde(default)]
+    pub stock: Variant,
+    #[serde(default)]
+    pub tuned: Option<Variant>,
+    /// How it provides durability `memory`; absent when it does not.
+    #[serde(default)]
+    pub memory: Option<Promise>,
+    /// How it provides durability `fsync`; absent when it does not.
+    #[serde(default)]
+    pub fsync: Option<Promise>,
+}
+
+/// Where settings go.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsFile {
+    pub variable: String,
+    /// With `{name}` and `{value}`.
+    pub line: String,
+}
+
+/// One way of setting a target up.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Said in the report; set by the environment.
+    #[serde(default)]
+    pub heap: String,
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    #[serde(default)]
+    pub settings: Vec<VariantSetting>,
+}
+
+/// A setting and why.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VariantSetting {
+    pub name: String,
+    pub value: String,
+    pub reason: String,
+    /// It is appended to this environment variable as `NAME VALUE` instead of standing in the settings file.
+    #[serde(default)]
+    pub environment: Option<String>,
+    /// It is a further argument of `start`: `NAME VALUE`.
+    #[serde(default)]
+    pub argument: bool,
+}
+
+/// How a durability is provided.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Promise {
+    /// In the system's own words.
+    pub note: String,
+    /// Words for the driver.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Lines for the settings file.
+    #[serde(default)]
+    pub settings: Vec<VariantSetting>,
+}
+
+/// What braces stand for.
+#[derive(Clone, Debug)]
+pub struct Places {
+    pub peers: PathBuf,
+    pub peers_home: PathBuf,
+    pub mainstem: PathBuf,
+    pub scratch: PathBuf,
+}
+
+impl Target {
+    /// Names of the shipped targets.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
+    /// A shipped target by name, or one from a file by its path.
+    ///
+    /// # Errors
+    /// No such target (the nearest is named), or a mistake in its file.
+    pub fn find(word: &str) -> Result<Self> {
+        let text = if word.ends_with(".toml") || word.contains('/') {
+            std::fs::read_to_string(word).with_context(|| format!("target file {word}"))?
+        } else {
+            let found = SHIPPED.iter().find(|(name, _)| *name == word);
+            let meant = nearest(Self::names(), word);
+            found.with_context(|| format!("no target `{word}`; did you mean `{meant}`?"))?.1.to_owned()
+        };
+        let target: Self = toml::from_str(&text).with_context(|| format!("target {word}"))?;
+        let driver = &target.driver;
+        ensure!(
+            crate::drivers::NAMES.contains(&driver.as_str()),
+            "target {word}: no driver `{driver}`; did you mean `{}`?",
+            nearest(crate::drivers::NAMES.into_iter(), driver)
+        );
+        Ok(target)
+    }
+
+    /// How it provides this durability.
+    pub fn promise(&self, durability: Durability) -> Option<&Promise> {
+        match durability {
+            Durability::Memory => self.memory.as_ref(),
+            Durability::Fsync => self.fsync.as_ref(),
+        }
+    }
+
+    /// Its variants by name, `stock` first.
+    pub fn variants(&self) -> Vec<&'static str> {
+        if self.tuned.is_some() { vec!["stock", "tuned"] } else { vec!["stock"] }
+    }
+
+    /// A variant by name; what it has no own of is stock.
+    pub fn variant(&self, name: &str) -> &Variant {
+        self.tuned.as_ref().filter(|_| name == "tuned").unwrap_or(&self.stock)
+    }
+
+    /// All settings that differ from the default, for the report.
+    pub fn settings(&self, variant: &str, durability: Durability) -> Vec<Setting> {
+        let promised = self.promise(durability).map_or(&[][..], |promise| &promise.settings);
+        let all = self.variant(variant).settings.iter().chain(promised);
+        all.map(|one| Setting { name: one.name.clone(), value: one.value.clone(), reason: one.reason.clone() })
+            .collect()
+    }
+}
+
+impl Places {
+    /// A text with its braces replaced.
+    pub fn fill(&self, text: &str, durability: Durability) -> String {
+        let path = |path: &Path| path.to_string_lossy().into_owned();
+        text.replace("{peers}", &path(&self.peers))
+            .replace("{peers_home}", &path(&self.peers_home))
+            .replace("{mainstem}", &path(&self.mainstem))
+            .replace("{data}", &path(&self.scratch.join("data")))
+            .replace("{durability}", durability.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! The whole program against our own broker: what it measures, what it says, and what it leaves behind.
+//!
+//! Needs the release broker (`make build`), or its path in `MAINSTEM_BENCH_BROKER`. All tests use the same port, so one
+//! runs at a time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A folder for results, a broker's data and workload files.
+struct Bench {
+    folder: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { folder: tempfile::tempdir().unwrap(), _turn: turn }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn workload(&self, text: &str) -> PathBuf {
+        let path = self.path("workload.yaml");
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/mainstem");
+        let broker = std::env::var_os("MAINSTEM_BENCH_BROKER").map_or(built, PathBuf::from);
+        assert!(broker.exists(), "no {}: `make build` makes it", broker.display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem-bench"));
+        command.args(words).arg("--mainstem").arg(broker).arg("--out").arg(self.path("out"));
+        command.arg("--scratch").arg(self.path("scratch")).arg("--peers").arg(self.path("no-peers"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// The only run there is.
+    fn result(&self) -> Value {
+        let mut found = Vec::new();
+        for path in files(&self.path("out")) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.contains("pair") && name.ends_with(".json") && !name.ends_with("omb.json") {
+                found.push(path);
+            }
+        }
+        assert_eq!(found.len(), 1, "{found:?}");
+        serde_json::from_str(&fs::read_to_string(&found[0]).unwrap()).unwrap()
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() { found.extend(files(&entry.path())) } else { found.push(entry.path()) }
+    }
+    found
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The broker that this benchmark process has started, once it has.
+fn broker_of(bench: &Child) -> u32 {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let Some((head, rest)) = stat.rsplit_once(')') else { continue };
+            let parent = rest.split_whitespace().nth(1).and_then(|field| field.parse::<u32>().ok());
+            if parent == Some(bench.id()) && head.contains("(mainstem") {
+                return entry.file_name().to_string_lossy().parse().unwrap();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("no broker was started");
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap().success());
+}
+
+const STEADY: &str = "name: steady\npartitionsPerTopic: 4\nproducersPerTopic: 2\nconsumerPerSubscription: 2\n\
+                      subscriptionsPerTopic: 2\nproducerRate: 2000\nwarmupSeconds: 3\nwarmupWindowSeconds: 1\n";
+
+#[test]
+fn a_fixed_rate_is_measured_and_every_message_accounted_for() {
+    let bench = Bench::new();
+    let workload = bench.workload(&format!("{STEADY}testSeconds: 3\n"));
+    let output = bench.run(&["run", workload.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = bench.result();
+    let rate = run["measured"]["publish_rate"].as_f64().unwrap();
+    assert!((1900.0..2100.0).contains(&rate), "{rate}");
+    let received = run["measured"]["receive_rate"].as_f64().unwrap();
+    assert!((3800.0..4200.0).contains(&received), "two subscriptions: {received}");
+    assert_eq!(run["verdict"]["complete"], true, "{}", run["verdict"]);
+    assert!(run["stopped"].is_null());
+    for (part, figure) in [
+        ("broker", "cpu_s"),
+        ("broker", "memory_peak_mb"),
+        ("broker", "handles"),
+        ("generator", "ceiling_rate"),
+        ("machine", "fdatasync_p50_us"),
+    ] {
+        assert!(run[part][figure].as_f64().unwrap() > 0.0, "{part}.{figure}: {}", run[part]);
+    }
+    assert_eq!(run["target"]["version"], env!("CARGO_PKG_VERSION"));
+    let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
+    assert!(page.contains("\"experiment\":\"steady\""));
+    let again = bench.run(&["run", workload.to_str().unwrap()]);
+    assert!(
+        text(&again.stdout).contains("0 runs in 0 starts"),
+        "what is there is not run again: {}",
+        text(&again.stdout)
+    );
+}
+
+#[test]
+fn a_broker_that_stands_still_shows_in_the_tail_and_in_the_timeline() {
+    let bench = Bench::new();
+    let workload = bench.workload(&format!("{STEADY}testSeconds: 8\n"));
+    let child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
+    let broker = broker_of(&child);
+    // Starting, the warm-up of three seconds at most, and then two of the eight that are measured.
+    std::thread::sleep(Duration::from_secs(7));
+    signal(broker, "STOP");
+    std::thread::sleep(Duration::from_secs(2));
+    signal(broker, "CONT");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = bench.result();
+    for latency in ["publish_latency", "end_to_end_latency"] {
+        let longest = run["measured"][latency]["max_ms"].as_f64().unwrap();
+        assert!((1900.0..6000.0).contains(&longest), "{latency}: {longest} ms, {}", text(&output.stderr));
+        // 2 of 8 seconds: what was due meanwhile waited, and counts.
+        let p95 = run["measured"][latency]["p95_ms"].as_f64().unwrap();
+        assert!(p95 > 500.0, "{latency}: p95 is {p95} ms");
+    }
+    let rates: Vec<f64> =
+        run["timeline"].as_array().unwrap().iter().map(|moment| moment["publish_rate"].as_f64().unwrap()).collect();
+    assert!(rates.iter().skip(3).any(|rate| *rate < 500.0), "a dip: {rates:?}");
+    assert_eq!(run["verdict"]["complete"], true);
+}
+
+#[test]
+fn ctrl_c_ends_the_broker_and_leaves_a_report() {
+    let bench = Bench::new();
+    let workload = bench.workload(&format!("{STEADY}testSeconds: 60\n"));
+    let child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
+    let broker = broker_of(&child);
+    std::thread::sleep(Duration::from_secs(6));
+    signal(child.id(), "INT");
+    let began = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(20), "it ends soon");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(!Path::new(&format!("/proc/{broker}")).exists(), "the broker has ended");
+    let run = bench.result();
+    assert_eq!(run["stopped"], "measure: interrupted");
+    assert!(run["measured"]["published"].as_u64().unwrap() > 0, "what was measured is kept");
+    assert!(bench.path("out/report.html").exists());
+}
+
+#[test]
+fn a_peer_that_is_missing_is_said_and_the_others_run() {
+    let bench = Bench::new();
+    let experiment = ["compare", "delay", "--targets", "kafka,mainstem", "--pairs", "1"];
+    let output = bench.run(&experiment);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(bench.result()["target"]["name"], "mainstem");
+    let said = text(&output.stderr);
+    assert!(said.contains("kafka.sh: No such file"), "the script's own words: {said}");
+    let page = fs::read_to_string(bench.path("out/report.md")).unwrap();
+    assert!(page.contains("### Not run\n") && page.contains("kafka tuned: kafka does not start"), "{page}");
+}
+
+#[test]
+fn mistakes_end_it_before_anything_starts() {
+    let bench = Bench::new();
+    for (words, said) in [
+        (vec!["compare", "latncy"], "no experiment `latncy`; did you mean `latency`?"),
+        (vec!["compare", "latency", "--targets", "rabitmq"], "no target `rabitmq`; did you mean `rabbitmq`?"),
+        (vec!["run", "/nowhere.yaml"], "workload /nowhere.yaml"),
+    ] {
+        let output = bench.run(&words);
+        assert!(!output.status.success());
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    let workload = bench.workload("producersPerTopics: 3");
+    let output = bench.run(&["run", workload.to_str().unwrap()]);
+    assert!(text(&output.stderr).contains("unknown key `producersPerTopics`; did you mean `producersPerTopic`?"));
+}
