@@ -14,7 +14,7 @@ KAFKA_PORT ?= 19092
 BENCH := target/release/mainstem-bench
 
 .PHONY: help run build test test-rust test-sim test-clients test-peers test-bench record-peers acceptance lint clean
-.PHONY: bench bench-full bench-build
+.PHONY: bench bench-full bench-build bench-gate
 
 help:
 	@echo "make run           build a release binary and start a broker with the defaults"
@@ -23,6 +23,7 @@ help:
 	@echo "make acceptance    the long runs: 500 seeds, 100,000 records a client and codec, 40 kills"
 	@echo "make bench         compare with the real peers, about an hour; the report is target/bench/quick/report.html"
 	@echo "make bench-full    the same at length; what is there already is not run again"
+	@echo "make bench-gate    instructions per record, CPU per GB and the ratio to Kafka against bench/baseline.json"
 	@echo "make test-peers    ask the release binary what a real Kafka was asked, and compare the answers"
 	@echo "make record-peers  record the answers of a real Kafka again"
 	@echo "make lint          clippy, warnings are errors"
@@ -64,6 +65,10 @@ bench: bench-build
 
 bench-full: bench-build
 	$(BENCH) suite --scale full
+
+# Needs valgrind. `$(BENCH) gate --update` writes a new baseline.
+bench-gate: bench-build
+	$(BENCH) gate
 
 record-peers:
 	@test -x $(KAFKA_PEER) || { echo "record-peers: no $(KAFKA_PEER); set KAFKA_PEER to a script that takes start and stop, \

@@ -80,6 +80,20 @@ pub enum Command {
         #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8190")]
         listen: String,
     },
+    /// Compare instructions per record, processor time and the ratio to Kafka with a baseline; fails when one is worse.
+    Gate {
+        /// The baseline.
+        #[arg(long, value_name = "FILE", default_value = "bench/baseline.json")]
+        baseline: PathBuf,
+        /// Write what was measured as the new baseline.
+        #[arg(long)]
+        update: bool,
+        /// Leave Kafka out.
+        #[arg(long)]
+        without_peer: bool,
+        #[command(flatten)]
+        common: Common,
+    },
     /// Measure the machine's yardsticks.
     Yardsticks,
 }

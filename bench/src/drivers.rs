@@ -41,6 +41,12 @@ pub struct Job {
 }
 
 impl Job {
+    /// A job for this driver at this address, without words of a target's file.
+    pub fn plain(driver: &str, address: &str, run: &str, workload: Workload) -> Self {
+        let (driver, address, run) = (driver.to_owned(), address.to_owned(), run.to_owned());
+        Self { driver, address, run, workload, options: BTreeMap::new() }
+    }
+
     /// Name of a topic (queue, stream) by its number.
     pub fn topic(&self, topic: usize) -> String {
         format!("{}-{topic:05}", self.run)

@@ -16,6 +16,7 @@ mod compare;
 mod drivers;
 mod experiment;
 mod findings;
+mod gate;
 mod latency;
 mod null;
 mod outcome;
@@ -109,6 +110,7 @@ fn execute(command: Command) -> Result<()> {
             println!("worker on {}", listener.local_addr()?);
             worker::serve(listener)
         }
+        Command::Gate { baseline, update, without_peer, common } => gate(&baseline, update, !without_peer, &common),
         Command::Yardsticks => {
             let machine = yardstick::measure(Path::new("target/bench-scratch"))?;
             println!("{}", serde_json::to_string_pretty(&machine)?);
@@ -172,6 +174,31 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
     end_on_ctrl_c();
     comparison.make(&INTERRUPTED)?;
     write_report(&comparison.store)
+}
+
+fn gate(path: &PathBuf, update: bool, with_peer: bool, common: &Common) -> Result<()> {
+    let places = places(common)?;
+    let now = gate::measure(&places, with_peer, yardstick::measure(&places.scratch)?.cpu)?;
+    for (name, instructions) in &now.instructions {
+        println!("{name}: {:.0} instructions per record", instructions.per_record);
+    }
+    println!("{:.3} CPU-seconds per GB", now.cpu_s_per_gb);
+    if let Some((low, high)) = now.times_kafka {
+        println!("{low:.2} to {high:.2} times Kafka's throughput");
+    }
+    if update {
+        std::fs::write(path, serde_json::to_string_pretty(&now)? + "\n")?;
+        println!("new baseline: {}", path.display());
+        return Ok(());
+    }
+    let before = gate::read(path)?;
+    if before.cpu != now.cpu {
+        println!("the baseline is of another processor ({}): processor time is compared all the same", before.cpu);
+    }
+    let worse = gate::regressions(&before, &now);
+    ensure!(worse.is_empty(), "worse than the baseline:\n  {}", worse.join("\n  "));
+    println!("nothing is worse than the baseline");
+    Ok(())
 }
 
 fn places(common: &Common) -> Result<Places> {

@@ -7,13 +7,8 @@ use crate::null::{self, Null, Options};
 use crate::workload::Workload;
 
 fn job(null: &Null, workload: Workload) -> Job {
-    Job {
-        driver: "kafka".to_owned(),
-        address: null.address.to_string(),
-        run: "test".to_owned(),
-        workload: Workload { subscriptions_per_topic: 0, consumer_per_subscription: 0, ..workload },
-        options: Default::default(),
-    }
+    let workload = Workload { subscriptions_per_topic: 0, consumer_per_subscription: 0, ..workload };
+    Job::plain("kafka", &null.address.to_string(), "test", workload)
 }
 
 fn whole() -> Share {

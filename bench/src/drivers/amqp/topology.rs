@@ -177,8 +177,7 @@ mod tests {
 
     fn topology(exchange_type: ExchangeType, subscriptions_per_topic: u32) -> Topology {
         let workload = Workload { exchange_type, subscriptions_per_topic, bound_queues: 2, ..Workload::default() };
-        let (driver, address, run) = ("amqp".into(), String::new(), "run".into());
-        Topology::new(&Job { driver, address, run, workload, options: Default::default() }, "classic")
+        Topology::new(&Job::plain("amqp", "", "run", workload), "classic")
     }
 
     #[test]

@@ -3,13 +3,8 @@
 use super::*;
 
 fn job(options: &[(&str, &str)]) -> Job {
-    Job {
-        driver: "amqp".into(),
-        address: String::new(),
-        run: "run".into(),
-        workload: crate::workload::Workload::default(),
-        options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-    }
+    let options = options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    Job { options, ..Job::plain("amqp", "", "run", crate::workload::Workload::default()) }
 }
 
 #[test]

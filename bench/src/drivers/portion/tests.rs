@@ -2,19 +2,13 @@
 
 use super::*;
 
-fn job(options: &[(&str, &str)]) -> Job {
-    Job {
-        driver: "amqp".into(),
-        address: String::new(),
-        run: "run".into(),
-        workload: crate::workload::Workload::default(),
-        options: options.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
-    }
+fn job() -> Job {
+    Job::plain("amqp", "", "run", crate::workload::Workload::default())
 }
 
 #[test]
 fn clients_share_all_consumers() {
-    let mut job = job(&[]);
+    let mut job = job();
     (job.workload.topics, job.workload.consumer_per_subscription) = (3, 2);
     let place = |client| Place { subscription: 0, client, clients: 4 };
     let mut all: Vec<_> = (0..4).flat_map(|client| share(&job, place(client)).collect::<Vec<_>>()).collect();
@@ -24,7 +18,7 @@ fn clients_share_all_consumers() {
 
 #[test]
 fn large_messages_make_the_window_small() {
-    let mut job = job(&[]);
+    let mut job = job();
     assert_eq!(window_of(&job, 2000), 2000);
     job.workload.message_size = 8 << 20;
     assert_eq!(window_of(&job, 2000), 8);

@@ -1,0 +1,239 @@
+//! Making a comparison: starts each target in turn, makes its runs, keeps them, and goes on whatever a single target does.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+
+use super::Comparison;
+use super::probe::peak_key;
+use crate::clock::Clock;
+use crate::drivers::{self, Job};
+use crate::experiment::{Experiment, Variation};
+use crate::plan::{self, Session};
+use crate::progress::{Progress, count};
+use crate::result::{FORMAT, Machine, Measured, Run, TargetRecord};
+use crate::run::{self, Brought, Setting};
+use crate::store::State;
+use crate::target::{Running, Target};
+use crate::worker::{Local, Remote, Worker};
+use crate::workload::Workload;
+use crate::{payload, yardstick};
+
+/// A comparison that is being made.
+pub struct Making<'a> {
+    pub comparison: &'a Comparison,
+    pub state: State,
+    pub progress: Progress,
+    pub interrupted: &'a AtomicBool,
+}
+
+/// What the runs of a session share.
+struct Made<'a> {
+    session: &'a Session,
+    experiment: &'a Experiment,
+    target: &'a Target,
+    running: &'a Running,
+    machine: &'a Machine,
+    ceiling: Option<f64>,
+}
+
+impl<'a> Making<'a> {
+    /// Begins where an earlier one of the same folder ended.
+    pub fn new(comparison: &'a Comparison, interrupted: &'a AtomicBool) -> Self {
+        let mut state = comparison.store.state();
+        // What cannot be run now will be missed again.
+        state.missing.clear();
+        Self { comparison, state, progress: Progress::over(comparison.plan().1), interrupted }
+    }
+
+    /// Keeps what was found out besides runs.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_state(&self) -> Result<()> {
+        self.comparison.store.keep_state(&self.state)
+    }
+
+    /// Starts a target and makes its runs.
+    ///
+    /// # Errors
+    /// Results cannot be written.
+    pub fn make_session(&mut self, session: &Session) -> Result<()> {
+        let experiment = &self.comparison.experiments[session.experiment];
+        let target = &self.comparison.targets[session.target];
+        let name = format!("{} {}", target.name, session.setup.variant);
+        let ceilings = self.find_ceilings(session);
+        self.progress.begin(
+            &format!("{} · pair {} · {name}", experiment.record.id, session.pair),
+            plan::session_time(session, experiment),
+        );
+        let machine = yardstick::measure(&self.comparison.places.scratch)?;
+        if target.start.is_empty() || session.setup.arguments.is_empty() || target.foreground {
+            match Running::start(target, &self.comparison.places, session.setup.clone()) {
+                Ok(running) => {
+                    for (number, ceiling) in session.variations.iter().zip(ceilings) {
+                        if self.interrupted.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        let made = Made { session, experiment, target, running: &running, machine: &machine, ceiling };
+                        self.make_run(&made, &experiment.variations[*number])?;
+                    }
+                }
+                Err(error) => self.lost(&name, &error),
+            }
+        } else {
+            self.lost(&name, &anyhow::anyhow!("brokerArguments: it is not started by us"));
+        }
+        self.comparison.store.keep_state(&self.state)
+    }
+
+    fn make_run(&mut self, made: &Made<'_>, variation: &Variation) -> Result<()> {
+        let Made { session, experiment, target, running, .. } = made;
+        let mut workload = variation.workload.clone();
+        if let Some(share) = workload.rate_of_slowest_peak {
+            let peak = self.state.slowest_peaks.get(&peak_key(experiment, workload.durability));
+            workload.producer_rate = (peak.context("the slowest peak is not known")? * share).round();
+        }
+        let label = if variation.label.is_empty() { "" } else { &variation.label };
+        self.progress.say(&format!("  {} {label}", target.name));
+        let job = self.job(target, &workload, &format!("{}-{}", experiment.record.id, session.pair));
+        let brought = match self.execute(&job, running, made.ceiling) {
+            Ok(brought) => brought,
+            Err(error) => {
+                let reason = format!("{} {} {label}", experiment.record.id, target.name);
+                self.lost(reason.trim(), &error);
+                return Ok(());
+            }
+        };
+        let mut run = self.record(made, variation, workload, &job, brought);
+        run.verdict.remarks.extend(payload::remark(&run.workload));
+        self.progress.say(&format!("    {}", summary(&run.measured, run.stopped.as_deref())));
+        if run.stopped.is_some() {
+            run.verdict.valid = false;
+            let lines = running.last_lines();
+            self.progress.say(&lines);
+        }
+        self.comparison.store.keep(&run)
+    }
+
+    fn record(&self, made: &Made<'_>, variation: &Variation, workload: Workload, job: &Job, brought: Brought) -> Run {
+        let Made { session, experiment, target, running, machine, .. } = made;
+        let durability = workload.durability;
+        Run {
+            format: FORMAT,
+            experiment: experiment.record.id.clone(),
+            title: experiment.record.title.clone(),
+            variation: variation.label.clone(),
+            scale: experiment.scale.clone(),
+            pair: session.pair,
+            order: session.order,
+            target: TargetRecord {
+                name: target.name.clone(),
+                variant: session.setup.variant.clone(),
+                version: running.version.clone(),
+                durability: durability.name().to_owned(),
+                durability_note: target.promise(durability).map_or(String::new(), |promise| promise.note.clone()),
+                driver: drivers::open(job).map_or_else(|_| target.driver.clone(), |driver| driver.name()),
+                settings: target.settings(&session.setup.variant, durability),
+                memory_limit_mb: running.memory.as_ref().map(crate::cgroup::MemoryGroup::limit_mb),
+                heap: target.variant(&session.setup.variant).heap.clone(),
+            },
+            command: self.comparison.command.clone(),
+            started: seconds_since_1970(),
+            machine: (*machine).clone(),
+            workload,
+            verdict: brought.verdict,
+            phases: brought.phases,
+            timeline: brought.timeline,
+            measured: brought.measured,
+            broker: brought.broker,
+            generator: brought.generator,
+            stopped: brought.stopped,
+        }
+    }
+
+    /// Creates the topics, makes the run and deletes them.
+    ///
+    /// # Errors
+    /// The broker refuses the topics, or a worker cannot be reached.
+    pub fn execute(&self, job: &Job, running: &Running, ceiling_rate: Option<f64>) -> Result<Brought> {
+        let driver = drivers::open(job)?;
+        driver.prepare()?;
+        let mut workers = self.connect_workers()?;
+        let pids = || -> BTreeSet<u32> { running.pids() };
+        let setting = Setting {
+            job,
+            workers: &mut workers,
+            pids: &pids,
+            progress: &self.progress,
+            interrupted: self.interrupted,
+            ceiling_rate,
+        };
+        let brought = run::execute(setting);
+        driver.clear();
+        Ok(brought)
+    }
+
+    fn connect_workers(&self) -> Result<Vec<Box<dyn Worker>>> {
+        if self.comparison.workers.is_empty() {
+            return Ok(vec![Box::new(Local::new(Clock::local()))]);
+        }
+        self.comparison
+            .workers
+            .iter()
+            .map(|address| Ok(Box::new(Remote::connect(address)?) as Box<dyn Worker>))
+            .collect()
+    }
+
+    /// What a driver is told.
+    pub fn job(&self, target: &Target, workload: &Workload, run: &str) -> Job {
+        let promise = target.promise(workload.durability);
+        Job {
+            driver: target.driver.clone(),
+            address: target.address.clone(),
+            run: topic_prefix(run),
+            workload: workload.clone(),
+            options: promise.map(|promise| promise.options.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// A target or a run that could not be made.
+    pub fn lost(&mut self, what: &str, error: &anyhow::Error) {
+        self.progress.say(&format!("  {what} was not run: {error:#}"));
+        let first = format!("{error:#}");
+        self.state.missing.insert(format!("{what}: {}", first.lines().next().unwrap_or_default()));
+    }
+}
+
+fn summary(measured: &Measured, stopped: Option<&str>) -> String {
+    let ms = |curve: &Option<crate::result::Curve>| {
+        curve.as_ref().map_or("–".to_owned(), |curve| format!("{:.2} / {:.2} ms", curve.p50_ms, curve.p99_ms))
+    };
+    let mut line = format!(
+        "{}/s = {:.1} MB/s in, {}/s out, publish p50/p99 {}, end to end {}",
+        count(measured.publish_rate),
+        measured.publish_mb_s,
+        count(measured.receive_rate),
+        ms(&measured.publish_latency),
+        ms(&measured.end_to_end_latency)
+    );
+    if let Some(drain) = &measured.drain {
+        line.push_str(&format!(", backlog read at {:.0} MB/s in {:.0} s", drain.read_mb_s, drain.seconds));
+    }
+    if let Some(reason) = stopped {
+        line.push_str(&format!("; stopped in {reason}"));
+    }
+    line
+}
+
+/// What every protocol takes as the begin of a name, and no run before has used.
+fn topic_prefix(run: &str) -> String {
+    let plain = run.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
+    format!("bench-{}-{}", plain.take(40).collect::<String>(), seconds_since_1970() % 1_000_000)
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
