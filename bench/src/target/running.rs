@@ -1,0 +1,252 @@
+//! A target that was started for a few runs, and everything that must be undone after them.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Places, Target};
+use crate::cgroup::MemoryGroup;
+use crate::process;
+use crate::workload::Durability;
+
+const READY_TIME: Duration = Duration::from_secs(120);
+const STOP_TIME: Duration = Duration::from_secs(30);
+/// Lines of a log that are shown when a target does not start.
+const LOG_LINES: usize = 15;
+
+/// What a target is started with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setup {
+    pub variant: String,
+    pub durability: Durability,
+    /// 0 = the target's own.
+    pub memory_limit_mb: u64,
+    /// Further arguments of `start`.
+    pub arguments: Vec<String>,
+}
+
+/// A target that runs. Dropping it stops and wipes it, unless it ran before.
+pub struct Running {
+    target: Target,
+    places: Places,
+    setup: Setup,
+    child: Option<Child>,
+    log: PathBuf,
+    pub memory: Option<MemoryGroup>,
+    pub version: String,
+}
+
+impl Running {
+    /// Wipes and starts it, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start; its log's last lines are in the error.
+    pub fn start(target: &Target, places: &Places, setup: Setup) -> Result<Self> {
+        fs::create_dir_all(&places.scratch)?;
+        let log = places.scratch.join(format!("{}.log", target.name));
+        let mut running = Self {
+            target: target.clone(),
+            places: places.clone(),
+            setup,
+            child: None,
+            log,
+            memory: None,
+            version: String::new(),
+        };
+        if target.start.is_empty() {
+            running.wait_until_reachable().with_context(|| format!("{} does not answer", target.address))?;
+            return Ok(running);
+        }
+        let limit = match running.setup.memory_limit_mb {
+            0 => target.memory_limit_mb,
+            limit => limit,
+        };
+        running.memory = (limit > 0).then(|| MemoryGroup::create(&target.name, limit)).flatten();
+        running.stop_and_wipe();
+        if let Err(error) = running.launch() {
+            bail!("{error:#}\n{}", running.last_lines());
+        }
+        running.version = running.ask_version();
+        Ok(running)
+    }
+
+    /// Its processes.
+    pub fn pids(&self) -> BTreeSet<u32> {
+        let from_file = |file: &String| fs::read_to_string(self.fill(file)).ok()?.trim().parse().ok();
+        let mut roots: Vec<u32> = self.target.pid_files.iter().filter_map(from_file).collect();
+        roots.extend(self.child.as_ref().map(Child::id));
+        process::with_descendants(&roots)
+    }
+
+    /// The last lines of its logs, for an error.
+    pub fn last_lines(&self) -> String {
+        let logs = self.target.logs.iter().map(|log| PathBuf::from(self.fill(log))).chain([self.log.clone()]);
+        let mut shown = String::new();
+        for log in logs {
+            let Ok(bytes) = fs::read(&log) else { continue };
+            let text = String::from_utf8_lossy(&bytes);
+            let lines: Vec<&str> = text.lines().collect();
+            if !lines.is_empty() {
+                let from = lines.len().saturating_sub(LOG_LINES);
+                shown.push_str(&format!("last lines of {}:\n  {}\n", log.display(), lines[from..].join("\n  ")));
+            }
+        }
+        shown
+    }
+
+    fn fill(&self, text: &str) -> String {
+        self.places.fill(text, self.setup.durability)
+    }
+
+    fn launch(&mut self) -> Result<()> {
+        let mut command = self.target.start.iter().map(|word| self.fill(word)).collect::<Vec<_>>();
+        let variant = self.target.variant(&self.setup.variant).clone();
+        for setting in variant.settings.iter().filter(|setting| setting.argument) {
+            command.extend([setting.name.clone(), setting.value.clone()]);
+        }
+        command.extend(self.setup.arguments.iter().cloned());
+        if let Some(group) = &self.memory {
+            command = group.wrap(&command);
+        }
+        let mut process = self.command(&command)?;
+        let log = File::create(&self.log)?;
+        process.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
+        if self.target.foreground {
+            self.child = Some(process.spawn().with_context(|| format!("cannot run {}", command.join(" ")))?);
+        } else {
+            let status = process.status().with_context(|| format!("cannot run {}", command.join(" ")))?;
+            anyhow::ensure!(status.success(), "{} does not start: {status}", self.target.name);
+        }
+        self.wait_until_reachable().with_context(|| format!("{} does not become ready", self.target.name))
+    }
+
+    /// A command with the environment of target, variant and durability. It gets a process group of its own, so that a
+    /// Ctrl-C in the terminal reaches only us.
+    fn command(&self, words: &[String]) -> Result<Command> {
+        let (program, arguments) = words.split_first().context("an empty command")?;
+        let mut command = Command::new(program);
+        command.args(arguments).process_group(0);
+        let variant = self.target.variant(&self.setup.variant);
+        let promise = self.target.promise(self.setup.durability);
+        let promised = promise.map(|promise| &promise.environment).into_iter().flatten();
+        for (name, value) in self.target.environment.iter().chain(&variant.environment).chain(promised) {
+            command.env(name, self.fill(value));
+        }
+        let settings = variant.settings.iter().chain(promise.map(|promise| &promise.settings).into_iter().flatten());
+        let (mut file, mut variables) = (String::new(), std::collections::BTreeMap::<&str, String>::new());
+        for setting in settings.filter(|setting| !setting.argument) {
+            if let Some(variable) = &setting.environment {
+                let words = variables.entry(variable).or_default();
+                words.push_str(&format!(" {} {}", setting.name, setting.value));
+            } else if let Some(format) = &self.target.settings_file {
+                let line = format.line.replace("{name}", &setting.name).replace("{value}", &setting.value);
+                file.push_str(&line);
+                file.push('\n');
+            }
+        }
+        command.envs(variables);
+        if let Some(format) = self.target.settings_file.as_ref().filter(|_| !file.is_empty()) {
+            let path = self.places.scratch.join(format!("{}.settings", self.target.name));
+            File::create(&path)?.write_all(file.as_bytes())?;
+            command.env(&format.variable, path.canonicalize()?);
+        }
+        Ok(command)
+    }
+
+    fn wait_until_reachable(&mut self) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok()).flatten() {
+                bail!("it ended with {status}");
+            }
+            let page_answers = |url: &String| ureq::get(url).call().is_ok();
+            if TcpStream::connect(&self.target.address).is_ok() && self.target.ready.as_ref().is_none_or(page_answers) {
+                return Ok(());
+            }
+            anyhow::ensure!(began.elapsed() < READY_TIME, "not ready after {} s", READY_TIME.as_secs());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The first word with a digit and a dot in what the version command prints.
+    fn ask_version(&self) -> String {
+        let words: Vec<String> = self.target.version.iter().map(|word| self.fill(word)).collect();
+        let Ok(mut command) = self.command(&words) else { return String::new() };
+        let Ok(output) = command.stdin(Stdio::null()).output() else { return String::new() };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words = text.split(|letter: char| letter.is_whitespace() || letter == ',');
+        let version = |word: &&str| {
+            word.starts_with(|letter: char| letter.is_ascii_digit() || letter == 'v') && word.contains('.')
+        };
+        words.into_iter().find(version).unwrap_or("unknown").trim_start_matches('v').to_owned()
+    }
+
+    fn stop_and_wipe(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            end(&mut child);
+        }
+        for words in [&self.target.stop, &self.target.wipe] {
+            let words: Vec<String> = words.iter().map(|word| self.fill(word)).collect();
+            if let Ok(mut command) = self.command(&words) {
+                let _ = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            }
+        }
+        let _ = fs::remove_dir_all(self.places.scratch.join("data"));
+        settle_disk();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.target.start.is_empty() {
+            self.stop_and_wipe();
+        }
+    }
+}
+
+/// Asks a process to end, and ends it when it does not.
+fn end(child: &mut Child) {
+    // SAFETY: signals a child that was not waited for, so the id is still its.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let began = Instant::now();
+    while began.elapsed() < STOP_TIME {
+        if let Ok(Some(_)) = child.try_wait() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Waits until what was written before is on the disk and the disk is quiet, so that it does not count for the next.
+fn settle_disk() {
+    // SAFETY: takes nothing and returns nothing.
+    unsafe { libc::sync() };
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        let waiting = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kb = |name: &str| {
+            let rest = waiting.split_once(name).map_or("", |(_, rest)| rest);
+            rest.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+        };
+        if kb("Dirty:") + kb("Writeback:") < 32 << 10 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+}
+
+/// Drops the page cache, so that a backlog is read from disk where no cgroup bounds it; false when not allowed.
+pub fn drop_page_cache() -> bool {
+    settle_disk();
+    fs::write(Path::new("/proc/sys/vm/drop_caches"), "3\n").is_ok()
+}
