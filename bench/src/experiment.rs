@@ -116,12 +116,11 @@ impl Experiment {
     }
 
     /// One workload file as an experiment of its own.
-    pub fn of_workload(workload: Workload, target: String) -> Self {
-        let name = workload.name.clone();
+    pub fn of_workload(id: &str, workload: Workload, target: String) -> Self {
         Self {
             record: ExperimentRecord {
-                id: name.clone(),
-                title: name,
+                id: id.to_owned(),
+                title: workload.name.clone(),
                 question: "A workload file, as it is.".to_owned(),
                 published: String::new(),
                 figure: Figure::PublishRate,

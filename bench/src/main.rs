@@ -95,7 +95,9 @@ fn execute(command: Command) -> Result<()> {
                 if let Some(seconds) = seconds {
                     workload = workload.within(seconds);
                 }
-                experiments.push(Experiment::of_workload(workload, Target::find(&target)?.name));
+                // Published files share names; their file names are their own.
+                let id = path.file_stem().unwrap_or_default().to_string_lossy();
+                experiments.push(Experiment::of_workload(&id, workload, Target::find(&target)?.name));
             }
             compare("run", experiments, Some(1), &Common { targets: vec![target], ..common })
         }

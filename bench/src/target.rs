@@ -2,7 +2,8 @@
 //!
 //! A target is a TOML file, shipped (`targets/*.toml`) or given by path. Words in braces are replaced:
 //! `{peers}` the folder of the peers' scripts, `{peers_home}` where they keep their data, `{mainstem}` our binary, `{data}`
-//! a scratch folder of this run, `{durability}` the workload's. A target without `start` is one that runs already.
+//! a scratch folder of this run, `{durability}` the workload's, `{port NAME}` a free port, the same wherever the name stands.
+//! A target without `start` is one that runs already.
 
 mod running;
 
@@ -161,7 +162,7 @@ impl Target {
             let meant = nearest(Self::names(), word);
             found.with_context(|| format!("no target `{word}`; did you mean `{meant}`?"))?.1.to_owned()
         };
-        let target: Self = toml::from_str(&text).with_context(|| format!("target {word}"))?;
+        let target: Self = toml::from_str(&with_free_ports(text)?).with_context(|| format!("target {word}"))?;
         let driver = &target.driver;
         ensure!(
             crate::drivers::NAMES.contains(&driver.as_str()),
@@ -196,6 +197,17 @@ impl Target {
         all.map(|one| Setting { name: one.name.clone(), value: one.value.clone(), reason: one.reason.clone() })
             .collect()
     }
+}
+
+/// The text with each `{port NAME}` replaced.
+fn with_free_ports(mut text: String) -> Result<String> {
+    while let Some((_, rest)) = text.split_once("{port ") {
+        let name = rest.split_once('}').context("`{port` without its end")?.0;
+        // Free now; that nobody takes it until the target starts is likely enough, and said where not.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        text = text.replace(&format!("{{port {name}}}"), &port.to_string());
+    }
+    Ok(text)
 }
 
 impl Places {

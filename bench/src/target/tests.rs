@@ -28,6 +28,13 @@ fn every_shipped_target_says_how_it_keeps_its_promises() {
 }
 
 #[test]
+fn a_port_is_the_same_wherever_its_name_stands() {
+    let target = Target::find("mainstem").unwrap();
+    assert!(target.start.contains(&target.address), "{target:?}");
+    assert!(!target.start.contains(&target.ready.unwrap()) && !target.address.contains('{'));
+}
+
+#[test]
 fn mistakes_are_named() {
     let said = |word: &str| format!("{:#}", Target::find(word).unwrap_err());
     assert_eq!(said("kafak"), "no target `kafak`; did you mean `kafka`?");

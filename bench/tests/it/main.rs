@@ -1,7 +1,7 @@
 //! The whole program against our own broker: what it measures, what it says, and what it leaves behind.
 //!
-//! Needs the release broker (`make build`), or its path in `MAINSTEM_BENCH_BROKER`. All tests use the same port, so one
-//! runs at a time.
+//! Needs the release broker (`make build`), or its path in `MAINSTEM_BENCH_BROKER`. They measure, so one runs at a
+//! time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn a_fixed_rate_is_measured_and_every_message_accounted_for() {
     }
     assert_eq!(run["target"]["version"], env!("CARGO_PKG_VERSION"));
     let page = fs::read_to_string(bench.path("out/report.html")).unwrap();
-    assert!(page.contains("\"experiment\":\"steady\""));
+    assert!(page.contains("\"experiment\":\"workload\""));
     let again = bench.run(&["run", workload.to_str().unwrap()]);
     assert!(
         text(&again.stdout).contains("0 runs in 0 starts"),
