@@ -26,7 +26,7 @@ pub struct Account {
     pub written_bytes: u64,
 }
 
-/// Fields of `/proc/PID/stat` after the command name: parent is the 2nd, utime the 12th, stime the 13th.
+/// Fields of `/proc/PID/stat` after the command name: state is the 1st, parent the 2nd, utime the 12th, stime the 13th.
 fn stat_fields(path: &Path) -> Option<Vec<String>> {
     let text = fs::read_to_string(path).ok()?;
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
@@ -40,14 +40,21 @@ fn cpu_of(fields: &[String]) -> f64 {
 /// These processes and all their descendants, as far as they are running.
 pub fn with_descendants(roots: &[u32]) -> BTreeSet<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut running = BTreeSet::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if let Some(parent) = stat_fields(&entry.path().join("stat")).and_then(|fields| fields.get(1)?.parse().ok()) {
+        let Some(fields) = stat_fields(&entry.path().join("stat")) else { continue };
+        // A zombie has ended; only its parent has not looked yet.
+        if fields.first().is_some_and(|state| state == "Z") {
+            continue;
+        }
+        running.insert(pid);
+        if let Some(parent) = fields.get(1).and_then(|field| field.parse().ok()) {
             children.entry(parent).or_default().push(pid);
         }
     }
     let mut found = BTreeSet::new();
-    let mut open: Vec<u32> = roots.iter().copied().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
+    let mut open: Vec<u32> = roots.iter().copied().filter(|pid| running.contains(pid)).collect();
     while let Some(pid) = open.pop() {
         if found.insert(pid) {
             open.extend(children.get(&pid).into_iter().flatten());

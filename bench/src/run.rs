@@ -191,8 +191,7 @@ impl<'a> Run<'a> {
         self.in_flight = all.in_flight;
         let at_s = self.elapsed_s();
         let since = (at_s - self.brought.timeline.last().map_or(0.0, |moment| moment.at_s)).max(1e-3);
-        let pids = (self.setting.pids)();
-        let account = process::account(&pids);
+        let account = process::account(&(self.setting.pids)());
         let moment = Moment {
             at_s,
             publish_rate: all.published.acknowledged as f64 / since,
@@ -216,7 +215,7 @@ impl<'a> Run<'a> {
         broker.connections = broker.connections.max(account.sockets);
         self.brought.timeline.push(moment.clone());
         self.setting.progress.second(self.phase_name, &moment);
-        if pids.is_empty() && self.last.processes == 0 && broker.processes > 0 {
+        if account.processes == 0 && broker.processes > 0 {
             bail!("the broker has ended");
         }
         Ok((all, moment))

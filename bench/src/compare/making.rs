@@ -172,7 +172,10 @@ impl<'a> Making<'a> {
             ceiling_rate,
         };
         let brought = run::execute(setting);
-        driver.clear();
+        // Of a broker that broke nothing more is asked.
+        if brought.stopped.is_none() {
+            driver.clear();
+        }
         Ok(brought)
     }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -30,6 +30,8 @@ const TOPICS_AT_ONCE: usize = 200;
 const ADMIN_TIME: Duration = Duration::from_secs(60);
 /// Memory of one producer's queue.
 const QUEUE_KBYTES: u32 = 64 << 10;
+/// The longest that a consumer may take to leave its group.
+const LEAVE_TIME: Duration = Duration::from_secs(5);
 /// Messages that a consumer takes while it holds its intake.
 const INTAKE_MESSAGES: usize = 1024;
 
@@ -202,9 +204,16 @@ impl Subscriber for KafkaSubscriber {}
 impl Drop for KafkaSubscriber {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else { return };
+        let began = Instant::now();
+        while !thread.is_finished() {
+            // Leaving the group of a broker that has gone, librdkafka waits without end: it is left behind then.
+            if began.elapsed() > LEAVE_TIME {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
+        let _ = thread.join();
     }
 }
 

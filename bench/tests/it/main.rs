@@ -161,6 +161,24 @@ fn a_broker_that_stands_still_shows_in_the_tail_and_in_the_timeline() {
 }
 
 #[test]
+fn a_broker_that_dies_ends_the_run_which_keeps_what_it_had() {
+    let bench = Bench::new();
+    let workload = bench.workload(&format!("{STEADY}testSeconds: 60\n"));
+    let child = bench.command(&["run", workload.to_str().unwrap()]).spawn().unwrap();
+    let broker = broker_of(&child);
+    std::thread::sleep(Duration::from_secs(8));
+    signal(broker, "KILL");
+    let began = Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(45), "it ends soon: {:?}", began.elapsed());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = bench.result();
+    assert_eq!(run["stopped"], "measure: the broker has ended");
+    assert_eq!(run["verdict"]["valid"], false);
+    assert!(run["measured"]["published"].as_u64().unwrap() > 0, "what was measured is kept");
+}
+
+#[test]
 fn ctrl_c_ends_the_broker_and_leaves_a_report() {
     let bench = Bench::new();
     let workload = bench.workload(&format!("{STEADY}testSeconds: 60\n"));
