@@ -208,7 +208,8 @@ fn under_callgrind(places: &Places, confirm: Confirm, records: u64) -> Result<(u
 
 /// Self cost by function, as `callgrind_annotate` adds it up.
 fn read_callgrind(path: &Path) -> Result<BTreeMap<String, u64>> {
-    let output = Command::new("callgrind_annotate").arg("--threshold=100").arg("--show-percs=no").arg(path).output()?;
+    let words = ["--threshold=100", "--show-percs=no", "--tree=none", "--inclusive=no", "--auto=no"];
+    let output = Command::new("callgrind_annotate").args(words).arg(path).output()?;
     ensure!(output.status.success(), "callgrind_annotate: {}", String::from_utf8_lossy(&output.stderr));
     let found = parse_annotation(&String::from_utf8_lossy(&output.stdout));
     if found.is_empty() {
