@@ -41,8 +41,8 @@ pub struct Published {
 impl Published {
     /// Adds all of another.
     pub fn add(&mut self, other: &Self) {
-        self.acknowledged += other.acknowledged;
-        self.failed += other.failed;
+        self.acknowledged = self.acknowledged.saturating_add(other.acknowledged);
+        self.failed = self.failed.saturating_add(other.failed);
         self.since_due.add(&other.since_due);
         self.since_sent.add(&other.since_sent);
     }

@@ -20,12 +20,12 @@ impl Pace {
     pub fn new(start: Nanos, rate: f64, phase: f64) -> Self {
         assert!(rate > 0.0, "a schedule has a rate");
         let interval = 1e9 / rate;
-        Self { start: start + (interval * phase) as Nanos, interval, sent: 0 }
+        Self { start: start.saturating_add((interval * phase) as Nanos), interval, sent: 0 }
     }
 
     /// When the next message is due.
     pub fn due(&self) -> Nanos {
-        self.start + (self.sent as f64 * self.interval) as Nanos
+        self.start.saturating_add((self.sent as f64 * self.interval) as Nanos)
     }
 
     /// Nanoseconds between two messages.

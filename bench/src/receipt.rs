@@ -23,9 +23,9 @@ pub struct Received {
 impl Received {
     /// Adds all of another.
     pub fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.prints.merge(other.prints);
-        self.strange += other.strange;
+        self.strange = self.strange.saturating_add(other.strange);
         self.since_due.add(&other.since_due);
     }
 }

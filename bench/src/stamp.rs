@@ -61,7 +61,7 @@ impl Fingerprint {
 
     /// Those of both.
     pub fn merge(&mut self, other: Self) {
-        self.messages += other.messages;
+        self.messages = self.messages.saturating_add(other.messages);
         self.sum = self.sum.wrapping_add(other.sum);
     }
 

@@ -73,7 +73,7 @@ impl Sample {
         self.handed.add(&other.handed);
         self.published.add(&other.published);
         self.received.add(&other.received);
-        self.in_flight += other.in_flight;
+        self.in_flight = self.in_flight.saturating_add(other.in_flight);
         self.cpu_s += other.cpu_s;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
     }

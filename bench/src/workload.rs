@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::nearest;
 
+/// The largest number of minutes or seconds that a time may have.
+const TIME_MAX: f64 = 1e6;
 /// Bytes of the stamp that every message begins with; a message is never shorter.
 pub const MESSAGE_BYTES_MIN: u32 = 16;
 
@@ -251,7 +253,11 @@ impl Workload {
         Ok(changed)
     }
 
-    fn check(&self) -> Result<()> {
+    /// Whether every value is in its range.
+    ///
+    /// # Errors
+    /// The first that is not, with what would be right.
+    pub fn check(&self) -> Result<()> {
         ensure!(
             self.message_size >= MESSAGE_BYTES_MIN,
             "messageSize is {}: at least {MESSAGE_BYTES_MIN} bytes, which hold the stamp that latency is read from",
@@ -284,8 +290,16 @@ impl Workload {
         ] {
             ensure!(value >= 0.0 && value.is_finite(), "{name} is {value}: at least 0");
         }
-        ensure!(self.warmup_window_seconds >= 1.0, "warmupWindowSeconds is below 1");
-        ensure!(self.stability_seconds >= 3.0, "stabilitySeconds is below 3");
+        for (name, value, least) in [
+            ("testDurationMinutes", self.test_duration_minutes, 0.0),
+            ("warmupDurationMinutes", self.warmup_duration_minutes, 0.0),
+            ("testSeconds", self.test_seconds.unwrap_or(0.0), 0.0),
+            ("warmupSeconds", self.warmup_seconds.unwrap_or(0.0), 0.0),
+            ("warmupWindowSeconds", self.warmup_window_seconds, 1.0),
+            ("stabilitySeconds", self.stability_seconds, 3.0),
+        ] {
+            ensure!((least..=TIME_MAX).contains(&value), "{name} is {value}: from {least} to {TIME_MAX}");
+        }
         let closed = self.confirm != Confirm::Async;
         ensure!(
             !closed || self.producers() <= crate::outcome::ACCOUNTS_MAX,

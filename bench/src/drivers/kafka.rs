@@ -66,7 +66,7 @@ impl Kafka {
 
     fn producer_config(&self) -> ClientConfig {
         let workload = &self.job.workload;
-        let message_bytes_max = workload.batch_bytes.max(workload.message_size) + 1024;
+        let message_bytes_max = workload.batch_bytes.max(workload.message_size).saturating_add(1024);
         let mut config = self.config();
         config
             .set("acks", "all")
@@ -75,7 +75,7 @@ impl Kafka {
             .set("batch.num.messages", (workload.batch_bytes / workload.message_size).clamp(1, 1_000_000).to_string())
             .set("message.max.bytes", message_bytes_max.to_string())
             .set("queue.buffering.max.messages", "1000000")
-            .set("queue.buffering.max.kbytes", QUEUE_KBYTES.max(2 * message_bytes_max / 1024).to_string())
+            .set("queue.buffering.max.kbytes", QUEUE_KBYTES.max(message_bytes_max / 512).to_string())
             .set("partitioner", if self.keyed() { "murmur2_random" } else { "consistent_random" });
         config
     }

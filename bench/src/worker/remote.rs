@@ -43,12 +43,12 @@ impl Remote {
         let clock = Clock::local();
         let sent = clock.now();
         let mut answer = self.agent.get(format!("http://{}/clock", self.address)).call()?;
-        let theirs: u64 = answer.body_mut().read_to_string()?.trim().parse().context("not a clock")?;
+        let theirs: i64 = answer.body_mut().read_to_string()?.trim().parse().context("not a clock")?;
         let received = clock.now();
         let uncertainty = (received - sent) / 2;
         if uncertainty < self.uncertainty_ns {
             self.uncertainty_ns = uncertainty;
-            self.clock_offset = (sent + uncertainty) as i64 - theirs as i64;
+            self.clock_offset = ((sent + uncertainty) as i64).checked_sub(theirs).context("not a clock")?;
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ impl Handed {
     pub fn add(&mut self, other: &Self) {
         self.messages.merge(other.messages);
         self.lag.add(&other.lag);
-        self.held_back += other.held_back;
+        self.held_back = self.held_back.saturating_add(other.held_back);
     }
 
     fn clear(&mut self) {

@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -33,6 +33,9 @@ use crate::stamp::Fingerprint;
 
 /// The longest time between two signs of life of a coordinator.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+/// A century, nanoseconds: a clock that is further off is none.
+const CLOCK_OFFSET_MAX: u64 = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
 /// A job, this worker's share of it, and what to add to its clock (nanoseconds) to have the coordinator's.
 #[derive(Serialize, Deserialize)]
@@ -171,6 +174,10 @@ fn worker(desk: &mut Desk) -> Result<&mut Local> {
 
 fn begin(desk: &mut Desk, body: &[u8]) -> Result<Vec<u8>> {
     let begin: Begin = serde_json::from_slice(body).context("not a job")?;
+    begin.job.workload.check()?;
+    let Share { worker, workers } = begin.share;
+    ensure!(worker < workers, "worker {worker} of {workers}");
+    ensure!(begin.clock_offset.unsigned_abs() < CLOCK_OFFSET_MAX, "a clock offset of {} ns", begin.clock_offset);
     // A job left behind makes room.
     desk.worker = None;
     let mut worker = Local::new(Clock::with_offset(begin.clock_offset));
@@ -185,6 +192,9 @@ fn nothing(done: Result<()>) -> Result<Vec<u8>> {
 
 fn set_speed(desk: &mut Desk, body: &[u8]) -> Result<Vec<u8>> {
     let speed: Speed = serde_json::from_slice(body).context("not a speed")?;
+    if let Speed::Rate(rate) = speed {
+        ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} messages a second");
+    }
     nothing(worker(desk)?.set_speed(speed))
 }
 
