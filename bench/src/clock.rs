@@ -45,3 +45,8 @@ impl Clock {
         }
     }
 }
+
+/// Seconds since 1970, for names and records.
+pub fn seconds_since_1970() -> u64 {
+    Clock::local().now() / 1_000_000_000
+}

@@ -93,7 +93,7 @@ fn execute(command: Command) -> Result<()> {
             for path in &workloads {
                 let mut workload = Workload::read(path)?;
                 if let Some(seconds) = seconds {
-                    workload = workload.within(seconds);
+                    workload = workload.within(seconds)?;
                 }
                 // Published files share names; their file names are their own.
                 let id = path.file_stem().unwrap_or_default().to_string_lossy();

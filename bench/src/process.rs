@@ -84,7 +84,8 @@ pub fn account(pids: &BTreeSet<u32>) -> Account {
     all
 }
 
-fn number_after(text: &str, word: &str) -> u64 {
+/// The number behind the first such word of a text; 0 when there is none.
+pub fn number_after(text: &str, word: &str) -> u64 {
     let rest = text.split_once(word).map_or("", |(_, rest)| rest);
     rest.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }

@@ -6,10 +6,10 @@ mod svg;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::clock::seconds_since_1970;
 use crate::experiment::Experiment;
 use crate::findings;
 use crate::result::{ExperimentRecord, FORMAT, Figure, Report, Run};
@@ -51,7 +51,7 @@ fn judge(mut runs: Vec<Run>, missing: Vec<String>) -> Report {
     Report {
         format: FORMAT,
         title: "Message brokers compared".to_owned(),
-        made: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        made: seconds_since_1970(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         findings: findings::find(&runs, &figures),
         experiments,

@@ -49,6 +49,8 @@ pub struct Setting<'a> {
 /// What a run brought, whole or broken off.
 #[derive(Debug, Default)]
 pub struct Brought {
+    /// Client library and version.
+    pub driver: String,
     pub verdict: Verdict,
     pub phases: Vec<Phase>,
     pub timeline: Vec<Moment>,
@@ -225,8 +227,8 @@ impl<'a> Run<'a> {
     fn keep(&mut self, window: &Window) {
         let bytes = f64::from(self.setting.job.workload.message_size);
         let workers = self.brought.generator.workers;
-        let trouble = std::mem::take(&mut self.brought.measured.tried);
-        self.brought.measured = Measured { tried: trouble, ..window.measured(self.speed, bytes) };
+        let tried = std::mem::take(&mut self.brought.measured.tried);
+        self.brought.measured = Measured { tried, ..window.measured(self.speed, bytes) };
         let broker = &mut self.brought.broker;
         let moved = (window.published() + window.received()) as f64 * bytes / 1e9;
         let written = window.published() as f64 * bytes;

@@ -284,8 +284,6 @@ impl Workload {
         for (name, value) in [
             ("producerRate", self.producer_rate),
             ("consumerBacklogSizeGB", self.consumer_backlog_size_gb),
-            ("testDurationMinutes", self.test_duration_minutes),
-            ("warmupDurationMinutes", self.warmup_duration_minutes),
             ("lingerMs", self.linger_ms),
         ] {
             ensure!(value >= 0.0 && value.is_finite(), "{name} is {value}: at least 0");
@@ -332,14 +330,18 @@ impl Workload {
 
     /// The same within so many seconds, for a look rather than a figure: measuring, warming up and watching are cut,
     /// and a backlog is made smaller in the same proportion.
-    pub fn within(mut self, seconds: f64) -> Self {
+    ///
+    /// # Errors
+    /// So many seconds are out of range.
+    pub fn within(mut self, seconds: f64) -> Result<Self> {
+        ensure!(seconds > 0.0 && seconds <= TIME_MAX, "--seconds is {seconds}: above 0 and up to {TIME_MAX}");
         let share = seconds / self.test_time().as_secs_f64().max(seconds);
         self.test_seconds = Some(seconds);
         self.warmup_seconds = Some(self.warmup_time().as_secs_f64().min(seconds));
         self.warmup_window_seconds = (seconds / 3.0).clamp(1.0, self.warmup_window_seconds);
         self.stability_seconds = self.stability_seconds.min(seconds.max(3.0));
         self.consumer_backlog_size_gb *= share;
-        self
+        Ok(self)
     }
 }
 

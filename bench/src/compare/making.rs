@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
 use super::Comparison;
 use super::probe::peak_key;
-use crate::clock::Clock;
+use crate::clock::{Clock, seconds_since_1970};
 use crate::drivers::{self, Job};
 use crate::experiment::{Experiment, Variation};
 use crate::plan::{self, Session};
@@ -70,7 +69,7 @@ impl<'a> Making<'a> {
             plan::session_time(session, experiment),
         );
         let machine = yardstick::measure(&self.comparison.places.scratch)?;
-        if target.start.is_empty() || session.setup.arguments.is_empty() || target.foreground {
+        if session.setup.arguments.is_empty() || target.foreground {
             match Running::start(target, &self.comparison.places, session.setup.clone()) {
                 Ok(running) => {
                     for (number, ceiling) in session.variations.iter().zip(ceilings) {
@@ -107,7 +106,7 @@ impl<'a> Making<'a> {
                 return Ok(());
             }
         };
-        let mut run = self.record(made, variation, workload, &job, brought);
+        let mut run = self.record(made, variation, workload, brought);
         run.verdict.remarks.extend(payload::remark(&run.workload));
         self.progress.say(&format!("    {}", summary(&run.measured, run.stopped.as_deref())));
         if run.stopped.is_some() {
@@ -118,7 +117,7 @@ impl<'a> Making<'a> {
         self.comparison.store.keep(&run)
     }
 
-    fn record(&self, made: &Made<'_>, variation: &Variation, workload: Workload, job: &Job, brought: Brought) -> Run {
+    fn record(&self, made: &Made<'_>, variation: &Variation, workload: Workload, brought: Brought) -> Run {
         let Made { session, experiment, target, running, machine, .. } = made;
         let durability = workload.durability;
         Run {
@@ -135,7 +134,7 @@ impl<'a> Making<'a> {
                 version: running.version.clone(),
                 durability: durability.name().to_owned(),
                 durability_note: target.promise(durability).map_or(String::new(), |promise| promise.note.clone()),
-                driver: drivers::open(job).map_or_else(|_| target.driver.clone(), |driver| driver.name()),
+                driver: brought.driver,
                 settings: target.settings(&session.setup.variant, durability),
                 memory_limit_mb: running.memory.as_ref().map(crate::cgroup::MemoryGroup::limit_mb),
                 heap: target.variant(&session.setup.variant).heap.clone(),
@@ -171,7 +170,8 @@ impl<'a> Making<'a> {
             interrupted: self.interrupted,
             ceiling_rate,
         };
-        let brought = run::execute(setting);
+        let mut brought = run::execute(setting);
+        brought.driver = driver.name();
         // Of a broker that broke nothing more is asked.
         if brought.stopped.is_none() {
             driver.clear();
@@ -235,8 +235,4 @@ fn summary(measured: &Measured, stopped: Option<&str>) -> String {
 fn topic_prefix(run: &str) -> String {
     let plain = run.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
     format!("bench-{}-{}", plain.take(40).collect::<String>(), seconds_since_1970() % 1_000_000)
-}
-
-fn seconds_since_1970() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

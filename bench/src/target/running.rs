@@ -18,6 +18,8 @@ use crate::workload::Durability;
 
 const READY_TIME: Duration = Duration::from_secs(120);
 const STOP_TIME: Duration = Duration::from_secs(30);
+/// The disk counts as quiet below this.
+const DIRTY_KB_MAX: u64 = 32 << 10;
 /// Lines of a log that are shown when a target does not start.
 const LOG_LINES: usize = 15;
 
@@ -233,11 +235,7 @@ fn settle_disk() {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(20) {
         let waiting = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kb = |name: &str| {
-            let rest = waiting.split_once(name).map_or("", |(_, rest)| rest);
-            rest.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
-        };
-        if kb("Dirty:") + kb("Writeback:") < 32 << 10 {
+        if process::number_after(&waiting, "Dirty:") + process::number_after(&waiting, "Writeback:") < DIRTY_KB_MAX {
             break;
         }
         std::thread::sleep(Duration::from_millis(200));

@@ -33,7 +33,7 @@ fn published_workloads_parse_and_run_shortened() {
         assert_eq!((workload.topics, workload.partitions_per_topic), (topics, partitions), "{name}");
         assert_eq!(workload.searches(), rate == 0.0, "{name}");
         assert_eq!(workload.test_time(), Duration::from_secs_f64(minutes * 60.0), "{name}");
-        let short = workload.within(6.0);
+        let short = workload.within(6.0).expect(name);
         assert_eq!(short.test_time(), Duration::from_secs(6), "{name}");
         assert!(short.consumer_backlog_size_gb <= backlog / 50.0, "{name}: {}", short.consumer_backlog_size_gb);
     }
@@ -57,6 +57,8 @@ fn mistakes_are_named() {
     assert_eq!(said("partitionPerTopic: 3"), "unknown key `partitionPerTopic`; did you mean `partitionsPerTopic`?");
     assert_eq!(said("testSecond: 3"), "unknown key `testSecond`; did you mean `testSeconds`?");
     assert!(said("messageSize: 8").starts_with("messageSize is 8: at least 16 bytes"), "{}", said("messageSize: 8"));
+    assert_eq!(said("testSeconds: -1"), "testSeconds is -1: from 0 to 1000000");
+    assert!(Workload::default().within(f64::NAN).is_err() && Workload::default().within(-1.0).is_err());
     assert_eq!(said("topics: 0"), "topics is 0: at least 1");
     assert_eq!(said("randomBytesRatio: 1.5"), "randomBytesRatio is 1.5: from 0 to 1");
     assert!(said("confirm: sometimes").contains("`each`, `batch`, `async`"), "{}", said("confirm: sometimes"));
