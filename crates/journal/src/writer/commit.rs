@@ -84,6 +84,10 @@ pub(super) struct Flights {
     durable: LogIndex,
     /// Number of flights, from the front, whose writes have all completed and been released as received.
     received: usize,
+    /// Number of flights that somebody waits for to be flushed, and how many of them are received. Counted as they come and go:
+    /// a second of small commits of class `memory` is tens of thousands of flights, too many to look through for each commit.
+    awaited: usize,
+    awaited_received: usize,
     /// Last index that the sync under way covers.
     syncing: Option<LogIndex>,
     unflushed_bytes: u64,
@@ -97,6 +101,8 @@ impl Flights {
             flights: VecDeque::new(),
             durable,
             received: 0,
+            awaited: 0,
+            awaited_received: 0,
             syncing: None,
             unflushed_bytes: 0,
             first_unflushed: None,
@@ -114,6 +120,7 @@ impl Flights {
 
     pub fn push(&mut self, flight: Flight) {
         self.mean_bytes = (self.mean_bytes * 7 + flight.bytes) / 8;
+        self.awaited += usize::from(flight.fsync);
         self.flights.push_back(flight);
     }
 
@@ -146,7 +153,7 @@ impl Flights {
 
     /// Chunks that somebody waits for to be flushed.
     pub fn unflushed_chunks(&self) -> usize {
-        self.flights.iter().filter(|flight| flight.fsync).count()
+        self.awaited
     }
 
     pub fn sync_under_way(&self) -> bool {
@@ -155,7 +162,7 @@ impl Flights {
 
     /// Is there a chunk that is to be flushed without delay?
     pub fn wait_for_sync(&self) -> bool {
-        self.unflushed_bytes >= FLUSH_BYTES || self.flights.iter().take(self.received).any(|flight| flight.fsync)
+        self.unflushed_bytes >= FLUSH_BYTES || self.awaited_received > 0
     }
 
     pub fn oldest_unflushed(&self) -> Option<Instant> {
@@ -172,7 +179,11 @@ impl Flights {
         let all_received = self.received == self.flights.len();
         match self.flights.back_mut() {
             Some(newest) if anything_placed => {
-                newest.fsync |= request.fsync;
+                if request.fsync && !newest.fsync {
+                    newest.fsync = true;
+                    self.awaited += 1;
+                    self.awaited_received += usize::from(all_received);
+                }
                 if all_received && !request.fsync {
                     return Some((request.to.shard, JournalEvent::Appended { to: request.to, results: request.results }));
                 }
@@ -183,9 +194,34 @@ impl Flights {
         }
     }
 
+    /// The next flight counts as received; only for one whose write has completed.
+    fn receive_next(&mut self) {
+        self.awaited_received += usize::from(self.flights[self.received].fsync);
+        self.received += 1;
+    }
+
+    /// The oldest flight is durable; `None` when there is none.
+    fn take_durable(&mut self) -> Option<Flight> {
+        let flight = self.flights.pop_front()?;
+        assert!(flight.written, "durable means written");
+        assert_eq!(flight.index, self.durable.next(), "durability is a prefix");
+        self.received -= 1;
+        self.awaited -= usize::from(flight.fsync);
+        self.awaited_received -= usize::from(flight.fsync);
+        self.durable = flight.index;
+        Some(flight)
+    }
+
+    /// Are the counts what a look through all flights would find?
+    fn counted_well(&self) -> bool {
+        let awaited = |flights: usize| self.flights.iter().take(flights).filter(|flight| flight.fsync).count();
+        (self.awaited, self.awaited_received) == (awaited(self.flights.len()), awaited(self.received))
+    }
+
     /// Answers that will never be given, when the journal stops.
     pub fn abandon(&mut self) -> Vec<(ReplyTo, AppendResults)> {
         self.first_unflushed = None;
+        (self.received, self.awaited, self.awaited_received) = (0, 0, 0);
         self.flights.drain(..).flat_map(|flight| flight.answers_memory.into_iter().chain(flight.answers_fsync)).collect()
     }
 }
@@ -243,7 +279,7 @@ impl<S: Submitter> Writer<S> {
                 self.flights.unflushed_bytes += bytes;
                 self.flights.first_unflushed.get_or_insert_with(Instant::now);
             }
-            self.flights.received += 1;
+            self.flights.receive_next();
             self.answer(answers);
             self.advance(memory);
             #[cfg(feature = "planted")]
@@ -271,11 +307,7 @@ impl<S: Submitter> Writer<S> {
     }
 
     fn release_durable_one(&mut self) {
-        let Some(flight) = self.flights.flights.pop_front() else { return };
-        assert!(flight.written, "durable means written");
-        assert_eq!(flight.index, self.flights.durable.next(), "durability is a prefix");
-        self.flights.received -= 1;
-        self.flights.durable = flight.index;
+        let Some(flight) = self.flights.take_durable() else { return };
         self.journal.metrics().commit_seconds.observe(flight.submitted.elapsed().as_secs_f64());
         for (log, to) in &flight.trims {
             log.trim(*to);
@@ -315,6 +347,7 @@ impl<S: Submitter> Writer<S> {
         if !self.flights.wait_for_sync() && !overdue && !self.shutting_down && self.sealing.is_empty() {
             return;
         }
+        debug_assert!(self.flights.counted_well());
         let Some(front) = self.flights.flights.front() else { return };
         let file = Arc::clone(&front.file);
         let covered = self.flights.flights.iter().take(self.flights.received);
