@@ -11,8 +11,10 @@ use anyhow::Result;
 
 use crate::experiment::Experiment;
 use crate::plan::{self, Lot, Session};
+use crate::result::Run;
 use crate::store::Store;
 use crate::target::{Places, Target};
+use crate::workload::Workload;
 use making::Making;
 
 /// What is compared, and how.
@@ -53,13 +55,28 @@ impl Comparison {
     /// The session without runs that are there; nothing when all are.
     fn without_done(&self, mut session: Session) -> Option<Session> {
         let experiment = &self.experiments[session.experiment];
-        let target = format!("{}-{}", self.targets[session.target].name, session.setup.variant);
+        let target = &self.targets[session.target];
+        let name = format!("{}-{}", target.name, session.setup.variant);
         let done = |number: &usize| {
-            self.store.has(&experiment.record.id, &experiment.variations[*number].label, &target, session.pair)
+            let variation = &experiment.variations[*number];
+            let run = self.store.whole(&experiment.record.id, &variation.label, &name, session.pair);
+            run.is_some_and(|run| self.is_of(&run, &variation.workload, target))
         };
         let open: Vec<usize> = session.variations.iter().copied().filter(|number| !done(number)).collect();
         session.variations = open;
         (!session.variations.is_empty()).then_some(session)
+    }
+
+    /// Whether a run that is there was made of this workload, with these settings, and of this build of our broker: else it
+    /// says nothing about what is asked now, and is made again.
+    fn is_of(&self, run: &Run, workload: &Workload, target: &Target) -> bool {
+        let mut wanted = workload.clone();
+        if wanted.rate_of_slowest_peak.is_some() {
+            wanted.producer_rate = run.workload.producer_rate;
+        }
+        let same =
+            run.workload == wanted && run.target.settings == target.settings(&run.target.variant, wanted.durability);
+        same && target.built(&self.places).is_none_or(|built| built <= run.started)
     }
 
     /// Makes all runs that are not there yet.

@@ -60,6 +60,9 @@ struct File {
 struct Scale {
     /// Pairs that `bench` makes; `compare` makes at least three.
     pairs: u32,
+    /// Targets that take part in the first pair only: far enough behind that one look tells.
+    #[serde(default)]
+    once: Vec<String>,
     #[serde(default)]
     workload: Mapping,
     /// Instead of the experiment's own.
@@ -78,6 +81,8 @@ pub struct Experiment {
     pub targets: Vec<String>,
     pub variations: Vec<Variation>,
     pub pairs: u32,
+    /// Targets that take part in the first of these pairs only.
+    pub once: Vec<String>,
     pub variants: bool,
 }
 
@@ -129,6 +134,7 @@ impl Experiment {
             targets: vec![target],
             variations: vec![Variation { label: String::new(), workload, only: Vec::new() }],
             pairs: 1,
+            once: Vec::new(),
             variants: false,
         }
     }
@@ -140,7 +146,7 @@ impl Experiment {
             "full" => file.full,
             other => bail!("no scale `{other}`; there are `quick` and `full`"),
         };
-        for target in &file.targets {
+        for target in file.targets.iter().chain(&chosen.once) {
             ensure!(crate::target::Target::names().any(|name| name == target), "unknown target `{target}`");
         }
         let base = Workload { name: id.to_owned(), ..Workload::default() };
@@ -160,6 +166,7 @@ impl Experiment {
             targets: file.targets,
             variations,
             pairs: chosen.pairs,
+            once: chosen.once,
             variants: chosen.variants,
         })
     }

@@ -11,8 +11,8 @@ use crate::workload::Workload;
 
 /// Starting, settling and stopping a target, on average.
 const SESSION_TIME: Duration = Duration::from_secs(14);
-/// Creating topics, connecting, and waiting for the last messages.
-const RUN_TIME: Duration = Duration::from_secs(4);
+/// Creating topics, connecting, waiting for the last messages, and the share of a look at the generator's ceiling.
+const RUN_TIME: Duration = Duration::from_secs(7);
 
 /// One start of a target.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Session {
 }
 
 /// All sessions of these experiments with these targets, in order. `variants` are the ways in which a target is run;
-/// `pairs` replaces each experiment's own number.
+/// `pairs` replaces each experiment's own number, and then all targets take part in all of them.
 pub fn sessions(
     experiments: &[Experiment],
     targets: &[Target],
@@ -39,7 +39,8 @@ pub fn sessions(
     for (number, experiment) in experiments.iter().enumerate() {
         for pair in 1..=pairs.unwrap_or(experiment.pairs) {
             let mut order = lot.shuffled(targets.len());
-            order.retain(|target| experiment.targets.contains(&targets[*target].name));
+            let once = |name: &String| pairs.is_none() && pair > 1 && experiment.once.contains(name);
+            order.retain(|target| experiment.targets.contains(&targets[*target].name) && !once(&targets[*target].name));
             for (place, target) in order.into_iter().enumerate() {
                 for variant in variants(experiment, &targets[target]) {
                     let made = sessions_of(experiment, &targets[target], &variant);
@@ -156,6 +157,19 @@ mod tests {
         }
         let first: std::collections::BTreeSet<usize> = sessions.chunks(2).map(|pair| pair[0].target).collect();
         assert_eq!(first.len(), 2, "who begins is drawn by lot");
+    }
+
+    #[test]
+    fn who_is_far_behind_takes_part_once_unless_pairs_are_asked_for() {
+        let experiment = Experiment::find("peak-throughput", "quick").unwrap();
+        let targets: Vec<Target> = Target::names().map(|name| Target::find(name).unwrap()).collect();
+        let starts = |pairs: Option<u32>, name: &str| {
+            let stock = |_: &Experiment, _: &Target| vec!["stock".to_owned()];
+            let made = sessions(std::slice::from_ref(&experiment), &targets, stock, pairs, &mut Lot::new(7));
+            made.iter().filter(|session| targets[session.target].name == name).count()
+        };
+        assert_eq!([starts(None, "mainstem"), starts(None, "kafka"), starts(None, "pulsar")], [3, 3, 1]);
+        assert_eq!(starts(Some(3), "pulsar"), 3);
     }
 
     #[test]

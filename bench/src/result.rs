@@ -65,7 +65,7 @@ pub struct TargetRecord {
 }
 
 /// A setting that differs from the system's default.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
     pub name: String,
     pub value: String,

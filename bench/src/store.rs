@@ -70,10 +70,10 @@ impl Store {
         self.folder.join(slug(experiment)).join(variation).join(format!("{target}-pair-{pair}"))
     }
 
-    /// Whether a whole run is there; one that broke off is made again.
-    pub fn has(&self, experiment: &str, variation: &str, target: &str, pair: u32) -> bool {
+    /// A whole run that is there; one that broke off is made again.
+    pub fn whole(&self, experiment: &str, variation: &str, target: &str, pair: u32) -> Option<Run> {
         let path = self.place(experiment, variation, target, pair).with_extension("json");
-        read(&path).is_ok_and(|run| run.stopped.is_none())
+        read(&path).ok().filter(|run| run.stopped.is_none())
     }
 
     /// Keeps a run.

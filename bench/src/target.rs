@@ -190,6 +190,14 @@ impl Target {
         self.tuned.as_ref().filter(|_| name == "tuned").unwrap_or(&self.stock)
     }
 
+    /// When our own broker was built, seconds since 1970; nothing for any other target.
+    pub fn built(&self, places: &Places) -> Option<u64> {
+        let ours = self.start.iter().any(|word| word == "{mainstem}");
+        let changed =
+            ours.then(|| std::fs::metadata(&places.mainstem).and_then(|file| file.modified()).ok()).flatten()?;
+        changed.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
+    }
+
     /// All settings that differ from the default, for the report.
     pub fn settings(&self, variant: &str, durability: Durability) -> Vec<Setting> {
         let promised = self.promise(durability).map_or(&[][..], |promise| &promise.settings);

@@ -12,7 +12,7 @@ use crate::worker::Speed;
 /// Seconds at a new rate that do not count.
 const RAMP: Duration = Duration::from_secs(2);
 /// Rates that a search tries after the one at full speed, as shares of it: up from there while stable, else down.
-const RISING: [f64; 8] = [1.1, 1.3, 1.6, 1.9, 2.3, 2.8, 3.4, 4.0];
+const RISING: [f64; 6] = [1.15, 1.4, 1.8, 2.3, 3.0, 4.0];
 const FALLING: [f64; 10] = [0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.12, 0.06, 0.03];
 const FIRST: f64 = 0.9;
 /// The longest wait for consumers to catch up between two rates of a search.

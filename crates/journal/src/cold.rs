@@ -20,6 +20,7 @@ use crate::cut::Cut;
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::pool::BlockPool;
+use crate::recent::RecentRun;
 use crate::run::Run;
 use crate::segments::{Segment, SegmentError};
 
@@ -27,8 +28,8 @@ const EXTENT_BYTES: usize = 1 << 20;
 /// How much one fetch returns at most: what it has read is still in the processor's cache when it is sent, and the client uses
 /// the same memory again. With 64 MiB broker and client together took 40 % more processor time per byte.
 pub const HISTORY_BYTES_MAX: usize = 16 << 20;
-/// How much of the journal one fetch covers.
-const WINDOW_BYTES: u64 = 32 << 20;
+/// How much of the journal one fetch covers at most.
+const WINDOW_BYTES: usize = 32 << 20;
 
 /// One log's part of a fetch.
 #[derive(Clone)]
@@ -100,6 +101,13 @@ pub(crate) struct ColdReader {
     clock: AtomicU64,
     pool: Arc<BlockPool>,
     extents_max: usize,
+    /// Everything before this place of the journal, a segment's number and a position in it ([`packed`]), is written for good.
+    written_until: AtomicU64,
+}
+
+/// A place of the journal as a number that grows along it. There are never 2^32 segments.
+fn packed(segment: u64, position: u64) -> u64 {
+    (segment << 32) + position
 }
 
 /// An extent is being loaded; others wait for it, however that ends.
@@ -120,12 +128,27 @@ impl ColdReader {
     pub fn new(bytes: usize, held_bytes: usize) -> Self {
         let extents_max = (bytes / EXTENT_BYTES).max(8);
         let pool = BlockPool::new(extents_max * EXTENT_BYTES + held_bytes);
-        Self { extents: Mutex::default(), loaded: Condvar::new(), clock: AtomicU64::new(0), pool, extents_max }
+        let (extents, loaded, clock, written_until) = Default::default();
+        Self { extents, loaded, clock, pool, extents_max, written_until }
     }
 
-    /// Two fetches at once fit into the cache, so that what the one has read is not thrown out by the other.
-    fn fetch_bytes_max(&self) -> usize {
-        (self.extents_max / 2 * EXTENT_BYTES).min(HISTORY_BYTES_MAX)
+    /// What two fetches at once may go through without the one throwing out what the other has read: the logs of a fetch are
+    /// read one after the other, each through the same extents.
+    fn fetch_window(&self) -> usize {
+        (self.extents_max / 2 * EXTENT_BYTES).min(WINDOW_BYTES)
+    }
+
+    /// Notes a run that can be read. Writes are released in the journal's order, so all of the journal before its end is
+    /// written, and nothing written is written again.
+    fn note_readable(&self, recent: &RecentRun) {
+        let end = u64::from(recent.run.position) + u64::from(recent.run.bytes);
+        self.written_until.fetch_max(packed(recent.segment, end), Ordering::Release);
+    }
+
+    /// Will an extent never change again?
+    fn is_final(&self, segment: &Segment, number: u32) -> bool {
+        let end = u64::from(number + 1) * EXTENT_BYTES as u64;
+        segment.index.get().is_some() || packed(segment.sequence, end) <= self.written_until.load(Ordering::Acquire)
     }
 
     /// Forgets the extents of a segment that is gone.
@@ -151,7 +174,7 @@ impl ColdReader {
         self.make_room(&mut extents);
         drop(extents);
         // What is still being written is not kept: it would grow stale.
-        let sealed = segment.index.get().is_some();
+        let is_final = self.is_final(segment, number);
         let loading = Loading { reader: self, key };
         let outcome = self.load(segment, number);
         drop(loading);
@@ -159,7 +182,7 @@ impl ColdReader {
         let mut extents = self.extents.lock();
         journal.metrics().cold_misses.inc();
         journal.metrics().cold_read_bytes.inc_by(bytes.len() as u64);
-        if bytes.len() == EXTENT_BYTES && sealed {
+        if bytes.len() == EXTENT_BYTES && is_final {
             extents.held.insert(key, (bytes.clone(), self.clock.fetch_add(1, Ordering::Relaxed)));
         }
         Ok(bytes)
@@ -238,7 +261,9 @@ impl Journal {
     /// that is furthest behind gets something.
     pub fn read_cold(&self, wants: &[ColdWant], max_bytes: usize) -> Vec<Result<ColdData, ReadError>> {
         let unit = self.config().segment_bytes.max(1);
-        let max_bytes = max_bytes.min(self.cold().fetch_bytes_max());
+        let window = self.cold().fetch_window();
+        let max_bytes = max_bytes.min(window).min(HISTORY_BYTES_MAX);
+        let window = window as u64;
         let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
         for want in wants {
             let mut first = None;
@@ -254,7 +279,7 @@ impl Journal {
         for (number, first) in firsts.into_iter().enumerate() {
             let empty = ColdData { next: wants[number].from, ..ColdData::default() };
             results.push(match first {
-                Ok(Some(first)) if first < lowest + WINDOW_BYTES => {
+                Ok(Some(first)) if first < lowest + window => {
                     order.push((number, first));
                     Ok(empty)
                 }
@@ -270,7 +295,7 @@ impl Journal {
             }
             let want = &wants[number];
             let limit = want.max_bytes.min(max_bytes - served);
-            results[number] = self.read_in_window(want, limit, served == 0, lowest + WINDOW_BYTES, unit);
+            results[number] = self.read_in_window(want, limit, served == 0, lowest + window, unit);
             served += results[number].as_ref().map_or(0, |data| data.bytes);
         }
         results
@@ -318,6 +343,9 @@ impl Journal {
                 return Err(ReadError::Gone);
             }
             let recent = self.recent_runs(log, from, readable, 1 << 20);
+            if let Some(last) = recent.last() {
+                self.cold().note_readable(last);
+            }
             // A sealed segment may be rewritten or freed: only its index says where its runs are.
             let unsealed = |segment: u64| self.segments().get(segment).is_some_and(|segment| segment.index.get().is_none());
             if recent.first().is_some_and(|first| first.run.base <= from && unsealed(first.segment)) {

@@ -2,6 +2,7 @@
 
 mod damage;
 mod faults;
+mod history;
 mod io_modes;
 mod memory;
 mod node;

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use journal::Retention;
+use journal::{JournalConfig, Retention};
 use types::{Durability, LogId, Offset};
 
 use crate::node::{Node, Seen, modes, read, read_all, read_cold, small};
@@ -28,8 +28,10 @@ impl Random {
 fn reads_are_right_while_segments_are_sealed_rewritten_and_freed() {
     let folder = tempfile::tempdir().expect("a folder");
     let mode = modes()[0];
-    for round in 0..3 {
-        let node = Node::open(folder.path(), mode, small()).expect("it opens");
+    for round in 0..4 {
+        // In every second round segments are so long that parts of them are kept in memory while others are being written.
+        let config = JournalConfig { segment_bytes: [1 << 20, 6 << 20][round as usize % 2], ..small() };
+        let node = Node::open(folder.path(), mode, config).expect("it opens");
         let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|scope| {
             for id in 1..=LOGS {

@@ -1,0 +1,40 @@
+//! Readers of history that is still in the segment being written.
+
+use journal::{ColdWant, JournalConfig};
+use types::{Durability, LogId, Offset};
+
+use crate::node::{Node, check, modes, small};
+
+const VALUE_BYTES: usize = 2000;
+const LOGS: u64 = 40;
+const ROUNDS: u64 = 60;
+const RECORDS: u64 = 4;
+
+#[test]
+fn many_logs_that_share_a_segment_being_written_read_it_about_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = JournalConfig { segment_bytes: 64 << 20, ..small() };
+    let node = Node::open(folder.path(), modes()[0], config).expect("it opens");
+    let logs: Vec<_> = (1..=LOGS).map(|id| node.journal.create_log(LogId(id), Durability::Memory)).collect();
+    for _ in 0..ROUNDS {
+        for log in &logs {
+            node.append_batch(log, RECORDS, VALUE_BYTES).expect("appended");
+        }
+    }
+    let written = LOGS * ROUNDS * RECORDS * VALUE_BYTES as u64;
+    assert_eq!(node.journal.metrics().segments_sealed.get(), 0, "all of it is in the segment being written");
+    let mut wants: Vec<ColdWant> =
+        logs.iter().map(|log| ColdWant { log: log.clone(), from: Offset(0), max_bytes: 256 << 10 }).collect();
+    while wants.iter().any(|want| want.from < want.log.high_watermark()) {
+        wants.retain(|want| want.from < want.log.high_watermark());
+        let results = node.journal.read_cold(&wants, 2 << 20);
+        for (want, data) in wants.iter_mut().zip(results) {
+            let data = data.expect("readable");
+            assert_eq!(check(&want.log, want.from, &data.slices, VALUE_BYTES), data.next);
+            want.from = data.next;
+        }
+    }
+    let read = node.journal.metrics().cold_read_bytes.get();
+    assert!(read < 3 * written, "{written} bytes were written, {read} read");
+    node.close();
+}
