@@ -26,12 +26,15 @@ use crate::result::{BrokerAccount, GeneratorAccount, Measured, Moment, Phase, Ve
 use crate::stability;
 use crate::stamp::Fingerprint;
 use crate::worker::{Sample, Share, Speed, Worker};
+use crate::workload::Confirm;
 pub use window::Window;
 
 /// How often workers are asked.
 const TICK: Duration = Duration::from_secs(1);
 /// Above this share of its ceiling, or of a core for its busiest thread, the generator is the bound.
 const CLIENT_LIMIT: f64 = 0.8;
+/// A machine that is idle for more than this share at full speed waits: for the disk, or because somebody sleeps.
+const IDLE_PERCENT_MAX: f64 = 40.0;
 
 /// What a run is made with.
 pub struct Setting<'a> {
@@ -276,6 +279,11 @@ impl<'a> Run<'a> {
             verdict.remarks.extend(reasons);
         } else {
             verdict.stable = true;
+            let waits = self.setting.job.workload.confirm == Confirm::Async && self.brought.broker.processes > 0;
+            if waits && self.brought.generator.idle_percent > IDLE_PERCENT_MAX {
+                let percent = self.brought.generator.idle_percent;
+                verdict.remarks.push(format!("{percent:.0} % idle at full speed: the bound is not the processor"));
+            }
         }
         if self.failed > 0 {
             verdict.remarks.push(format!("{} messages were refused or lost by the client", self.failed));

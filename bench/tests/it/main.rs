@@ -131,6 +131,13 @@ fn a_fixed_rate_is_measured_and_every_message_accounted_for() {
         "what is there is not run again: {}",
         text(&again.stdout)
     );
+    bench.workload(&format!("{STEADY}testSeconds: 4\n"));
+    let changed = bench.run(&["run", workload.to_str().unwrap(), "--plan"]);
+    assert!(
+        text(&changed.stdout).contains("1 runs in 1 starts"),
+        "a workload that has changed is run again: {}",
+        text(&changed.stdout)
+    );
 }
 
 #[test]
