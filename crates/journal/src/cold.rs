@@ -128,8 +128,14 @@ impl ColdReader {
     pub fn new(bytes: usize, held_bytes: usize) -> Self {
         let extents_max = (bytes / EXTENT_BYTES).max(8);
         let pool = BlockPool::new(extents_max * EXTENT_BYTES + held_bytes);
-        let (extents, loaded, clock, written_until) = Default::default();
-        Self { extents, loaded, clock, pool, extents_max, written_until }
+        Self {
+            extents: Mutex::default(),
+            loaded: Condvar::new(),
+            clock: AtomicU64::new(0),
+            pool,
+            extents_max,
+            written_until: AtomicU64::new(0),
+        }
     }
 
     /// What two fetches at once may go through without the one throwing out what the other has read: the logs of a fetch are
@@ -261,9 +267,8 @@ impl Journal {
     /// that is furthest behind gets something.
     pub fn read_cold(&self, wants: &[ColdWant], max_bytes: usize) -> Vec<Result<ColdData, ReadError>> {
         let unit = self.config().segment_bytes.max(1);
-        let window = self.cold().fetch_window();
-        let max_bytes = max_bytes.min(window).min(HISTORY_BYTES_MAX);
-        let window = window as u64;
+        let window = self.cold().fetch_window() as u64;
+        let max_bytes = max_bytes.min(window as usize).min(HISTORY_BYTES_MAX);
         let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
         for want in wants {
             let mut first = None;
