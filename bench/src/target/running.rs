@@ -20,6 +20,8 @@ const READY_TIME: Duration = Duration::from_secs(120);
 const STOP_TIME: Duration = Duration::from_secs(30);
 /// The disk counts as quiet below this.
 const DIRTY_KB_MAX: u64 = 32 << 10;
+/// How the names of this program's own environment variables begin.
+const OWN_VARIABLES: &str = "MAINSTEM_BENCH_";
 /// Lines of a log that are shown when a target does not start.
 const LOG_LINES: usize = 15;
 
@@ -135,6 +137,10 @@ impl Running {
         let (program, arguments) = words.split_first().context("an empty command")?;
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
+        // Our own variables begin like the settings of Mainstem, which refuses those it does not know.
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OWN_VARIABLES)).for_each(|(name, _)| {
+            command.env_remove(name);
+        });
         let variant = self.target.variant(&self.setup.variant);
         let promise = self.target.promise(self.setup.durability);
         let promised = promise.map(|promise| &promise.environment).into_iter().flatten();

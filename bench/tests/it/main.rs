@@ -41,7 +41,8 @@ impl Bench {
         assert!(broker.exists(), "no {}: `make build` makes it", broker.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem-bench"));
         command.args(words).arg("--mainstem").arg(broker).arg("--out").arg(self.path("out"));
-        command.arg("--scratch").arg(self.path("scratch")).arg("--peers").arg(self.path("no-peers"));
+        command.arg("--scratch").arg(self.path("scratch"));
+        command.env("MAINSTEM_BENCH_PEERS", self.path("no-peers"));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
