@@ -30,6 +30,13 @@ def ready(where, token):
             break
         time.sleep(0.1)
     case.producer()
+    wish = {"transactional_id": case.unique("transaction"), "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+    for _ in range(300):
+        # Kafka makes the topic of its transactions when somebody asks for a coordinator.
+        case.quiet("FindCoordinator", 2, {"key": wish["transactional_id"], "key_type": 1})
+        if case.quiet("InitProducerId", 4, wish)["error_code"] not in NOT_YET:
+            break
+        time.sleep(0.1)
     case.end()
 
 

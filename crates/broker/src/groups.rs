@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, CoordinatorSettings, Effect, GroupCoordinator, GroupError, GroupSummary, JoinRequest, LeaveMember, SyncRequest};
+use delivery::{Commit, CommittedOffset, Committer, CoordinatorSettings, Effect, GroupCoordinator, GroupError, GroupSummary, JoinRequest, LeaveMember, SyncRequest};
 use journal::{Append, AppendItem, ReplyTo};
 use parking_lot::{Condvar, Mutex};
 use types::{ConnectionId, ShardId};
@@ -112,7 +112,7 @@ impl Groups {
     pub fn prepare_commit(
         &self,
         group: &str,
-        member: (&str, Option<&str>, i32),
+        member: Committer<'_>,
         commits: &[Commit],
     ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
         self.coordinator.lock().prepare_commit(group, member, commits, now())
@@ -130,7 +130,7 @@ impl Groups {
 }
 
 /// Milliseconds since 1970 by a clock that never goes back.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     static START: std::sync::OnceLock<(std::time::Instant, u64)> = std::sync::OnceLock::new();
     let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let (start, epoch) = START.get_or_init(|| (std::time::Instant::now(), wall()));

@@ -12,6 +12,7 @@ mod jobs;
 mod mailbox;
 mod settings;
 mod topic;
+mod transactions;
 mod watches;
 
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_top
 pub use groups::Groups;
 pub use jobs::Work;
 pub use journal::{
-    Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
+    AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
 };
 /// The journal's vocabulary for appends, as gateways use it.
 pub mod append {
@@ -37,6 +38,7 @@ pub mod append {
 pub use mailbox::{Event, Mailbox, Reply};
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use topic::{Source, Topic, TopicConfig, effective};
+pub use transactions::{Told, Transactions};
 pub use watches::Watches;
 
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
@@ -88,6 +90,7 @@ pub struct Broker {
     cold: JobQueue,
     own: Arc<OwnSink>,
     groups: Groups,
+    transactions: Transactions,
 }
 
 /// Receives the outcomes of the broker's own appends.
@@ -117,8 +120,10 @@ impl Broker {
     /// When the catalog is not readable.
     pub fn open(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<Arc<Self>, BrokerOpenError> {
         let own = Arc::new(OwnSink::default());
+        let transactions = Transactions::new(&config.settings);
         for journal in &journals {
             journal.add_sink(OWN_SHARD, Arc::clone(&own) as Arc<dyn EventSink>);
+            journal.add_sink(transactions::SHARD, transactions.sink());
         }
         let state = journals[0].take_state();
         let groups = Groups::new(&config.settings);
@@ -134,8 +139,10 @@ impl Broker {
             cold: JobQueue::default(),
             own,
             groups,
+            transactions,
         };
         broker.restore(state)?;
+        broker.resume_transactions();
         Ok(Arc::new(broker))
     }
 
@@ -153,6 +160,7 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
+                _ if self.transactions.restore(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
             }
         }
@@ -175,7 +183,7 @@ impl Broker {
         topic
     }
 
-    /// Starts the threads of controller, cold reads and groups; they end with [`Broker::shutdown`].
+    /// Starts the threads of controller, cold reads, groups and transactions; they end with [`Broker::shutdown`].
     pub fn start(self: &Arc<Self>) -> Vec<std::thread::JoinHandle<()>> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread at start")
@@ -193,6 +201,8 @@ impl Broker {
         }
         let broker = Arc::clone(self);
         threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));
+        let broker = Arc::clone(self);
+        threads.push(spawn("transactions", Box::new(move || broker.transactions.run(&broker))));
         threads
     }
 
@@ -201,6 +211,7 @@ impl Broker {
         self.controller.close();
         self.cold.close();
         self.groups.close();
+        self.transactions.close();
     }
 
     /// Told to clients.
@@ -231,6 +242,11 @@ impl Broker {
     /// The consumer groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// The transactions.
+    pub fn transactions(&self) -> &Transactions {
+        &self.transactions
     }
 
     /// A topic by name.
@@ -265,7 +281,7 @@ impl Broker {
 
     /// Gives a shard its mailbox.
     pub fn add_shard(&self, shard: ShardId, mailbox: Arc<Mailbox>) {
-        assert!(shard < OWN_SHARD, "at most {OWN_SHARD} shards");
+        assert!(shard < transactions::SHARD, "at most {} shards", transactions::SHARD);
         for journal in &self.journals {
             journal.add_sink(shard, Arc::clone(&mailbox) as Arc<dyn EventSink>);
         }

@@ -76,6 +76,8 @@ pub const BROKER: &[Setting] = &[
     row("group.min.session.timeout.ms", Int(1, INT), "6000", Enforced, "Shortest session timeout that a member may ask for."),
     row("group.max.session.timeout.ms", Int(1, INT), "1800000", Enforced, "Longest session timeout that a member may ask for."),
     row("group.max.size", Int(1, INT), "2147483647", Enforced, "Most members of a group."),
+    row("transaction.max.timeout.ms", Int(1, INT), "900000", Enforced, "Longest time-out that a transactional producer may ask for."),
+    row("transactional.id.expiration.ms", Int(1, MAX), "604800000", Enforced, "Forget a transactional id that is not used for this long."),
     row("offset.metadata.max.bytes", Int(0, INT), "4096", Enforced, "Longest text beside a committed offset."),
     row("offsets.retention.minutes", Int(1, INT), "10080", Enforced, "Keep the offsets of an empty group this long."),
     row("mainstem.journals", Int(1, 16), "1", Enforced, "Journals of the node; fixed when the data folder is created."),

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use crate::GroupError;
 use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 use crate::offsets::CommittedOffset;
-use crate::record::{decode_offset_key, group_key, offset_key};
+use crate::record::{decode_offset_key, group_key, offset_key, offset_record};
 
 /// Limits of the coordinator.
 #[derive(Clone, Debug)]
@@ -34,6 +34,19 @@ pub struct Commit {
     pub partition: u32,
     /// What.
     pub offset: CommittedOffset,
+}
+
+/// Who commits offsets.
+#[derive(Clone, Copy, Debug)]
+pub struct Committer<'a> {
+    /// Empty for one who is no member.
+    pub member_id: &'a str,
+    /// Of a static member.
+    pub instance: Option<&'a str>,
+    /// -1 for one who is no member.
+    pub generation: i32,
+    /// As part of a transaction; before Kafka 2.5 its clients did not say which member they are.
+    pub transactional: bool,
 }
 
 /// Who leaves.
@@ -226,12 +239,11 @@ impl<W: Copy> GroupCoordinator<W> {
     pub fn prepare_commit(
         &mut self,
         name: &str,
-        member: (&str, Option<&str>, i32),
+        member: Committer<'_>,
         commits: &[Commit],
         now: u64,
     ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
-        let (member_id, instance, generation) = member;
-        self.check_commit(name, member_id, instance, generation, now)?;
+        self.check_commit(name, member, now)?;
         let limit = self.settings.metadata_bytes_max;
         Ok(commits
             .iter()
@@ -239,12 +251,13 @@ impl<W: Copy> GroupCoordinator<W> {
                 if commit.offset.metadata.len() > limit {
                     return Err(GroupError::MetadataTooLarge);
                 }
-                Ok((offset_key(name, &commit.topic, commit.partition), commit.offset.encode()))
+                Ok(offset_record(name, commit))
             })
             .collect())
     }
 
-    fn check_commit(&mut self, name: &str, member_id: &str, instance: Option<&str>, generation: i32, now: u64) -> Result<(), GroupError> {
+    fn check_commit(&mut self, name: &str, member: Committer<'_>, now: u64) -> Result<(), GroupError> {
+        let Committer { member_id, instance, generation, transactional } = member;
         if name.is_empty() {
             return Err(GroupError::InvalidGroupId);
         }
@@ -255,6 +268,9 @@ impl<W: Copy> GroupCoordinator<W> {
             self.groups.insert(name.to_owned(), Group::new(name, now));
             return Ok(());
         };
+        if transactional && generation < 0 && member_id.is_empty() && instance.is_none() {
+            return Ok(());
+        }
         if generation < 0 && group.state == GroupState::Empty {
             group.emptied_at = now;
             return Ok(());

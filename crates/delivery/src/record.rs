@@ -12,12 +12,13 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use crate::coordinator::Commit;
 use crate::group::{Effect, Group, GroupState, Member};
 use crate::offsets::CommittedOffset;
 
 const VERSION: u8 = 1;
 
-fn put(out: &mut BytesMut, bytes: &[u8]) {
+pub(crate) fn put(out: &mut BytesMut, bytes: &[u8]) {
     out.put_u32(bytes.len() as u32);
     out.put_slice(bytes);
 }
@@ -29,14 +30,14 @@ fn put_option(out: &mut BytesMut, text: Option<&str>) {
     }
 }
 
-fn take(from: &mut &[u8]) -> Option<Bytes> {
+pub(crate) fn take(from: &mut &[u8]) -> Option<Bytes> {
     let length = from.try_get_u32().ok()? as usize;
     let (head, rest) = from.split_at_checked(length)?;
     *from = rest;
     Some(Bytes::copy_from_slice(head))
 }
 
-fn take_text(from: &mut &[u8]) -> Option<String> {
+pub(crate) fn take_text(from: &mut &[u8]) -> Option<String> {
     String::from_utf8(take(from)?.to_vec()).ok()
 }
 
@@ -63,6 +64,11 @@ pub(crate) fn offset_key(group: &str, topic: &str, partition: u32) -> Bytes {
     }
     key.put_u32(partition);
     key.freeze()
+}
+
+/// The record of an offset that a group commits: key and value.
+pub fn offset_record(group: &str, commit: &Commit) -> (Bytes, Bytes) {
+    (offset_key(group, &commit.topic, commit.partition), commit.offset.encode())
 }
 
 /// Group, topic, partition.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use record::BatchHeader;
 use smallvec::SmallVec;
-use types::{ConnectionId, LogId, Offset, ShardId};
+use types::{ConnectionId, Gate, LogId, Offset, ShardId};
 
 use crate::log::Log;
 
@@ -67,6 +67,12 @@ pub enum AppendError {
     /// A newer epoch of this producer exists.
     #[error("producer epoch is fenced")]
     InvalidProducerEpoch,
+    /// The producer has a transaction open, and the batch is not part of it.
+    #[error("producer has a transaction open, and the batch is not part of it")]
+    NotInTransaction,
+    /// The transaction had ended when the batch was to be placed.
+    #[error("transaction has ended")]
+    TransactionEnded,
     /// Larger than a segment takes.
     #[error("batch is larger than a segment takes")]
     TooLarge,
@@ -103,6 +109,8 @@ pub enum AppendItem {
         bytes: Bytes,
         /// Its decoded head.
         header: BatchHeader,
+        /// Of records of a transaction: refused once this is closed.
+        gate: Option<Arc<Gate>>,
     },
     /// A keyed state record, always of class `fsync`.
     State {

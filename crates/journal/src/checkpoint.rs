@@ -2,13 +2,15 @@
 //! came after. Written beside the old one and swapped in by rename.
 //!
 //! ```text
-//!   0 u32 magic "MSCP"   4 u16 version (1)   6 u16 0   8 [16] journal UUID
+//!   0 u32 magic "MSCP"   4 u16 version (2)   6 u16 0   8 [16] journal UUID
 //!  24 u64 first segment to replay   32 u64 last index covered   40 u32 its term   44 u32 its header's CRC
 //!  48 u32 log count   52 u32 state count
 //!  56 logs:  u32 length, then  u64 id, u64 start, u64 end, u64 bytes,
 //!              u32 term count,     (u32 term, u64 first offset) each
 //!              u32 producer count, (i64 id, i16 epoch, u8 count, i64 time,
 //!                                   (i32 first, i32 last, u64 base, u32 last delta) each) each
+//!              u32 open transactions,    (i64 producer, u64 first offset, i64 since, u64 marker or all ones) each
+//!              u32 aborted transactions, (i64 producer, u64 first offset, u64 last offset) each   (both: not in version 1)
 //!              u64 first bitmap word, u32 word count, u64 words   (sealed segments that hold the log)
 //!     state: u32 key length, key, u32 value length, value
 //!     u32 CRC-32C of everything before, then zeroes up to a sector
@@ -24,6 +26,7 @@ use crate::chunk::{crc32c, padded};
 use crate::log::Log;
 use crate::producers::{Producer, Producers, REMEMBERED, Seen};
 use crate::segment_set::SegmentSet;
+use crate::transactions::{AbortedTransaction, OpenTransaction, Transactions};
 
 /// File name.
 pub(crate) const NAME: &str = "checkpoint";
@@ -31,7 +34,9 @@ pub(crate) const NAME: &str = "checkpoint";
 pub(crate) const NAME_NEW: &str = "checkpoint.new";
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MSCP");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+/// In place of a marker's offset: there is none.
+const NO_MARKER: u64 = u64::MAX;
 
 /// Where replay begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +122,25 @@ pub(crate) fn encode_log(log: &Log, out: &mut Vec<u8>) {
             out.extend_from_slice(&seen.last_delta.to_le_bytes());
         }
     }
+    let none = Transactions::default();
+    encode_transactions(producers.map_or(&none, Producers::transactions), out);
+}
+
+fn encode_transactions(transactions: &Transactions, out: &mut Vec<u8>) {
+    let (open, aborted) = transactions.parts();
+    out.extend_from_slice(&(open.len() as u32).to_le_bytes());
+    for one in open {
+        out.extend_from_slice(&one.producer_id.to_le_bytes());
+        out.extend_from_slice(&one.first.0.to_le_bytes());
+        out.extend_from_slice(&one.since.to_le_bytes());
+        out.extend_from_slice(&one.marker.map_or(NO_MARKER, |marker| marker.0).to_le_bytes());
+    }
+    out.extend_from_slice(&(aborted.len() as u32).to_le_bytes());
+    for one in aborted {
+        out.extend_from_slice(&one.producer_id.to_le_bytes());
+        out.extend_from_slice(&one.first.0.to_le_bytes());
+        out.extend_from_slice(&one.last.0.to_le_bytes());
+    }
 }
 
 /// The whole file.
@@ -177,6 +201,9 @@ impl<'a> Reader<'a> {
     fn u64(&mut self) -> Result<u64, CheckpointError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
+    fn i64(&mut self) -> Result<i64, CheckpointError> {
+        Ok(i64::from_le_bytes(self.array()?))
+    }
 }
 
 /// Reads and checks a checkpoint file.
@@ -204,7 +231,7 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
     let mut logs = Vec::new();
     for _ in 0..log_count {
         let bytes = reader.u32()? as usize;
-        logs.push(decode_log(Reader(reader.take(bytes)?))?);
+        logs.push(decode_log(Reader(reader.take(bytes)?), found)?);
     }
     let mut state = BTreeMap::new();
     for _ in 0..state_count {
@@ -222,7 +249,7 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
     Ok(Checkpoint { journal, replay, logs, state })
 }
 
-fn decode_log(mut reader: Reader<'_>) -> Result<CheckpointLog, CheckpointError> {
+fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, CheckpointError> {
     let (id, start, end, bytes) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
     let mut terms = Vec::new();
     for _ in 0..reader.u32()? {
@@ -230,10 +257,10 @@ fn decode_log(mut reader: Reader<'_>) -> Result<CheckpointLog, CheckpointError> 
     }
     let mut producers = Producers::default();
     for _ in 0..reader.u32()? {
-        let id = i64::from_le_bytes(reader.array()?);
+        let id = reader.i64()?;
         let epoch = i16::from_le_bytes(reader.array()?);
         let count = reader.array::<1>()?[0];
-        let time = i64::from_le_bytes(reader.array()?);
+        let time = reader.i64()?;
         if usize::from(count) > REMEMBERED {
             return Err(CheckpointError::Corrupt("producer"));
         }
@@ -247,6 +274,9 @@ fn decode_log(mut reader: Reader<'_>) -> Result<CheckpointLog, CheckpointError> 
             };
         }
         producers.restore(id, producer);
+    }
+    if version >= 2 {
+        producers.restore_transactions(decode_transactions(&mut reader)?);
     }
     let first_word = reader.u64()?;
     let mut words = Vec::new();
@@ -262,4 +292,17 @@ fn decode_log(mut reader: Reader<'_>) -> Result<CheckpointLog, CheckpointError> 
         producers,
         segments: SegmentSet::from_words(first_word, words),
     })
+}
+
+fn decode_transactions(reader: &mut Reader<'_>) -> Result<Transactions, CheckpointError> {
+    let (mut open, mut aborted) = (Vec::new(), Vec::new());
+    for _ in 0..reader.u32()? {
+        let (producer_id, first, since) = (reader.i64()?, Offset(reader.u64()?), reader.i64()?);
+        let marker = Some(reader.u64()?).filter(|marker| *marker != NO_MARKER).map(Offset);
+        open.push(OpenTransaction { producer_id, first, since, marker });
+    }
+    for _ in 0..reader.u32()? {
+        aborted.push(AbortedTransaction { producer_id: reader.i64()?, first: Offset(reader.u64()?), last: Offset(reader.u64()?) });
+    }
+    Ok(Transactions::from_parts(open, aborted))
 }

@@ -36,8 +36,10 @@ const WINDOW_BYTES: usize = 32 << 20;
 pub struct ColdWant {
     /// Whose records.
     pub log: Arc<Log>,
-    /// From here on.
+    /// From here on …
     pub from: Offset,
+    /// … to before this, as far as it is readable.
+    pub until: Offset,
     /// At most about this much.
     pub max_bytes: usize,
 }
@@ -273,7 +275,7 @@ impl Journal {
         for want in wants {
             let mut first = None;
             let outcome = self.visit_runs(want, |segment, run| {
-                first = Some(place(unit, segment, run));
+                first = (run.base < want.until).then(|| place(unit, segment, run));
                 false
             });
             firsts.push(outcome.map(|()| first));
@@ -310,14 +312,14 @@ impl Journal {
         let mut runs: SmallVec<[(Arc<Segment>, Run); 16]> = SmallVec::new();
         let mut bytes = 0;
         self.visit_runs(want, |segment, run| {
-            if place(unit, segment, run) >= end && !runs.is_empty() {
+            if run.base >= want.until || place(unit, segment, run) >= end && !runs.is_empty() {
                 return false;
             }
             bytes += run.bytes as usize;
             runs.push((Arc::clone(segment), *run));
             bytes < limit
         })?;
-        let mut cut = Cut::new(want.from, limit, min_one);
+        let mut cut = Cut::new(want.from..want.until, limit, min_one);
         for (segment, run) in &runs {
             // Part of a run is as dear as all of it: read for the checksum, and again with the next fetch.
             if cut.bytes() > 0 && !cut.takes_whole(run) {
@@ -444,7 +446,7 @@ impl Journal {
     /// As [`Journal::find_by_time`].
     pub fn max_timestamp(&self, log: &Arc<Log>) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let mut largest = None;
-        let want = ColdWant { log: Arc::clone(log), from: log.start(), max_bytes: 0 };
+        let want = ColdWant { log: Arc::clone(log), from: log.start(), until: log.high_watermark(), max_bytes: 0 };
         self.visit_runs(&want, |_, run| {
             largest = largest.max(Some(run.max_timestamp));
             true
@@ -460,7 +462,7 @@ impl Journal {
         look: impl Fn(&[u8]) -> Option<(Offset, Timestamp)>,
     ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let start = log.start();
-        let want = ColdWant { log: Arc::clone(log), from: start, max_bytes: 0 };
+        let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
         let mut candidates: Vec<(Arc<Segment>, Run)> = Vec::new();
         let mut from = start;
         loop {

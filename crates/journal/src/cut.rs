@@ -1,4 +1,4 @@
-//! Cutting runs at batch boundaries for one reader: drops what lies before an offset, stops at a number of bytes, copies
+//! Cutting runs at batch boundaries for one reader: drops what lies before an offset, stops at another or at a number of bytes, copies
 //! nothing.
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use crate::run::Run;
 /// What one reader gets of a log.
 pub(crate) struct Cut {
     from: Offset,
+    until: Offset,
     max_bytes: usize,
     min_one: bool,
     slices: SmallVec<[Bytes; 4]>,
@@ -21,9 +22,10 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// From `from` on, at most `max_bytes`; with `min_one` at least a batch.
-    pub fn new(from: Offset, max_bytes: usize, min_one: bool) -> Self {
-        Self { from, max_bytes, min_one, slices: SmallVec::new(), bytes: 0, next: from, full: false, visited: false }
+    /// The batches of `range`, at most `max_bytes` of them; with `min_one` at least one.
+    pub fn new(range: std::ops::Range<Offset>, max_bytes: usize, min_one: bool) -> Self {
+        let (from, until) = (range.start, range.end);
+        Self { from, until, max_bytes, min_one, slices: SmallVec::new(), bytes: 0, next: from, full: false, visited: false }
     }
 
     pub fn bytes(&self) -> usize {
@@ -38,7 +40,7 @@ impl Cut {
 
     /// Is there room for all of the run?
     pub fn takes_whole(&self, run: &Run) -> bool {
-        !self.full && run.base >= self.from && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
+        !self.full && run.base >= self.from && run.next <= self.until && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
     }
 
     /// Adds what is wanted of a run, whose bytes lie in one or more pieces.
@@ -59,6 +61,10 @@ impl Cut {
         while let Some(header) = header_at(pieces, at) {
             let total = header.total_bytes();
             if at + total > run.bytes as usize {
+                break;
+            }
+            if header.base() >= self.until {
+                self.full = true;
                 break;
             }
             if header.next() > self.from {
@@ -150,7 +156,7 @@ mod tests {
     }
 
     fn cut(pieces: &[Bytes], run: &Run, from: u64, max_bytes: usize) -> (Vec<u8>, Offset) {
-        let mut cut = Cut::new(Offset(from), max_bytes, true);
+        let mut cut = Cut::new(Offset(from)..Offset(110), max_bytes, true);
         cut.add(pieces, run);
         let (slices, bytes, next) = cut.finish();
         let got = slices.concat();
@@ -168,9 +174,19 @@ mod tests {
     }
 
     #[test]
+    fn nothing_from_the_end_on() {
+        let (bytes, run, one) = run();
+        let mut cut = Cut::new(Offset(102)..Offset(106), 5 * one, true);
+        cut.add(&[bytes.slice(..)], &run);
+        cut.add(&[bytes.slice(..)], &Run { base: run.next, ..run });
+        let (slices, _, next) = cut.finish();
+        assert_eq!((slices.concat(), next), (bytes[one..3 * one].to_vec(), Offset(106)));
+    }
+
+    #[test]
     fn nothing_follows_a_batch_that_did_not_fit() {
         let (bytes, run, one) = run();
-        let mut cut = Cut::new(Offset(100), 3 * one, true);
+        let mut cut = Cut::new(Offset(100)..Offset(200), 3 * one, true);
         cut.add(&[bytes.slice(..)], &run);
         assert!(!cut.takes_whole(&Run { bytes: 1, ..run }));
         cut.add(&[bytes.slice(..)], &Run { base: run.next, ..run });

@@ -337,13 +337,13 @@ impl Journal {
         self.wake_keeper(true);
     }
 
-    /// Records from `from` on out of memory; never blocks on the disk.
-    pub fn read_tail(&self, log: &Log, from: Offset, max_bytes: usize, min_one_batch: bool) -> TailRead {
-        let readable = log.high_watermark();
+    /// The records of `range`, as far as they are readable, out of memory; never blocks on the disk.
+    pub fn read_tail(&self, log: &Log, range: std::ops::Range<Offset>, max_bytes: usize, min_one_batch: bool) -> TailRead {
+        let (from, readable) = (range.start, log.high_watermark());
         if from < log.start() || from > readable {
             return TailRead::OutOfRange;
         }
-        if from == readable {
+        if from >= range.end.min(readable) {
             return TailRead::Empty;
         }
         let wanted = self.recent_runs(log, from, readable, max_bytes);
@@ -351,7 +351,7 @@ impl Journal {
         if first.run.base > from {
             return TailRead::Cold;
         }
-        let mut cut = crate::cut::Cut::new(from, max_bytes, min_one_batch);
+        let mut cut = crate::cut::Cut::new(range, max_bytes, min_one_batch);
         self.tail.visit(wanted.iter().map(|recent| (recent.chunk, recent)), |chunk, recent| {
             let at = (recent.run.position - chunk.position) as usize;
             cut.add(&[chunk.bytes.slice(at..at + recent.run.bytes as usize)], &recent.run);

@@ -28,6 +28,7 @@ mod run;
 mod segment_set;
 mod segments;
 mod tail;
+mod transactions;
 mod writer;
 
 pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo};
@@ -39,7 +40,9 @@ pub use log::{Log, Retention};
 pub use metrics::JournalMetrics;
 pub use pool::{Block, BlockPool};
 pub use recovery::{OpenError, Opened, open};
+pub use producers::{Producer, Seen};
 pub use run::Run;
+pub use transactions::{AbortedTransaction, OpenTransaction};
 pub use writer::Writer;
 
 /// Defects that the simulator must find; see `crates/sim`.

@@ -5,14 +5,15 @@
 //! `start <= readable <= end`: records below `start` are gone, below `readable` visible for the log's
 //! durability class, below `end` placed in a chunk.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use types::{Durability, LogId, Offset, ShardId, Term};
 
-use crate::producers::Producers;
+use crate::producers::{Producer, Producers};
 use crate::recent::RunNumbers;
 use crate::segment_set::SegmentSet;
+use crate::transactions::{AbortedTransaction, OpenTransaction};
 
 /// When a log's old records may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +83,8 @@ pub struct Log {
     /// The writer's current term, shared by all logs of the journal.
     term: std::sync::Arc<AtomicU32>,
     durability: AtomicU8,
+    /// There are or have been transactions: what is stable may end before what is readable.
+    transactional: AtomicBool,
     end: AtomicU64,
     readable: AtomicU64,
     bytes: AtomicU64,
@@ -100,6 +103,7 @@ impl Log {
         let log = Self {
             id,
             durability: AtomicU8::new(FSYNC),
+            transactional: AtomicBool::new(false),
             start: AtomicU64::new(0),
             readable: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -154,6 +158,40 @@ impl Log {
     /// Offset after the last record that a reader may see.
     pub fn high_watermark(&self) -> Offset {
         Offset(self.readable.load(Ordering::Acquire))
+    }
+
+    /// Offset after the last record that a reader of committed records may see: the first offset of the earliest transaction
+    /// whose end readers do not see yet, or the high watermark.
+    pub fn last_stable(&self) -> Offset {
+        let readable = self.high_watermark();
+        if !self.transactional.load(Ordering::Acquire) {
+            return readable;
+        }
+        let inner = self.inner.lock();
+        let stable = inner.producers.as_ref().map_or(readable, |producers| producers.transactions().last_stable(readable));
+        stable.max(self.start())
+    }
+
+    /// Aborted transactions with records in `from..until`.
+    pub fn aborted_between(&self, from: Offset, until: Offset) -> Vec<AbortedTransaction> {
+        if !self.transactional.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let inner = self.inner.lock();
+        let producers = inner.producers.iter();
+        producers.flat_map(|producers| producers.transactions().aborted_between(from, until).copied()).collect()
+    }
+
+    /// The producers that are known, each with its open transaction.
+    pub fn producers(&self) -> Vec<(i64, Producer, Option<OpenTransaction>)> {
+        let inner = self.inner.lock();
+        let producers = inner.producers.as_deref().into_iter();
+        producers.flat_map(|all| all.iter().map(|(id, known)| (id, *known, all.transactions().of(id).copied()))).collect()
+    }
+
+    /// From now on what is stable is looked up.
+    pub(crate) fn set_transactional(&self) {
+        self.transactional.store(true, Ordering::Release);
     }
 
     /// Offset that the next record gets.

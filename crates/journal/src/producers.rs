@@ -5,10 +5,15 @@
 //! batch equal to one of them is a duplicate and answered with its offset; a new epoch starts at
 //! sequence 0; a producer that is not known may start anywhere, because its state may have been
 //! removed with its records.
+//!
+//! A marker that ends a transaction counts as written by its producer: with a newer epoch it fences the older one, and the next
+//! batch begins at sequence 0.
 
 use hashbrown::HashMap;
-use record::BatchHeader;
+use record::{BatchHeader, Marker};
 use types::{Offset, Timestamp};
+
+use crate::transactions::Transactions;
 
 /// Batches remembered per producer.
 pub const REMEMBERED: usize = 5;
@@ -72,12 +77,15 @@ pub enum Verdict {
     OutOfOrder,
     /// An older epoch of this producer.
     Fenced,
+    /// Records outside of the transaction that the producer has open.
+    NotInTransaction,
 }
 
 /// All producers of one log.
 #[derive(Clone, Debug, Default)]
 pub struct Producers {
     by_id: HashMap<i64, Producer>,
+    transactions: Transactions,
 }
 
 impl Producers {
@@ -89,6 +97,9 @@ impl Producers {
         if header.producer_epoch < known.epoch {
             return Verdict::Fenced;
         }
+        if header.control() {
+            return Verdict::Append;
+        }
         if header.producer_epoch > known.epoch {
             return if header.base_sequence == 0 { Verdict::Append } else { Verdict::OutOfOrder };
         }
@@ -96,10 +107,14 @@ impl Producers {
         if let Some(seen) = known.batches().iter().find(same) {
             return Verdict::Duplicate { base: seen.base, last_delta: seen.last_delta };
         }
-        match known.batches().last() {
-            Some(last) if header.base_sequence != following(last.last) => Verdict::OutOfOrder,
-            _ => Verdict::Append,
+        let expected = known.batches().last().map_or(0, |last| following(last.last));
+        if header.base_sequence != expected {
+            return Verdict::OutOfOrder;
         }
+        if !header.transactional() && self.transactions.of(header.producer_id).is_some() {
+            return Verdict::NotInTransaction;
+        }
+        Verdict::Append
     }
 
     /// Remembers a batch that was placed at `base`.
@@ -109,6 +124,9 @@ impl Producers {
             *producer = Producer { epoch: header.producer_epoch, ..Producer::default() };
         }
         producer.time = time;
+        if header.transactional() {
+            self.transactions.add(header.producer_id, base, time);
+        }
         producer.push(Seen {
             first: header.base_sequence,
             last: header.last_sequence(),
@@ -117,10 +135,36 @@ impl Producers {
         });
     }
 
-    /// Forgets producers that have not written since `before`; returns how many are left.
-    pub fn expire(&mut self, before: Timestamp) -> usize {
-        self.by_id.retain(|_, producer| producer.time >= before);
-        self.by_id.len()
+    /// Enters a marker that was placed at `at`; `start` and `readable` are the log's.
+    pub fn end_transaction(&mut self, header: &BatchHeader, marker: Marker, at: Offset, time: Timestamp, (start, readable): (Offset, Offset)) {
+        let producer = self.by_id.entry(header.producer_id).or_default();
+        if producer.epoch != header.producer_epoch {
+            *producer = Producer { epoch: header.producer_epoch, ..Producer::default() };
+        }
+        producer.time = time;
+        self.transactions.end(header.producer_id, marker, at, start, readable);
+    }
+
+    /// Forgets producers that have not written since `before` and have no transaction open; false when nothing is left.
+    pub fn expire(&mut self, before: Timestamp) -> bool {
+        let transactions = &self.transactions;
+        self.by_id.retain(|id, producer| producer.time >= before || transactions.of(*id).is_some());
+        !self.is_empty()
+    }
+
+    /// Nothing is known.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty() && self.transactions.is_empty()
+    }
+
+    /// Their transactions.
+    pub fn transactions(&self) -> &Transactions {
+        &self.transactions
+    }
+
+    /// Puts transactions back from a checkpoint.
+    pub fn restore_transactions(&mut self, transactions: Transactions) {
+        self.transactions = transactions;
     }
 
     /// All of them, for the checkpoint.

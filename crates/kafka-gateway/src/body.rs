@@ -36,6 +36,10 @@ bodies!(
     alter_replica_log_dirs::AlterReplicaLogDirsResponse, describe_quorum::DescribeQuorumResponse,
     alter_partition_reassignments::AlterPartitionReassignmentsResponse,
     list_partition_reassignments::ListPartitionReassignmentsResponse, list_config_resources::ListConfigResourcesResponse,
+    add_partitions_to_txn::AddPartitionsToTxnResponse, add_offsets_to_txn::AddOffsetsToTxnResponse, end_txn::EndTxnResponse,
+    txn_offset_commit::TxnOffsetCommitResponse, write_txn_markers::WriteTxnMarkersResponse,
+    describe_transactions::DescribeTransactionsResponse, list_transactions::ListTransactionsResponse,
+    describe_producers::DescribeProducersResponse,
 );
 
 /// A whole response frame.

@@ -2,7 +2,7 @@
 
 use broker::append::AppendError;
 use broker::{AlterError, CreateError, PartitionsError, ReadError};
-use delivery::GroupError;
+use delivery::{GroupError, TransactionError};
 use kafka_wire::ErrorCode;
 use record::BatchError;
 
@@ -10,6 +10,7 @@ pub(crate) fn of_append(error: AppendError) -> ErrorCode {
     match error {
         AppendError::OutOfOrderSequence => ErrorCode::OutOfOrderSequenceNumber,
         AppendError::InvalidProducerEpoch => ErrorCode::InvalidProducerEpoch,
+        AppendError::NotInTransaction | AppendError::TransactionEnded => ErrorCode::InvalidTxnState,
         AppendError::TooLarge => ErrorCode::MessageTooLarge,
         AppendError::LogDeleted => ErrorCode::UnknownTopicOrPartition,
         AppendError::DiskFull | AppendError::Stopped => ErrorCode::KafkaStorageError,
@@ -43,6 +44,17 @@ pub(crate) fn of_group(error: GroupError) -> ErrorCode {
         GroupError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         GroupError::MetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
         GroupError::Subscribed => ErrorCode::GroupSubscribedToTopic,
+    }
+}
+
+pub(crate) fn of_transaction(error: TransactionError) -> ErrorCode {
+    match error {
+        TransactionError::InvalidTimeout => ErrorCode::InvalidTransactionTimeout,
+        TransactionError::Fenced => ErrorCode::ProducerFenced,
+        TransactionError::UnknownProducer => ErrorCode::InvalidProducerIdMapping,
+        TransactionError::Concurrent => ErrorCode::ConcurrentTransactions,
+        TransactionError::InvalidState => ErrorCode::InvalidTxnState,
+        TransactionError::TooMany => ErrorCode::CoordinatorNotAvailable,
     }
 }
 

@@ -23,6 +23,15 @@ struct Backlog {
     topic: String,
 }
 
+/// Label of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OpenTransaction {
+    transactional_id: String,
+}
+
+/// Transactions that are named, those open longest.
+const TRANSACTIONS_NAMED: usize = 100;
+
 /// What is measured, once it is there.
 pub struct Node {
     pub broker: Arc<Broker>,
@@ -51,6 +60,7 @@ pub struct Measurements {
     recovery_seconds: Gauge<f64, AtomicU64>,
     recovered_bytes: Gauge,
     backlog: Family<Backlog, Gauge>,
+    transactions: Family<OpenTransaction, Gauge<f64, AtomicU64>>,
 }
 
 impl Measurements {
@@ -78,6 +88,8 @@ impl Measurements {
         }
         registry.register("recovery_seconds", "Duration of the recovery at the start", self.recovery_seconds.clone());
         registry.register("group_backlog_records", "Records that a group has not committed yet", self.backlog.clone());
+        let help = "How long a transaction is open that readers of committed records wait for";
+        registry.register("transaction_open_seconds", help, self.transactions.clone());
     }
 
     /// A journal has been recovered.
@@ -115,6 +127,10 @@ impl Measurements {
         self.topics.set(topics.len() as i64);
         self.partitions.set(topics.iter().map(|topic| topic.logs().len() as i64).sum());
         self.refresh_backlog(&node.broker);
+        self.transactions.clear();
+        for (transactional_id, open_ms) in node.broker.transactions().open().into_iter().take(TRANSACTIONS_NAMED) {
+            self.transactions.get_or_create(&OpenTransaction { transactional_id }).set(open_ms as f64 / 1000.0);
+        }
     }
 
     fn refresh_backlog(&self, broker: &Broker) {

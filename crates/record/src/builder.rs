@@ -5,7 +5,7 @@ use std::io::Write;
 use bytes::{BufMut, Bytes, BytesMut};
 use types::Timestamp;
 
-use crate::header::{CRC_FROM, HEADER_BYTES};
+use crate::header::{CONTROL, CRC_FROM, HEADER_BYTES, TRANSACTIONAL};
 use crate::{Compression, crc32c};
 
 /// A batch in the making. Records get offsets from 0 on.
@@ -17,6 +17,8 @@ pub struct BatchBuilder {
     max_timestamp: Timestamp,
     producer: (i64, i16, i32),
     compression: Compression,
+    /// Attributes besides the codec.
+    flags: i16,
 }
 
 impl Default for BatchBuilder {
@@ -28,6 +30,7 @@ impl Default for BatchBuilder {
             max_timestamp: 0,
             producer: (-1, -1, -1),
             compression: Compression::None,
+            flags: 0,
         }
     }
 }
@@ -58,6 +61,20 @@ impl BatchBuilder {
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Self {
         self.compression = compression;
+        self
+    }
+
+    /// Makes it part of a transaction of its producer.
+    #[must_use]
+    pub fn transactional(mut self) -> Self {
+        self.flags |= TRANSACTIONAL;
+        self
+    }
+
+    /// Makes it a control batch of a transaction.
+    #[must_use]
+    pub(crate) fn control(mut self) -> Self {
+        self.flags |= TRANSACTIONAL | CONTROL;
         self
     }
 
@@ -136,7 +153,7 @@ impl BatchBuilder {
         out.put_i32(-1);
         out.put_i8(2);
         out.put_u32(0);
-        out.put_i16(codec);
+        out.put_i16(codec | self.flags);
         out.put_i32(self.count - 1);
         out.put_i64(self.base_timestamp);
         out.put_i64(self.max_timestamp);

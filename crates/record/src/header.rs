@@ -29,8 +29,8 @@ pub(crate) const LENGTH_PREFIX: usize = 12;
 pub(crate) const CRC_FROM: usize = 21;
 
 const APPEND_TIME: i16 = 1 << 3;
-const TRANSACTIONAL: i16 = 1 << 4;
-const CONTROL: i16 = 1 << 5;
+pub(crate) const TRANSACTIONAL: i16 = 1 << 4;
+pub(crate) const CONTROL: i16 = 1 << 5;
 
 /// How the records of a batch are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -384,7 +384,7 @@ impl World {
         let batch = make_batch(&sent, filler as usize);
         let sent = Sent { bytes: batch.len() as u64, ..sent };
         let header = record::BatchHeader::parse(&batch).expect("the builder makes valid batches");
-        self.submit(id.0, AppendItem::Batch { log, bytes: batch, header }, Waiting::Batch(sent));
+        self.submit(id.0, AppendItem::Batch { log, bytes: batch, header, gate: None }, Waiting::Batch(sent));
     }
 
     /// One more log, as when a topic is created.
@@ -591,7 +591,7 @@ impl World {
     fn read_from(&mut self, log: &Arc<Log>, from: Offset, cold: bool, coverage: &mut Coverage) -> Result<Offset, String> {
         let journal = Arc::clone(&self.running.as_ref().expect("a journal is open between operations").journal);
         if !cold {
-            match journal.read_tail(log, from, 20_000, true) {
+            match journal.read_tail(log, from..Offset(u64::MAX), 20_000, true) {
                 TailRead::Data { slices, next, .. } => {
                     coverage.add("reads of the tail", 1);
                     self.saw(log.id(), &slices.concat())?;
@@ -602,7 +602,7 @@ impl World {
                 TailRead::Cold => {}
             }
         }
-        let want = ColdWant { log: Arc::clone(log), from, max_bytes: 20_000 };
+        let want = ColdWant { log: Arc::clone(log), from, until: Offset(u64::MAX), max_bytes: 20_000 };
         let result = journal.read_cold(&[want], 20_000).pop().ok_or("no result")?;
         coverage.add("reads of history", 1);
         match result {

@@ -5,11 +5,13 @@
 mod byte_size;
 mod clock;
 mod durability;
+mod gate;
 mod ids;
 mod offset;
 
 pub use byte_size::{ByteSize, ParseByteSizeError};
 pub use clock::{Clock, SystemClock, Timestamp};
 pub use durability::{Durability, ParseDurabilityError};
+pub use gate::Gate;
 pub use ids::{ConnectionId, LogId, NodeId, PartitionIndex, ShardId, TopicId};
 pub use offset::{LogIndex, Offset, Term};

@@ -1,5 +1,6 @@
-//! The group coordinator in virtual time: what members are told, and when.
+//! The coordinators in virtual time: what members and transactional producers are told, and when.
 
 mod membership;
 mod offsets;
 mod room;
+mod transactions;

@@ -1,6 +1,6 @@
 //! Committed offsets: who may commit, how long they stay.
 
-use delivery::{Commit, CommittedOffset, GroupError};
+use delivery::{Commit, CommittedOffset, Committer, GroupError};
 
 use crate::room::{GROUP, Room, settings};
 
@@ -11,6 +11,8 @@ fn commit(offset: i64, at: u64, metadata: &str) -> Commit {
 
 /// Prepares, makes durable and applies one commit, as the broker does.
 fn commit_as(room: &mut Room, member: (&str, Option<&str>, i32), one: Commit) -> Result<(), GroupError> {
+    let (member_id, instance, generation) = member;
+    let member = Committer { member_id, instance, generation, transactional: false };
     let prepared = room.groups.prepare_commit(GROUP, member, std::slice::from_ref(&one), room.now)?;
     let (key, value) = prepared.into_iter().next().expect("one outcome a commit")?;
     room.records.insert(key, value);

@@ -37,8 +37,8 @@ const SPARE_FILES_MAX: usize = 4;
 const NAME_RESERVE: &str = "reserve";
 const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
-/// A log's record for the checkpoint, without producers.
-const SNAPSHOT_BYTES: usize = 52;
+/// A log's record for the checkpoint, without producers and transactions.
+const SNAPSHOT_BYTES: usize = 60;
 
 /// After a look at old segments this many times as long as it took passes until the next …
 const LOOK_REST: i64 = 19;
@@ -345,7 +345,7 @@ impl Keeper {
         self.logs.retain(|id, _| {
             let Some(log) = journal.log(*id) else { return false };
             let mut inner = log.inner();
-            if inner.producers.as_mut().is_some_and(|producers| producers.expire(before) == 0) {
+            if inner.producers.as_mut().is_some_and(|producers| !producers.expire(before)) {
                 inner.producers = None;
             }
             let start = log.start();

@@ -12,6 +12,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use record::Marker;
 use types::{Clock, Durability, LogId, LogIndex, Offset, Term};
 use uuid::Uuid;
 
@@ -280,7 +281,10 @@ impl Replay {
             inner.set_terms(terms);
             inner.segments = segments;
             inner.sealed_bytes = bytes;
-            inner.producers = if producers.iter().len() > 0 { Some(Box::new(producers)) } else { None };
+            if !producers.transactions().is_empty() {
+                log.set_transactional();
+            }
+            inner.producers = if !producers.is_empty() { Some(Box::new(producers)) } else { None };
             drop(inner);
             let mut record = Vec::new();
             checkpoint::encode_log(&log, &mut record);
@@ -484,9 +488,17 @@ fn replay_run(
     let place = active.touch(log);
     let number = active.runs.push(&run, place, header.index);
     let mut inner = log.inner();
-    for (_, batch) in record::Batches::new(bytes).map_while(Result::ok) {
-        if batch.idempotent() {
-            inner.producers.get_or_insert_default().remember(&batch, batch.base(), header.time);
+    for (at, batch) in record::Batches::new(bytes).map_while(Result::ok) {
+        if !batch.idempotent() {
+            continue;
+        }
+        let producers = inner.producers.get_or_insert_default();
+        if batch.transactional() {
+            log.set_transactional();
+        }
+        match Marker::of(&batch, &bytes[at..]) {
+            Some(marker) => producers.end_transaction(&batch, marker, batch.base(), header.time, (log.start(), entry.next())),
+            None => producers.remember(&batch, batch.base(), header.time),
         }
     }
     inner.enter_term(header.term, entry.base);

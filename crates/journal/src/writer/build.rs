@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use record::BatchHeader;
+use record::{BatchHeader, Marker};
 use types::{Durability, LogId, LogIndex, Offset, Timestamp};
 
 use super::{OpenBlock, Writer};
@@ -391,7 +391,18 @@ fn place(
     }
     let body_bytes = item.body_bytes();
     let placed = match item {
-        AppendItem::Batch { log, bytes, header } => place_batch(plan, request, log, bytes, header, now),
+        AppendItem::Batch { log, bytes, header, gate } => {
+            if gate.is_some_and(|gate| gate.is_closed()) {
+                request.results.push(Err(AppendError::TransactionEnded));
+                return Place::Done;
+            }
+            place_batch(plan, request, log, bytes, header, now)
+        }
+        // A record behind data that found no space may say that the data is there.
+        AppendItem::State { .. } if request.results.contains(&Err(AppendError::DiskFull)) => {
+            request.results.push(Err(AppendError::DiskFull));
+            return Place::Done;
+        }
         AppendItem::State { key, value } => {
             plan.state.push((key, value));
             plan.fsync = true;
@@ -431,7 +442,7 @@ fn place_batch(
     let outcome = if inner.dropped {
         Err(AppendError::LogDeleted)
     } else if header.idempotent() {
-        judge(&mut inner.producers, &log, &header, now)
+        judge(&mut inner.producers, &log, &header, &bytes, now)
     } else {
         Ok((log.claim(header.records_count as u64), false))
     };
@@ -462,18 +473,26 @@ fn judge(
     producers: &mut Option<Box<crate::producers::Producers>>,
     log: &Log,
     header: &BatchHeader,
+    bytes: &[u8],
     now: Timestamp,
 ) -> Result<(Offset, bool), AppendError> {
     let producers = producers.get_or_insert_default();
     match producers.judge(header) {
         Verdict::Append => {
             let base = log.claim(header.records_count as u64);
-            producers.remember(header, base, now);
+            if header.transactional() {
+                log.set_transactional();
+            }
+            match Marker::of(header, bytes) {
+                Some(marker) => producers.end_transaction(header, marker, base, now, (log.start(), log.high_watermark())),
+                None => producers.remember(header, base, now),
+            }
             Ok((base, false))
         }
         Verdict::Duplicate { base, .. } => Ok((base, true)),
         Verdict::OutOfOrder => Err(AppendError::OutOfOrderSequence),
         Verdict::Fenced => Err(AppendError::InvalidProducerEpoch),
+        Verdict::NotInTransaction => Err(AppendError::NotInTransaction),
     }
 }
 

@@ -24,7 +24,7 @@ fn many_logs_that_share_a_segment_being_written_read_it_about_once() {
     let written = LOGS * ROUNDS * RECORDS * VALUE_BYTES as u64;
     assert_eq!(node.journal.metrics().segments_sealed.get(), 0, "all of it is in the segment being written");
     let mut wants: Vec<ColdWant> =
-        logs.iter().map(|log| ColdWant { log: log.clone(), from: Offset(0), max_bytes: 256 << 10 }).collect();
+        logs.iter().map(|log| ColdWant { log: log.clone(), from: Offset(0), until: Offset(u64::MAX), max_bytes: 256 << 10 }).collect();
     while wants.iter().any(|want| want.from < want.log.high_watermark()) {
         wants.retain(|want| want.from < want.log.high_watermark());
         let results = node.journal.read_cold(&wants, 2 << 20);

@@ -8,3 +8,4 @@ mod memory;
 mod node;
 mod races;
 mod retention;
+mod transactions;

@@ -60,7 +60,7 @@ fn appends_wait_while_readers_hold_all_blocks() {
         });
         let mut at = Offset(0);
         while node.journal.tail_memory().1 < 30 << 20 && !appending.is_finished() {
-            match node.journal.read_tail(&log, at, 1 << 20, true) {
+            match node.journal.read_tail(&log, at..Offset(u64::MAX), 1 << 20, true) {
                 TailRead::Data { slices, next, .. } => {
                     held.extend(slices);
                     at = next;

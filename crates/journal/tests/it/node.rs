@@ -105,7 +105,7 @@ impl Node {
     pub fn append_batch(&self, log: &Arc<Log>, count: u64, value_bytes: usize) -> Result<Appended, AppendError> {
         let bytes = batch(log.id(), log.end(), count, value_bytes);
         let header = BatchHeader::parse(&bytes).expect("a valid batch");
-        self.append(log.id().0, vec![AppendItem::Batch { log: Arc::clone(log), bytes, header }])
+        self.append(log.id().0, vec![AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }])
     }
 
     pub fn trim(&self, log: &Arc<Log>, to: u64) -> Result<Appended, AppendError> {
@@ -163,7 +163,7 @@ pub enum Seen {
 
 /// One fetch: memory first, then disk, as a gateway does it.
 pub fn read(journal: &Journal, log: &Arc<Log>, from: Offset, max_bytes: usize, value_bytes: usize) -> Seen {
-    match journal.read_tail(log, from, max_bytes, true) {
+    match journal.read_tail(log, from..Offset(u64::MAX), max_bytes, true) {
         TailRead::Data { slices, next, .. } => {
             assert_eq!(check(log, from, &slices, value_bytes), next, "the tail says where it ends");
             Seen::Until(next)
@@ -179,7 +179,7 @@ pub fn read(journal: &Journal, log: &Arc<Log>, from: Offset, max_bytes: usize, v
 
 /// One read from disk, whatever is in memory.
 pub fn read_cold(journal: &Journal, log: &Arc<Log>, from: Offset, max_bytes: usize, value_bytes: usize) -> Seen {
-    let want = ColdWant { log: Arc::clone(log), from, max_bytes };
+    let want = ColdWant { log: Arc::clone(log), from, until: Offset(u64::MAX), max_bytes };
     match journal.read_cold(&[want], max_bytes).remove(0) {
         Ok(data) => {
             assert_eq!(check(log, from, &data.slices, value_bytes), data.next, "history says where it ends");

@@ -46,7 +46,7 @@ impl ByHand {
         for _ in 0..120 {
             let bytes = batch(log.id(), log.end(), 50, VALUE_BYTES);
             let header = BatchHeader::parse(&bytes).expect("a valid batch");
-            self.append(AppendItem::Batch { log: Arc::clone(log), bytes, header });
+            self.append(AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None });
         }
     }
 
@@ -132,7 +132,7 @@ fn rewriting_after_the_last_checkpoint_loses_nobody() {
         let header = BatchHeader::parse(&bytes).expect("a valid batch");
         token += 1;
         let to = journal::ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token };
-        let items = vec![AppendItem::Batch { log: Arc::clone(log), bytes, header }];
+        let items = vec![AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }];
         node.journal.append(Append { to, items, acknowledge: false }).expect("there is room");
         node.write();
         node.keep();

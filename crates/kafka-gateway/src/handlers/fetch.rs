@@ -8,7 +8,7 @@ use broker::{Broker, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Repl
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kafka_wire::fetch::{
-    FetchRequest, FetchResponse, FetchableTopicResponse, ForgottenTopic, LeaderIdAndEpoch, PartitionData,
+    AbortedTransaction, FetchRequest, FetchResponse, FetchableTopicResponse, ForgottenTopic, LeaderIdAndEpoch, PartitionData,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ use crate::session::{Context, ShardContext};
 /// Longest wait of a poll, whatever is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-const READ_COMMITTED: i8 = 1;
+pub(crate) const READ_COMMITTED: i8 = 1;
 
 /// How long a fetch waits before it looks again whether other answers have been read; twice as long each time …
 const HOLD_BACK: Duration = Duration::from_millis(5);
@@ -59,6 +59,8 @@ struct Found {
     code: Option<ErrorCode>,
     slices: SmallVec<[Bytes; 4]>,
     bytes: usize,
+    /// Offset after the last batch.
+    next: Offset,
     cold: bool,
 }
 
@@ -238,15 +240,17 @@ impl FetchWait {
                 urgent = true;
                 continue;
             };
-            if Offset(offset) == log.high_watermark() {
+            let (end, readable) = (visible_end(log, self.committed_only), log.high_watermark());
+            if (end..=readable).contains(&Offset(offset)) {
                 continue;
             }
             if room == 0 && bytes > 0 {
                 continue;
             }
-            match broker.journal_of(log.id()).read_tail(log, Offset(offset), room, bytes == 0) {
-                TailRead::Data { slices, bytes: read, .. } => {
+            match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, room, bytes == 0) {
+                TailRead::Data { slices, bytes: read, next } => {
                     found.slices = slices;
+                    found.next = next;
                     found.bytes = read;
                     bytes += read;
                 }
@@ -281,7 +285,9 @@ impl FetchWait {
                 let wanted = &self.wanted[*at];
                 let log = Arc::clone(wanted.log.as_ref()?);
                 let max_bytes = wanted.max_bytes.max(0) as usize;
-                Some((context.gateway.broker.journal_number(log.id()), ColdWant { log, from: Offset(wanted.offset as u64), max_bytes }))
+                let until = visible_end(&log, self.committed_only);
+                let journal = context.gateway.broker.journal_number(log.id());
+                Some((journal, ColdWant { log, from: Offset(wanted.offset as u64), until, max_bytes }))
             })
             .collect();
         let work = Box::new(move |broker: &Arc<Broker>| {
@@ -385,22 +391,35 @@ impl FetchWait {
     }
 }
 
+/// Where records end for a reader of all records, or of committed ones only.
+pub(crate) fn visible_end(log: &Log, committed_only: bool) -> Offset {
+    if committed_only { log.last_stable() } else { log.high_watermark() }
+}
+
+fn aborted_transaction(aborted: broker::AbortedTransaction) -> AbortedTransaction {
+    let (producer_id, first_offset) = (aborted.producer_id, aborted.first.0 as i64);
+    AbortedTransaction { producer_id, first_offset, ..AbortedTransaction::default() }
+}
+
 fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool) -> PartitionData {
     let code = found.code.map_or(0, ErrorCode::code);
+    let read = Offset(wanted.offset.max(0) as u64)..found.next;
+    let aborted = match &wanted.log {
+        Some(log) if committed_only => log.aborted_between(read.start, read.end).into_iter().map(aborted_transaction).collect(),
+        _ => Vec::new(),
+    };
     let mut data = PartitionData {
         partition_index: wanted.partition,
         error_code: code,
         high_watermark: -1,
         records: Some(Records(found.slices.into_vec())),
-        // There are no transactions: nothing was aborted.
-        aborted_transactions: (committed_only || wanted.log.is_none()).then(Vec::new),
+        aborted_transactions: (committed_only || wanted.log.is_none()).then_some(aborted),
         ..PartitionData::default()
     };
     if let Some(log) = &wanted.log {
         if found.code.is_none() {
-            let end = log.high_watermark().0 as i64;
-            data.high_watermark = end;
-            data.last_stable_offset = end;
+            data.high_watermark = log.high_watermark().0 as i64;
+            data.last_stable_offset = log.last_stable().0 as i64;
             data.log_start_offset = log.start().0 as i64;
         }
         if found.code == Some(ErrorCode::FencedLeaderEpoch) {
@@ -424,6 +443,7 @@ impl Wait for FetchWait {
                 Some(Ok(data)) => {
                     found.bytes = data.bytes;
                     found.slices = data.slices;
+                    found.next = data.next;
                 }
                 Some(Err(error)) => found.code = Some(of_read(&error)),
                 None => {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::append::{Append, AppendItem};
 use broker::{Broker, Reply, Topic};
 use bytes::Buf;
-use delivery::{Commit, CommittedOffset};
+use delivery::{Commit, CommittedOffset, Committer};
 use kafka_wire::offset_commit::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -33,7 +33,7 @@ struct CommitWait {
 }
 
 /// The topic of a request, by name or by id.
-fn find_topic(broker: &Broker, by_id: bool, name: &str, id: uuid::Uuid) -> Result<Arc<Topic>, ErrorCode> {
+pub(crate) fn find_topic(broker: &Broker, by_id: bool, name: &str, id: uuid::Uuid) -> Result<Arc<Topic>, ErrorCode> {
     if by_id {
         broker.topic_by_id(TopicId(id)).ok_or(ErrorCode::UnknownTopicId)
     } else {
@@ -93,7 +93,12 @@ fn submit_commit(
     context: &mut Context<'_>,
 ) -> Outcome {
     let commits: Vec<Commit> = items.iter().map(|(_, _, commit)| commit.clone()).collect();
-    let member = (&*request.member_id, request.group_instance_id.as_deref(), request.generation_id_or_member_epoch);
+    let member = Committer {
+        member_id: &request.member_id,
+        instance: request.group_instance_id.as_deref(),
+        generation: request.generation_id_or_member_epoch,
+        transactional: false,
+    };
     let records = match context.gateway.broker.groups().prepare_commit(&request.group_id, member, &commits) {
         Err(error) => {
             let all = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
@@ -145,7 +150,8 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     let broker = &context.gateway.broker;
     if context.version >= 8 {
         let by_id = context.version >= 10;
-        let groups = request.groups.into_iter().map(|group| fetch_group(broker, group, by_id)).collect();
+        let stable = request.require_stable;
+        let groups = request.groups.into_iter().map(|group| fetch_group(broker, group, by_id, stable)).collect();
         return Ok(Outcome::answer(OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }));
     }
     let topics = request.topics.filter(|topics| context.version >= 2 || !topics.is_empty());
@@ -158,7 +164,7 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         topics.into_iter().map(one).collect()
     });
     let group = OffsetFetchRequestGroup { group_id: request.group_id, topics: asked, ..Default::default() };
-    let answer = fetch_group(broker, group, false);
+    let answer = fetch_group(broker, group, false, request.require_stable);
     let topics = answer.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
         name: topic.name,
         partitions: topic
@@ -199,13 +205,17 @@ fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<E
     }
 }
 
-fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool) -> OffsetFetchResponseGroup {
+/// With `stable` an offset that a transaction holds back is refused.
+fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool, stable: bool) -> OffsetFetchResponseGroup {
     let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
     let groups = broker.groups();
+    let unstable = |topic: &str, partition: u32| stable && broker.transactions().holds_offset(&group.group_id, topic, partition);
     let Some(asked) = group.topics else {
         let mut all: std::collections::BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = Default::default();
         for (topic, partition, offset) in groups.offsets(&group.group_id) {
-            all.entry(topic).or_default().push(fetched(partition as i32, Some(offset), None));
+            let held = unstable(&topic, partition);
+            let one = if held { (None, Some(ErrorCode::UnstableOffsetCommit)) } else { (Some(offset), None) };
+            all.entry(topic).or_default().push(fetched(partition as i32, one.0, one.1));
         }
         let one = |(name, partitions): (String, Vec<_>)| {
             let topic_id = broker.topic(&name).map(|topic| topic.id.0).unwrap_or_default();
@@ -218,6 +228,7 @@ fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool) -> 
         let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
         let one = |index: &i32| match (&name, u32::try_from(*index)) {
             (None, _) => fetched(*index, None, Some(ErrorCode::UnknownTopicId)),
+            (Some(name), Ok(partition)) if unstable(name, partition) => fetched(*index, None, Some(ErrorCode::UnstableOffsetCommit)),
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
             _ => fetched(*index, None, None),
         };

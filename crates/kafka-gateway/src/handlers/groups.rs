@@ -17,6 +17,7 @@ use crate::error_code::of_group;
 use crate::session::Context;
 
 const KEY_GROUP: i8 = 0;
+const KEY_TRANSACTION: i8 = 1;
 
 fn code(error: Option<GroupError>) -> i16 {
     error.map_or(0, |error| of_group(error).code())
@@ -26,10 +27,9 @@ pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -
     let request = FindCoordinatorRequest::decode(reader, context.version)?;
     let node = context.gateway.broker.node_id().0;
     let (host, port) = context.advertise.resolve(context.local);
-    // Only groups have a coordinator: transactions and share groups are not served.
+    // Share groups are not served.
     let refusal = match request.key_type {
-        KEY_GROUP => None,
-        1 => Some((ErrorCode::TransactionalIdAuthorizationFailed, "Transactions are not supported.")),
+        KEY_GROUP | KEY_TRANSACTION => None,
         _ => Some((ErrorCode::InvalidRequest, "Coordinator of this type is not supported.")),
     };
     let found = |key: Str| match refusal {

@@ -9,6 +9,7 @@ use kafka_wire::list_offsets::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 
+use super::fetch::{READ_COMMITTED, visible_end};
 use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_read;
@@ -27,6 +28,7 @@ type Search = (usize, usize, Arc<Log>, i64);
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListOffsetsRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
+    let committed_only = request.isolation_level == READ_COMMITTED;
     let mut response = ListOffsetsResponse::default();
     let mut searches: Vec<Search> = Vec::new();
     for topic in request.topics {
@@ -43,7 +45,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 continue;
             }
             let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
-            let (answer, search) = look_up(&partition, log, context.version);
+            let (answer, search) = look_up(&partition, log, context.version, committed_only);
             searches.extend(search.map(|(log, timestamp)| (at, answers.len(), log, timestamp)));
             answers.push(answer);
         }
@@ -55,7 +57,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let busy = response.clone();
     let work = Box::new(move |broker: &Arc<Broker>| {
         for (topic, partition, log, timestamp) in searches {
-            search(broker, &log, timestamp, &mut response.topics[topic].partitions[partition]);
+            search(broker, &log, timestamp, committed_only, &mut response.topics[topic].partitions[partition]);
         }
         let body: super::JobBody = Box::new(response);
         Box::new(body) as Box<dyn std::any::Any + Send>
@@ -80,6 +82,7 @@ fn look_up(
     asked: &ListOffsetsPartition,
     log: Option<Arc<Log>>,
     version: i16,
+    committed_only: bool,
 ) -> (ListOffsetsPartitionResponse, Option<(Arc<Log>, i64)>) {
     let mut answer = ListOffsetsPartitionResponse { partition_index: asked.partition_index, ..Default::default() };
     let mut fail = |code: ErrorCode| {
@@ -104,7 +107,7 @@ fn look_up(
         return fail(ErrorCode::UnsupportedVersion);
     }
     match asked.timestamp {
-        LATEST => answer.offset = log.high_watermark().0 as i64,
+        LATEST => answer.offset = visible_end(&log, committed_only).0 as i64,
         EARLIEST | EARLIEST_LOCAL => answer.offset = log.start().0 as i64,
         // Nothing is tiered.
         LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return (answer, None),
@@ -114,16 +117,16 @@ fn look_up(
     (answer, None)
 }
 
-fn search(broker: &Broker, log: &Arc<Log>, timestamp: i64, answer: &mut ListOffsetsPartitionResponse) {
+fn search(broker: &Broker, log: &Arc<Log>, timestamp: i64, committed_only: bool, answer: &mut ListOffsetsPartitionResponse) {
     let journal = broker.journal_of(log.id());
     let found = if timestamp == MAX_TIMESTAMP { journal.max_timestamp(log) } else { journal.find_by_time(log, timestamp) };
     match found {
-        Ok(Some((offset, timestamp))) => {
+        Ok(Some((offset, found))) if timestamp == MAX_TIMESTAMP || offset < visible_end(log, committed_only) => {
             answer.offset = offset.0 as i64;
-            answer.timestamp = timestamp;
+            answer.timestamp = found;
             answer.leader_epoch = log.leader_epoch() as i32;
         }
-        Ok(None) => {}
+        Ok(_) => {}
         Err(error) => answer.error_code = of_read(&error).code(),
     }
 }

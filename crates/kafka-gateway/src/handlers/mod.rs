@@ -19,6 +19,8 @@ mod producers;
 mod replication;
 mod telemetry;
 mod topics;
+mod transaction_admin;
+mod transactions;
 
 use std::time::Instant;
 
@@ -171,6 +173,11 @@ static APIS: &[Api] = &[
     Api::new(21, 0, 2, partitions::delete_records),
     Api::new(22, 0, 5, producers::handle),
     Api::new(23, 2, 4, partitions::offset_for_leader_epoch),
+    Api::new(24, 0, 5, transactions::add_partitions),
+    Api::new(25, 0, 4, transactions::add_offsets),
+    Api::new(26, 0, 5, transactions::end),
+    Api::new(27, 1, 2, transaction_admin::write_markers),
+    Api::new(28, 0, 5, transactions::commit_offsets),
     Api::new(29, 1, 3, acls::describe),
     Api::new(30, 1, 3, acls::create),
     Api::new(31, 1, 3, acls::delete),
@@ -187,6 +194,9 @@ static APIS: &[Api] = &[
     Api::new(47, 0, 0, group_offsets::delete),
     Api::new(55, 0, 2, replication::describe_quorum),
     Api::new(60, 0, 2, cluster::describe),
+    Api::new(61, 0, 0, transaction_admin::describe_producers),
+    Api::new(65, 0, 0, transaction_admin::describe),
+    Api::new(66, 0, 2, transaction_admin::list),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
     Api::new(74, 0, 1, configs::list_resources),

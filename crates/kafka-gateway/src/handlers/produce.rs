@@ -5,21 +5,27 @@ use std::sync::Arc;
 use broker::append::{Append, AppendError, AppendItem};
 use broker::{Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
+use delivery::{Claim, ProducerEpoch, TransactionError, Version};
 use kafka_wire::produce::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
     TopicProduceData, TopicProduceResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use record::{BatchError, BatchHeader, Compression, stamp_append_time, validate_produced};
-use types::TopicId;
+use types::{LogId, TopicId};
 
 use super::{Outcome, Wait};
 use crate::body::Body;
-use crate::error_code::{of_append, of_batch};
+use crate::error_code::{of_append, of_batch, of_transaction};
 use crate::session::Context;
 
 /// First version whose clients are sure to know zstd.
 const ZSTD_SINCE: i16 = 7;
+
+/// First version of the second transaction protocol: what is written is added to the transaction.
+const IMPLICIT_SINCE: i16 = 12;
+/// First version whose clients abort a transaction, and go on, when they are told to.
+const ABORTABLE_SINCE: i16 = 11;
 
 /// Partitions are fetched from memory this many batches before they are needed.
 const PARTITIONS_AHEAD: usize = 8;
@@ -35,6 +41,8 @@ struct ProduceWait {
     open: usize,
     /// A refusal that was known at once.
     refused: Option<ErrorCode>,
+    /// There are records of a transaction.
+    transactional: bool,
     records: u64,
     bytes: u64,
 }
@@ -63,13 +71,18 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         parts: vec![Vec::new(); journals],
         open: 0,
         refused: None,
+        transactional: false,
         records: 0,
         bytes: 0,
     };
     let mut items: Vec<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
     let whole = check_request(&request);
+    let transactional_id = request.transactional_id.clone();
     for topic in request.topic_data {
         wait.take_topic(topic, whole, context, &mut items);
+    }
+    if wait.transactional {
+        wait.enter_transaction(transactional_id.as_deref(), context, &mut items);
     }
     let acknowledge = request.acks != 0;
     for (journal, items) in items.into_iter().enumerate() {
@@ -92,11 +105,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
 
 /// What makes the whole request impossible.
 fn check_request(request: &ProduceRequest) -> Option<ErrorCode> {
-    if !(-1..=1).contains(&request.acks) {
-        return Some(ErrorCode::InvalidRequiredAcks);
-    }
-    // Transactions are not served, and not announced; a client that tries all the same is told so.
-    request.transactional_id.as_ref().map(|_| ErrorCode::TransactionalIdAuthorizationFailed)
+    (!(-1..=1).contains(&request.acks)).then_some(ErrorCode::InvalidRequiredAcks)
 }
 
 impl ProduceWait {
@@ -144,6 +153,7 @@ impl ProduceWait {
                             answer.log_append_time_ms = header.max_timestamp;
                         }
                         answer.log_start_offset = log.start().0 as i64;
+                        self.transactional |= header.transactional();
                         self.records += header.records_count as u64;
                         self.bytes += bytes.len() as u64;
                         let journal = broker.journal_number(log.id());
@@ -161,6 +171,67 @@ impl ProduceWait {
         if self.response.responses[at].partition_responses.is_empty() {
             self.response.responses.pop();
         }
+    }
+}
+
+impl ProduceWait {
+    /// Asks the coordinator for what belongs to a transaction. What it refuses is answered and not appended.
+    fn enter_transaction(&mut self, id: Option<&str>, context: &Context<'_>, items: &mut [Vec<AppendItem>]) {
+        let all = || items.iter().flatten().filter_map(in_transaction);
+        let producer = all().next().map_or((-1, -1), |(_, producer)| producer);
+        let version = if context.version >= IMPLICIT_SINCE { Version::V2 } else { Version::V1 };
+        let outcome = match id {
+            None => Err(ErrorCode::TransactionalIdAuthorizationFailed),
+            Some(_) if all().any(|(_, other)| other != producer) => Err(ErrorCode::InvalidProducerIdMapping),
+            Some(id) => {
+                let logs: Vec<LogId> = all().map(|(log, _)| log).collect();
+                context.gateway.broker.write_in_transaction(Claim { id, producer }, logs, version).map_err(|error| of_write(error, context.version))
+            }
+        };
+        for (items, places) in items.iter_mut().zip(&mut self.parts) {
+            match &outcome {
+                Ok(passed) => {
+                    for item in items.iter_mut() {
+                        if let AppendItem::Batch { header, gate, .. } = item
+                            && header.transactional()
+                        {
+                            *gate = Some(Arc::clone(passed));
+                        }
+                    }
+                }
+                Err(code) => {
+                    let mut kept = Vec::with_capacity(items.len());
+                    for (item, (topic, partition)) in std::mem::take(items).into_iter().zip(std::mem::take(places)) {
+                        if in_transaction(&item).is_some() {
+                            self.refused = Some(*code);
+                            refuse(&mut self.response.responses[topic].partition_responses[partition], &(*code).into());
+                        } else {
+                            kept.push(item);
+                            places.push((topic, partition));
+                        }
+                    }
+                    *items = kept;
+                }
+            }
+        }
+    }
+}
+
+/// Log and producer of a batch that is part of a transaction.
+fn in_transaction(item: &AppendItem) -> Option<(LogId, ProducerEpoch)> {
+    match item {
+        AppendItem::Batch { log, header, .. } if header.transactional() => Some((log.id(), (header.producer_id, header.producer_epoch))),
+        _ => None,
+    }
+}
+
+/// Old clients know fewer of the coordinator's codes from this API.
+fn of_write(error: TransactionError, version: i16) -> ErrorCode {
+    match error {
+        TransactionError::Fenced => ErrorCode::InvalidProducerEpoch,
+        TransactionError::Concurrent if version < IMPLICIT_SINCE => ErrorCode::NotEnoughReplicas,
+        TransactionError::InvalidState if version >= ABORTABLE_SINCE => ErrorCode::TransactionAbortable,
+        _ => of_transaction(error),
     }
 }
 
@@ -208,9 +279,6 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
         let message = Some("A producer's offsets begin at 0".to_owned());
         return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64, of_records: false });
     }
-    if header.transactional() {
-        return Err(ErrorCode::TransactionalIdAuthorizationFailed.into());
-    }
     if header.compression() == Some(Compression::Zstd) && version < ZSTD_SINCE {
         return Err(ErrorCode::UnsupportedCompressionType.into());
     }
@@ -224,7 +292,7 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
             .map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
         (bytes, header)
     };
-    Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header }, header))
+    Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }, header))
 }
 
 /// Compaction goes by keys. The one case in which records are looked into on their way in.
@@ -267,7 +335,7 @@ impl Wait for ProduceWait {
                     answer.log_start_offset = appended.log_start.0 as i64;
                 }
                 Err(error) => {
-                    let of_sequence = matches!(error, AppendError::OutOfOrderSequence | AppendError::InvalidProducerEpoch);
+                    let of_sequence = matches!(error, AppendError::OutOfOrderSequence | AppendError::InvalidProducerEpoch | AppendError::NotInTransaction);
                     let log_start = if of_sequence { answer.log_start_offset } else { -1 };
                     refuse(answer, &Refusal { message: Some(error.to_string()), log_start, ..of_append(error).into() });
                 }

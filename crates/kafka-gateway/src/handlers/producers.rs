@@ -1,4 +1,4 @@
-//! InitProducerId for idempotent producers. Transactions are not served.
+//! InitProducerId: producer ids for idempotent producers; those with a transactional id get theirs from the coordinator.
 
 use kafka_wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader};
@@ -7,7 +7,7 @@ use super::{Outcome, control};
 use crate::error_code::of_append;
 use crate::session::Context;
 
-fn refused(code: ErrorCode) -> InitProducerIdResponse {
+pub(super) fn refused(code: ErrorCode) -> InitProducerIdResponse {
     InitProducerIdResponse { error_code: code.code(), producer_id: -1, producer_epoch: -1, ..Default::default() }
 }
 
@@ -20,12 +20,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if request.transactional_id.as_deref() == Some("") {
         return Ok(Outcome::answer(refused(ErrorCode::InvalidRequest)));
     }
-    if request.transactional_id.is_some() {
-        // The one code that makes every client give up at once and say so.
-        return Ok(Outcome::answer(refused(ErrorCode::TransactionalIdAuthorizationFailed)));
-    }
     if (request.producer_id == -1) != (request.producer_epoch == -1) {
         return Ok(Outcome::answer(refused(ErrorCode::InvalidRequest)));
+    }
+    if let Some(id) = request.transactional_id.clone() {
+        return Ok(super::transactions::init(request, id, context));
     }
     Ok(match context.gateway.broker.take_producer_id() {
         Some(id) => Outcome::answer(granted(id)),

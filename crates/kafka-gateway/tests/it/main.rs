@@ -5,3 +5,4 @@ mod idempotence;
 mod long_poll;
 mod node;
 mod order;
+mod transactions;

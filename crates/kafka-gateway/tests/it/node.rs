@@ -195,7 +195,7 @@ impl Node {
     }
 }
 
-fn flexible((key, version): (i16, i16), body: Bytes) -> Reader {
+pub fn flexible((key, version): (i16, i16), body: Bytes) -> Reader {
     assert!(ApiKey::find(key).is_some_and(|api| api.flexible(version)), "tests use flexible versions");
     let mut reader = Reader::new(body);
     assert_eq!(reader.tag_count().expect("tags"), 0);

@@ -3,6 +3,8 @@
 
 #![allow(missing_docs, reason = "generated from the schema")]
 
+pub mod add_offsets_to_txn;
+pub mod add_partitions_to_txn;
 pub mod alter_configs;
 pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
@@ -19,9 +21,12 @@ pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
 pub mod describe_log_dirs;
+pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
+pub mod describe_transactions;
 pub mod elect_leaders;
+pub mod end_txn;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod get_telemetry_subscriptions;
@@ -34,6 +39,7 @@ pub mod list_config_resources;
 pub mod list_groups;
 pub mod list_offsets;
 pub mod list_partition_reassignments;
+pub mod list_transactions;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;
@@ -42,6 +48,8 @@ pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod push_telemetry;
 pub mod sync_group;
+pub mod txn_offset_commit;
+pub mod write_txn_markers;
 
 use crate::ApiKey;
 
@@ -65,6 +73,11 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 21, name: "DeleteRecords", first: 0, last: 2, flexible_from: Some(2) },
     ApiKey { key: 22, name: "InitProducerId", first: 0, last: 5, flexible_from: Some(2) },
     ApiKey { key: 23, name: "OffsetForLeaderEpoch", first: 2, last: 4, flexible_from: Some(4) },
+    ApiKey { key: 24, name: "AddPartitionsToTxn", first: 0, last: 5, flexible_from: Some(3) },
+    ApiKey { key: 25, name: "AddOffsetsToTxn", first: 0, last: 4, flexible_from: Some(3) },
+    ApiKey { key: 26, name: "EndTxn", first: 0, last: 5, flexible_from: Some(3) },
+    ApiKey { key: 27, name: "WriteTxnMarkers", first: 1, last: 2, flexible_from: Some(1) },
+    ApiKey { key: 28, name: "TxnOffsetCommit", first: 0, last: 5, flexible_from: Some(3) },
     ApiKey { key: 29, name: "DescribeAcls", first: 1, last: 3, flexible_from: Some(2) },
     ApiKey { key: 30, name: "CreateAcls", first: 1, last: 3, flexible_from: Some(2) },
     ApiKey { key: 31, name: "DeleteAcls", first: 1, last: 3, flexible_from: Some(2) },
@@ -81,6 +94,9 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 47, name: "OffsetDelete", first: 0, last: 0, flexible_from: None },
     ApiKey { key: 55, name: "DescribeQuorum", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 60, name: "DescribeCluster", first: 0, last: 2, flexible_from: Some(0) },
+    ApiKey { key: 61, name: "DescribeProducers", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 65, name: "DescribeTransactions", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 66, name: "ListTransactions", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 71, name: "GetTelemetrySubscriptions", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 72, name: "PushTelemetry", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 74, name: "ListConfigResources", first: 0, last: 1, flexible_from: Some(0) },

@@ -80,6 +80,8 @@ macro_rules! codecs {
 }
 
 codecs! {
+    add_offsets_to_txn::{ AddOffsetsToTxnRequest, AddOffsetsToTxnResponse };
+    add_partitions_to_txn::{ AddPartitionsToTxnRequest, AddPartitionsToTxnResponse };
     alter_configs::{ AlterConfigsRequest, AlterConfigsResponse };
     alter_partition_reassignments::{ AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse };
     alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
@@ -96,9 +98,12 @@ codecs! {
     describe_configs::{ DescribeConfigsRequest, DescribeConfigsResponse };
     describe_groups::{ DescribeGroupsRequest, DescribeGroupsResponse };
     describe_log_dirs::{ DescribeLogDirsRequest, DescribeLogDirsResponse };
+    describe_producers::{ DescribeProducersRequest, DescribeProducersResponse };
     describe_quorum::{ DescribeQuorumRequest, DescribeQuorumResponse };
     describe_topic_partitions::{ DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse };
+    describe_transactions::{ DescribeTransactionsRequest, DescribeTransactionsResponse };
     elect_leaders::{ ElectLeadersRequest, ElectLeadersResponse };
+    end_txn::{ EndTxnRequest, EndTxnResponse };
     fetch::{ FetchRequest, FetchResponse };
     find_coordinator::{ FindCoordinatorRequest, FindCoordinatorResponse };
     get_telemetry_subscriptions::{ GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse };
@@ -111,6 +116,7 @@ codecs! {
     list_groups::{ ListGroupsRequest, ListGroupsResponse };
     list_offsets::{ ListOffsetsRequest, ListOffsetsResponse };
     list_partition_reassignments::{ ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse };
+    list_transactions::{ ListTransactionsRequest, ListTransactionsResponse };
     metadata::{ MetadataRequest, MetadataResponse };
     offset_commit::{ OffsetCommitRequest, OffsetCommitResponse };
     offset_delete::{ OffsetDeleteRequest, OffsetDeleteResponse };
@@ -119,6 +125,8 @@ codecs! {
     produce::{ ProduceRequest, ProduceResponse };
     push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
     sync_group::{ SyncGroupRequest, SyncGroupResponse };
+    txn_offset_commit::{ TxnOffsetCommitRequest, TxnOffsetCommitResponse };
+    write_txn_markers::{ WriteTxnMarkersRequest, WriteTxnMarkersResponse };
 }
 
 /// A message with what the schema says of it.

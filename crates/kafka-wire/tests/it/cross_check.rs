@@ -18,12 +18,17 @@ const UNKNOWN_TO_THEM: &[(&str, i16, i16)] = &[
     // Not stable yet in those schemas, where they have it for the responses alone.
     ("OffsetCommitRequest", 10, 10),
     ("OffsetFetchRequest", 10, 10),
+    // Newer again.
+    ("WriteTxnMarkersRequest", 2, 2),
+    ("WriteTxnMarkersResponse", 2, 2),
 ];
 
 /// Fields that the other codec does not have in any version, and how many words their values have.
 const OURS_ALONE: &[(&str, &str, usize)] = &[
     // Of version 5, which is newer than they are.
     ("DescribeLogDirsResponse", "is_cordoned", 1),
+    // Of version 2.
+    ("WriteTxnMarkersRequest", "transaction_version", 1),
     // No version has tagged fields, so there is nothing to hold.
     ("OffsetDeleteRequest", "unknown_tagged_fields", 0),
     ("OffsetDeleteResponse", "unknown_tagged_fields", 0),

@@ -1,0 +1,500 @@
+//! Transactions: the coordinator of `delivery` behind a lock, and a thread that carries out what it decides.
+//!
+//! All its records go into journal 0 in one lane, in the order in which the coordinator changed. The end of a transaction is
+//! one append there when all its logs are in journal 0: the decision, the markers, the offsets, that it is done, in this
+//! order, of which a crash leaves a beginning. With logs in other journals the decision is durable before their markers are
+//! appended, and they are before it is done.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use delivery::{
+    Claim, Commit, Ended, Ending, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
+    TransactionSettings, Version, offset_record,
+};
+use hashbrown::HashMap;
+use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, JournalEvent, ReplyTo};
+use parking_lot::{Condvar, Mutex};
+use record::{BatchHeader, Marker};
+use types::{ConnectionId, Gate, LogId, ShardId};
+
+use crate::groups::now;
+use crate::{Broker, Reply, Settings};
+
+/// The shard number under which transactions append.
+pub(crate) const SHARD: ShardId = ShardId(60);
+/// One lane for all of them: records of one id stay in order.
+const LANE: ConnectionId = ConnectionId(u64::MAX - 1);
+/// How often ids are looked at for expiry.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
+/// An end that the journal has refused is tried again after this long.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// When the asker may be told.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told<T> {
+    /// At once.
+    Now(T),
+    /// When `Reply::Done` has come with a `Result<(), AppendError>` that is `Ok`.
+    Later(T),
+}
+
+/// All transactional ids of the node.
+pub struct Transactions {
+    state: Mutex<State>,
+    inbox: Arc<Inbox>,
+    closed: AtomicBool,
+}
+
+struct State {
+    coordinator: TransactionCoordinator,
+    /// Appends that a full queue refused, in order.
+    refused: VecDeque<(usize, Append)>,
+    /// By token.
+    steps: HashMap<u64, Step>,
+    next_token: u64,
+    /// Ends under way, by id.
+    ends: HashMap<String, End>,
+    /// Ids whose end is to be tried again.
+    again: Vec<String>,
+}
+
+/// What is to be done when an append is durable.
+enum Step {
+    Tell(ReplyTo),
+    Prepared(String),
+    Marked(String),
+    Completed(String),
+}
+
+/// A transaction that ends.
+struct End {
+    ending: Ending,
+    tell: Option<ReplyTo>,
+    /// Journals whose markers are not there yet.
+    open: usize,
+}
+
+/// Outcomes of appends, from the journals' threads.
+#[derive(Default)]
+struct Inbox {
+    arrived: Mutex<Arrived>,
+    wakes: Condvar,
+}
+
+#[derive(Default)]
+struct Arrived {
+    results: Vec<(u64, AppendResults)>,
+    woken: bool,
+}
+
+impl EventSink for Inbox {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        let mut arrived = self.arrived.lock();
+        for event in events.drain(..) {
+            if let JournalEvent::Appended { to, results } = event {
+                arrived.results.push((to.token, results));
+            }
+        }
+        arrived.woken = true;
+        self.wakes.notify_one();
+    }
+}
+
+impl Transactions {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let int = |name| settings.int(name).max(0) as u64;
+        let coordinator = TransactionCoordinator::new(TransactionSettings {
+            timeout_max: int("transaction.max.timeout.ms"),
+            id_expiration: int("transactional.id.expiration.ms"),
+        });
+        let state = State {
+            coordinator,
+            refused: VecDeque::new(),
+            steps: HashMap::new(),
+            next_token: 0,
+            ends: HashMap::new(),
+            again: Vec::new(),
+        };
+        Self { state: Mutex::new(state), inbox: Arc::default(), closed: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
+        Arc::clone(&self.inbox) as Arc<dyn EventSink>
+    }
+
+    pub(crate) fn restore(&self, key: &[u8], value: &[u8]) -> bool {
+        self.state.lock().coordinator.restore(key, value)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.inbox.arrived.lock().woken = true;
+        self.inbox.wakes.notify_one();
+    }
+
+    /// Does a transaction hold an offset of this group that may take effect?
+    pub fn holds_offset(&self, group: &str, topic: &str, partition: u32) -> bool {
+        self.state.lock().coordinator.holds_offset(group, topic, partition)
+    }
+
+    /// Does initialisation or an end of this id take a new producer id? See [`Broker::take_producer_id`].
+    pub fn wants_producer_id(&self, id: &str) -> bool {
+        self.state.lock().coordinator.wants_producer_id(id)
+    }
+
+    /// One transactional id.
+    pub fn describe(&self, id: &str) -> Option<Transaction> {
+        self.state.lock().coordinator.describe(id).cloned()
+    }
+
+    /// All transactional ids that `select` wants.
+    pub fn list<T>(&self, select: impl FnMut((&str, &Transaction)) -> Option<T>) -> Vec<T> {
+        self.state.lock().coordinator.all().filter_map(select).collect()
+    }
+
+    /// The transactions that readers of committed records wait for: id, and for how long, in ms; the longest first.
+    pub fn open(&self) -> Vec<(String, u64)> {
+        let now = now();
+        let mut open = self.list(|(id, known)| (!known.logs.is_empty()).then(|| (id.to_owned(), now.saturating_sub(known.started))));
+        open.sort_by_key(|(_, since)| std::cmp::Reverse(*since));
+        open
+    }
+
+    /// The thread that carries out ends and keeps deadlines.
+    pub(crate) fn run(&self, broker: &Arc<Broker>) {
+        let mut expiry_at = std::time::Instant::now() + EXPIRY_INTERVAL;
+        let mut retry_at: Option<std::time::Instant> = None;
+        while !self.closed.load(Ordering::SeqCst) {
+            let results = std::mem::take(&mut self.inbox.arrived.lock().results);
+            let now_at = std::time::Instant::now();
+            let (mut next, waits) = {
+                let mut state = self.state.lock();
+                for (token, results) in results {
+                    state.take_results(broker, token, &results);
+                }
+                state.send_refused(broker);
+                for ending in state.coordinator.handle_timeouts(now()) {
+                    tracing::info!(transactional_id = ending.id, "transaction timed out and is aborted");
+                    state.begin_end(broker, ending, None);
+                }
+                if retry_at.is_some_and(|at| at <= now_at) {
+                    retry_at = None;
+                    state.try_again(broker);
+                } else if retry_at.is_none() && !state.again.is_empty() {
+                    retry_at = Some(now_at + RETRY_AFTER);
+                }
+                if now_at >= expiry_at {
+                    expiry_at = now_at + EXPIRY_INTERVAL;
+                    let keys = state.coordinator.expire(now());
+                    for keys in keys.chunks(1000) {
+                        let items = keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+                        state.append(broker, 0, items, None);
+                    }
+                }
+                (state.coordinator.next_deadline(), !state.refused.is_empty())
+            };
+            let mut wait = next.take().map_or(EXPIRY_INTERVAL, |next| Duration::from_millis(next.saturating_sub(now()).max(1)));
+            if waits {
+                wait = wait.min(Duration::from_millis(1));
+            }
+            if let Some(at) = retry_at {
+                wait = wait.min(at.saturating_duration_since(now_at)).max(Duration::from_millis(1));
+            }
+            let mut arrived = self.inbox.arrived.lock();
+            if !arrived.woken && arrived.results.is_empty() {
+                self.inbox.wakes.wait_for(&mut arrived, wait.min(EXPIRY_INTERVAL));
+            }
+            arrived.woken = false;
+        }
+    }
+}
+
+impl State {
+    /// Appends in the one lane; `step` follows when that is durable.
+    fn append(&mut self, broker: &Broker, journal: usize, items: Vec<AppendItem>, step: Option<Step>) {
+        let token = self.next_token;
+        self.next_token += 1;
+        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: step.is_some() };
+        if let Some(step) = step {
+            self.steps.insert(token, step);
+        }
+        self.refused.push_back((journal, append));
+        self.send_refused(broker);
+    }
+
+    fn send_refused(&mut self, broker: &Broker) {
+        while let Some((journal, append)) = self.refused.pop_front() {
+            if let Err(append) = broker.journals()[journal].append(append) {
+                self.refused.push_front((journal, append));
+                return;
+            }
+        }
+    }
+
+    fn record(&mut self, broker: &Broker, record: TransactionRecord, tell: ReplyTo) {
+        let (key, value) = record;
+        self.append(broker, 0, vec![AppendItem::State { key, value }], Some(Step::Tell(tell)));
+    }
+
+    fn begin_end(&mut self, broker: &Broker, ending: Ending, tell: Option<ReplyTo>) {
+        let journals = broker.journals().len();
+        let mut markers = markers(broker, &ending);
+        let id = ending.id.clone();
+        let (key, value) = ending.prepare.clone();
+        let mut items = vec![AppendItem::State { key, value }];
+        items.append(&mut markers[0]);
+        let open = (1..journals).filter(|journal| !markers[*journal].is_empty()).count();
+        let step = if open == 0 {
+            items.extend(completion(&ending));
+            Step::Completed(id.clone())
+        } else {
+            Step::Prepared(id.clone())
+        };
+        self.ends.insert(id, End { ending, tell, open });
+        self.append(broker, 0, items, Some(step));
+    }
+
+    fn take_results(&mut self, broker: &Broker, token: u64, results: &AppendResults) {
+        let Some(step) = self.steps.remove(&token) else { return };
+        // A log that is gone, or that knows a newer epoch of the producer, holds nothing of the transaction.
+        let harmless = |error: &AppendError| matches!(error, AppendError::LogDeleted | AppendError::InvalidProducerEpoch);
+        let failed = results.iter().filter_map(|result| result.err()).find(|error| !harmless(error));
+        let id = match step {
+            Step::Tell(to) => return broker.reply(to, Reply::Done(Box::new(failed.map_or(Ok(()), Err)))),
+            Step::Prepared(ref id) | Step::Marked(ref id) | Step::Completed(ref id) => id.clone(),
+        };
+        if let Some(error) = failed {
+            return self.fail(broker, id, error);
+        }
+        let Some(end) = self.ends.get_mut(&id) else { return };
+        match step {
+            Step::Prepared(_) => {
+                let markers = markers(broker, &end.ending);
+                for (journal, items) in markers.into_iter().enumerate().skip(1).filter(|(_, items)| !items.is_empty()) {
+                    self.append(broker, journal, items, Some(Step::Marked(id.clone())));
+                }
+            }
+            Step::Marked(_) => {
+                end.open -= 1;
+                if end.open == 0 {
+                    let items = completion(&end.ending);
+                    self.append(broker, 0, items, Some(Step::Completed(id)));
+                }
+            }
+            Step::Completed(_) | Step::Tell(_) => self.finish(broker, &id),
+        }
+    }
+
+    fn finish(&mut self, broker: &Broker, id: &str) {
+        let Some(End { ending, tell, .. }) = self.ends.remove(id) else { return };
+        for (group, commit) in ending.offsets {
+            broker.groups().apply_commit(&group, vec![commit]);
+        }
+        self.coordinator.complete(id);
+        if let Some(to) = tell {
+            broker.reply(to, Reply::Done(Box::new(Ok::<(), AppendError>(()))));
+        }
+    }
+
+    /// The asker is told; the end stays decided and is tried again.
+    fn fail(&mut self, broker: &Broker, id: String, error: AppendError) {
+        tracing::warn!(transactional_id = id, %error, "transaction cannot end now");
+        if let Some(to) = self.ends.get_mut(&id).and_then(|end| end.tell.take()) {
+            broker.reply(to, Reply::Done(Box::new(Err::<(), _>(error))));
+        }
+        if error != AppendError::Stopped && !self.again.contains(&id) {
+            self.again.push(id);
+        }
+    }
+
+    fn try_again(&mut self, broker: &Broker) {
+        for id in std::mem::take(&mut self.again) {
+            if let Some(end) = self.ends.remove(&id) {
+                self.begin_end(broker, end.ending, end.tell);
+            }
+        }
+    }
+}
+
+/// The markers of an end, by journal.
+fn markers(broker: &Broker, ending: &Ending) -> Vec<Vec<AppendItem>> {
+    let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
+    let marker = if ending.commit { Marker::Commit } else { Marker::Abort };
+    let bytes = marker.batch(ending.producer.0, ending.producer.1, 0, broker.now_ms());
+    let Ok(header) = BatchHeader::parse(&bytes) else { return items };
+    for id in &ending.logs {
+        if let Some(log) = broker.journal_of(*id).log(*id) {
+            items[broker.journal_number(*id)].push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
+        }
+    }
+    items
+}
+
+/// The records that end an end.
+fn completion(ending: &Ending) -> Vec<AppendItem> {
+    let mut items = Vec::with_capacity(ending.offsets.len() + 1);
+    for (group, commit) in &ending.offsets {
+        let (key, value) = offset_record(group, commit);
+        items.push(AppendItem::State { key, value: Some(value) });
+    }
+    let (key, value) = ending.complete.clone();
+    items.push(AppendItem::State { key, value });
+    items
+}
+
+impl Broker {
+    /// After recovery, before anybody asks: logs with records of a transaction that has no marker tell what was under way, and what
+    /// was decided is carried out.
+    pub(crate) fn resume_transactions(&self) {
+        let mut state = self.transactions().state.lock();
+        for topic in self.topics() {
+            for log in topic.logs().iter() {
+                for (producer_id, known, open) in log.producers() {
+                    let Some(open) = open else { continue };
+                    if !state.coordinator.found_open(log.id(), producer_id, open.since.max(0) as u64) {
+                        tracing::warn!(topic = topic.name, log = %log.id(), producer_id, "a transaction of nobody is aborted");
+                        let bytes = Marker::Abort.batch(producer_id, known.epoch, 0, self.now_ms());
+                        let Ok(header) = BatchHeader::parse(&bytes) else { continue };
+                        let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
+                        state.append(self, self.journal_number(log.id()), vec![item], None);
+                    }
+                }
+            }
+        }
+        for ending in state.coordinator.unfinished() {
+            state.begin_end(self, ending, None);
+        }
+    }
+
+    /// A producer begins under a transactional id. `fresh`: a new producer id, if one [is wanted](Transactions::wants_producer_id).
+    ///
+    /// # Errors
+    /// See [`TransactionCoordinator::init`].
+    pub fn init_transactions(
+        &self,
+        id: &str,
+        timeout: i32,
+        expected: Option<ProducerEpoch>,
+        fresh: Option<i64>,
+        tell: ReplyTo,
+    ) -> Result<Told<ProducerEpoch>, TransactionError> {
+        let mut state = self.transactions().state.lock();
+        match state.coordinator.init(id, timeout, expected, fresh, now())? {
+            Initialised::Granted(producer, record) => {
+                state.record(self, record, tell);
+                Ok(Told::Later(producer))
+            }
+            Initialised::Unchanged(producer) => Ok(Told::Now(producer)),
+            Initialised::Aborting(ending) => {
+                state.begin_end(self, *ending, None);
+                Err(TransactionError::Concurrent)
+            }
+        }
+    }
+
+    /// Adds logs to a transaction, for a producer that is about to write to them.
+    ///
+    /// # Errors
+    /// See [`TransactionCoordinator::add_logs`].
+    pub fn add_to_transaction(&self, claim: Claim<'_>, logs: Vec<LogId>, tell: ReplyTo) -> Result<Told<()>, TransactionError> {
+        let mut state = self.transactions().state.lock();
+        let (_, record) = state.coordinator.add_logs(claim, logs, now())?;
+        let told = state.tell_when_durable(self, record, tell);
+        self.transactions().wake();
+        Ok(told)
+    }
+
+    /// May records of this transaction be appended to these logs? With [`Version::V2`] that adds them. The appends carry the gate.
+    ///
+    /// # Errors
+    /// See [`TransactionCoordinator::add_logs`], [`TransactionCoordinator::verify_logs`].
+    pub fn write_in_transaction(
+        &self,
+        claim: Claim<'_>,
+        logs: impl IntoIterator<Item = LogId>,
+        version: Version,
+    ) -> Result<Arc<Gate>, TransactionError> {
+        let mut state = self.transactions().state.lock();
+        if version == Version::V1 {
+            return state.coordinator.verify_logs(claim, logs);
+        }
+        let before = state.coordinator.next_deadline();
+        let (gate, _) = state.coordinator.add_logs(claim, logs, now())?;
+        if state.coordinator.next_deadline() != before {
+            self.transactions().wake();
+        }
+        Ok(gate)
+    }
+
+    /// Adds a group to a transaction.
+    ///
+    /// # Errors
+    /// See [`TransactionCoordinator::add_group`].
+    pub fn add_group_to_transaction(&self, claim: Claim<'_>, group: &str, tell: ReplyTo) -> Result<Told<()>, TransactionError> {
+        let mut state = self.transactions().state.lock();
+        let record = state.coordinator.add_group(claim, group, now())?;
+        let told = state.tell_when_durable(self, record, tell);
+        self.transactions().wake();
+        Ok(told)
+    }
+
+    /// Adds offsets to a transaction, which take effect when it commits. The caller has asked the group.
+    ///
+    /// # Errors
+    /// See [`TransactionCoordinator::add_offsets`].
+    pub fn add_offsets_to_transaction(
+        &self,
+        claim: Claim<'_>,
+        group: &str,
+        commits: Vec<Commit>,
+        version: Version,
+        tell: ReplyTo,
+    ) -> Result<Told<()>, TransactionError> {
+        let mut state = self.transactions().state.lock();
+        let record = state.coordinator.add_offsets(claim, group, commits, version, now())?;
+        let told = state.tell_when_durable(self, Some(record), tell);
+        self.transactions().wake();
+        Ok(told)
+    }
+
+    /// Ends a transaction; told is the producer that goes on.
+    ///
+    /// # Errors
+    /// See [`TransactionCoordinator::end`].
+    pub fn end_transaction(
+        &self,
+        claim: Claim<'_>,
+        commit: bool,
+        version: Version,
+        fresh: Option<i64>,
+        tell: ReplyTo,
+    ) -> Result<Told<ProducerEpoch>, TransactionError> {
+        let mut state = self.transactions().state.lock();
+        match state.coordinator.end(claim, commit, version, fresh, now())? {
+            Ended::Already(next) => Ok(Told::Now(next)),
+            Ended::Ending(ending, next) => {
+                state.begin_end(self, *ending, Some(tell));
+                Ok(Told::Later(next))
+            }
+        }
+    }
+}
+
+impl State {
+    fn tell_when_durable(&mut self, broker: &Broker, record: Option<TransactionRecord>, tell: ReplyTo) -> Told<()> {
+        match record {
+            Some(record) => {
+                self.record(broker, record, tell);
+                Told::Later(())
+            }
+            None => Told::Now(()),
+        }
+    }
+}

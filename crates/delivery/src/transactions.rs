@@ -1,0 +1,581 @@
+//! Transactions: who may write under a transactional id, what the transaction under way has touched, and how it ends.
+//!
+//! Rules (Apache Kafka's transaction coordinator, both versions of the protocol):
+//!
+//! * Every initialisation and, with [`Version::V2`], every end raises the producer's epoch; older epochs are fenced.
+//! * A transaction begins with the first log or group that is added to it, and ends by its producer, by a newer producer
+//!   under the same id, by its time-out, or by an administrator.
+//! * The decision how it ends is durable before the first marker, so that a crash in between only delays the rest.
+//! * While it is ending nothing else happens under its id.
+//!
+//! Each change comes with the record that must be durable before anybody is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use types::{Gate, LogId};
+
+use crate::coordinator::Commit;
+use crate::offsets::CommittedOffset;
+use crate::transaction_record::key_of;
+
+/// Transactional ids at most.
+const IDS_MAX: usize = 1_000_000;
+/// From here on an epoch is not raised any more: the id gets a new producer id.
+const EPOCH_LAST: i16 = i16::MAX - 1;
+
+/// Limits of the coordinator.
+#[derive(Clone, Debug)]
+pub struct TransactionSettings {
+    /// `transaction.max.timeout.ms`
+    pub timeout_max: u64,
+    /// `transactional.id.expiration.ms`
+    pub id_expiration: u64,
+}
+
+/// Which rules a client follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// Logs are added by request; the epoch stays when a transaction ends.
+    V1,
+    /// Logs are added by what is written; the epoch rises when a transaction ends (KIP-890).
+    V2,
+}
+
+/// Why the coordinator refuses; each stands for one error code of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum TransactionError {
+    #[error("transaction time-out is outside the allowed range")]
+    InvalidTimeout,
+    #[error("a newer producer has this transactional id")]
+    Fenced,
+    #[error("producer id does not belong to this transactional id")]
+    UnknownProducer,
+    #[error("another transaction under this id is ending")]
+    Concurrent,
+    #[error("transaction is not in a state for this")]
+    InvalidState,
+    #[error("there are as many transactional ids as allowed")]
+    TooMany,
+}
+
+/// Where a transactional id stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "as in the protocol")]
+pub enum TransactionState {
+    Empty,
+    Ongoing,
+    PrepareCommit,
+    PrepareAbort,
+    CompleteCommit,
+    CompleteAbort,
+}
+
+impl TransactionState {
+    /// Its name in the protocol.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Ongoing => "Ongoing",
+            Self::PrepareCommit => "PrepareCommit",
+            Self::PrepareAbort => "PrepareAbort",
+            Self::CompleteCommit => "CompleteCommit",
+            Self::CompleteAbort => "CompleteAbort",
+        }
+    }
+
+    fn ending(self) -> bool {
+        matches!(self, Self::PrepareCommit | Self::PrepareAbort)
+    }
+}
+
+/// Offsets that take effect when the transaction commits, by topic and partition.
+pub(crate) type PendingOffsets = BTreeMap<(String, u32), CommittedOffset>;
+
+/// A producer: its id and epoch.
+pub type ProducerEpoch = (i64, i16);
+
+/// Who claims to write under a transactional id.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// Transactional id.
+    pub id: &'a str,
+    /// As whom.
+    pub producer: ProducerEpoch,
+}
+
+/// One transactional id.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Who writes under it.
+    pub producer: ProducerEpoch,
+    /// Who did before the last change of producer id or epoch that a client may not have heard of.
+    pub previous: Option<ProducerEpoch>,
+    /// Longest time from the first to the last, in ms.
+    pub timeout: u64,
+    /// Where it stands.
+    pub state: TransactionState,
+    /// When the transaction under way began; ms since 1970.
+    pub started: u64,
+    /// When anything last changed; ms since 1970.
+    pub updated: u64,
+    /// What it has written to.
+    pub logs: BTreeSet<LogId>,
+    /// What it will commit for groups; a group may have nothing yet.
+    pub offsets: BTreeMap<String, PendingOffsets>,
+    /// While it ends: the epoch of the markers.
+    pub marker_epoch: i16,
+    /// Whom appends of the transaction under way ask.
+    pub gate: Arc<Gate>,
+}
+
+/// A record to be made durable.
+pub type TransactionRecord = (Bytes, Option<Bytes>);
+
+/// A transaction that ends. The steps, each durable before the next: `prepare`; the markers in `logs`; `complete`
+/// with the offsets; then [`TransactionCoordinator::complete`].
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// Transactional id.
+    pub id: String,
+    /// Or abort.
+    pub commit: bool,
+    /// Of the markers.
+    pub producer: ProducerEpoch,
+    /// Where markers go.
+    pub logs: Vec<LogId>,
+    /// What takes effect, by group; nothing for an abort.
+    pub offsets: Vec<(String, Commit)>,
+    /// The decision.
+    pub prepare: TransactionRecord,
+    /// That it is done.
+    pub complete: TransactionRecord,
+}
+
+/// What initialisation came to.
+#[derive(Debug)]
+pub enum Initialised {
+    /// Once the record is durable.
+    Granted(ProducerEpoch, TransactionRecord),
+    /// As before; nothing to be made durable.
+    Unchanged(ProducerEpoch),
+    /// A transaction is in the way and is aborted; the client comes again.
+    Aborting(Box<Ending>),
+}
+
+/// What the end of a transaction came to.
+#[derive(Debug)]
+pub enum Ended {
+    /// It had ended so before.
+    Already(ProducerEpoch),
+    /// Once the steps are done; the producer that goes on.
+    Ending(Box<Ending>, ProducerEpoch),
+}
+
+/// All transactional ids of a node.
+pub struct TransactionCoordinator {
+    settings: TransactionSettings,
+    by_id: HashMap<String, Transaction>,
+    /// Ids by the groups for which they hold offsets.
+    by_group: HashMap<String, BTreeSet<String>>,
+    deadlines: BTreeSet<(u64, String)>,
+}
+
+impl TransactionCoordinator {
+    /// No ids yet.
+    pub fn new(settings: TransactionSettings) -> Self {
+        Self { settings, by_id: HashMap::new(), by_group: HashMap::new(), deadlines: BTreeSet::new() }
+    }
+
+    /// Puts a record back at start; false when it is none of ours. Then come [`Self::found_open`], [`Self::unfinished`] and
+    /// [`Self::handle_timeouts`].
+    pub fn restore(&mut self, key: &[u8], value: &[u8]) -> bool {
+        let Some((id, transaction)) = crate::transaction_record::decode(key, value) else { return false };
+        if transaction.state == TransactionState::Ongoing {
+            self.deadlines.insert((transaction.started + transaction.timeout, id.clone()));
+        }
+        for group in transaction.offsets.keys() {
+            self.by_group.entry(group.clone()).or_default().insert(id.clone());
+        }
+        self.by_id.insert(id, transaction);
+        true
+    }
+
+    /// At start: a log holds records of a transaction without a marker, since `since`. What is written tells more than the record
+    /// of the id, which is not written for every log that is added. False when no id has this producer.
+    pub fn found_open(&mut self, log: LogId, producer_id: i64, since: u64) -> bool {
+        let Some((id, known)) = self.by_id.iter_mut().find(|(_, known)| known.writer() == producer_id) else { return false };
+        known.logs.insert(log);
+        if !known.state.ending() && known.begin(since) {
+            self.deadlines.insert((since + known.timeout, id.clone()));
+        }
+        true
+    }
+
+    /// Transactions whose end was decided before a restart.
+    pub fn unfinished(&self) -> Vec<Ending> {
+        let ending = self.by_id.iter().filter(|(_, transaction)| transaction.state.ending());
+        ending.map(|(id, transaction)| transaction.ending(id)).collect()
+    }
+
+    /// Does initialisation of this id take a new producer id?
+    pub fn wants_producer_id(&self, id: &str) -> bool {
+        self.by_id.get(id).is_none_or(|known| known.producer.1 >= EPOCH_LAST)
+    }
+
+    /// A producer begins, or begins anew when it says who it was. `fresh`: a new producer id, if one [is wanted](Self::wants_producer_id).
+    ///
+    /// # Errors
+    /// `InvalidTimeout`, `Fenced`, `Concurrent`, `TooMany`.
+    pub fn init(
+        &mut self,
+        id: &str,
+        timeout: i32,
+        expected: Option<ProducerEpoch>,
+        fresh: Option<i64>,
+        now: u64,
+    ) -> Result<Initialised, TransactionError> {
+        let timeout = u64::try_from(timeout).ok().filter(|timeout| (1..=self.settings.timeout_max).contains(timeout));
+        let timeout = timeout.ok_or(TransactionError::InvalidTimeout)?;
+        let Some(known) = self.by_id.get_mut(id) else {
+            if self.by_id.len() >= IDS_MAX {
+                return Err(TransactionError::TooMany);
+            }
+            let producer = (fresh.ok_or(TransactionError::Concurrent)?, 0);
+            let transaction = Transaction::new(producer, timeout, now);
+            let record = transaction.record(id);
+            self.by_id.insert(id.to_owned(), transaction);
+            return Ok(Initialised::Granted(producer, record));
+        };
+        let again = match expected {
+            Some(expected) if expected == known.producer => false,
+            Some(expected) if Some(expected) == known.previous => true,
+            Some(_) => return Err(TransactionError::Fenced),
+            None => false,
+        };
+        match known.state {
+            TransactionState::PrepareCommit | TransactionState::PrepareAbort => Err(TransactionError::Concurrent),
+            TransactionState::Ongoing => {
+                let ending = known.fence(id, now);
+                self.unschedule(id);
+                Ok(Initialised::Aborting(Box::new(ending)))
+            }
+            _ if again => Ok(Initialised::Unchanged(known.producer)),
+            TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort => {
+                let (producer_id, epoch) = known.producer;
+                let next = if epoch >= EPOCH_LAST { (fresh.ok_or(TransactionError::Concurrent)?, 0) } else { (producer_id, epoch + 1) };
+                known.previous = expected;
+                known.producer = next;
+                (known.timeout, known.state, known.updated) = (timeout, TransactionState::Empty, now);
+                Ok(Initialised::Granted(next, known.record(id)))
+            }
+        }
+    }
+
+    /// The id, if this producer may write under it and nothing is ending.
+    fn of(&mut self, Claim { id, producer }: Claim<'_>) -> Result<&mut Transaction, TransactionError> {
+        let known = self.by_id.get_mut(id).ok_or(TransactionError::UnknownProducer)?;
+        if known.producer.0 != producer.0 {
+            return Err(TransactionError::UnknownProducer);
+        }
+        if known.producer.1 != producer.1 {
+            return Err(TransactionError::Fenced);
+        }
+        if known.state.ending() { Err(TransactionError::Concurrent) } else { Ok(known) }
+    }
+
+    /// Adds logs to the transaction, which begins with the first; a record when there is anything new. It needs to be durable only
+    /// before somebody is told who has not written yet: what is written says itself to which transaction it belongs.
+    ///
+    /// # Errors
+    /// `UnknownProducer`, `Fenced`, `Concurrent`.
+    pub fn add_logs(
+        &mut self,
+        claim: Claim<'_>,
+        logs: impl IntoIterator<Item = LogId>,
+        now: u64,
+    ) -> Result<(Arc<Gate>, Option<TransactionRecord>), TransactionError> {
+        let id = claim.id;
+        let known = self.of(claim)?;
+        let begins = known.begin(now);
+        let before = known.logs.len();
+        known.logs.extend(logs);
+        let record = (begins || known.logs.len() > before).then(|| known.record(id));
+        let (gate, deadline) = (Arc::clone(&known.gate), now + known.timeout);
+        if begins {
+            self.deadlines.insert((deadline, id.to_owned()));
+        }
+        Ok((gate, record))
+    }
+
+    /// Are these logs part of the transaction under way? Its gate, if so.
+    ///
+    /// # Errors
+    /// `UnknownProducer`, `Fenced`, `Concurrent`; `InvalidState` when not all of them are.
+    pub fn verify_logs(
+        &mut self,
+        claim: Claim<'_>,
+        logs: impl IntoIterator<Item = LogId>,
+    ) -> Result<Arc<Gate>, TransactionError> {
+        let known = self.of(claim)?;
+        let all = known.state == TransactionState::Ongoing && logs.into_iter().all(|log| known.logs.contains(&log));
+        if all { Ok(Arc::clone(&known.gate)) } else { Err(TransactionError::InvalidState) }
+    }
+
+    /// Adds a group to the transaction, which begins with it if it is the first; a record when it is new.
+    ///
+    /// # Errors
+    /// `UnknownProducer`, `Fenced`, `Concurrent`.
+    pub fn add_group(&mut self, claim: Claim<'_>, group: &str, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
+        let id = claim.id;
+        let known = self.of(claim)?;
+        let begins = known.begin(now);
+        let new = !known.offsets.contains_key(group);
+        if new {
+            known.offsets.insert(group.to_owned(), PendingOffsets::new());
+        }
+        let record = (begins || new).then(|| known.record(id));
+        let deadline = now + known.timeout;
+        if new {
+            self.by_group.entry(group.to_owned()).or_default().insert(id.to_owned());
+        }
+        if begins {
+            self.deadlines.insert((deadline, id.to_owned()));
+        }
+        Ok(record)
+    }
+
+    /// Adds offsets that take effect when the transaction commits. With `V2` the group is added by it.
+    ///
+    /// # Errors
+    /// `UnknownProducer`, `Fenced`, `Concurrent`; `InvalidState` when the group is not part of the transaction.
+    pub fn add_offsets(
+        &mut self,
+        claim: Claim<'_>,
+        group: &str,
+        commits: Vec<Commit>,
+        version: Version,
+        now: u64,
+    ) -> Result<TransactionRecord, TransactionError> {
+        if version == Version::V2 {
+            self.add_group(claim, group, now)?;
+        }
+        let known = self.of(claim)?;
+        let offsets = known.offsets.get_mut(group).filter(|_| known.state == TransactionState::Ongoing).ok_or(TransactionError::InvalidState)?;
+        offsets.extend(commits.into_iter().map(|commit| ((commit.topic, commit.partition), commit.offset)));
+        Ok(known.record(claim.id))
+    }
+
+    /// Does a transaction hold an offset of this group that may take effect?
+    pub fn holds_offset(&self, group: &str, topic: &str, partition: u32) -> bool {
+        let key = (topic.to_owned(), partition);
+        let holds = |id: &String| self.by_id.get(id).and_then(|known| known.offsets.get(group)).is_some_and(|offsets| offsets.contains_key(&key));
+        self.by_group.get(group).is_some_and(|ids| ids.iter().any(holds))
+    }
+
+    /// The producer ends its transaction.
+    ///
+    /// # Errors
+    /// `UnknownProducer`, `Fenced`, `Concurrent`; `InvalidState` when there is none, or it has ended otherwise.
+    pub fn end(
+        &mut self,
+        claim: Claim<'_>,
+        commit: bool,
+        version: Version,
+        fresh: Option<i64>,
+        now: u64,
+    ) -> Result<Ended, TransactionError> {
+        let Claim { id, producer } = claim;
+        let known = self.by_id.get_mut(id).ok_or(TransactionError::UnknownProducer)?;
+        let again = version == Version::V2 && known.previous == Some(producer);
+        if known.producer.0 != producer.0 && !again {
+            return Err(TransactionError::UnknownProducer);
+        }
+        if known.producer.1 != producer.1 && !again {
+            return Err(TransactionError::Fenced);
+        }
+        match (known.state, commit) {
+            (TransactionState::PrepareCommit, true) | (TransactionState::PrepareAbort, false) => Err(TransactionError::Concurrent),
+            (TransactionState::CompleteCommit, true) | (TransactionState::CompleteAbort, false) if again || version == Version::V1 => {
+                Ok(Ended::Already(known.producer))
+            }
+            (TransactionState::Ongoing, _) if !again => {
+                let ending = known.end(id, commit, version, fresh, now)?;
+                let next = known.producer;
+                self.unschedule(id);
+                Ok(Ended::Ending(Box::new(ending), next))
+            }
+            // A producer that has met an error raises its epoch by an abort, whether or not anything was written.
+            (TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort, false)
+                if !again && version == Version::V2 =>
+            {
+                let ending = known.end(id, false, version, fresh, now)?;
+                Ok(Ended::Ending(Box::new(ending), known.producer))
+            }
+            _ => Err(TransactionError::InvalidState),
+        }
+    }
+
+    /// All steps of an ending are done.
+    pub fn complete(&mut self, id: &str) {
+        if let Some(known) = self.by_id.get_mut(id)
+            && known.state.ending()
+        {
+            for group in known.offsets.keys() {
+                if let Some(ids) = self.by_group.get_mut(group) {
+                    ids.remove(id);
+                    if ids.is_empty() {
+                        self.by_group.remove(group);
+                    }
+                }
+            }
+            known.finish();
+        }
+    }
+
+    /// When [`Self::handle_timeouts`] is due.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(deadline, _)| *deadline)
+    }
+
+    /// Aborts what is open for too long.
+    pub fn handle_timeouts(&mut self, now: u64) -> Vec<Ending> {
+        let mut endings = Vec::new();
+        while let Some((_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now).cloned() {
+            self.deadlines.pop_first();
+            if let Some(known) = self.by_id.get_mut(&id).filter(|known| known.state == TransactionState::Ongoing) {
+                endings.push(known.fence(&id, now));
+            }
+        }
+        endings
+    }
+
+    /// Forgets ids that have not been used for long; returns the keys to be removed.
+    pub fn expire(&mut self, now: u64) -> Vec<Bytes> {
+        let before = now.saturating_sub(self.settings.id_expiration);
+        let mut keys = Vec::new();
+        self.by_id.retain(|id, known| {
+            let keep = known.updated > before || known.state.ending() || known.state == TransactionState::Ongoing;
+            if !keep {
+                keys.push(key_of(id));
+            }
+            keep
+        });
+        keys
+    }
+
+    /// One transactional id.
+    pub fn describe(&self, id: &str) -> Option<&Transaction> {
+        self.by_id.get(id)
+    }
+
+    /// All transactional ids.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Transaction)> {
+        self.by_id.iter().map(|(id, known)| (id.as_str(), known))
+    }
+
+    fn unschedule(&mut self, id: &str) {
+        if let Some(known) = self.by_id.get(id) {
+            self.deadlines.remove(&(known.started + known.timeout, id.to_owned()));
+        }
+    }
+}
+
+impl Transaction {
+    fn new(producer: ProducerEpoch, timeout: u64, now: u64) -> Self {
+        Self {
+            producer,
+            previous: None,
+            timeout,
+            state: TransactionState::Empty,
+            started: now,
+            updated: now,
+            logs: BTreeSet::new(),
+            offsets: BTreeMap::new(),
+            marker_epoch: producer.1,
+            gate: Arc::default(),
+        }
+    }
+
+    fn record(&self, id: &str) -> TransactionRecord {
+        (key_of(id), Some(self.encode()))
+    }
+
+    /// Begins a transaction; false when one is under way.
+    fn begin(&mut self, now: u64) -> bool {
+        self.updated = now;
+        if self.state == TransactionState::Ongoing {
+            return false;
+        }
+        (self.state, self.started) = (TransactionState::Ongoing, now);
+        (self.previous, self.gate) = (None, Arc::default());
+        true
+    }
+
+    /// Aborts, and fences the producer.
+    fn fence(&mut self, id: &str, now: u64) -> Ending {
+        self.prepare(false, now);
+        self.marker_epoch = self.producer.1.saturating_add(1);
+        self.producer.1 = self.marker_epoch;
+        self.previous = None;
+        self.ending(id)
+    }
+
+    fn end(&mut self, id: &str, commit: bool, version: Version, fresh: Option<i64>, now: u64) -> Result<Ending, TransactionError> {
+        let (producer_id, epoch) = self.producer;
+        if version == Version::V2 {
+            let next = if epoch >= EPOCH_LAST { (fresh.ok_or(TransactionError::Concurrent)?, 0) } else { (producer_id, epoch + 1) };
+            self.previous = Some(self.producer);
+            self.producer = next;
+            self.marker_epoch = epoch.saturating_add(1);
+        } else {
+            self.marker_epoch = epoch;
+        }
+        self.prepare(commit, now);
+        Ok(self.ending(id))
+    }
+
+    fn prepare(&mut self, commit: bool, now: u64) {
+        self.gate.close();
+        self.state = if commit { TransactionState::PrepareCommit } else { TransactionState::PrepareAbort };
+        self.updated = now;
+    }
+
+    /// The steps that are left of an end that is decided.
+    fn ending(&self, id: &str) -> Ending {
+        let commit = self.state == TransactionState::PrepareCommit;
+        let mut offsets = Vec::new();
+        for (group, pending) in self.offsets.iter().filter(|_| commit) {
+            for ((topic, partition), offset) in pending {
+                let commit = Commit { topic: topic.clone(), partition: *partition, offset: offset.clone() };
+                offsets.push((group.clone(), commit));
+            }
+        }
+        let mut done = self.clone();
+        done.finish();
+        Ending {
+            id: id.to_owned(),
+            commit,
+            producer: (self.writer(), self.marker_epoch),
+            logs: self.logs.iter().copied().collect(),
+            offsets,
+            prepare: self.record(id),
+            complete: done.record(id),
+        }
+    }
+
+    /// The producer id that the transaction under way is written with: while it ends another one may be to follow.
+    fn writer(&self) -> i64 {
+        self.previous.filter(|_| self.state.ending()).map_or(self.producer.0, |previous| previous.0)
+    }
+
+    fn finish(&mut self) {
+        let commit = self.state == TransactionState::PrepareCommit;
+        self.state = if commit { TransactionState::CompleteCommit } else { TransactionState::CompleteAbort };
+        self.logs.clear();
+        self.offsets.clear();
+    }
+}

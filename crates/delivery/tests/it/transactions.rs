@@ -1,0 +1,282 @@
+//! Transactions: who is fenced, what ends how, and that a restart at any step changes nothing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use delivery::{
+    Claim, Commit, CommittedOffset, Ended, Ending, Initialised, ProducerEpoch, TransactionCoordinator, TransactionError, TransactionRecord,
+    TransactionSettings, TransactionState, Version,
+};
+use types::LogId;
+
+const ID: &str = "orders";
+const TIMEOUT: i32 = 60_000;
+
+/// A coordinator, what it has made durable, and the time.
+struct Desk {
+    coordinator: TransactionCoordinator,
+    records: BTreeMap<Bytes, Bytes>,
+    now: u64,
+    next_producer: i64,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let settings = TransactionSettings { timeout_max: 900_000, id_expiration: 604_800_000 };
+        Self { coordinator: TransactionCoordinator::new(settings), records: BTreeMap::new(), now: 1_000_000, next_producer: 40 }
+    }
+
+    /// What a coordinator knows that starts from what is durable.
+    fn restart(&mut self) {
+        let mut fresh = Self::new();
+        for (key, value) in &self.records {
+            assert!(fresh.coordinator.restore(key, value), "{key:?}");
+        }
+        self.coordinator = fresh.coordinator;
+    }
+
+    fn keep(&mut self, (key, value): TransactionRecord) {
+        match value {
+            Some(value) => self.records.insert(key, value),
+            None => self.records.remove(&key),
+        };
+    }
+
+    fn fresh(&mut self) -> Option<i64> {
+        self.coordinator.wants_producer_id(ID).then(|| {
+            self.next_producer += 1;
+            self.next_producer
+        })
+    }
+
+    fn init_as(&mut self, expected: Option<ProducerEpoch>) -> Result<ProducerEpoch, TransactionError> {
+        let fresh = self.fresh();
+        match self.coordinator.init(ID, TIMEOUT, expected, fresh, self.now)? {
+            Initialised::Granted(producer, record) => {
+                self.keep(record);
+                Ok(producer)
+            }
+            Initialised::Unchanged(producer) => Ok(producer),
+            Initialised::Aborting(ending) => {
+                assert!(!ending.commit);
+                self.carry_out(&ending);
+                Err(TransactionError::Concurrent)
+            }
+        }
+    }
+
+    fn init(&mut self) -> ProducerEpoch {
+        self.init_as(None).unwrap()
+    }
+
+    fn write(&mut self, producer: ProducerEpoch, log: u64) {
+        let (_, record) = self.coordinator.add_logs(claim(producer), [LogId(log)], self.now).unwrap();
+        if let Some(record) = record {
+            self.keep(record);
+        }
+    }
+
+    fn carry_out(&mut self, ending: &Ending) {
+        self.keep(ending.prepare.clone());
+        self.keep(ending.complete.clone());
+        self.coordinator.complete(ID);
+    }
+
+    fn end(&mut self, producer: ProducerEpoch, commit: bool, version: Version) -> Result<(Option<Ending>, ProducerEpoch), TransactionError> {
+        let fresh = self.fresh();
+        Ok(match self.coordinator.end(claim(producer), commit, version, fresh, self.now)? {
+            Ended::Already(next) => (None, next),
+            Ended::Ending(ending, next) => (Some(*ending), next),
+        })
+    }
+
+    fn state(&self) -> TransactionState {
+        self.coordinator.describe(ID).unwrap().state
+    }
+}
+
+fn claim(producer: ProducerEpoch) -> Claim<'static> {
+    Claim { id: ID, producer }
+}
+
+fn offset(number: i64) -> Commit {
+    let offset = CommittedOffset { offset: number, leader_epoch: -1, metadata: String::new(), committed_at: 1 };
+    Commit { topic: "t".to_owned(), partition: 0, offset }
+}
+
+#[test]
+fn each_initialisation_fences_the_producer_before() {
+    let mut desk = Desk::new();
+    let first = desk.init();
+    assert_eq!(first, (41, 0));
+    let second = desk.init();
+    assert_eq!(second, (41, 1));
+    assert_eq!(desk.coordinator.add_logs(claim(first), [LogId(1)], desk.now).err(), Some(TransactionError::Fenced));
+    assert_eq!(desk.end(first, true, Version::V1).err(), Some(TransactionError::Fenced));
+    assert_eq!(desk.coordinator.add_logs(claim((9, 1)), [LogId(1)], desk.now).err(), Some(TransactionError::UnknownProducer));
+    assert_eq!(desk.coordinator.add_logs(Claim { id: "nobody", producer: first }, [LogId(1)], desk.now).err(), Some(TransactionError::UnknownProducer));
+    desk.restart();
+    assert_eq!(desk.init(), (41, 2));
+}
+
+#[test]
+fn a_new_producer_aborts_what_the_old_one_left_open() {
+    let mut desk = Desk::new();
+    let old = desk.init();
+    desk.write(old, 7);
+    let gate = desk.coordinator.verify_logs(claim(old), [LogId(7)]).unwrap();
+    assert_eq!(desk.init_as(None), Err(TransactionError::Concurrent), "the client comes again");
+    assert!(gate.is_closed());
+    assert_eq!(desk.state(), TransactionState::CompleteAbort);
+    assert_eq!(desk.init(), (41, 2), "the abort took epoch 1");
+    assert_eq!(desk.coordinator.verify_logs(claim(old), [LogId(7)]).err(), Some(TransactionError::Fenced));
+}
+
+#[test]
+fn the_first_protocol_keeps_the_epoch_and_the_second_raises_it() {
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    desk.write(producer, 7);
+    let (ending, next) = desk.end(producer, true, Version::V1).unwrap();
+    let ending = ending.unwrap();
+    assert_eq!((ending.commit, ending.producer, next), (true, producer, producer));
+    assert_eq!(ending.logs, [LogId(7)]);
+    assert_eq!(desk.end(producer, true, Version::V1).err(), Some(TransactionError::Concurrent));
+    desk.carry_out(&ending);
+    assert_eq!(desk.end(producer, true, Version::V1).unwrap().1, producer, "a repeated request is answered");
+    assert_eq!(desk.end(producer, false, Version::V1).err(), Some(TransactionError::InvalidState));
+
+    desk.write(producer, 8);
+    let (ending, next) = desk.end(producer, false, Version::V2).unwrap();
+    let ending = ending.unwrap();
+    assert_eq!((ending.commit, ending.producer, next), (false, (41, 1), (41, 1)));
+    desk.carry_out(&ending);
+    assert_eq!(desk.end(producer, false, Version::V2).unwrap().1, next, "its answer was lost");
+    assert_eq!(desk.end(producer, true, Version::V2).err(), Some(TransactionError::InvalidState));
+    assert_eq!(desk.coordinator.add_logs(claim(producer), [LogId(1)], desk.now).err(), Some(TransactionError::Fenced));
+    desk.write(next, 9);
+    assert_eq!(desk.end(producer, false, Version::V2).err(), Some(TransactionError::Fenced), "the next one has begun");
+}
+
+#[test]
+fn an_epoch_that_runs_out_is_followed_by_a_new_producer_id() {
+    let mut desk = Desk::new();
+    let mut producer = desk.init();
+    while producer.1 < i16::MAX - 1 {
+        desk.write(producer, 1);
+        let (ending, next) = desk.end(producer, true, Version::V2).unwrap();
+        desk.carry_out(&ending.unwrap());
+        producer = next;
+    }
+    desk.write(producer, 1);
+    let (ending, next) = desk.end(producer, true, Version::V2).unwrap();
+    let ending = ending.unwrap();
+    assert_eq!(ending.producer, (41, i16::MAX), "markers are those of the producer that wrote");
+    assert_eq!(next, (42, 0));
+    desk.keep(ending.prepare.clone());
+    desk.restart();
+    assert_eq!(desk.coordinator.unfinished()[0].producer, (41, i16::MAX));
+    assert!(desk.coordinator.found_open(LogId(1), 41, desk.now), "the log knows the old id");
+}
+
+#[test]
+fn a_decision_is_carried_out_after_a_restart_and_nothing_else_happens_before() {
+    for commit in [true, false] {
+        let mut desk = Desk::new();
+        let producer = desk.init();
+        desk.write(producer, 7);
+        let record = desk.coordinator.add_offsets(claim(producer), "readers", vec![offset(5)], Version::V2, desk.now).unwrap();
+        desk.keep(record);
+        let (ending, _) = desk.end(producer, commit, Version::V1).unwrap();
+        desk.keep(ending.unwrap().prepare);
+        desk.restart();
+        assert_eq!(desk.init_as(None), Err(TransactionError::Concurrent));
+        assert!(desk.coordinator.holds_offset("readers", "t", 0));
+        let left = desk.coordinator.unfinished();
+        assert_eq!((left.len(), left[0].commit, left[0].logs.as_slice()), (1, commit, &[LogId(7)][..]));
+        assert_eq!(left[0].offsets.len(), usize::from(commit), "offsets of an aborted transaction take no effect");
+        desk.carry_out(&left[0]);
+        assert!(!desk.coordinator.holds_offset("readers", "t", 0));
+        assert_eq!(desk.init(), (41, 1));
+    }
+}
+
+#[test]
+fn offsets_wait_for_the_end_and_need_their_group() {
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    let add = |desk: &mut Desk, version| desk.coordinator.add_offsets(claim(producer), "readers", vec![offset(5)], version, desk.now);
+    assert_eq!(add(&mut desk, Version::V1).err(), Some(TransactionError::InvalidState));
+    assert!(desk.coordinator.add_group(claim(producer), "readers", desk.now).unwrap().is_some());
+    assert!(desk.coordinator.add_group(claim(producer), "readers", desk.now).unwrap().is_none());
+    assert!(!desk.coordinator.holds_offset("readers", "t", 0));
+    assert!(add(&mut desk, Version::V1).is_ok());
+    assert!(desk.coordinator.holds_offset("readers", "t", 0));
+    assert!(!desk.coordinator.holds_offset("readers", "t", 1) && !desk.coordinator.holds_offset("others", "t", 0));
+    let (ending, _) = desk.end(producer, true, Version::V1).unwrap();
+    let ending = ending.unwrap();
+    assert_eq!(ending.offsets.iter().map(|(group, commit)| (group.as_str(), commit.offset.offset)).collect::<Vec<_>>(), [("readers", 5)]);
+    desk.carry_out(&ending);
+    assert!(!desk.coordinator.holds_offset("readers", "t", 0));
+}
+
+#[test]
+fn what_is_open_for_too_long_is_aborted_and_its_producer_fenced() {
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    desk.write(producer, 7);
+    assert_eq!(desk.coordinator.next_deadline(), Some(desk.now + TIMEOUT as u64));
+    desk.now += TIMEOUT as u64 - 1;
+    assert!(desk.coordinator.handle_timeouts(desk.now).is_empty());
+    desk.now += 1;
+    let endings = desk.coordinator.handle_timeouts(desk.now);
+    assert_eq!((endings.len(), endings[0].commit, endings[0].producer), (1, false, (41, 1)));
+    desk.carry_out(&endings[0]);
+    assert_eq!(desk.coordinator.next_deadline(), None);
+    assert_eq!(desk.end(producer, true, Version::V1).err(), Some(TransactionError::Fenced));
+    assert_eq!(desk.init_as(Some(producer)), Err(TransactionError::Fenced));
+}
+
+/// Logs that were added by what was written are not in the record: after a restart they are found in the logs.
+#[test]
+fn records_in_logs_tell_after_a_restart_what_was_under_way() {
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    desk.coordinator.add_logs(claim(producer), [LogId(7), LogId(8)], desk.now).unwrap();
+    desk.restart();
+    assert_eq!(desk.state(), TransactionState::Empty);
+    assert!(desk.coordinator.found_open(LogId(8), producer.0, desk.now));
+    assert!(!desk.coordinator.found_open(LogId(9), 1234, desk.now), "a producer of nobody");
+    assert_eq!(desk.state(), TransactionState::Ongoing);
+    assert_eq!(desk.coordinator.next_deadline(), Some(desk.now + TIMEOUT as u64));
+    let (ending, _) = desk.end(producer, true, Version::V2).unwrap();
+    assert_eq!(ending.unwrap().logs, [LogId(8)]);
+}
+
+#[test]
+fn a_client_that_says_who_it_was_is_checked() {
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    let next = desk.init_as(Some(producer)).unwrap();
+    assert_eq!(next, (41, 1));
+    assert_eq!(desk.init_as(Some(producer)).unwrap(), next, "its answer was lost");
+    assert_eq!(desk.init_as(Some((41, 7))), Err(TransactionError::Fenced));
+    assert_eq!(desk.init_as(Some((9, 1))), Err(TransactionError::Fenced));
+}
+
+#[test]
+fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
+    let mut desk = Desk::new();
+    for timeout in [0, -1, 900_001] {
+        assert_eq!(desk.coordinator.init(ID, timeout, None, Some(1), desk.now).err(), Some(TransactionError::InvalidTimeout));
+    }
+    let producer = desk.init();
+    desk.write(producer, 7);
+    desk.now += 604_800_000;
+    assert!(desk.coordinator.expire(desk.now).is_empty(), "a transaction is open");
+    let ending = desk.coordinator.handle_timeouts(desk.now).remove(0);
+    desk.carry_out(&ending);
+    assert!(desk.coordinator.expire(desk.now + 604_799_999).is_empty());
+    assert_eq!(desk.coordinator.expire(desk.now + 604_800_000).len(), 1);
+    assert_eq!(desk.init(), (42, 0));
+}

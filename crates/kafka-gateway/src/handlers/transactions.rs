@@ -1,0 +1,316 @@
+//! Transactions as their producers see them: InitProducerId with a transactional id, AddPartitionsToTxn, AddOffsetsToTxn,
+//! TxnOffsetCommit, EndTxn. An answer is given when what it says is durable.
+
+use broker::append::AppendError;
+use broker::{Broker, Reply, Told};
+use delivery::{Claim, Commit, CommittedOffset, Committer, ProducerEpoch, TransactionError, Version};
+use kafka_wire::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
+use kafka_wire::add_partitions_to_txn::{
+    AddPartitionsToTxnPartitionResult, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic, AddPartitionsToTxnTopicResult, AddPartitionsToTxnTransaction,
+};
+use kafka_wire::end_txn::{EndTxnRequest, EndTxnResponse};
+use kafka_wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use kafka_wire::txn_offset_commit::{
+    TxnOffsetCommitRequest, TxnOffsetCommitResponse, TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+use types::{LogId, PartitionIndex};
+
+use super::{Outcome, Wait};
+use crate::body::Body;
+use crate::error_code::{of_append, of_group, of_transaction};
+use crate::session::Context;
+
+/// What a client does that meets an error of the coordinator's disk: it asks for the coordinator and tries again.
+const NOT_DURABLE: ErrorCode = ErrorCode::CoordinatorNotAvailable;
+
+/// Answers when the coordinator's records are durable.
+struct Durable<B> {
+    /// Records that are not yet.
+    open: usize,
+    any_failed: bool,
+    durable: Option<B>,
+    failed: Option<B>,
+}
+
+impl<B: Body + 'static> Durable<B> {
+    fn wait(open: usize, durable: B, failed: B) -> Outcome {
+        Outcome::Wait(Box::new(Self { open, any_failed: false, durable: Some(durable), failed: Some(failed) }))
+    }
+}
+
+impl<B: Body + 'static> Wait for Durable<B> {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Done(done) = reply else { return None };
+        let outcome = done.downcast::<Result<(), AppendError>>().ok()?;
+        self.any_failed |= outcome.is_err();
+        self.open -= 1;
+        if self.open > 0 {
+            return None;
+        }
+        let body = if self.any_failed { self.failed.take() } else { self.durable.take() };
+        Some(Box::new(body?))
+    }
+}
+
+fn told<T, B: Body + 'static>(outcome: Result<Told<T>, ErrorCode>, answer: impl Fn(Result<T, ErrorCode>) -> B) -> Outcome {
+    match outcome {
+        Err(code) => Outcome::answer(answer(Err(code))),
+        Ok(Told::Now(value)) => Outcome::answer(answer(Ok(value))),
+        Ok(Told::Later(value)) => Durable::wait(1, answer(Ok(value)), answer(Err(NOT_DURABLE))),
+    }
+}
+
+/// Clients before KIP-588 know one code for a producer that was replaced.
+fn before(fenced_since: i16, version: i16) -> impl Fn(TransactionError) -> ErrorCode {
+    move |error| match error {
+        TransactionError::Fenced if version < fenced_since => ErrorCode::InvalidProducerEpoch,
+        _ => of_transaction(error),
+    }
+}
+
+/// A transaction that needs a new producer id waits for the controller to reserve some, and goes on.
+struct FreshId {
+    go_on: Option<Box<GoOn>>,
+    /// The second wait.
+    then: Option<Box<dyn Wait>>,
+    refuse: fn(ErrorCode) -> Box<dyn Body>,
+}
+
+type GoOn = dyn FnOnce(Option<i64>, &mut Context<'_>) -> Outcome;
+
+impl Wait for FreshId {
+    fn handle_reply(&mut self, part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if let Some(then) = &mut self.then {
+            return then.handle_reply(part, reply, context);
+        }
+        let Reply::Done(done) = reply else { return None };
+        match *done.downcast::<Result<i64, AppendError>>().ok()? {
+            Err(error) => Some((self.refuse)(of_append(error))),
+            Ok(id) => match (self.go_on.take()?)(Some(id), context) {
+                Outcome::Answer(body) => Some(body),
+                Outcome::Wait(then) => {
+                    self.then = Some(then);
+                    None
+                }
+                Outcome::Downgraded(_) | Outcome::Silent | Outcome::Close(_) => None,
+            },
+        }
+    }
+}
+
+/// Calls `go_on` with a new producer id if the transactional id needs one.
+fn with_producer_id(
+    id: &str,
+    context: &mut Context<'_>,
+    refuse: fn(ErrorCode) -> Box<dyn Body>,
+    go_on: impl FnOnce(Option<i64>, &mut Context<'_>) -> Outcome + 'static,
+) -> Outcome {
+    let broker = &context.gateway.broker;
+    if !broker.transactions().wants_producer_id(id) {
+        return go_on(None, context);
+    }
+    if let Some(fresh) = broker.take_producer_id() {
+        return go_on(Some(fresh), context);
+    }
+    let work = Box::new(|broker: &std::sync::Arc<Broker>| Box::new(broker.reserve_producer_ids()) as Box<dyn std::any::Any + Send>);
+    if !broker.control(context.to, work) {
+        return Outcome::Answer(refuse(ErrorCode::CoordinatorLoadInProgress));
+    }
+    Outcome::Wait(Box::new(FreshId { go_on: Some(Box::new(go_on)), then: None, refuse }))
+}
+
+/// InitProducerId with a transactional id.
+pub(super) fn init(request: InitProducerIdRequest, id: Str, context: &mut Context<'_>) -> Outcome {
+    let refuse = |code| Box::new(super::producers::refused(code)) as Box<dyn Body>;
+    with_producer_id(&id.clone(), context, refuse, move |fresh, context| {
+        let expected = (request.producer_id >= 0).then_some((request.producer_id, request.producer_epoch));
+        let broker = &context.gateway.broker;
+        let outcome = broker.init_transactions(&id, request.transaction_timeout_ms, expected, fresh, context.to);
+        told(outcome.map_err(before(4, context.version)), |granted| match granted {
+            Ok((producer_id, producer_epoch)) => InitProducerIdResponse { producer_id, producer_epoch, ..Default::default() },
+            Err(code) => super::producers::refused(code),
+        })
+    })
+}
+
+pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AddPartitionsToTxnRequest::decode(reader, context.version)?;
+    // Producers ask for themselves; from version 4 on brokers ask on behalf of producers, for many at once.
+    let alone = context.version < 4;
+    let asked = if alone {
+        vec![AddPartitionsToTxnTransaction {
+            transactional_id: request.v3_and_below_transactional_id,
+            producer_id: request.v3_and_below_producer_id,
+            producer_epoch: request.v3_and_below_producer_epoch,
+            topics: request.v3_and_below_topics,
+            ..AddPartitionsToTxnTransaction::default()
+        }]
+    } else {
+        request.transactions
+    };
+    let mut open = 0;
+    let (mut durable, mut failed) = (AddPartitionsToTxnResponse::default(), AddPartitionsToTxnResponse::default());
+    for one in asked {
+        let outcome = add_one(&one, context);
+        open += usize::from(outcome == Ok(Told::Later(())));
+        let told = results(&context.gateway.broker, &one.topics, outcome.as_ref().err().copied());
+        let not_durable = results(&context.gateway.broker, &one.topics, Some(outcome.err().unwrap_or(NOT_DURABLE)));
+        for (response, topic_results) in [(&mut durable, told), (&mut failed, not_durable)] {
+            if alone {
+                response.results_by_topic_v3_and_below = topic_results;
+            } else {
+                let transactional_id = one.transactional_id.clone();
+                response.results_by_transaction.push(AddPartitionsToTxnResult { transactional_id, topic_results, ..Default::default() });
+            }
+        }
+    }
+    Ok(if open == 0 { Outcome::answer(durable) } else { Durable::wait(open, durable, failed) })
+}
+
+fn log_of(broker: &Broker, topic: &str, partition: i32) -> Option<LogId> {
+    Some(broker.topic(topic)?.log(super::fetch::index(partition)?)?.id())
+}
+
+fn add_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Result<Told<()>, ErrorCode> {
+    let broker = &context.gateway.broker;
+    let mut logs = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            logs.push(log_of(broker, &topic.name, *partition).ok_or(ErrorCode::OperationNotAttempted)?);
+        }
+    }
+    let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
+    let outcome = if request.verify_only {
+        broker.write_in_transaction(claim, logs, Version::V1).map(|_| Told::Now(()))
+    } else {
+        broker.add_to_transaction(claim, logs, context.to)
+    };
+    outcome.map_err(|error| match error {
+        TransactionError::InvalidState => ErrorCode::TransactionAbortable,
+        _ => before(2, context.version)(error),
+    })
+}
+
+/// One code for all partitions, but for those that do not exist.
+fn results(broker: &Broker, topics: &[AddPartitionsToTxnTopic], code: Option<ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult> {
+    let of = |topic: &Str, partition: i32| match code {
+        Some(ErrorCode::OperationNotAttempted) if log_of(broker, topic, partition).is_none() => ErrorCode::UnknownTopicOrPartition.code(),
+        code => code.map_or(0, ErrorCode::code),
+    };
+    let one = |topic: &AddPartitionsToTxnTopic| AddPartitionsToTxnTopicResult {
+        name: topic.name.clone(),
+        results_by_partition: topic
+            .partitions
+            .iter()
+            .map(|partition| AddPartitionsToTxnPartitionResult {
+                partition_index: *partition,
+                partition_error_code: of(&topic.name, *partition),
+                ..AddPartitionsToTxnPartitionResult::default()
+            })
+            .collect(),
+        ..AddPartitionsToTxnTopicResult::default()
+    };
+    topics.iter().map(one).collect()
+}
+
+pub(crate) fn add_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AddOffsetsToTxnRequest::decode(reader, context.version)?;
+    let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
+    let broker = &context.gateway.broker;
+    let outcome = broker.add_group_to_transaction(claim, &request.group_id, context.to);
+    Ok(told(outcome.map_err(before(2, context.version)), |added| AddOffsetsToTxnResponse {
+        error_code: added.err().map_or(0, ErrorCode::code),
+        ..AddOffsetsToTxnResponse::default()
+    }))
+}
+
+/// First version of EndTxn and TxnOffsetCommit of the second transaction protocol.
+const V2_SINCE: i16 = 5;
+
+pub(crate) fn end(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = EndTxnRequest::decode(reader, context.version)?;
+    let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
+    let answer = |ended: Result<ProducerEpoch, ErrorCode>| {
+        let (producer_id, producer_epoch) = ended.unwrap_or((-1, -1));
+        EndTxnResponse { error_code: ended.err().map_or(0, ErrorCode::code), producer_id, producer_epoch, ..Default::default() }
+    };
+    let id = request.transactional_id.clone();
+    let go_on = move |fresh: Option<i64>, context: &mut Context<'_>| {
+        let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
+        let broker = &context.gateway.broker;
+        let outcome = broker.end_transaction(claim, request.committed, version, fresh, context.to);
+        told(outcome.map_err(before(2, context.version)), answer)
+    };
+    // Only the second protocol changes the producer at the end of a transaction; an id that is not known wants none.
+    if version == Version::V1 || context.gateway.broker.transactions().describe(&id).is_none() {
+        return Ok(go_on(None, context));
+    }
+    Ok(with_producer_id(&id, context, |code| Box::new(EndTxnResponse { error_code: code.code(), ..Default::default() }), go_on))
+}
+
+pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = TxnOffsetCommitRequest::decode(reader, context.version)?;
+    let broker = &context.gateway.broker;
+    let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
+    let mut commits = Vec::new();
+    let mut refused: Vec<(usize, usize, ErrorCode)> = Vec::new();
+    let mut places = Vec::new();
+    for (at, topic) in request.topics.iter().enumerate() {
+        let known = broker.topic(&topic.name);
+        for (number, partition) in topic.partitions.iter().enumerate() {
+            let index = super::fetch::index(partition.partition_index);
+            match (&known, index) {
+                (Some(known), Some(index @ PartitionIndex(partition_number))) if known.log(index).is_some() => {
+                    let offset = CommittedOffset {
+                        offset: partition.committed_offset,
+                        leader_epoch: partition.committed_leader_epoch,
+                        metadata: partition.committed_metadata.as_ref().map(ToString::to_string).unwrap_or_default(),
+                        committed_at: broker.now_ms().max(0) as u64,
+                    };
+                    places.push((at, number));
+                    commits.push(Commit { topic: known.name.clone(), partition: partition_number, offset });
+                }
+                _ => refused.push((at, number, ErrorCode::UnknownTopicOrPartition)),
+            }
+        }
+    }
+    let answer = |outcome: Result<(), ErrorCode>, refused: &[(usize, usize, ErrorCode)]| {
+        let of_all = outcome.err().map_or(0, ErrorCode::code);
+        let mut topics: Vec<TxnOffsetCommitResponseTopic> = Vec::with_capacity(request.topics.len());
+        for topic in &request.topics {
+            let one = |index| TxnOffsetCommitResponsePartition { partition_index: index, error_code: of_all, ..Default::default() };
+            let partitions = topic.partitions.iter().map(|partition| one(partition.partition_index)).collect();
+            topics.push(TxnOffsetCommitResponseTopic { name: topic.name.clone(), partitions, ..Default::default() });
+        }
+        for (at, number, code) in refused {
+            topics[*at].partitions[*number].error_code = code.code();
+        }
+        TxnOffsetCommitResponse { topics, ..TxnOffsetCommitResponse::default() }
+    };
+    let member = Committer {
+        member_id: &request.member_id,
+        instance: request.group_instance_id.as_deref(),
+        generation: request.generation_id,
+        transactional: true,
+    };
+    let checked = match broker.groups().prepare_commit(&request.group_id, member, &commits) {
+        Ok(checked) => checked,
+        Err(error) => return Ok(Outcome::answer(answer(Err(of_group(error)), &refused))),
+    };
+    let mut kept = Vec::with_capacity(commits.len());
+    for ((commit, outcome), (at, number)) in commits.into_iter().zip(checked).zip(places) {
+        match outcome {
+            Ok(_) => kept.push(commit),
+            Err(error) => refused.push((at, number, of_group(error))),
+        }
+    }
+    if kept.is_empty() {
+        return Ok(Outcome::answer(answer(Ok(()), &refused)));
+    }
+    let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
+    let outcome = broker.add_offsets_to_transaction(claim, &request.group_id, kept, version, context.to);
+    let outcome = outcome.map_err(before(i16::MAX, context.version));
+    Ok(told(outcome, |outcome| answer(outcome, &refused)))
+}
