@@ -3,6 +3,7 @@
 
 mod disk;
 mod random;
+mod transactions;
 mod world;
 
 use std::process::ExitCode;

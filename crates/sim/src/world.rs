@@ -2,8 +2,8 @@
 //!
 //! Checked all the time: a reader sees at every offset the same batch for ever, batches of a log in the order in
 //! which they were appended, none twice, nothing that was not appended. Checked after every restart: what was
-//! acknowledged is there (class `memory`: unless the power went), offsets have no gaps, terms rise, and no
-//! term and index name two chunks.
+//! acknowledged is there (class `memory`: unless the power went), offsets have no gaps, terms rise, no
+//! term and index name two chunks, and what the journal says of transactions is what their batches say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,11 +17,12 @@ use journal::{
     TailRead, Writer,
 };
 use parking_lot::Mutex;
-use record::{BatchBuilder, Batches};
+use record::{BatchBuilder, Batches, Marker};
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
 
 use crate::disk::{Faults, SimDisk, SimSubmitter};
 use crate::random::Random;
+use crate::transactions;
 
 const LOGS: u64 = 12;
 /// The others are made while the journal runs.
@@ -85,6 +86,14 @@ impl EventSink for Sink {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    InTransaction,
+    /// Ends the transaction of this producer.
+    End(i64, Marker),
+}
+
 /// A batch that was submitted.
 #[derive(Clone, Debug)]
 struct Sent {
@@ -92,6 +101,7 @@ struct Sent {
     id: u64,
     records: u64,
     producer: Option<(i64, i32)>,
+    kind: Kind,
     at: Timestamp,
     bytes: u64,
 }
@@ -115,6 +125,7 @@ struct ModelLog {
     sizes: BTreeMap<u64, u64>,
     /// Trims that may or may not have happened.
     start_possible: u64,
+    transactions: transactions::Batches,
     next_sequence: i32,
     last: Option<(u64, Sent)>,
 }
@@ -261,12 +272,14 @@ impl World {
                 let lost = model.acknowledged.split_off(&end).len() as u64;
                 coverage.add("memory batches lost with the power", lost);
                 model.visible.split_off(&end);
+                model.transactions.forget_from(end);
             }
             let missing = model.acknowledged.iter().next_back().filter(|(base, (_, records))| **base + records > end);
             if let Some((base, (batch, _))) = missing {
                 return Err(format!("{id}: acknowledged batch {batch} at {base} is lost, the log ends at {end}"));
             }
             self.read_all(id, coverage)?;
+            self.logs.entry(id).or_default().transactions.compare(&log)?;
             // A producer goes on after what survived; the easiest is a new one.
             let next_id = self.next_id as i32;
             if let Some(model) = self.logs.get_mut(&id) {
@@ -372,12 +385,25 @@ impl World {
                 sent
             }
             _ => {
-                let records = 1 + self.random.below(5);
+                let mut open: Vec<i64> = log.producers().iter().filter_map(|(producer, _, open)| open.map(|_| *producer)).collect();
+                open.sort_unstable();
+                let ends = !open.is_empty() && self.random.one_in(6);
+                let records = if ends { 1 } else { 1 + self.random.below(5) };
                 // Even logs have one idempotent producer per run of the journal.
-                let producer = id.0.is_multiple_of(2).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
-                model.next_sequence += records as i32;
+                let producer =
+                    (id.0.is_multiple_of(2) && !ends).then(|| (i64::from(self.last_term) * 100 + id.0 as i64, model.next_sequence));
+                model.next_sequence += if ends { 0 } else { records as i32 };
+                let kind = if ends {
+                    coverage.add("transactions ended", 1);
+                    let marker = if self.random.one_in(2) { Marker::Commit } else { Marker::Abort };
+                    Kind::End(open[self.random.below(open.len() as u64) as usize], marker)
+                } else if id.0.is_multiple_of(4) {
+                    Kind::InTransaction
+                } else {
+                    Kind::Plain
+                };
                 self.next_id += 1;
-                Sent { log: id, id: self.next_id, records, producer, at: self.clock.now_ms(), bytes: 0 }
+                Sent { log: id, id: self.next_id, records, producer, kind, at: self.clock.now_ms(), bytes: 0 }
             }
         };
         let filler = if self.random.one_in(10) { self.random.below(30_000) } else { self.random.below(1_500) };
@@ -519,11 +545,13 @@ impl World {
         for batch in Batches::new(bytes) {
             let (position, header) = batch.map_err(|error| format!("{id}: {error}"))?;
             let whole = &bytes[position..position + header.total_bytes()];
-            record::validate_produced(whole, usize::MAX).map_err(|error| format!("{id}: {error}"))?;
+            if !header.control() {
+                record::validate_produced(whole, usize::MAX).map_err(|error| format!("{id}: {error}"))?;
+            }
             let records = record::records(whole).map_err(|error| format!("{id}: {error}"))?;
             let value = records[0].value.as_ref().ok_or("a record without a value")?;
-            let number: [u8; 8] = value[..8].try_into().map_err(|_| "a short value")?;
-            let seen = (u64::from_be_bytes(number), records.len() as u64);
+            let number = if header.control() { number(&value[2..]) } else { number(&value[..8]) };
+            let seen = (number, records.len() as u64);
             let base = header.base().0;
             let model = self.logs.entry(id).or_default();
             let other = |known: &BTreeMap<u64, (u64, u64)>| known.get(&base).copied().filter(|known| *known != seen);
@@ -531,6 +559,7 @@ impl World {
                 return Err(format!("{id}: offset {base} was batch {known:?}, now {seen:?}"));
             }
             model.visible.insert(base, seen);
+            model.transactions.saw(&header, whole);
             model.sizes.insert(base, whole.len() as u64);
         }
         Ok(())
@@ -657,9 +686,20 @@ impl World {
     }
 }
 
-/// A batch whose first value begins with its id.
+/// A number written big-endian.
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// A batch whose first value begins with its id; a marker has it in place of the coordinator's epoch.
 fn make_batch(sent: &Sent, filler: usize) -> Bytes {
+    if let Kind::End(producer, marker) = sent.kind {
+        return marker.batch(producer, 0, sent.id as i32, 1_000);
+    }
     let mut builder = BatchBuilder::default();
+    if sent.kind == Kind::InTransaction {
+        builder = builder.transactional();
+    }
     if let Some((producer, sequence)) = sent.producer {
         builder = builder.producer(producer, 0, sequence);
     }
