@@ -42,6 +42,8 @@ def one_transaction(messages):
     again(lambda: producer.send_offsets_to_transaction(
         consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), 30))
     if aborts:
+        # What is not sent yet is not written at all.
+        producer.flush()
         again(lambda: producer.abort_transaction(30))
         rewind()
     else:

@@ -67,6 +67,7 @@ public final class Copy {
         }
         producer.sendOffsetsToTransaction(positions, consumer.groupMetadata());
         if (aborts) {
+            producer.flush();
             producer.abortTransaction();
             rewind(consumer);
         } else {

@@ -64,15 +64,24 @@ struct State {
 /// What is to be done when an append is durable.
 enum Step {
     Tell(ReplyTo),
-    Prepared(String),
-    Marked(String),
-    Completed(String),
+    Prepared(Attempt),
+    Marked(Attempt),
+    Completed(Attempt),
+}
+
+/// A transactional id whose transaction ends, and the token of the append with which the attempt began.
+#[derive(Clone)]
+struct Attempt {
+    id: String,
+    token: u64,
 }
 
 /// A transaction that ends.
 struct End {
     ending: Ending,
     tell: Option<ReplyTo>,
+    /// Token of the attempt: what comes of an earlier one is not looked at.
+    attempt: u64,
     /// Journals whose markers are not there yet.
     open: usize,
 }
@@ -246,18 +255,17 @@ impl State {
     fn begin_end(&mut self, broker: &Broker, ending: Ending, tell: Option<ReplyTo>) {
         let journals = broker.journals().len();
         let mut markers = markers(broker, &ending);
-        let id = ending.id.clone();
+        let attempt = Attempt { id: ending.id.clone(), token: self.next_token };
         let (key, value) = ending.prepare.clone();
         let mut items = vec![AppendItem::State { key, value }];
         items.append(&mut markers[0]);
-        let open = (1..journals).filter(|journal| !markers[*journal].is_empty()).count();
-        let step = if open == 0 {
+        let step = if (1..journals).all(|journal| markers[journal].is_empty()) {
             items.extend(completion(&ending));
-            Step::Completed(id.clone())
+            Step::Completed(attempt.clone())
         } else {
-            Step::Prepared(id.clone())
+            Step::Prepared(attempt.clone())
         };
-        self.ends.insert(id, End { ending, tell, open });
+        self.ends.insert(attempt.id, End { ending, tell, attempt: attempt.token, open: 0 });
         self.append(broker, 0, items, Some(step));
     }
 
@@ -266,29 +274,43 @@ impl State {
         // A log that is gone, or that knows a newer epoch of the producer, holds nothing of the transaction.
         let harmless = |error: &AppendError| matches!(error, AppendError::LogDeleted | AppendError::InvalidProducerEpoch);
         let failed = results.iter().filter_map(|result| result.err()).find(|error| !harmless(error));
-        let id = match step {
-            Step::Tell(to) => return broker.reply(to, Reply::Done(Box::new(failed.map_or(Ok(()), Err)))),
-            Step::Prepared(ref id) | Step::Marked(ref id) | Step::Completed(ref id) => id.clone(),
+        let attempt = match &step {
+            Step::Tell(to) => return broker.reply(*to, Reply::Done(Box::new(failed.map_or(Ok(()), Err)))),
+            Step::Prepared(attempt) | Step::Marked(attempt) | Step::Completed(attempt) => attempt.clone(),
         };
+        let Some(end) = self.ends.get_mut(&attempt.id).filter(|end| end.attempt == attempt.token) else { return };
         if let Some(error) = failed {
-            return self.fail(broker, id, error);
+            return self.fail(broker, attempt.id, error);
         }
-        let Some(end) = self.ends.get_mut(&id) else { return };
         match step {
             Step::Prepared(_) => {
-                let markers = markers(broker, &end.ending);
-                for (journal, items) in markers.into_iter().enumerate().skip(1).filter(|(_, items)| !items.is_empty()) {
-                    self.append(broker, journal, items, Some(Step::Marked(id.clone())));
+                let markers = markers(broker, &end.ending).into_iter().enumerate().skip(1);
+                let markers: Vec<(usize, Vec<AppendItem>)> = markers.filter(|(_, items)| !items.is_empty()).collect();
+                end.open = markers.len();
+                if markers.is_empty() {
+                    // Their topics were deleted meanwhile.
+                    self.complete(broker, attempt);
+                    return;
+                }
+                for (journal, items) in markers {
+                    self.append(broker, journal, items, Some(Step::Marked(attempt.clone())));
                 }
             }
             Step::Marked(_) => {
                 end.open -= 1;
                 if end.open == 0 {
-                    let items = completion(&end.ending);
-                    self.append(broker, 0, items, Some(Step::Completed(id)));
+                    self.complete(broker, attempt);
                 }
             }
-            Step::Completed(_) | Step::Tell(_) => self.finish(broker, &id),
+            Step::Completed(_) | Step::Tell(_) => self.finish(broker, &attempt.id),
+        }
+    }
+
+    /// All markers are there.
+    fn complete(&mut self, broker: &Broker, attempt: Attempt) {
+        if let Some(end) = self.ends.get(&attempt.id) {
+            let items = completion(&end.ending);
+            self.append(broker, 0, items, Some(Step::Completed(attempt)));
         }
     }
 

@@ -289,8 +289,9 @@ impl<W: Copy> GroupCoordinator<W> {
         Ok(())
     }
 
-    /// Enters an offset that is durable.
+    /// Enters an offset that is durable. A group that was deleted meanwhile is there again.
     pub fn apply_commit(&mut self, name: &str, commit: Commit) {
+        self.groups.entry(name.to_owned()).or_insert_with(|| Group::new(name, commit.offset.committed_at));
         self.offsets.entry(name.to_owned()).or_default().insert((commit.topic, commit.partition), commit.offset);
     }
 
