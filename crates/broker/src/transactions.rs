@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use delivery::{
     Claim, Commit, Ended, Ending, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
     TransactionSettings, Version, offset_record,
@@ -349,14 +350,20 @@ impl State {
 fn markers(broker: &Broker, ending: &Ending) -> Vec<Vec<AppendItem>> {
     let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
     let marker = if ending.commit { Marker::Commit } else { Marker::Abort };
-    let bytes = marker.batch(ending.producer.0, ending.producer.1, 0, broker.now_ms());
-    let Ok(header) = BatchHeader::parse(&bytes) else { return items };
+    let (bytes, header) = marker_batch(marker, ending.producer, broker);
     for id in &ending.logs {
         if let Some(log) = broker.journal_of(*id).log(*id) {
             items[broker.journal_number(*id)].push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
         }
     }
     items
+}
+
+/// A marker and its head. A transaction that ended without its markers would be torn: that our own batch is one is not in doubt.
+fn marker_batch(marker: Marker, (producer_id, epoch): ProducerEpoch, broker: &Broker) -> (Bytes, BatchHeader) {
+    let bytes = marker.batch(producer_id, epoch, 0, broker.now_ms());
+    let header = BatchHeader::parse(&bytes).expect("a batch that was just built has a head");
+    (bytes, header)
 }
 
 /// The records that end an end.
@@ -382,8 +389,7 @@ impl Broker {
                     let Some(open) = open else { continue };
                     if !state.coordinator.found_open(log.id(), producer_id, open.since.max(0) as u64) {
                         tracing::warn!(topic = topic.name, log = %log.id(), producer_id, "a transaction of nobody is aborted");
-                        let bytes = Marker::Abort.batch(producer_id, known.epoch, 0, self.now_ms());
-                        let Ok(header) = BatchHeader::parse(&bytes) else { continue };
+                        let (bytes, header) = marker_batch(Marker::Abort, (producer_id, known.epoch), self);
                         let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
                         state.append(self, self.journal_number(log.id()), vec![item], None);
                     }
