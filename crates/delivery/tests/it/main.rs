@@ -1,6 +1,8 @@
-//! The coordinators in virtual time: what members and transactional producers are told, and when.
+//! The coordinators in virtual time: what members and transactional producers are told, and when. Shared subscriptions against a
+//! model.
 
 mod membership;
 mod offsets;
 mod room;
+mod subscription;
 mod transactions;

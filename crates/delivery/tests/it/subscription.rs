@@ -1,0 +1,305 @@
+//! Subscriptions that consumers share: each offset beside a plain model that keeps one state an offset; ordered keys; restarts.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use delivery::{
+    Acquired, ConsumerId, DEAD_LETTERS, Dead, RecordState, Rules, Subscription, SubscriptionName, SubscriptionRecord, Verdict, subscription_record,
+};
+
+const RULES: Rules = Rules { deliveries_max: 3, unfinished_max: 50, lock: 100, dead_letters: false };
+const ONE: ConsumerId = ConsumerId(1);
+const TWO: ConsumerId = ConsumerId(2);
+
+fn name() -> SubscriptionName {
+    SubscriptionName { group: "workers".into(), topic: 7, partition: 3 }
+}
+
+fn take(subscription: &mut Subscription, consumer: ConsumerId, last: u64, limit: u64, now: u64) -> Vec<Acquired> {
+    let mut out = Vec::new();
+    if let Some(first) = subscription.wanted(consumer, &RULES) {
+        subscription.acquire(consumer, first, last, limit, now, &RULES, &mut |_| None, &mut out);
+    }
+    out
+}
+
+fn say(subscription: &mut Subscription, consumer: ConsumerId, first: u64, last: u64, verdict: Verdict) -> Vec<Dead> {
+    let mut dead = Vec::new();
+    subscription.check(consumer, first, last).expect("the consumer has them");
+    subscription.judge(consumer, first, last, verdict, 0, &RULES, &mut dead);
+    dead
+}
+
+#[test]
+fn what_is_accepted_in_order_moves_the_start_and_needs_no_page() {
+    let mut subscription = Subscription::new(10);
+    assert_eq!(take(&mut subscription, ONE, 29, 12, 0), [Acquired { first: 10, last: 21, count: 1 }]);
+    subscription.take_changes();
+    say(&mut subscription, ONE, 10, 19, Verdict::Accept);
+    let changes = subscription.take_changes();
+    assert_eq!((changes.start, changes.pages.len()), (Some(20), 0));
+    assert_eq!(subscription.check(ONE, 19, 20), Ok(()), "what is done already is passed over");
+    assert_eq!(subscription.check(TWO, 20, 20), Err(delivery::NotHeld));
+    assert_eq!(subscription.check(ONE, 21, 22), Err(delivery::NotHeld));
+}
+
+#[test]
+fn a_record_that_comes_back_too_often_is_dead() {
+    let mut subscription = Subscription::new(0);
+    for count in 1..3 {
+        assert_eq!(take(&mut subscription, ONE, 0, 1, 0), [Acquired { first: 0, last: 0, count }]);
+        assert_eq!(say(&mut subscription, ONE, 0, 0, Verdict::Release), []);
+    }
+    assert_eq!(take(&mut subscription, ONE, 0, 1, 0), [Acquired { first: 0, last: 0, count: 3 }]);
+    let mut dead = Vec::new();
+    assert!(!subscription.expire(99, &RULES, &mut dead));
+    assert!(subscription.expire(100, &RULES, &mut dead));
+    assert_eq!(dead, [Dead { first: 0, last: 0, count: 3, rejected: false }]);
+    assert_eq!((subscription.start(), subscription.backlog(1)), (1, 0));
+}
+
+#[test]
+fn a_dead_letter_is_held_until_it_is_buried() {
+    let rules = Rules { dead_letters: true, ..RULES };
+    let mut subscription = Subscription::new(0);
+    take(&mut subscription, ONE, 4, 5, 0);
+    let mut dead = Vec::new();
+    subscription.judge(ONE, 1, 2, Verdict::Reject, 0, &rules, &mut dead);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, rejected: true }]);
+    assert_eq!(subscription.state(1), RecordState::Acquired(DEAD_LETTERS));
+    // A copy that does not come about is tried again when its time is over.
+    dead.clear();
+    subscription.judge(ONE, 0, 4, Verdict::Renew, 1000, &rules, &mut dead);
+    subscription.expire(100, &Rules { deliveries_max: 1, ..rules }, &mut dead);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, rejected: false }]);
+    subscription.buried(1, 2);
+    assert_eq!(subscription.state(2), RecordState::Archived);
+    assert_eq!(subscription.state(3), RecordState::Acquired(ONE));
+}
+
+#[test]
+fn beyond_the_bound_only_what_came_back_is_given_out() {
+    let mut subscription = Subscription::new(0);
+    assert_eq!(take(&mut subscription, ONE, 99, 100, 0), [Acquired { first: 0, last: 49, count: 1 }]);
+    assert_eq!(subscription.wanted(TWO, &RULES), None);
+    say(&mut subscription, ONE, 20, 22, Verdict::Release);
+    assert_eq!(take(&mut subscription, TWO, 99, 100, 0), [Acquired { first: 20, last: 22, count: 2 }]);
+}
+
+#[test]
+fn a_consumer_that_goes_gives_everything_back_as_it_was() {
+    let mut subscription = Subscription::new(0);
+    take(&mut subscription, ONE, 9, 10, 0);
+    say(&mut subscription, ONE, 2, 3, Verdict::Accept);
+    subscription.release_all(ONE);
+    let given = take(&mut subscription, TWO, 9, 10, 0);
+    assert_eq!(given, [Acquired { first: 0, last: 1, count: 1 }, Acquired { first: 4, last: 9, count: 1 }]);
+}
+
+#[test]
+fn what_is_trimmed_or_holds_no_records_is_done() {
+    let mut subscription = Subscription::new(0);
+    take(&mut subscription, ONE, 4, 5, 0);
+    subscription.skip(5, 6);
+    // A hole in the log: what was read begins after what had been looked at.
+    let mut out = Vec::new();
+    subscription.acquire(ONE, 9, 9, 1, 0, &RULES, &mut |_| None, &mut out);
+    assert_eq!(out, [Acquired { first: 9, last: 9, count: 1 }]);
+    assert_eq!(subscription.state(8), RecordState::Archived);
+    subscription.trim(3);
+    assert_eq!((subscription.start(), subscription.check(ONE, 0, 4)), (3, Ok(())));
+    say(&mut subscription, ONE, 0, 4, Verdict::Accept);
+    assert_eq!(subscription.start(), 9);
+}
+
+/// Hundreds of random steps of three consumers, each compared with a model that has one state an offset; now and then the
+/// subscription is made anew from its records, as after a crash.
+#[test]
+fn each_record_is_in_one_state_as_in_the_model() {
+    for (seed, ordered) in (0..60).flat_map(|seed| [(seed, false), (seed, true)]) {
+        Run::new(seed, ordered).run(400);
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Model {
+    Available(u16),
+    Acquired(ConsumerId, u16, u64),
+    Acknowledged,
+    Archived,
+}
+
+struct Run {
+    random: u64,
+    subscription: Subscription,
+    model: Vec<Model>,
+    stored: HashMap<Bytes, Bytes>,
+    now: u64,
+    log_end: u64,
+    ordered: bool,
+    what: String,
+}
+
+impl Run {
+    fn new(seed: u64, ordered: bool) -> Self {
+        let mut subscription = Subscription::new(0);
+        subscription.set_key_ordered(ordered);
+        let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66;
+        Self { random, subscription, model: Vec::new(), stored: HashMap::new(), now: 0, log_end: 0, ordered, what: format!("seed {seed}") }
+    }
+
+    fn next(&mut self, bound: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % bound
+    }
+
+    fn key(offset: u64) -> Option<u64> {
+        (offset % 7 != 0).then_some(offset % 5)
+    }
+
+    fn owner(&self, key: Option<u64>) -> Option<ConsumerId> {
+        let key = key?;
+        (0u64..).zip(&self.model).find_map(|(offset, state)| match state {
+            Model::Acquired(consumer, ..) if Self::key(offset) == Some(key) => Some(*consumer),
+            _ => None,
+        })
+    }
+
+    fn run(&mut self, steps: usize) {
+        for step in 0..steps {
+            self.now += self.next(15);
+            match self.next(12) {
+                0 | 1 => {
+                    self.log_end += self.next(30);
+                    self.model.resize(self.log_end as usize, Model::Available(0));
+                }
+                2..=5 => self.acquire(),
+                6..=8 => self.judge(),
+                9 => self.expire(),
+                10 => {
+                    let consumer = ConsumerId(self.next(3));
+                    self.subscription.release_all(consumer);
+                    for state in &mut self.model {
+                        if let Model::Acquired(holder, count, _) = *state
+                            && holder == consumer
+                        {
+                            *state = Model::Available(count - 1);
+                        }
+                    }
+                }
+                _ => self.restart(),
+            }
+            self.compare(step);
+        }
+    }
+
+    fn acquire(&mut self) {
+        let consumer = ConsumerId(self.next(3));
+        let (span, limit) = (self.next(20), 1 + self.next(15));
+        let Some(first) = self.subscription.wanted(consumer, &RULES) else { return };
+        if first >= self.log_end {
+            return;
+        }
+        let last = (first + span).min(self.log_end - 1);
+        let mut out = Vec::new();
+        self.subscription.acquire(consumer, first, last, limit, self.now, &RULES, &mut |offset| Self::key(offset), &mut out);
+        let mut given = 0;
+        for Acquired { first, last, count } in out {
+            for offset in first..=last {
+                if self.ordered {
+                    let owner = self.owner(Self::key(offset));
+                    assert!(owner.is_none_or(|owner| owner == consumer), "{}: a key is with two consumers", self.what);
+                    let earlier = (0..offset).filter(|before| Self::key(*before).is_some() && Self::key(*before) == Self::key(offset));
+                    for before in earlier {
+                        assert!(!matches!(self.model[before as usize], Model::Available(_)), "{}: {offset} overtakes {before}", self.what);
+                    }
+                }
+                assert_eq!(self.model[offset as usize], Model::Available(count - 1), "{}: {offset} was not available", self.what);
+                self.model[offset as usize] = Model::Acquired(consumer, count, self.now + RULES.lock);
+                given += 1;
+            }
+        }
+        assert!(given <= limit);
+        assert!(self.ordered || given > 0, "{}: what is wanted is given", self.what);
+    }
+
+    fn judge(&mut self) {
+        let consumer = ConsumerId(self.next(3));
+        let verdict = [Verdict::Accept, Verdict::Release, Verdict::Reject, Verdict::Gap, Verdict::Renew][self.next(5) as usize];
+        let first = self.next(self.log_end.max(1));
+        let last = first + self.next(6);
+        let start = self.subscription.start();
+        let holds = |offset: u64| offset < start || matches!(self.model.get(offset as usize), Some(Model::Acquired(holder, ..)) if *holder == consumer);
+        let allowed = (first..=last).all(holds);
+        assert_eq!(self.subscription.check(consumer, first, last).is_ok(), allowed, "{}: {first} to {last}", self.what);
+        if !allowed {
+            return;
+        }
+        let mut dead = Vec::new();
+        self.subscription.judge(consumer, first, last, verdict, self.now, &RULES, &mut dead);
+        for offset in first.max(start)..=last {
+            let Model::Acquired(_, count, _) = self.model[offset as usize] else { unreachable!() };
+            self.model[offset as usize] = match verdict {
+                Verdict::Accept => Model::Acknowledged,
+                Verdict::Gap | Verdict::Reject => Model::Archived,
+                Verdict::Release if count >= RULES.deliveries_max => Model::Archived,
+                Verdict::Release => Model::Available(count),
+                Verdict::Renew => Model::Acquired(consumer, count, self.now + RULES.lock),
+            };
+        }
+    }
+
+    fn expire(&mut self) {
+        let mut dead = Vec::new();
+        self.subscription.expire(self.now, &RULES, &mut dead);
+        for state in &mut self.model {
+            if let Model::Acquired(_, count, deadline) = *state
+                && deadline <= self.now
+            {
+                *state = if count >= RULES.deliveries_max { Model::Archived } else { Model::Available(count) };
+            }
+        }
+    }
+
+    fn restart(&mut self) {
+        for (key, value) in name().records(&self.subscription.take_changes()) {
+            match value {
+                Some(value) => drop(self.stored.insert(key, value)),
+                None => drop(self.stored.remove(&key)),
+            }
+        }
+        let (mut start, mut runs) = (None, BTreeMap::new());
+        for (key, value) in &self.stored {
+            match subscription_record(key, value).expect("its kind").expect("whole") {
+                (of, SubscriptionRecord::Start(from)) => {
+                    assert_eq!(of, name());
+                    start = Some(from);
+                }
+                (_, SubscriptionRecord::Page(page)) => drop(runs.insert(key.clone(), page)),
+            }
+        }
+        self.subscription = Subscription::restore(start.expect("a start"), runs.into_values().flatten());
+        self.subscription.set_key_ordered(self.ordered);
+        for state in &mut self.model {
+            if let Model::Acquired(_, count, _) = *state {
+                *state = Model::Available(count - 1);
+            }
+        }
+    }
+
+    fn compare(&self, step: usize) {
+        for (offset, state) in (0u64..).zip(&self.model) {
+            let ours = self.subscription.state(offset);
+            let same = match (state, ours) {
+                (Model::Available(_), RecordState::Available) | (Model::Acknowledged, RecordState::Acknowledged) => true,
+                (Model::Archived, RecordState::Archived) => true,
+                (Model::Archived, RecordState::Acknowledged) => offset < self.subscription.start(),
+                (Model::Acquired(model, ..), RecordState::Acquired(ours)) => *model == ours,
+                _ => false,
+            };
+            assert!(same, "{}, step {step}: {offset} is {ours:?}, not {state:?}", self.what);
+        }
+        let unfinished = self.model.iter().filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..))).count() as u64;
+        assert_eq!(self.subscription.backlog(self.log_end), unfinished, "{}, step {step}", self.what);
+    }
+}
