@@ -8,6 +8,7 @@ pub mod add_partitions_to_txn;
 pub mod alter_configs;
 pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
+pub mod alter_share_group_offsets;
 pub mod api_versions;
 pub mod create_acls;
 pub mod create_partitions;
@@ -15,6 +16,7 @@ pub mod create_topics;
 pub mod delete_acls;
 pub mod delete_groups;
 pub mod delete_records;
+pub mod delete_share_group_offsets;
 pub mod delete_topics;
 pub mod describe_acls;
 pub mod describe_cluster;
@@ -23,6 +25,7 @@ pub mod describe_groups;
 pub mod describe_log_dirs;
 pub mod describe_producers;
 pub mod describe_quorum;
+pub mod describe_share_group_offsets;
 pub mod describe_topic_partitions;
 pub mod describe_transactions;
 pub mod elect_leaders;
@@ -47,6 +50,8 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod push_telemetry;
+pub mod share_acknowledge;
+pub mod share_fetch;
 pub mod sync_group;
 pub mod txn_offset_commit;
 pub mod write_txn_markers;
@@ -101,4 +106,9 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 72, name: "PushTelemetry", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 74, name: "ListConfigResources", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 75, name: "DescribeTopicPartitions", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 78, name: "ShareFetch", first: 1, last: 2, flexible_from: Some(0) },
+    ApiKey { key: 79, name: "ShareAcknowledge", first: 1, last: 2, flexible_from: Some(0) },
+    ApiKey { key: 90, name: "DescribeShareGroupOffsets", first: 0, last: 1, flexible_from: Some(0) },
+    ApiKey { key: 91, name: "AlterShareGroupOffsets", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 92, name: "DeleteShareGroupOffsets", first: 0, last: 0, flexible_from: Some(0) },
 ];
