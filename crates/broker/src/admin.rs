@@ -195,6 +195,7 @@ impl Broker {
         for log in topic.logs().iter() {
             self.journal_of(log.id()).drop_log(log.id());
         }
+        self.drop_subscriptions_to(topic.id);
         self.forget_offsets_of(topic);
         Ok(())
     }

@@ -16,6 +16,8 @@ use crate::{Broker, Reply, Settings};
 const NOBODY: ReplyTo = ReplyTo { shard: ShardId(61), connection: ConnectionId(u64::MAX), token: 0 };
 /// How often offsets are looked at for expiry, in ms.
 const EXPIRY_INTERVAL: u64 = 600_000;
+/// How often shared subscriptions are looked at for locks that have run out, in ms.
+const LOCKS_INTERVAL: u64 = 500;
 
 /// All groups of the node.
 pub struct Groups {
@@ -49,7 +51,7 @@ impl Groups {
         self.wake();
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         *self.woken.lock() = true;
         self.wakes.notify_one();
     }
@@ -65,6 +67,7 @@ impl Groups {
                 coordinator.next_deadline()
             };
             broker.perform(effects);
+            broker.expire_subscriptions();
             if now() >= expiry_at {
                 expiry_at = now() + EXPIRY_INTERVAL;
                 let keys = self.coordinator.lock().expire(broker.now_ms().max(0) as u64);
@@ -75,10 +78,11 @@ impl Groups {
                     tracing::warn!(%error, "expired offsets stay for now");
                 }
             }
-            let wait = next.map_or(EXPIRY_INTERVAL, |next| next.saturating_sub(now()).max(1));
+            let longest = if broker.subscriptions().is_empty() { EXPIRY_INTERVAL } else { LOCKS_INTERVAL };
+            let wait = next.map_or(longest, |next| next.saturating_sub(now()).max(1));
             let mut woken = self.woken.lock();
             if !*woken {
-                self.wakes.wait_for(&mut woken, Duration::from_millis(wait.min(EXPIRY_INTERVAL)));
+                self.wakes.wait_for(&mut woken, Duration::from_millis(wait.min(longest)));
             }
             *woken = false;
         }
@@ -130,7 +134,7 @@ impl Groups {
 }
 
 /// Milliseconds since 1970 by a clock that never goes back.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     static START: std::sync::OnceLock<(std::time::Instant, u64)> = std::sync::OnceLock::new();
     let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
     let (start, epoch) = START.get_or_init(|| (std::time::Instant::now(), wall()));

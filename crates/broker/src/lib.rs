@@ -10,7 +10,10 @@ mod catalog;
 mod groups;
 mod jobs;
 mod mailbox;
+mod dead_letters;
 mod settings;
+mod share_rules;
+mod subscriptions;
 mod topic;
 mod transactions;
 mod watches;
@@ -22,11 +25,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, JournalEvent};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
-pub use groups::Groups;
+pub use groups::{Groups, now as steady_ms};
 pub use jobs::Work;
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
@@ -36,13 +39,16 @@ pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
 pub use mailbox::{Event, Mailbox, Reply};
+pub use share_rules::{ShareRules, ShareStart};
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
+pub use subscriptions::{Acknowledged, Acknowledgement, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, effective};
 pub use transactions::{Told, Transactions};
 pub use watches::Watches;
 
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
+use mailbox::Mailboxes;
 
 /// The shard number under which the broker itself appends.
 const OWN_SHARD: ShardId = ShardId(62);
@@ -85,12 +91,13 @@ pub struct Broker {
     next_log: Mutex<u64>,
     producer_ids: Mutex<std::ops::Range<u64>>,
     next_producer: AtomicU64,
-    mailboxes: RwLock<HashMap<ShardId, Arc<Mailbox>>>,
+    mailboxes: Mailboxes,
     controller: JobQueue,
     cold: JobQueue,
     own: Arc<OwnSink>,
     groups: Groups,
     transactions: Transactions,
+    subscriptions: Subscriptions,
 }
 
 /// Receives the outcomes of the broker's own appends.
@@ -121,11 +128,14 @@ impl Broker {
     pub fn open(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<Arc<Self>, BrokerOpenError> {
         let own = Arc::new(OwnSink::default());
         let transactions = Transactions::new(&config.settings);
+        let mailboxes = Mailboxes::default();
+        let subscriptions = Subscriptions::new(mailboxes.clone(), &journals);
         for journal in &journals {
+            journal.add_sink(subscriptions::SHARD, subscriptions.sink());
             journal.add_sink(OWN_SHARD, Arc::clone(&own) as Arc<dyn EventSink>);
             journal.add_sink(transactions::SHARD, transactions.sink());
         }
-        let state = journals[0].take_state();
+        let state = journals.iter().flat_map(|journal| journal.take_state()).collect();
         let groups = Groups::new(&config.settings);
         let broker = Self {
             config,
@@ -134,7 +144,8 @@ impl Broker {
             next_log: Mutex::new(1),
             producer_ids: Mutex::new(0..0),
             next_producer: AtomicU64::new(0),
-            mailboxes: RwLock::default(),
+            mailboxes: mailboxes.clone(),
+            subscriptions,
             controller: JobQueue::default(),
             cold: JobQueue::default(),
             own,
@@ -149,7 +160,7 @@ impl Broker {
     fn restore(&self, state: Vec<(Bytes, Bytes)>) -> Result<(), BrokerOpenError> {
         let number = |value: &[u8]| value.try_into().map(u64::from_be_bytes).unwrap_or(0);
         let mut topics = Vec::new();
-        let mut live = hashbrown::HashSet::new();
+        let (mut live, mut shared) = (hashbrown::HashSet::new(), subscriptions::Found::default());
         for (key, value) in state {
             match key.first() {
                 Some(&TOPIC_KEY) => {
@@ -160,7 +171,7 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
-                _ if self.transactions.restore(&key, &value) => {}
+                _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
             }
         }
@@ -171,6 +182,7 @@ impl Broker {
         for (name, record) in topics {
             self.publish(name, record);
         }
+        self.restore_subscriptions(shared);
         Ok(())
     }
 
@@ -249,6 +261,11 @@ impl Broker {
         &self.transactions
     }
 
+    /// The subscriptions that consumers share.
+    pub fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
     /// A topic by name.
     pub fn topic(&self, name: &str) -> Option<Arc<Topic>> {
         self.catalog.by_name(name)
@@ -281,19 +298,16 @@ impl Broker {
 
     /// Gives a shard its mailbox.
     pub fn add_shard(&self, shard: ShardId, mailbox: Arc<Mailbox>) {
-        assert!(shard < transactions::SHARD, "at most {} shards", transactions::SHARD);
+        assert!(shard < subscriptions::SHARD, "at most {} shards", subscriptions::SHARD);
         for journal in &self.journals {
             journal.add_sink(shard, Arc::clone(&mailbox) as Arc<dyn EventSink>);
         }
-        self.mailboxes.write().insert(shard, mailbox);
+        self.mailboxes.add(shard, mailbox);
     }
 
     /// Hands a result to the connection that waits for it.
     pub(crate) fn reply(&self, to: ReplyTo, reply: Reply) {
-        let mailbox = self.mailboxes.read().get(&to.shard).cloned();
-        if let Some(mailbox) = mailbox {
-            mailbox.push(Event::Reply { to, reply });
-        }
+        self.mailboxes.push(to.shard, Event::Reply { to, reply });
     }
 
     /// Runs administrative work in order; what it returns arrives as [`Reply::Done`]. False: too busy.

@@ -1,9 +1,12 @@
 //! How a shard hears: one mailbox each, filled by journals, the controller and the cold-read pool, emptied by
 //! the shard. It wakes its owner when it stops being empty.
 
+use std::sync::Arc;
+
+use hashbrown::HashMap;
 use journal::{AppendResults, EventSink, JournalEvent, ReplyTo};
-use parking_lot::Mutex;
-use types::LogId;
+use parking_lot::{Mutex, RwLock};
+use types::{LogId, ShardId};
 
 /// Something for a shard.
 #[derive(Debug)]
@@ -63,6 +66,26 @@ impl Mailbox {
         };
         if first {
             (self.wake)();
+        }
+    }
+}
+
+/// The mailboxes of all shards.
+#[derive(Clone, Default)]
+pub(crate) struct Mailboxes {
+    by_shard: Arc<RwLock<HashMap<ShardId, Arc<Mailbox>>>>,
+}
+
+impl Mailboxes {
+    pub fn add(&self, shard: ShardId, mailbox: Arc<Mailbox>) {
+        self.by_shard.write().insert(shard, mailbox);
+    }
+
+    /// What is for a shard that is not there is dropped.
+    pub fn push(&self, shard: ShardId, event: Event) {
+        let mailbox = self.by_shard.read().get(&shard).cloned();
+        if let Some(mailbox) = mailbox {
+            mailbox.push(event);
         }
     }
 }

@@ -440,15 +440,15 @@ impl Subscription {
         self.advance();
     }
 
-    /// Gives back everything that `consumer` has, as if it had not been delivered.
-    pub fn release_all(&mut self, consumer: ConsumerId) {
+    /// Gives back everything that `consumer` has; true when there was something.
+    pub fn release_all(&mut self, consumer: ConsumerId, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> bool {
         let held: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == consumer).collect();
-        for run in held {
+        for run in &held {
             self.in_flight.take(run.first, run.last);
-            self.disown(run.first, run.last);
-            self.ready.insert(run.first, run.last, run.value.count.saturating_sub(1));
-            self.touch(run.first, run.last);
+            self.give_back(*run, rules, dead, now);
         }
+        self.advance();
+        !held.is_empty()
     }
 
     /// Gives back what consumers have kept for too long; true when there was something.

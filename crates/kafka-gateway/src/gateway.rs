@@ -8,6 +8,7 @@ use broker::Broker;
 use crate::fetch_sessions::FetchSessions;
 use crate::metrics::GatewayMetrics;
 use crate::pinned::{MemoryPressure, Pinned};
+use crate::share_sessions::ShareSessions;
 
 /// What clients are told to connect to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,11 +27,15 @@ impl Advertise {
     }
 }
 
+/// Share sessions of all members together, as Kafka's default of `group.share.max.share.sessions`.
+const SHARE_SESSIONS_MAX: usize = 2000;
+
 /// The Kafka side of a broker.
 pub struct Gateway {
     pub(crate) broker: Arc<Broker>,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) fetch_sessions: FetchSessions,
+    pub(crate) share_sessions: ShareSessions,
     /// Limits taken from the settings once.
     pub(crate) frame_bytes_max: usize,
     pub(crate) fetch_bytes_max: usize,
@@ -45,6 +50,7 @@ impl Gateway {
         let int = |name| broker.settings().int(name).max(0) as usize;
         Arc::new(Self {
             fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
+            share_sessions: ShareSessions::new(SHARE_SESSIONS_MAX),
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
             auto_create: broker.settings().bool("auto.create.topics.enable"),

@@ -12,6 +12,7 @@ mod handlers;
 mod metrics;
 mod pinned;
 mod session;
+mod share_sessions;
 
 pub use gateway::{Advertise, Gateway};
 pub use handlers::{Api, apis};

@@ -319,7 +319,7 @@ impl Session {
     /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is
     /// large, and one of a kind is enough.
     pub fn wants_read(&self) -> bool {
-        let fetching = self.slots.back().is_some_and(|slot| slot.api.name == "Fetch");
+        let fetching = self.slots.back().is_some_and(|slot| ["Fetch", "ShareFetch"].contains(&slot.api.name));
         !fetching && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
     }
 
@@ -364,6 +364,10 @@ impl Session {
             if let SlotState::Waiting(wait) = &mut slot.state {
                 wait.cancel(self.connection, shard);
             }
+        }
+        for (group, consumer) in self.gateway.share_sessions.close_of((self.shard, self.connection)) {
+            let rules = self.gateway.broker.share_rules(&group).rules;
+            self.gateway.broker.release_consumer(&group, consumer, &rules);
         }
         self.gateway.metrics.connections.dec();
     }

@@ -87,13 +87,13 @@ fn beyond_the_bound_only_what_came_back_is_given_out() {
 }
 
 #[test]
-fn a_consumer_that_goes_gives_everything_back_as_it_was() {
+fn a_consumer_that_goes_gives_everything_back() {
     let mut subscription = Subscription::new(0);
     take(&mut subscription, ONE, 9, 10, 0);
     say(&mut subscription, ONE, 2, 3, Verdict::Accept);
-    subscription.release_all(ONE);
+    assert!(subscription.release_all(ONE, 0, &RULES, &mut Vec::new()));
     let given = take(&mut subscription, TWO, 9, 10, 0);
-    assert_eq!(given, [Acquired { first: 0, last: 1, count: 1 }, Acquired { first: 4, last: 9, count: 1 }]);
+    assert_eq!(given, [Acquired { first: 0, last: 1, count: 2 }, Acquired { first: 4, last: 9, count: 2 }]);
 }
 
 #[test]
@@ -178,12 +178,12 @@ impl Run {
                 9 => self.expire(),
                 10 => {
                     let consumer = ConsumerId(self.next(3));
-                    self.subscription.release_all(consumer);
+                    self.subscription.release_all(consumer, self.now, &RULES, &mut Vec::new());
                     for state in &mut self.model {
                         if let Model::Acquired(holder, count, _) = *state
                             && holder == consumer
                         {
-                            *state = Model::Available(count - 1);
+                            *state = if count >= RULES.deliveries_max { Model::Archived } else { Model::Available(count) };
                         }
                     }
                 }

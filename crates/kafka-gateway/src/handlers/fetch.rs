@@ -470,14 +470,12 @@ impl Wait for FetchWait {
             return None;
         }
         if !ready && context.now < self.deadline {
-            // Watch first, then look once more: a log may have advanced in between.
-            let watched_before = std::mem::take(&mut self.watching);
+            // Watch first, then look once more: a log may have advanced in between. Whoever was woken watches no more.
+            self.watching = false;
             self.watch(context);
-            if !watched_before {
-                ready = self.read_tails(&broker);
-                if self.waits_for_cold(context) {
-                    return None;
-                }
+            ready = self.read_tails(&broker);
+            if self.waits_for_cold(context) {
+                return None;
             }
         }
         if ready || context.now >= self.deadline { self.respond(context) } else { None }

@@ -17,6 +17,9 @@ mod partitions;
 mod produce;
 mod producers;
 mod replication;
+mod share_acknowledge;
+mod share_batches;
+mod share_fetch;
 mod telemetry;
 mod topics;
 mod transaction_admin;
@@ -201,6 +204,8 @@ static APIS: &[Api] = &[
     Api::new(72, 0, 0, telemetry::push),
     Api::new(74, 0, 1, configs::list_resources),
     Api::new(75, 0, 0, cluster::describe_topic_partitions),
+    Api::new(78, 1, 2, share_fetch::handle),
+    Api::new(79, 1, 2, share_acknowledge::handle),
 ];
 
 /// Everything that is served, by number.

@@ -1,0 +1,153 @@
+//! Records that no consumer of a shared subscription could do go to the group's dead-letter topic, with headers that say where
+//! they come from. The copy is durable before the original is archived: a crash in between leaves a second copy, never none.
+
+use std::sync::Arc;
+
+use delivery::{Dead, SubscriptionName};
+use journal::{AppendError, AppendItem, ColdWant, ReadError, ReplyTo, TailRead};
+use record::{BatchBuilder, BatchError, Batches, Record};
+use types::{ConnectionId, Offset, ShardId, TopicId};
+
+use crate::subscriptions::SharedSubscription;
+use crate::{Broker, CreateTopic, Topic};
+
+/// Nobody waits for the outcome of a job.
+const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
+/// Read at once, about.
+const READ_BYTES: usize = 1 << 20;
+
+/// Why dead records are not in their topic yet; they are tried again when their lock runs out.
+#[derive(Debug, thiserror::Error)]
+enum DeadLetterError {
+    #[error("the group has no dead-letter topic any more")]
+    NotWanted,
+    #[error("the topic does not exist yet")]
+    NoTopic,
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Decode(#[from] BatchError),
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+impl Broker {
+    /// Copies dead records to their topic, on a thread that may wait, and archives them.
+    pub(crate) fn send_dead_letters(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
+        if self.share_rules(&shared.name().group).dead_letter_topic.is_none() {
+            return;
+        }
+        let shared = Arc::clone(shared);
+        let work = Box::new(move |broker: &Arc<Self>| {
+            for one in dead {
+                if let Err(error) = broker.send_dead_letter(&shared, one) {
+                    let SubscriptionName { group, partition, .. } = shared.name();
+                    tracing::warn!(%error, group, partition, first = one.first, last = one.last, "dead records wait for their topic");
+                }
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        });
+        // A queue that is full: the lock runs out, and they are sent again.
+        let _ = self.read_history(NOBODY, work);
+    }
+
+    fn send_dead_letter(self: &Arc<Self>, shared: &Arc<SharedSubscription>, dead: Dead) -> Result<(), DeadLetterError> {
+        let name = self.share_rules(&shared.name().group).dead_letter_topic.ok_or(DeadLetterError::NotWanted)?;
+        let Some(topic) = self.topic(&name) else {
+            self.create_dead_letter_topic(name);
+            return Err(DeadLetterError::NoTopic);
+        };
+        let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
+        let mut from = dead.first.max(shared.log().start().0);
+        while from <= dead.last {
+            let (records, next) = self.read_records(shared, from, dead.last)?;
+            for record in &records {
+                self.append_dead_letter(&topic, source.as_deref(), shared.name(), dead, record)?;
+            }
+            from = next.max(from + 1);
+        }
+        let mut state = shared.lock();
+        state.buried(dead.first, dead.last);
+        self.write_subscription(shared, &mut state, None);
+        self.wake_subscription(shared);
+        Ok(())
+    }
+
+    /// Records from `from` to `last`, some of them, and the offset after what was looked at. What compaction or retention has
+    /// removed is not there.
+    fn read_records(&self, shared: &SharedSubscription, from: u64, last: u64) -> Result<(Vec<Record>, u64), DeadLetterError> {
+        let (log, journal) = (shared.log(), self.journal_of(shared.log().id()));
+        let until = Offset(last + 1).min(log.high_watermark());
+        let (slices, next) = match journal.read_tail(log, Offset(from)..until, READ_BYTES, true) {
+            TailRead::Data { slices, next, .. } => (slices, next),
+            TailRead::Cold => {
+                let want = ColdWant { log: Arc::clone(log), from: Offset(from), until, max_bytes: READ_BYTES };
+                let data = journal.read_cold(&[want], READ_BYTES).pop().transpose()?;
+                data.map_or_else(|| (Default::default(), until), |data| (data.slices, data.next))
+            }
+            TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),
+        };
+        let bytes = slices.concat();
+        let mut found = Vec::new();
+        for batch in Batches::new(&bytes) {
+            let (at, header) = batch?;
+            if !header.control() {
+                let records = record::records(&bytes[at..])?;
+                found.extend(records.into_iter().filter(|record| (from..=last).contains(&record.offset.0)));
+            }
+        }
+        Ok((found, next.0))
+    }
+
+    fn append_dead_letter(
+        &self,
+        topic: &Topic,
+        source: Option<&Topic>,
+        name: &SubscriptionName,
+        dead: Dead,
+        record: &Record,
+    ) -> Result<(), DeadLetterError> {
+        let logs = topic.logs();
+        let Some(log) = logs.get(name.partition as usize % logs.len().max(1)) else { return Err(DeadLetterError::NoTopic) };
+        let number = |value: u64| value.to_string().into_bytes();
+        let origin = source.map_or_else(|| uuid::Uuid::from_u128(name.topic).to_string(), |topic| topic.name.clone());
+        let reason = if dead.rejected { "rejected" } else { "delivered too often" };
+        let told: [(&[u8], Vec<u8>); 6] = [
+            (b"__dlq.errors.topic", origin.into_bytes()),
+            (b"__dlq.errors.partition", number(u64::from(name.partition))),
+            (b"__dlq.errors.offset", number(record.offset.0)),
+            (b"__dlq.errors.group", name.group.clone().into_bytes()),
+            (b"__dlq.errors.delivery.count", number(u64::from(dead.count))),
+            (b"__dlq.errors.message", reason.as_bytes().to_vec()),
+        ];
+        let own = record.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
+        let headers: Vec<(&[u8], Option<&[u8]>)> = own.chain(told.iter().map(|(name, value)| (*name, Some(&value[..])))).collect();
+        let batch = BatchBuilder::default().record_with_headers(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
+        let mut bytes = batch.build();
+        if topic.config().append_time {
+            let mut stamped = bytes.to_vec();
+            record::stamp_append_time(&mut stamped, self.now_ms());
+            bytes = stamped.into();
+        }
+        let header = record::BatchHeader::parse(&bytes)?;
+        let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
+        Ok(self.commit(self.journal_number(log.id()), vec![item])?)
+    }
+
+    /// Where topics are made by being named, this one is as well; the records follow when their lock runs out.
+    fn create_dead_letter_topic(&self, name: String) {
+        if !self.settings().bool("auto.create.topics.enable") {
+            return;
+        }
+        let work = Box::new(move |broker: &Arc<Self>| {
+            if broker.topic(&name).is_none() {
+                let wish = CreateTopic { name: name.clone(), partitions: -1, replication: -1, overrides: Default::default() };
+                if let Some(Err(error)) = broker.create_topics(vec![wish]).pop() {
+                    tracing::warn!(%error, topic = name, "dead-letter topic is not created");
+                }
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        });
+        let _ = self.control(NOBODY, work);
+    }
+}

@@ -1,0 +1,448 @@
+//! Subscriptions that consumers share: the machines of `delivery` behind locks, one a group and partition, and their records in
+//! the journal that holds the partition's log.
+//!
+//! Changes become records under the subscription's lock and go through a lane of their own, so that they are placed in the order
+//! in which they were made; an answer to a consumer waits until they are durable. Locks of consumers that run out are noticed by
+//! whoever looks at a subscription next, and twice a second by the thread `groups`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use delivery::{ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use hashbrown::HashMap;
+use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
+
+use crate::groups::now;
+use crate::mailbox::{Event, Mailboxes};
+use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
+
+/// The shard number under which subscriptions append.
+pub(crate) const SHARD: ShardId = ShardId(59);
+
+/// All shared subscriptions of the node.
+pub struct Subscriptions {
+    by_name: RwLock<HashMap<SubscriptionName, Arc<SharedSubscription>>>,
+    writes: Arc<Writes>,
+    next_lane: AtomicU64,
+    next_consumer: AtomicU64,
+}
+
+/// One subscription; whoever works with it locks it.
+pub struct SharedSubscription {
+    name: SubscriptionName,
+    log: Arc<Log>,
+    lane: ConnectionId,
+    state: Mutex<Subscription>,
+    /// Shards of consumers that wait for something to become available, as bits.
+    waiting: AtomicU64,
+    /// Somebody reads history for it.
+    reading: AtomicBool,
+    /// Records of it were not written: all of it has to be written again.
+    lost: Arc<AtomicBool>,
+    /// It was deleted: what is said of it has no effect.
+    dropped: AtomicBool,
+}
+
+/// Those who wait for one or more writes.
+pub struct Acknowledgement {
+    to: ReplyTo,
+    open: AtomicUsize,
+    failed: AtomicBool,
+}
+
+/// All writes of an acknowledgement are durable, or not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledged(pub bool);
+
+/// Writes on their way, by token.
+pub(crate) struct Writes {
+    mailboxes: Mailboxes,
+    journals: RwLock<Vec<Arc<journal::Journal>>>,
+    state: Mutex<WritesState>,
+}
+
+#[derive(Default)]
+struct WritesState {
+    next: u64,
+    open: HashMap<u64, Write>,
+    /// Appends that a full queue refused, in order, by journal.
+    refused: Vec<std::collections::VecDeque<Append>>,
+}
+
+struct Write {
+    lost: Arc<AtomicBool>,
+    asker: Option<Arc<Acknowledgement>>,
+}
+
+impl Acknowledgement {
+    /// `to` gets a [`Reply::Done`] with an [`Acknowledged`] once [`Acknowledgement::close`] was called and all writes are done.
+    pub fn new(to: ReplyTo) -> Arc<Self> {
+        Arc::new(Self { to, open: AtomicUsize::new(1), failed: AtomicBool::new(false) })
+    }
+}
+
+impl Writes {
+    fn leave(&self, asker: &Acknowledgement) {
+        if asker.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let outcome = Acknowledged(!asker.failed.load(Ordering::SeqCst));
+            self.mailboxes.push(asker.to.shard, Event::Reply { to: asker.to, reply: Reply::Done(Box::new(outcome)) });
+        }
+    }
+
+    /// Appends in the order of the calls, also when the journal's queue is full.
+    fn append(&self, journal: usize, lane: ConnectionId, items: Vec<AppendItem>, write: Write) {
+        let mut state = self.state.lock();
+        state.next += 1;
+        let token = state.next;
+        state.open.insert(token, write);
+        let append = Append { to: ReplyTo { shard: SHARD, connection: lane, token }, items, acknowledge: true };
+        if state.refused.len() <= journal {
+            state.refused.resize_with(journal + 1, Default::default);
+        }
+        if !state.refused[journal].is_empty() {
+            state.refused[journal].push_back(append);
+        } else if let Err(append) = self.journals.read()[journal].append(append) {
+            state.refused[journal].push_back(append);
+        }
+    }
+
+    fn append_refused(&self) {
+        let mut state = self.state.lock();
+        let journals = self.journals.read();
+        for (journal, waiting) in journals.iter().zip(&mut state.refused) {
+            while let Some(append) = waiting.pop_front() {
+                if let Err(append) = journal.append(append) {
+                    waiting.push_front(append);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+impl EventSink for Writes {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        for event in events.drain(..) {
+            match event {
+                JournalEvent::Appended { to, results } => {
+                    let Some(write) = self.state.lock().open.remove(&to.token) else { continue };
+                    let failed = results.iter().any(Result::is_err);
+                    if failed {
+                        write.lost.store(true, Ordering::SeqCst);
+                    }
+                    if let Some(asker) = write.asker {
+                        asker.failed.fetch_or(failed, Ordering::SeqCst);
+                        self.leave(&asker);
+                    }
+                }
+                JournalEvent::Space => self.append_refused(),
+                JournalEvent::Advanced(_) => {}
+            }
+        }
+    }
+}
+
+impl SharedSubscription {
+    /// Its name.
+    pub fn name(&self) -> &SubscriptionName {
+        &self.name
+    }
+
+    /// The log that it reads.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Its state. Held for a look or a change, never across a read from disk.
+    pub fn lock(&self) -> MutexGuard<'_, Subscription> {
+        self.state.lock()
+    }
+
+    /// Is it still there?
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst)
+    }
+
+    /// One reads history for it at a time; false: somebody does. Ends with [`Broker::end_reading`].
+    pub fn begin_reading(&self) -> bool {
+        !self.reading.swap(true, Ordering::SeqCst)
+    }
+
+    /// A consumer of `shard` waits for something to become available: it hears [`Event::Advanced`] of the log.
+    pub fn watch(&self, shard: ShardId) {
+        self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
+    }
+}
+
+impl Subscriptions {
+    pub(crate) fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
+        let writes = Writes { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default() };
+        Self { by_name: RwLock::default(), writes: Arc::new(writes), next_lane: AtomicU64::new(0), next_consumer: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
+        Arc::clone(&self.writes) as Arc<dyn EventSink>
+    }
+
+    /// A number that no other consumer has.
+    pub fn new_consumer(&self) -> ConsumerId {
+        ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// One that is there.
+    pub fn get(&self, group: &str, topic: TopicId, partition: u32) -> Option<Arc<SharedSubscription>> {
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.0.as_u128(), partition };
+        self.by_name.read().get(&name).cloned()
+    }
+
+    /// Are there none?
+    pub fn is_empty(&self) -> bool {
+        self.by_name.read().is_empty()
+    }
+
+    /// All of a group, by topic and partition.
+    pub fn of_group(&self, group: &str) -> Vec<Arc<SharedSubscription>> {
+        self.select(|name| name.group == group)
+    }
+
+    fn select(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Vec<Arc<SharedSubscription>> {
+        let by_name = self.by_name.read();
+        let mut found: Vec<Arc<SharedSubscription>> = by_name.values().filter(|one| wanted(&one.name)).cloned().collect();
+        found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        found
+    }
+
+    fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription) -> Arc<SharedSubscription> {
+        let entered = Arc::new(SharedSubscription {
+            lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
+            state: Mutex::new(state),
+            waiting: AtomicU64::new(0),
+            reading: AtomicBool::new(false),
+            lost: Arc::default(),
+            dropped: AtomicBool::new(false),
+            name: name.clone(),
+            log,
+        });
+        let mut by_name = self.by_name.write();
+        Arc::clone(by_name.entry(name).or_insert(entered))
+    }
+}
+
+/// Records of subscriptions as they are found in the journals at the start.
+#[derive(Default)]
+pub(crate) struct Found {
+    by_name: HashMap<SubscriptionName, (Option<u64>, Vec<PageRun>, Vec<Bytes>)>,
+}
+
+impl Found {
+    /// Takes a state record; false: it is none of a subscription.
+    pub fn take(&mut self, key: &Bytes, value: &[u8]) -> bool {
+        let Some(record) = subscription_record(key, value) else { return false };
+        let Some((name, record)) = record else {
+            tracing::warn!(key = %key.escape_ascii(), "record of a subscription that is not readable ignored");
+            return true;
+        };
+        let entry = self.by_name.entry(name).or_default();
+        entry.2.push(key.clone());
+        match record {
+            SubscriptionRecord::Start(start) => entry.0 = Some(start),
+            SubscriptionRecord::Page(runs) => entry.1.extend(runs),
+        }
+        true
+    }
+}
+
+impl Broker {
+    /// Makes subscriptions of what was found; records of topics that are gone are deleted.
+    pub(crate) fn restore_subscriptions(&self, found: Found) {
+        let mut orphans: Vec<AppendItem> = Vec::new();
+        for (name, (start, runs, keys)) in found.by_name {
+            let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
+            match (log, start) {
+                (Some(log), Some(start)) => {
+                    self.subscriptions().enter(name, log, Subscription::restore(start, runs));
+                }
+                // The log's journal is not known any more; its key is deleted from all.
+                _ => orphans.extend(keys.into_iter().map(|key| AppendItem::State { key, value: None })),
+            }
+        }
+        if !orphans.is_empty() {
+            for (number, _) in self.journals().iter().enumerate() {
+                self.subscriptions().writes.append(number, ConnectionId(u64::MAX), orphans.clone(), Write { lost: Arc::default(), asker: None });
+            }
+        }
+    }
+
+    /// The subscription of a group to a partition; made at the offset that `start` gives, durably by and by, if it is new.
+    /// `None`: no such partition.
+    pub fn subscription(
+        &self,
+        group: &str,
+        topic: &Topic,
+        partition: PartitionIndex,
+        start: impl FnOnce(&Log) -> Offset,
+    ) -> Option<Arc<SharedSubscription>> {
+        if let Some(found) = self.subscriptions().get(group, topic.id, partition.0) {
+            return Some(found);
+        }
+        let log = topic.log(partition)?;
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        let first = start(&log).0;
+        let entered = self.subscriptions().enter(name, log, Subscription::new(first));
+        // The first one: its locks are to be looked after.
+        self.groups().wake();
+        self.write_subscription(&entered, &mut entered.lock(), None);
+        Some(entered)
+    }
+
+    /// As [`Broker::subscription`], at the offset that the group's configuration says. `None`: there is no such partition, or a
+    /// thread that may read from disk is looking for the offset.
+    pub fn open_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, rules: &ShareRules) -> Option<Arc<SharedSubscription>> {
+        let committed_only = rules.committed_only;
+        match rules.start {
+            ShareStart::Earliest => self.subscription(group, topic, partition, Log::start),
+            ShareStart::Latest => {
+                self.subscription(group, topic, partition, |log| if committed_only { log.last_stable() } else { log.high_watermark() })
+            }
+            ShareStart::Ago(ms) => {
+                let found = self.subscriptions().get(group, topic.id, partition.0);
+                if found.is_none() {
+                    self.find_start(group, topic, partition, self.now_ms().saturating_sub(ms));
+                }
+                found
+            }
+        }
+    }
+
+    fn find_start(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, at: i64) {
+        let (group, topic) = (group.to_owned(), Arc::clone(topic));
+        let work = Box::new(move |broker: &Arc<Self>| {
+            if let Some(log) = topic.log(partition) {
+                match broker.journal_of(log.id()).find_by_time(&log, at) {
+                    Ok(found) => drop(broker.subscription(&group, &topic, partition, |log| found.map_or(log.high_watermark(), |(offset, _)| offset))),
+                    Err(error) => tracing::warn!(%error, group, topic = topic.name, "no offset for the start of a share group"),
+                }
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        });
+        let nobody = ReplyTo { shard: SHARD, connection: ConnectionId(u64::MAX), token: 0 };
+        // A queue that is full: the next fetch asks again.
+        let _ = self.read_history(nobody, work);
+    }
+
+    /// Writes what changed; `asker` waits for it.
+    pub fn write_subscription(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
+        if shared.is_dropped() {
+            return;
+        }
+        if shared.lost.swap(false, Ordering::SeqCst) {
+            state.set_changed();
+        }
+        let changes = state.take_changes();
+        if changes.is_empty() {
+            return;
+        }
+        let items = shared.name.records(&changes).into_iter().map(|(key, value)| AppendItem::State { key, value }).collect();
+        if let Some(asker) = asker {
+            asker.open.fetch_add(1, Ordering::SeqCst);
+        }
+        let write = Write { lost: Arc::clone(&shared.lost), asker: asker.cloned() };
+        self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+    }
+
+    /// No more is written for `asker`: its answer comes when what was written is durable, at once if nothing was.
+    pub fn close_acknowledgement(&self, asker: &Acknowledgement) {
+        self.subscriptions().writes.leave(asker);
+    }
+
+    /// Something has become available: who waits for it looks again.
+    pub fn wake_subscription(&self, shared: &SharedSubscription) {
+        let mut waiting = shared.waiting.swap(0, Ordering::SeqCst);
+        while waiting != 0 {
+            let shard = waiting.trailing_zeros();
+            waiting &= waiting - 1;
+            self.subscriptions().writes.mailboxes.push(ShardId(shard as u16), Event::Advanced(shared.log.id()));
+        }
+    }
+
+    /// History has been read for it, or was not.
+    pub fn end_reading(&self, shared: &SharedSubscription) {
+        shared.reading.store(false, Ordering::SeqCst);
+        self.wake_subscription(shared);
+    }
+
+    /// Takes back what consumers have kept for too long.
+    pub fn expire_subscription(&self, shared: &Arc<SharedSubscription>, state: &mut Subscription, rules: &Rules) {
+        let mut dead = Vec::new();
+        if state.expire(now(), rules, &mut dead) {
+            self.write_subscription(shared, state, None);
+            self.wake_subscription(shared);
+            self.bury(shared, dead);
+        }
+    }
+
+    /// Gives back what a consumer has in all subscriptions of its group.
+    pub fn release_consumer(&self, group: &str, consumer: ConsumerId, rules: &Rules) {
+        for shared in self.subscriptions().of_group(group) {
+            let (mut dead, mut state) = (Vec::new(), shared.lock());
+            if state.release_all(consumer, now(), rules, &mut dead) {
+                self.write_subscription(&shared, &mut state, None);
+                self.wake_subscription(&shared);
+                self.bury(&shared, dead);
+            }
+        }
+    }
+
+    /// Locks that have run out in all subscriptions. On the thread `groups`.
+    pub(crate) fn expire_subscriptions(&self) {
+        let due = now();
+        for shared in self.subscriptions().select(|_| true) {
+            let mut state = shared.lock();
+            if state.next_deadline().is_some_and(|deadline| deadline <= due) {
+                let rules = self.share_rules(&shared.name.group).rules;
+                self.expire_subscription(&shared, &mut state, &rules);
+            }
+        }
+    }
+
+    /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
+    pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
+        if !dead.is_empty() {
+            self.send_dead_letters(shared, dead);
+        }
+    }
+
+    /// Deletes subscriptions, durably by and by; what consumers say of them from now on has no effect.
+    fn drop_subscriptions(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> usize {
+        let dropped = self.subscriptions().select(wanted);
+        for shared in &dropped {
+            // Under its lock: no record of it may come after those that delete it.
+            let state = shared.lock();
+            shared.dropped.store(true, Ordering::SeqCst);
+            self.subscriptions().by_name.write().remove(&shared.name);
+            let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+            let write = Write { lost: Arc::default(), asker: None };
+            self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+            self.wake_subscription(shared);
+        }
+        dropped.len()
+    }
+
+    /// A group is deleted.
+    pub fn drop_subscriptions_of_group(&self, group: &str) {
+        self.drop_subscriptions(|name| name.group == group);
+    }
+
+    /// A topic is deleted.
+    pub(crate) fn drop_subscriptions_to(&self, topic: TopicId) {
+        self.drop_subscriptions(|name| name.topic == topic.0.as_u128());
+    }
+
+    /// A group forgets a topic; false: it had no subscription to it.
+    pub fn drop_subscription(&self, group: &str, topic: TopicId) -> bool {
+        self.drop_subscriptions(|name| name.group == group && name.topic == topic.0.as_u128()) > 0
+    }
+}

@@ -1,0 +1,180 @@
+//! From batches that were read to records that one member of a share group gets: whole batches or single records, without
+//! control batches, without aborted transactions where only committed records count, by key where keys are ordered.
+
+use std::hash::BuildHasher;
+
+use broker::{Log, ShareRules};
+use bytes::{Bytes, BytesMut};
+use delivery::{Acquired, ConsumerId, Subscription};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
+use record::{BatchError, BatchHeader, HEADER_BYTES, Marker};
+use smallvec::SmallVec;
+use types::Offset;
+
+/// To whom, and how much.
+pub(crate) struct Giving<'a> {
+    pub consumer: ConsumerId,
+    pub rules: &'a ShareRules,
+    /// Steady, in ms.
+    pub now: u64,
+    pub records_max: u64,
+    /// Offsets that are acknowledged together, at best.
+    pub batch_size: u64,
+    /// No more than `records_max`; otherwise a batch is given as a whole.
+    pub by_record: bool,
+}
+
+/// What was given.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub slices: SmallVec<[Bytes; 4]>,
+    pub bytes: usize,
+    pub records: u64,
+    pub acquired: Vec<Acquired>,
+}
+
+/// A batch among slices: its head, and where its bytes are.
+struct Found {
+    header: BatchHeader,
+    at: usize,
+}
+
+/// `length` bytes from `at` on of slices that follow each other.
+fn cut(slices: &[Bytes], mut at: usize, mut length: usize) -> SmallVec<[Bytes; 4]> {
+    let mut out = SmallVec::new();
+    for slice in slices {
+        if at >= slice.len() {
+            at -= slice.len();
+            continue;
+        }
+        let take = length.min(slice.len() - at);
+        if take == 0 {
+            break;
+        }
+        out.push(slice.slice(at..at + take));
+        (at, length) = (0, length - take);
+    }
+    out
+}
+
+/// The same in one piece; copied only where it crosses slices.
+fn whole(slices: &[Bytes], at: usize, length: usize) -> Bytes {
+    let mut parts = cut(slices, at, length);
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let mut joined = BytesMut::with_capacity(length);
+    parts.iter().for_each(|part| joined.extend_from_slice(part));
+    joined.freeze()
+}
+
+fn batches(slices: &[Bytes]) -> Result<Vec<Found>, BatchError> {
+    let total: usize = slices.iter().map(Bytes::len).sum();
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at + HEADER_BYTES <= total {
+        let header = BatchHeader::parse(&whole(slices, at, HEADER_BYTES))?;
+        let length = header.total_bytes();
+        if at + length > total {
+            break;
+        }
+        found.push(Found { header, at });
+        at += length;
+    }
+    Ok(found)
+}
+
+/// Which of the batches belong to transactions that were aborted.
+fn aborted(log: &Log, slices: &[Bytes], found: &[Found], from: Offset, next: Offset) -> Vec<bool> {
+    let mut begins = log.aborted_between(from, next);
+    begins.sort_by_key(|one| one.first);
+    let mut begins = begins.into_iter().peekable();
+    let mut open: HashSet<i64> = HashSet::new();
+    let judge = |one: &Found| {
+        while let Some(begun) = begins.next_if(|begun| begun.first < one.header.next()) {
+            open.insert(begun.producer_id);
+        }
+        let of_aborted = one.header.transactional() && open.contains(&one.header.producer_id);
+        if one.header.control() && Marker::of(&one.header, &whole(slices, one.at, one.header.total_bytes())) == Some(Marker::Abort) {
+            open.remove(&one.header.producer_id);
+        }
+        of_aborted
+    };
+    found.iter().map(judge).collect()
+}
+
+/// Acquires for one member what may be given to it of what was read from `from` to before `next`.
+pub(crate) fn give(
+    giving: &Giving<'_>,
+    log: &Log,
+    state: &mut Subscription,
+    slices: SmallVec<[Bytes; 4]>,
+    from: Offset,
+    next: Offset,
+) -> Result<Given, BatchError> {
+    let found = batches(&slices)?;
+    let committed_only = giving.rules.committed_only;
+    let dead = if committed_only { aborted(log, &slices, &found, from, next) } else { Vec::new() };
+    let now = giving.now;
+    let mut given = Given::default();
+    let mut span: Option<(usize, usize)> = None;
+    let mut expected = from.0;
+    for (number, one) in found.iter().enumerate() {
+        let (first, last) = (one.header.base().0, one.header.next().0 - 1);
+        if expected < first {
+            // Retention or compaction has left a hole.
+            state.skip(expected, first - 1);
+        }
+        expected = last + 1;
+        if one.header.control() || dead.get(number) == Some(&true) {
+            state.skip(first.max(from.0), last);
+            continue;
+        }
+        let left = giving.records_max.saturating_sub(given.records);
+        if left == 0 {
+            break;
+        }
+        let limit = if giving.by_record || state.is_key_ordered() { left } else { u64::MAX };
+        let length = one.header.total_bytes();
+        let mut keys = None;
+        if state.is_key_ordered() {
+            keys = Some(hashes(&whole(&slices, one.at, length))?);
+        }
+        let mut hash = |offset: u64| keys.as_ref().and_then(|keys| keys.get(&offset).copied());
+        let mut acquired = Vec::new();
+        state.acquire(giving.consumer, first, last, limit, now, &giving.rules.rules, &mut hash, &mut acquired);
+        if acquired.is_empty() {
+            continue;
+        }
+        let start = span.map_or(one.at, |(start, _)| start);
+        span = Some((start, one.at + length));
+        given.records += acquired.iter().map(|run| run.last - run.first + 1).sum::<u64>();
+        add(&mut given.acquired, acquired, giving.batch_size);
+    }
+    if let Some((start, end)) = span {
+        given.slices = cut(&slices, start, end - start);
+        given.bytes = end - start;
+    }
+    Ok(given)
+}
+
+/// Puts runs of neighbouring batches together up to `size`.
+fn add(all: &mut Vec<Acquired>, more: Vec<Acquired>, size: u64) {
+    for run in more {
+        match all.last_mut() {
+            Some(before) if before.last + 1 == run.first && before.count == run.count && before.last - before.first + 1 < size => before.last = run.last,
+            _ => all.push(run),
+        }
+    }
+}
+
+fn hashes(batch: &[u8]) -> Result<HashMap<u64, u64>, BatchError> {
+    let hasher = hasher();
+    let records = record::records(batch)?;
+    Ok(records.into_iter().filter_map(|record| record.key.map(|key| (record.offset.0, hasher.hash_one(&key)))).collect())
+}
+
+/// One for the life of the process: hashes are compared between requests, and are not stored.
+fn hasher() -> &'static DefaultHashBuilder {
+    static HASHER: std::sync::OnceLock<DefaultHashBuilder> = std::sync::OnceLock::new();
+    HASHER.get_or_init(DefaultHashBuilder::default)
+}

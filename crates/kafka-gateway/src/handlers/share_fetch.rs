@@ -1,0 +1,421 @@
+//! ShareFetch: a member of a share group says what it has done, and gets records that nobody else has. What is in memory is
+//! served as shared slices; history is read by the cold-read pool, for one partition of a request at a time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use broker::{Acknowledged, Acknowledgement, Broker, ColdData, ColdWant, ReadError, Reply, ShareRules, SharedSubscription, TailRead};
+use bytes::Bytes;
+use delivery::{Acquired, ConsumerId, Subscription};
+use hashbrown::HashMap;
+use kafka_wire::share_fetch::{AcquiredRecords, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use types::{ConnectionId, Offset, TopicId};
+use uuid::Uuid;
+
+use super::fetch::visible_end;
+use super::share_acknowledge::{Said, Sayer};
+use super::share_batches::{Giving, give};
+use super::{Outcome, Wait};
+use crate::body::Body;
+use crate::error_code::of_read;
+use crate::pinned::{BLOCK_BYTES, Reserved};
+use crate::session::{Context, ShardContext};
+use crate::share_sessions::{Asker, CLOSE, OPEN, ShareSession};
+
+/// Longest wait of a poll, whatever is asked for.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+/// Read of one partition at once; what it holds is locked for one member.
+const PARTITION_BYTES_MAX: usize = 1 << 20;
+/// Batches without anything to give are passed over this often before others get their turn.
+const PASSES_MAX: usize = 8;
+/// How long a fetch waits before it looks again whether other answers have been read.
+const HOLD_BACK: Duration = Duration::from_millis(20);
+
+const BATCH_OPTIMIZED: i8 = 0;
+const RECORD_LIMIT: i8 = 1;
+
+/// A partition that a member works on.
+struct Worked {
+    topic: Uuid,
+    partition: i32,
+    /// It belongs to the answer, whatever comes of it.
+    listed: bool,
+    shared: Option<Arc<SharedSubscription>>,
+    code: Option<ErrorCode>,
+    acknowledge_code: Option<ErrorCode>,
+    slices: SmallVec<[Bytes; 4]>,
+    acquired: Vec<Acquired>,
+}
+
+/// A share fetch that waits: for what it acknowledges to be durable, then for records.
+struct ShareFetchWait {
+    session: Arc<Mutex<ShareSession>>,
+    group: String,
+    consumer: ConsumerId,
+    rules: ShareRules,
+    worked: Vec<Worked>,
+    start: usize,
+    /// Ends the session: nothing is fetched.
+    closes: bool,
+    acknowledging: bool,
+    min_bytes: usize,
+    max_bytes: usize,
+    bytes: usize,
+    records_left: u64,
+    batch_size: u64,
+    by_record: bool,
+    deadline: Instant,
+    watching: bool,
+    /// The partition that the cold-read pool is reading now.
+    cold: Option<usize>,
+    reserved: Option<Arc<Reserved>>,
+    held_back: Option<Instant>,
+}
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ShareFetchRequest::decode(reader, context.version)?;
+    let fail = |code: ErrorCode| Ok(Outcome::answer(ShareFetchResponse { error_code: code.code(), ..ShareFetchResponse::default() }));
+    let named = |text: &Option<kafka_wire::Str>| text.as_ref().filter(|text| !text.is_empty()).map(ToString::to_string);
+    let (Some(group), Some(member)) = (named(&request.group_id), named(&request.member_id)) else {
+        return fail(ErrorCode::InvalidRequest);
+    };
+    let epoch = request.share_session_epoch;
+    let acknowledges = request.topics.iter().flat_map(|topic| &topic.partitions).any(|one| !one.acknowledgement_batches.is_empty());
+    let wants = request.max_bytes != 0 || request.max_records != 0 || request.min_bytes != 0 || request.max_wait_ms != 0;
+    let by_record = match request.share_acquire_mode {
+        BATCH_OPTIMIZED => false,
+        RECORD_LIMIT => true,
+        _ => return fail(ErrorCode::InvalidRequest),
+    };
+    if request.is_renew_ack && wants || epoch == OPEN && acknowledges {
+        return fail(ErrorCode::InvalidRequest);
+    }
+    let broker = &context.gateway.broker;
+    let asker = Asker { group: &group, member: &member, connection: (context.to.shard, context.to.connection) };
+    let session = match context.gateway.share_sessions.enter(&asker, epoch, broker) {
+        Ok(session) => session,
+        Err(code) => return fail(code),
+    };
+    let rules = broker.share_rules(&group);
+    let consumer = session.lock().consumer;
+    let acknowledgement = Acknowledgement::new(context.to);
+    let sayer = Sayer { broker, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
+    let mut said: HashMap<(Uuid, i32), Option<ErrorCode>> = HashMap::new();
+    let mut listed = Vec::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            listed.push((topic.topic_id, partition.partition_index));
+            if partition.acknowledgement_batches.is_empty() {
+                continue;
+            }
+            let batches = partition.acknowledgement_batches.iter();
+            let batches: Vec<Said> =
+                batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: one.acknowledge_types.clone() }).collect();
+            let outcome = sayer.say(topic.topic_id, partition.partition_index, &batches, &acknowledgement);
+            said.insert((topic.topic_id, partition.partition_index), outcome.err());
+        }
+    }
+    let closes = epoch == CLOSE;
+    if closes {
+        context.gateway.share_sessions.close(&group, &member);
+        broker.release_consumer(&group, consumer, &rules.rules);
+    }
+    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
+    let (worked, start) = {
+        let mut held = session.lock();
+        held.update(listed.iter().copied(), forgotten);
+        let listed: hashbrown::HashSet<(Uuid, i32)> = listed.into_iter().collect();
+        let of = |topic: Uuid, partition: i32, told: bool| {
+            let acknowledge_code = said.get(&(topic, partition)).copied();
+            let listed = acknowledge_code.is_some() || !told && listed.contains(&(topic, partition));
+            let found = if closes { Ok(None) } else { open(broker, &group, topic, partition, &rules) };
+            Worked {
+                topic,
+                partition,
+                listed,
+                code: found.as_ref().err().copied(),
+                shared: found.ok().flatten(),
+                acknowledge_code: acknowledge_code.flatten(),
+                slices: SmallVec::new(),
+                acquired: Vec::new(),
+            }
+        };
+        let worked: Vec<Worked> = held.partitions.iter().map(|one| of(one.topic, one.partition, one.told)).collect();
+        (worked, held.start)
+    };
+    broker.close_acknowledgement(&acknowledgement);
+    let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
+    Ok(Outcome::Wait(Box::new(ShareFetchWait {
+        session,
+        group,
+        consumer,
+        rules,
+        worked,
+        start,
+        closes,
+        acknowledging: true,
+        min_bytes: request.min_bytes.max(0) as usize,
+        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
+        bytes: 0,
+        records_left: request.max_records.max(0) as u64,
+        batch_size: request.batch_size.max(1) as u64,
+        by_record,
+        deadline: context.now + wait,
+        watching: false,
+        cold: None,
+        reserved: None,
+        held_back: None,
+    })))
+}
+
+/// The subscription of a group to a partition, made if it is not there; `None`: it is being made.
+fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &ShareRules) -> Result<Option<Arc<SharedSubscription>>, ErrorCode> {
+    let found = broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
+    let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let shared = broker.open_subscription(group, &found, index, rules);
+    if let Some(shared) = &shared {
+        shared.lock().set_key_ordered(rules.key_ordered);
+    }
+    Ok(shared)
+}
+
+impl ShareFetchWait {
+    /// Takes what is in memory; true when there is something to say at once.
+    fn take_tails(&mut self, context: &mut Context<'_>) -> bool {
+        let broker = Arc::clone(&context.gateway.broker);
+        let mut urgent = self.closes;
+        for step in 0..self.worked.len() {
+            let at = (self.start + step) % self.worked.len();
+            urgent |= self.worked[at].code.is_some();
+            if self.closes || self.records_left == 0 || self.bytes >= self.max_bytes || !self.worked[at].acquired.is_empty() {
+                continue;
+            }
+            let Some(shared) = self.find(at, &broker) else {
+                self.held_back = self.worked[at].code.is_none().then(|| context.now + HOLD_BACK);
+                continue;
+            };
+            for _ in 0..PASSES_MAX {
+                let (log, mut state) = (shared.log(), shared.lock());
+                let Some((from, end)) = self.next_range(&broker, &shared, &mut state) else { break };
+                let room = (self.max_bytes - self.bytes).min(PARTITION_BYTES_MAX);
+                match broker.journal_of(log.id()).read_tail(log, from..end, room, true) {
+                    TailRead::Data { slices, next, .. } => {
+                        if self.give(at, &shared, &mut state, slices, from, next) {
+                            break;
+                        }
+                    }
+                    TailRead::Cold => {
+                        drop(state);
+                        self.read_cold(at, &shared, from, end, room, context);
+                        break;
+                    }
+                    TailRead::Empty | TailRead::OutOfRange => break,
+                }
+            }
+        }
+        urgent || self.is_full()
+    }
+
+    fn find(&mut self, at: usize, broker: &Broker) -> Option<Arc<SharedSubscription>> {
+        let worked = &mut self.worked[at];
+        if worked.shared.is_none() && worked.code.is_none() {
+            worked.shared = u32::try_from(worked.partition).ok().and_then(|index| broker.subscriptions().get(&self.group, TopicId(worked.topic), index));
+        }
+        worked.shared.clone()
+    }
+
+    fn is_full(&self) -> bool {
+        let some = self.bytes > 0;
+        some && (self.bytes >= self.min_bytes || self.records_left == 0 || self.bytes >= self.max_bytes)
+    }
+
+    /// What to read next for this member, if there is anything.
+    fn next_range(&self, broker: &Broker, shared: &Arc<SharedSubscription>, state: &mut Subscription) -> Option<(Offset, Offset)> {
+        if shared.is_dropped() {
+            return None;
+        }
+        broker.expire_subscription(shared, state, &self.rules.rules);
+        state.trim(shared.log().start().0);
+        let from = Offset(state.wanted(self.consumer, &self.rules.rules)?);
+        let end = visible_end(shared.log(), self.rules.committed_only);
+        (from < end).then_some((from, end))
+    }
+
+    /// Gives the member what it may have of what was read; true when there was something.
+    fn give(
+        &mut self,
+        at: usize,
+        shared: &SharedSubscription,
+        state: &mut Subscription,
+        slices: SmallVec<[Bytes; 4]>,
+        from: Offset,
+        next: Offset,
+    ) -> bool {
+        let giving = Giving {
+            consumer: self.consumer,
+            rules: &self.rules,
+            now: broker::steady_ms(),
+            records_max: self.records_left,
+            batch_size: self.batch_size,
+            by_record: self.by_record,
+        };
+        match give(&giving, shared.log(), state, slices, from, next) {
+            Ok(given) => {
+                self.records_left = self.records_left.saturating_sub(given.records);
+                self.bytes += given.bytes;
+                let worked = &mut self.worked[at];
+                worked.slices = given.slices;
+                worked.acquired = given.acquired;
+                !worked.acquired.is_empty()
+            }
+            Err(_) => {
+                self.worked[at].code = Some(ErrorCode::CorruptMessage);
+                true
+            }
+        }
+    }
+
+    /// Sends the cold-read pool after what is not in memory, one partition at a time.
+    fn read_cold(&mut self, at: usize, shared: &Arc<SharedSubscription>, from: Offset, until: Offset, room: usize, context: &mut Context<'_>) {
+        if self.cold.is_some() || !shared.begin_reading() {
+            return;
+        }
+        let Some(reserved) = context.gateway.pinned.reserve(room + BLOCK_BYTES) else {
+            context.gateway.broker.end_reading(shared);
+            self.held_back = Some(context.now + HOLD_BACK);
+            return;
+        };
+        let (log, held, reader) = (Arc::clone(shared.log()), Arc::clone(&reserved), Arc::clone(shared));
+        let work = Box::new(move |broker: &Arc<Broker>| {
+            let want = ColdWant { log, from, until, max_bytes: room };
+            let result = broker.journal_of(want.log.id()).read_cold(std::slice::from_ref(&want), room).pop();
+            drop(held);
+            broker.end_reading(&reader);
+            Box::new((from, result)) as Box<dyn std::any::Any + Send>
+        });
+        if context.gateway.broker.read_history(context.to, work) {
+            (self.cold, self.reserved) = (Some(at), Some(reserved));
+        } else {
+            context.gateway.broker.end_reading(shared);
+        }
+    }
+
+    fn watch(&mut self, context: &mut Context<'_>) {
+        self.watching = true;
+        for shared in self.worked.iter().filter_map(|worked| worked.shared.as_ref()) {
+            shared.log().watch(context.to.shard);
+            shared.watch(context.to.shard);
+            context.shard.watches.watch(context.to.connection, shared.log().id());
+        }
+    }
+
+    fn unwatch(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
+        if std::mem::take(&mut self.watching) {
+            for shared in self.worked.iter().filter_map(|worked| worked.shared.as_ref()) {
+                shard.watches.unwatch(connection, shared.log().id());
+            }
+        }
+    }
+
+    fn respond(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        self.unwatch(context.to.connection, context.shard);
+        let mut held = self.session.lock();
+        let mut response =
+            ShareFetchResponse { acquisition_lock_timeout_ms: self.rules.rules.lock as i32, ..ShareFetchResponse::default() };
+        for step in 0..self.worked.len() {
+            let at = (self.start + step) % self.worked.len();
+            let worked = &mut self.worked[at];
+            if !worked.listed && worked.code.is_none() && worked.acquired.is_empty() {
+                continue;
+            }
+            if let Some(kept) = held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition) {
+                kept.told = true;
+            }
+            let acquired = worked.acquired.drain(..).map(|one| AcquiredRecords {
+                first_offset: one.first as i64,
+                last_offset: one.last as i64,
+                delivery_count: i16::try_from(one.count).unwrap_or(i16::MAX),
+                ..AcquiredRecords::default()
+            });
+            let data = PartitionData {
+                partition_index: worked.partition,
+                error_code: worked.code.map_or(0, ErrorCode::code),
+                acknowledge_error_code: worked.acknowledge_code.map_or(0, ErrorCode::code),
+                acquired_records: acquired.collect(),
+                records: Some(Records(std::mem::take(&mut worked.slices).into_vec())),
+                ..PartitionData::default()
+            };
+            match response.responses.last_mut() {
+                Some(last) if last.topic_id == worked.topic => last.partitions.push(data),
+                _ => response.responses.push(ShareFetchableTopicResponse { topic_id: worked.topic, partitions: vec![data], ..Default::default() }),
+            }
+        }
+        context.gateway.metrics.fetched_bytes.inc_by(self.bytes as u64);
+        Some(Box::new(response))
+    }
+}
+
+impl Wait for ShareFetchWait {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Done(done) = reply else { return None };
+        let done = match done.downcast::<Acknowledged>() {
+            Ok(acknowledged) => {
+                self.acknowledging = false;
+                if *acknowledged == Acknowledged(false) {
+                    for worked in self.worked.iter_mut().filter(|worked| worked.listed && worked.acknowledge_code.is_none()) {
+                        worked.acknowledge_code = Some(ErrorCode::KafkaStorageError);
+                    }
+                }
+                return self.look(context);
+            }
+            Err(done) => done,
+        };
+        let (from, result) = *done.downcast::<(Offset, Option<Result<ColdData, ReadError>>)>().ok()?;
+        let at = self.cold.take()?;
+        self.reserved = None;
+        let shared = self.worked[at].shared.clone()?;
+        match result {
+            Some(Ok(data)) => {
+                let mut state = shared.lock();
+                if !shared.is_dropped() {
+                    self.give(at, &shared, &mut state, data.slices, from, data.next);
+                }
+            }
+            Some(Err(error)) => self.worked[at].code = Some(of_read(&error)),
+            None => {}
+        }
+        self.look(context)
+    }
+
+    fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        if self.acknowledging || self.cold.is_some() || self.held_back.is_some_and(|until| context.now < until) {
+            return None;
+        }
+        self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
+        if self.held_back.is_some() {
+            return None;
+        }
+        let mut ready = self.take_tails(context);
+        if !ready && self.cold.is_none() && context.now < self.deadline {
+            // Watch first, then look once more: something may have come in between. Whoever was woken watches no more.
+            self.watch(context);
+            ready = self.take_tails(context);
+        }
+        if self.cold.is_some() || self.held_back.is_some() {
+            return None;
+        }
+        if ready || context.now >= self.deadline { self.respond(context) } else { None }
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        (!self.acknowledging && self.cold.is_none()).then_some(self.held_back.unwrap_or(self.deadline))
+    }
+
+    fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
+        self.unwatch(connection, shard);
+    }
+}
