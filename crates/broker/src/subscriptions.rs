@@ -12,7 +12,7 @@ use bytes::Bytes;
 use delivery::{ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
 use crate::groups::now;
@@ -48,7 +48,7 @@ pub struct SharedSubscription {
 
 /// Those who wait for one or more writes.
 pub struct Acknowledgement {
-    to: ReplyTo,
+    to: Told,
     open: AtomicUsize,
     failed: AtomicBool,
 }
@@ -56,6 +56,23 @@ pub struct Acknowledgement {
 /// All writes of an acknowledgement are durable, or not all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged(pub bool);
+
+/// The journal did not take what was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the journal does not take it")]
+pub struct NotWritten;
+
+enum Told {
+    Shard(ReplyTo),
+    Thread(Arc<Waiting>),
+}
+
+/// A thread that waits for an outcome.
+#[derive(Default)]
+struct Waiting {
+    outcome: Mutex<Option<bool>>,
+    comes: Condvar,
+}
 
 /// Writes on their way, by token.
 pub(crate) struct Writes {
@@ -80,6 +97,10 @@ struct Write {
 impl Acknowledgement {
     /// `to` gets a [`Reply::Done`] with an [`Acknowledged`] once [`Acknowledgement::close`] was called and all writes are done.
     pub fn new(to: ReplyTo) -> Arc<Self> {
+        Self::to(Told::Shard(to))
+    }
+
+    fn to(to: Told) -> Arc<Self> {
         Arc::new(Self { to, open: AtomicUsize::new(1), failed: AtomicBool::new(false) })
     }
 }
@@ -87,8 +108,16 @@ impl Acknowledgement {
 impl Writes {
     fn leave(&self, asker: &Acknowledgement) {
         if asker.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            let outcome = Acknowledged(!asker.failed.load(Ordering::SeqCst));
-            self.mailboxes.push(asker.to.shard, Event::Reply { to: asker.to, reply: Reply::Done(Box::new(outcome)) });
+            let durable = !asker.failed.load(Ordering::SeqCst);
+            match &asker.to {
+                Told::Shard(to) => {
+                    self.mailboxes.push(to.shard, Event::Reply { to: *to, reply: Reply::Done(Box::new(Acknowledged(durable))) });
+                }
+                Told::Thread(waiting) => {
+                    *waiting.outcome.lock() = Some(durable);
+                    waiting.comes.notify_one();
+                }
+            }
         }
     }
 
@@ -415,34 +444,74 @@ impl Broker {
         }
     }
 
-    /// Deletes subscriptions, durably by and by; what consumers say of them from now on has no effect.
-    fn drop_subscriptions(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> usize {
-        let dropped = self.subscriptions().select(wanted);
-        for shared in &dropped {
-            // Under its lock: no record of it may come after those that delete it.
-            let state = shared.lock();
-            shared.dropped.store(true, Ordering::SeqCst);
-            self.subscriptions().by_name.write().remove(&shared.name);
-            let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-            let write = Write { lost: Arc::default(), asker: None };
-            self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
-            self.wake_subscription(shared);
+    /// Starts a subscription of a group anew, durably; false: the journal does not take it. On the controller's thread.
+    pub fn reset_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: Offset) -> bool {
+        let Some(shared) = self.subscription(group, topic, partition, |_| start) else { return false };
+        let mut state = shared.lock();
+        state.reset(start.0);
+        let durable = self.durably(|asker| self.write_subscription(&shared, &mut state, Some(asker)));
+        drop(state);
+        self.wake_subscription(&shared);
+        durable
+    }
+
+    /// Waits until what `write` writes is durable. Not on a shard's thread.
+    fn durably(&self, write: impl FnOnce(&Arc<Acknowledgement>)) -> bool {
+        let waiting = Arc::new(Waiting::default());
+        let asker = Acknowledgement::to(Told::Thread(Arc::clone(&waiting)));
+        write(&asker);
+        self.close_acknowledgement(&asker);
+        let mut outcome = waiting.outcome.lock();
+        loop {
+            if let Some(durable) = *outcome {
+                return durable;
+            }
+            waiting.comes.wait(&mut outcome);
         }
-        dropped.len()
     }
 
-    /// A group is deleted.
-    pub fn drop_subscriptions_of_group(&self, group: &str) {
-        self.drop_subscriptions(|name| name.group == group);
+    /// Deletes subscriptions, durably; what consumers say of them from now on has no effect. Returns how many there were. Not on
+    /// a shard's thread.
+    ///
+    /// # Errors
+    /// When the journal does not take it.
+    fn drop_subscriptions(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Result<usize, NotWritten> {
+        let dropped = self.subscriptions().select(wanted);
+        let durable = self.durably(|asker| {
+            for shared in &dropped {
+                // Under its lock: no record of it may come after those that delete it.
+                let state = shared.lock();
+                shared.dropped.store(true, Ordering::SeqCst);
+                self.subscriptions().by_name.write().remove(&shared.name);
+                let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+                asker.open.fetch_add(1, Ordering::SeqCst);
+                let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
+                self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+                self.wake_subscription(shared);
+            }
+        });
+        if durable { Ok(dropped.len()) } else { Err(NotWritten) }
     }
 
-    /// A topic is deleted.
+    /// A group is deleted. On the controller's thread.
+    ///
+    /// # Errors
+    /// When the journal does not take it.
+    pub fn drop_subscriptions_of_group(&self, group: &str) -> Result<(), NotWritten> {
+        self.drop_subscriptions(|name| name.group == group).map(drop)
+    }
+
+    /// A topic is deleted. On the controller's thread.
     pub(crate) fn drop_subscriptions_to(&self, topic: TopicId) {
-        self.drop_subscriptions(|name| name.topic == topic.0.as_u128());
+        // What is not deleted now is deleted at the next start, since the topic is gone.
+        let _ = self.drop_subscriptions(|name| name.topic == topic.0.as_u128());
     }
 
-    /// A group forgets a topic; false: it had no subscription to it.
-    pub fn drop_subscription(&self, group: &str, topic: TopicId) -> bool {
-        self.drop_subscriptions(|name| name.group == group && name.topic == topic.0.as_u128()) > 0
+    /// A group forgets a topic; false: it had no subscription to it. On the controller's thread.
+    ///
+    /// # Errors
+    /// When the journal does not take it.
+    pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
+        self.drop_subscriptions(|name| name.group == group && name.topic == topic.0.as_u128()).map(|count| count > 0)
     }
 }

@@ -40,7 +40,8 @@ bodies!(
     txn_offset_commit::TxnOffsetCommitResponse, write_txn_markers::WriteTxnMarkersResponse,
     describe_transactions::DescribeTransactionsResponse, list_transactions::ListTransactionsResponse,
     describe_producers::DescribeProducersResponse, share_fetch::ShareFetchResponse,
-    share_acknowledge::ShareAcknowledgeResponse,
+    share_acknowledge::ShareAcknowledgeResponse, describe_share_group_offsets::DescribeShareGroupOffsetsResponse,
+    alter_share_group_offsets::AlterShareGroupOffsetsResponse, delete_share_group_offsets::DeleteShareGroupOffsetsResponse,
 );
 
 /// A whole response frame.

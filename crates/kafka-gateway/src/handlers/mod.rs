@@ -20,6 +20,7 @@ mod replication;
 mod share_acknowledge;
 mod share_batches;
 mod share_fetch;
+mod share_offsets;
 mod telemetry;
 mod topics;
 mod transaction_admin;
@@ -206,6 +207,9 @@ static APIS: &[Api] = &[
     Api::new(75, 0, 0, cluster::describe_topic_partitions),
     Api::new(78, 1, 2, share_fetch::handle),
     Api::new(79, 1, 2, share_acknowledge::handle),
+    Api::new(90, 0, 1, share_offsets::describe),
+    Api::new(91, 0, 0, share_offsets::alter),
+    Api::new(92, 0, 0, share_offsets::delete),
 ];
 
 /// Everything that is served, by number.

@@ -95,9 +95,6 @@ impl Sayer<'_> {
         let found = self.broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
         let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-        if said.is_empty() {
-            return Ok(());
-        }
         let Some(shared) = self.broker.subscriptions().get(self.group, found.id, index.0) else {
             return Err(ErrorCode::InvalidRecordState);
         };
@@ -160,7 +157,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let acknowledgement = Acknowledgement::new(context.to);
     let mut responses = Vec::with_capacity(request.topics.len());
     for topic in request.topics {
-        let partitions = topic.partitions.into_iter().map(|partition| {
+        let partitions = topic.partitions.into_iter().filter(|partition| !partition.acknowledgement_batches.is_empty()).map(|partition| {
             let said: Vec<Said> = partition
                 .acknowledgement_batches
                 .into_iter()

@@ -41,8 +41,10 @@ const RECORD_LIMIT: i8 = 1;
 struct Worked {
     topic: Uuid,
     partition: i32,
-    /// It belongs to the answer, whatever comes of it.
-    listed: bool,
+    /// Something of it was acknowledged: it belongs to the answer.
+    acknowledged: bool,
+    /// New to the session: it belongs to an answer without records.
+    new: bool,
     shared: Option<Arc<SharedSubscription>>,
     code: Option<ErrorCode>,
     acknowledge_code: Option<ErrorCode>,
@@ -126,16 +128,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
     let (worked, start) = {
         let mut held = session.lock();
-        held.update(listed.iter().copied(), forgotten);
-        let listed: hashbrown::HashSet<(Uuid, i32)> = listed.into_iter().collect();
+        held.update(listed.into_iter(), forgotten);
+        let fetches = request.max_records > 0 && !closes;
         let of = |topic: Uuid, partition: i32, told: bool| {
             let acknowledge_code = said.get(&(topic, partition)).copied();
-            let listed = acknowledge_code.is_some() || !told && listed.contains(&(topic, partition));
             let found = if closes { Ok(None) } else { open(broker, &group, topic, partition, &rules) };
             Worked {
                 topic,
                 partition,
-                listed,
+                acknowledged: acknowledge_code.is_some(),
+                new: !told && fetches,
                 code: found.as_ref().err().copied(),
                 shared: found.ok().flatten(),
                 acknowledge_code: acknowledge_code.flatten(),
@@ -329,7 +331,8 @@ impl ShareFetchWait {
         for step in 0..self.worked.len() {
             let at = (self.start + step) % self.worked.len();
             let worked = &mut self.worked[at];
-            if !worked.listed && worked.code.is_none() && worked.acquired.is_empty() {
+            let due = worked.acknowledged || worked.new && self.bytes == 0;
+            if !due && worked.code.is_none() && worked.acquired.is_empty() {
                 continue;
             }
             if let Some(kept) = held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition) {
@@ -366,7 +369,7 @@ impl Wait for ShareFetchWait {
             Ok(acknowledged) => {
                 self.acknowledging = false;
                 if *acknowledged == Acknowledged(false) {
-                    for worked in self.worked.iter_mut().filter(|worked| worked.listed && worked.acknowledge_code.is_none()) {
+                    for worked in self.worked.iter_mut().filter(|worked| worked.acknowledged && worked.acknowledge_code.is_none()) {
                         worked.acknowledge_code = Some(ErrorCode::KafkaStorageError);
                     }
                 }

@@ -5,4 +5,5 @@ mod idempotence;
 mod long_poll;
 mod node;
 mod order;
+mod share;
 mod transactions;

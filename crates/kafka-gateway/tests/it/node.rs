@@ -148,6 +148,17 @@ impl Node {
         }
     }
 
+    /// The connection of a client ends.
+    pub fn close(&mut self, client: usize) {
+        self.sessions[client].close(&mut self.context);
+    }
+
+    pub fn configure_group(&self, _group: &str, _settings: &[(&str, &str)]) {}
+
+    pub fn topic_id(&self, name: &str) -> uuid::Uuid {
+        self.broker.topic(name).expect("it is there").id.0
+    }
+
     /// Lets time pass for the sessions.
     pub fn advance(&mut self, by: Duration) {
         self.now += by;

@@ -1,0 +1,148 @@
+//! DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: where the subscriptions of a share group start.
+
+use std::sync::Arc;
+
+use broker::{Broker, SharedSubscription, Topic};
+use kafka_wire::alter_share_group_offsets::{
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+};
+use kafka_wire::delete_share_group_offsets::{
+    DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponseTopic,
+};
+use kafka_wire::describe_share_group_offsets::{
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition, DescribeShareGroupOffsetsResponseTopic,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+use types::TopicId;
+
+use super::fetch::{index, visible_end};
+use super::{Outcome, control};
+use crate::session::Context;
+
+/// An offset or a lag that is not known.
+const NONE: i64 = -1;
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeShareGroupOffsetsRequest::decode(reader, context.version)?;
+    let broker = &context.gateway.broker;
+    let groups = request.groups.into_iter().map(|group| {
+        let topics = match group.topics {
+            Some(topics) => topics.into_iter().map(|topic| of_topic(broker, &group.group_id, topic)).collect(),
+            None => of_group(broker, &group.group_id),
+        };
+        DescribeShareGroupOffsetsResponseGroup { group_id: group.group_id, topics, ..Default::default() }
+    });
+    Ok(Outcome::answer(DescribeShareGroupOffsetsResponse { groups: groups.collect(), ..Default::default() }))
+}
+
+fn of_topic(broker: &Broker, group: &str, topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic {
+    let known = broker.topic(&topic.topic_name);
+    let of = |partition: i32| {
+        let found = known.as_ref().zip(index(partition));
+        let shared = found.and_then(|(known, index)| broker.subscriptions().get(group, known.id, index.0));
+        described(broker, partition, shared.as_ref())
+    };
+    let partitions = topic.partitions.into_iter().map(of).collect();
+    let topic_id = known.as_ref().map(|known| known.id.0).unwrap_or_default();
+    DescribeShareGroupOffsetsResponseTopic { topic_name: topic.topic_name, topic_id, partitions, ..Default::default() }
+}
+
+fn of_group(broker: &Broker, group: &str) -> Vec<DescribeShareGroupOffsetsResponseTopic> {
+    let mut topics: Vec<DescribeShareGroupOffsetsResponseTopic> = Vec::new();
+    for shared in broker.subscriptions().of_group(group) {
+        let id = uuid::Uuid::from_u128(shared.name().topic);
+        let Some(topic) = broker.topic_by_id(TopicId(id)) else { continue };
+        let partition = described(broker, shared.name().partition as i32, Some(&shared));
+        match topics.last_mut() {
+            Some(last) if last.topic_id == id => last.partitions.push(partition),
+            _ => topics.push(DescribeShareGroupOffsetsResponseTopic {
+                topic_name: topic.name.as_str().into(),
+                topic_id: id,
+                partitions: vec![partition],
+                ..Default::default()
+            }),
+        }
+    }
+    topics
+}
+
+fn described(broker: &Broker, partition_index: i32, shared: Option<&Arc<SharedSubscription>>) -> DescribeShareGroupOffsetsResponsePartition {
+    let mut answer = DescribeShareGroupOffsetsResponsePartition { partition_index, start_offset: NONE, lag: NONE, ..Default::default() };
+    if let Some(shared) = shared {
+        let rules = broker.share_rules(&shared.name().group);
+        let mut state = shared.lock();
+        broker.expire_subscription(shared, &mut state, &rules.rules);
+        state.trim(shared.log().start().0);
+        answer.start_offset = state.start() as i64;
+        answer.lag = state.backlog(visible_end(shared.log(), rules.committed_only).0) as i64;
+        answer.leader_epoch = shared.log().leader_epoch() as i32;
+    }
+    answer
+}
+
+/// Why the offsets of a group cannot be changed, if they cannot.
+fn refusal(broker: &Broker, group: &str) -> Option<ErrorCode> {
+    match broker.share_group_members(group) {
+        None => Some(ErrorCode::GroupIdNotFound),
+        Some(0) => None,
+        Some(_) => Some(ErrorCode::NonEmptyGroup),
+    }
+}
+
+pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AlterShareGroupOffsetsRequest::decode(reader, context.version)?;
+    let failed = |code: ErrorCode| AlterShareGroupOffsetsResponse { error_code: code.code(), ..AlterShareGroupOffsetsResponse::default() };
+    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker| {
+        // A group without members is made by giving it offsets, as Kafka does.
+        if let Err(error) = broker.make_share_group(&request.group_id) {
+            return failed(crate::error_code::of_group(error));
+        }
+        if let Some(code) = refusal(broker, &request.group_id) {
+            return failed(code);
+        }
+        let responses = request.topics.iter().map(|topic| {
+            let known = broker.topic(&topic.topic_name);
+            let of = |one: &AlterShareGroupOffsetsRequestPartition| {
+                let outcome = alter_one(broker, &request.group_id, known.as_ref(), one);
+                let error_code = outcome.err().map_or(0, ErrorCode::code);
+                AlterShareGroupOffsetsResponsePartition { partition_index: one.partition_index, error_code, ..Default::default() }
+            };
+            let partitions = topic.partitions.iter().map(of).collect();
+            let topic_id = known.as_ref().map(|known| known.id.0).unwrap_or_default();
+            AlterShareGroupOffsetsResponseTopic { topic_name: topic.topic_name.clone(), topic_id, partitions, ..Default::default() }
+        });
+        AlterShareGroupOffsetsResponse { responses: responses.collect(), ..AlterShareGroupOffsetsResponse::default() }
+    }))
+}
+
+fn alter_one(broker: &Arc<Broker>, group: &str, topic: Option<&Arc<Topic>>, wish: &AlterShareGroupOffsetsRequestPartition) -> Result<(), ErrorCode> {
+    let topic = topic.ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let partition = index(wish.partition_index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let log = topic.log(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    let offset = u64::try_from(wish.start_offset).map_err(|_| ErrorCode::InvalidRequest)?.max(log.start().0);
+    if broker.reset_subscription(group, topic, partition, types::Offset(offset)) { Ok(()) } else { Err(ErrorCode::KafkaStorageError) }
+}
+
+pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DeleteShareGroupOffsetsRequest::decode(reader, context.version)?;
+    let failed = |code: ErrorCode| DeleteShareGroupOffsetsResponse { error_code: code.code(), ..DeleteShareGroupOffsetsResponse::default() };
+    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker| {
+        if let Some(code) = refusal(broker, &request.group_id) {
+            return failed(code);
+        }
+        let of = |name: Str| {
+            let known = broker.topic(&name);
+            let outcome = known.as_ref().map(|known| (known.id.0, broker.drop_subscription(&request.group_id, known.id)));
+            let (topic_id, error_code) = match outcome {
+                Some((id, Ok(true))) => (id, 0),
+                Some((id, Err(_))) => (id, ErrorCode::KafkaStorageError.code()),
+                _ => (uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition.code()),
+            };
+            DeleteShareGroupOffsetsResponseTopic { topic_name: name, topic_id, error_code, ..Default::default() }
+        };
+        let responses = request.topics.iter().map(|topic| of(topic.topic_name.clone())).collect();
+        DeleteShareGroupOffsetsResponse { responses, ..DeleteShareGroupOffsetsResponse::default() }
+    }))
+}
