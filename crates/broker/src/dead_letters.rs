@@ -8,7 +8,7 @@ use journal::{AppendError, AppendItem, ColdWant, ReadError, ReplyTo, TailRead};
 use record::{BatchBuilder, BatchError, Batches, Record};
 use types::{ConnectionId, Offset, ShardId, TopicId};
 
-use crate::subscriptions::SharedSubscription;
+use crate::subscriptions::{ShareEvent, SharedSubscription};
 use crate::{Broker, CreateTopic, Topic};
 
 /// Nobody waits for the outcome of a job.
@@ -64,6 +64,7 @@ impl Broker {
             for record in &records {
                 self.append_dead_letter(&topic, source.as_deref(), shared.name(), dead, record)?;
             }
+            self.subscriptions().note(ShareEvent::DeadLettered, records.len() as u64);
             from = next.max(from + 1);
         }
         let mut state = shared.lock();

@@ -41,7 +41,7 @@ pub mod append {
 pub use mailbox::{Event, Mailbox, Reply};
 pub use share_rules::{ShareRules, ShareStart};
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
-pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, SharedSubscription, Subscriptions};
+pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, effective};
 pub use transactions::{Told, Transactions};
 pub use watches::Watches;

@@ -28,6 +28,36 @@ pub struct Subscriptions {
     writes: Arc<Writes>,
     next_lane: AtomicU64,
     next_consumer: AtomicU64,
+    counts: [AtomicU64; ShareEvent::ALL.len()],
+}
+
+/// What happens to records of shared subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareEvent {
+    /// Given to a consumer.
+    Acquired,
+    /// A consumer has done with it.
+    Accepted,
+    /// A consumer gave it back.
+    Released,
+    /// A consumer could not do it.
+    Rejected,
+    /// A consumer kept it for too long.
+    Expired,
+    /// Copied to a dead-letter topic.
+    DeadLettered,
+}
+
+impl ShareEvent {
+    /// All, with their names in measurements.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Acquired, "acquired"),
+        (Self::Accepted, "accepted"),
+        (Self::Released, "released"),
+        (Self::Rejected, "rejected"),
+        (Self::Expired, "expired"),
+        (Self::DeadLettered, "dead_lettered"),
+    ];
 }
 
 /// One subscription; whoever works with it locks it.
@@ -209,7 +239,7 @@ impl SharedSubscription {
 impl Subscriptions {
     pub(crate) fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
         let writes = Writes { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default() };
-        Self { by_name: RwLock::default(), writes: Arc::new(writes), next_lane: AtomicU64::new(0), next_consumer: AtomicU64::new(0) }
+        Self { by_name: RwLock::default(), writes: Arc::new(writes), next_lane: AtomicU64::new(0), next_consumer: AtomicU64::new(0), counts: Default::default() }
     }
 
     pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
@@ -219,6 +249,21 @@ impl Subscriptions {
     /// A number that no other consumer has.
     pub fn new_consumer(&self) -> ConsumerId {
         ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Something happened to so many records.
+    pub fn note(&self, event: ShareEvent, records: u64) {
+        self.counts[event as usize].fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// To how many records it happened since the start.
+    pub fn count(&self, event: ShareEvent) -> u64 {
+        self.counts[event as usize].load(Ordering::Relaxed)
+    }
+
+    /// All that there are, by group, topic and partition.
+    pub fn all(&self) -> Vec<Arc<SharedSubscription>> {
+        self.select(|_| true)
     }
 
     /// One that is there.
@@ -406,7 +451,9 @@ impl Broker {
     /// Takes back what consumers have kept for too long.
     pub fn expire_subscription(&self, shared: &Arc<SharedSubscription>, state: &mut Subscription, rules: &Rules) {
         let mut dead = Vec::new();
-        if state.expire(now(), rules, &mut dead) {
+        let expired = state.expire(now(), rules, &mut dead);
+        if expired > 0 {
+            self.subscriptions().note(ShareEvent::Expired, expired);
             self.write_subscription(shared, state, None);
             self.wake_subscription(shared);
             self.bury(shared, dead);
@@ -428,7 +475,7 @@ impl Broker {
     /// Locks that have run out in all subscriptions. On the thread `groups`.
     pub(crate) fn expire_subscriptions(&self) {
         let due = now();
-        for shared in self.subscriptions().select(|_| true) {
+        for shared in self.subscriptions().all() {
             let mut state = shared.lock();
             if state.next_deadline().is_some_and(|deadline| deadline <= due) {
                 let rules = self.share_rules(&shared.name.group).rules;

@@ -451,10 +451,10 @@ impl Subscription {
         !held.is_empty()
     }
 
-    /// Gives back what consumers have kept for too long; true when there was something.
-    pub fn expire(&mut self, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> bool {
+    /// Gives back what consumers have kept for too long; how many records that were.
+    pub fn expire(&mut self, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> u64 {
         if now < self.earliest {
-            return false;
+            return 0;
         }
         let due: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.deadline <= now).collect();
         for run in &due {
@@ -463,7 +463,7 @@ impl Subscription {
         }
         self.earliest = self.in_flight.iter().map(|run| run.value.deadline).min().unwrap_or(u64::MAX);
         self.advance();
-        !due.is_empty()
+        due.iter().map(|run| run.last - run.first + 1).sum()
     }
 
     /// No earlier time has anything for [`Subscription::expire`]; `None`: nothing is in flight.

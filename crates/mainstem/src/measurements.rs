@@ -1,18 +1,19 @@
 //! What is looked up when somebody reads `/metrics`: memory against the budget, queues, segments, topics, and how
 //! far groups are behind. What is counted as it happens belongs to the crate where it happens.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use broker::Broker;
+use broker::{Broker, ShareEvent};
 use journal::{Journal, JournalStatus};
 use kafka_gateway::Gateway;
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use types::{ByteSize, PartitionIndex};
+use types::{ByteSize, PartitionIndex, TopicId};
 
 use crate::frames::FramePool;
 
@@ -27,6 +28,12 @@ struct Backlog {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OpenTransaction {
     transactional_id: String,
+}
+
+/// Label of what happened to records of shared subscriptions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Shared {
+    event: &'static str,
 }
 
 /// Transactions that are named, those open longest.
@@ -61,6 +68,8 @@ pub struct Measurements {
     recovered_bytes: Gauge,
     backlog: Family<Backlog, Gauge>,
     transactions: Family<OpenTransaction, Gauge<f64, AtomicU64>>,
+    shared: Family<Shared, Counter>,
+    in_flight: Family<Backlog, Gauge>,
 }
 
 impl Measurements {
@@ -90,6 +99,8 @@ impl Measurements {
         registry.register("group_backlog_records", "Records that a group has not committed yet", self.backlog.clone());
         let help = "How long a transaction is open that readers of committed records wait for";
         registry.register("transaction_open_seconds", help, self.transactions.clone());
+        registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
+        registry.register("share_in_flight_records", "Records that members of a share group have", self.in_flight.clone());
     }
 
     /// A journal has been recovered.
@@ -127,9 +138,25 @@ impl Measurements {
         self.topics.set(topics.len() as i64);
         self.partitions.set(topics.iter().map(|topic| topic.logs().len() as i64).sum());
         self.refresh_backlog(&node.broker);
+        self.refresh_shared(&node.broker);
         self.transactions.clear();
         for (transactional_id, open_ms) in node.broker.transactions().open().into_iter().take(TRANSACTIONS_NAMED) {
             self.transactions.get_or_create(&OpenTransaction { transactional_id }).set(open_ms as f64 / 1000.0);
+        }
+    }
+
+    fn refresh_shared(&self, broker: &Broker) {
+        for (event, name) in ShareEvent::ALL {
+            self.shared.get_or_create(&Shared { event: name }).inner().store(broker.subscriptions().count(event), Ordering::Relaxed);
+        }
+        self.in_flight.clear();
+        for shared in broker.subscriptions().all() {
+            let name = shared.name();
+            let Some(topic) = broker.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))) else { continue };
+            let label = Backlog { group: name.group.clone(), topic: topic.name.clone() };
+            let state = shared.lock();
+            self.backlog.get_or_create(&label).inc_by(state.backlog(shared.log().high_watermark().0) as i64);
+            self.in_flight.get_or_create(&label).inc_by(state.in_flight() as i64);
         }
     }
 

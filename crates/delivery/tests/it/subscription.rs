@@ -52,8 +52,8 @@ fn a_record_that_comes_back_too_often_is_dead() {
     }
     assert_eq!(take(&mut subscription, ONE, 0, 1, 0), [Acquired { first: 0, last: 0, count: 3 }]);
     let mut dead = Vec::new();
-    assert!(!subscription.expire(99, &RULES, &mut dead));
-    assert!(subscription.expire(100, &RULES, &mut dead));
+    assert_eq!(subscription.expire(99, &RULES, &mut dead), 0);
+    assert_eq!(subscription.expire(100, &RULES, &mut dead), 1);
     assert_eq!(dead, [Dead { first: 0, last: 0, count: 3, rejected: false }]);
     assert_eq!((subscription.start(), subscription.backlog(1)), (1, 0));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Acknowledged, Acknowledgement, Broker, Reply, ShareRules};
+use broker::{Acknowledged, Acknowledgement, Broker, Reply, ShareEvent, ShareRules};
 use delivery::{ConsumerId, Subscription, Verdict};
 use kafka_wire::share_acknowledge::{
     PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
@@ -44,6 +44,15 @@ fn verdict(kind: i8) -> Option<Verdict> {
         RENEW => Verdict::Renew,
         _ => return None,
     })
+}
+
+fn event(verdict: Verdict) -> Option<ShareEvent> {
+    match verdict {
+        Verdict::Accept => Some(ShareEvent::Accepted),
+        Verdict::Release => Some(ShareEvent::Released),
+        Verdict::Reject => Some(ShareEvent::Rejected),
+        Verdict::Gap | Verdict::Renew => None,
+    }
 }
 
 /// Runs of offsets with one verdict each.
@@ -105,6 +114,9 @@ impl Sayer<'_> {
         let mut dead = Vec::new();
         for (first, last, verdict) in said.iter().flat_map(verdicts) {
             if let Some(verdict) = verdict {
+                if let Some(event) = event(verdict) {
+                    self.broker.subscriptions().note(event, last - first + 1);
+                }
                 state.judge(self.consumer, first, last, verdict, now, &self.rules.rules, &mut dead);
             }
         }

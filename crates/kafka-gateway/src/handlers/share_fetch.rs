@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Acknowledged, Acknowledgement, Broker, ColdData, ColdWant, ReadError, Reply, ShareRules, SharedSubscription, TailRead};
+use broker::{Acknowledged, Acknowledgement, Broker, ColdData, ColdWant, ReadError, Reply, ShareEvent, ShareRules, SharedSubscription, TailRead};
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::HashMap;
@@ -52,7 +52,7 @@ struct Worked {
     acquired: Vec<Acquired>,
 }
 
-/// A share fetch that waits: for what it acknowledges to be durable, then for records.
+/// A share fetch that waits: for what it acknowledges to be durable, and for records.
 struct ShareFetchWait {
     session: Arc<Mutex<ShareSession>>,
     group: String,
@@ -67,6 +67,7 @@ struct ShareFetchWait {
     max_bytes: usize,
     bytes: usize,
     records_left: u64,
+    acquired: u64,
     batch_size: u64,
     by_record: bool,
     deadline: Instant,
@@ -163,6 +164,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
         bytes: 0,
         records_left: request.max_records.max(0) as u64,
+        acquired: 0,
         batch_size: request.batch_size.max(1) as u64,
         by_record,
         deadline: context.now + wait,
@@ -268,6 +270,7 @@ impl ShareFetchWait {
         match give(&giving, shared.log(), state, slices, from, next) {
             Ok(given) => {
                 self.records_left = self.records_left.saturating_sub(given.records);
+                self.acquired += given.records;
                 self.bytes += given.bytes;
                 let worked = &mut self.worked[at];
                 worked.slices = given.slices;
@@ -358,6 +361,7 @@ impl ShareFetchWait {
             }
         }
         context.gateway.metrics.fetched_bytes.inc_by(self.bytes as u64);
+        context.gateway.broker.subscriptions().note(ShareEvent::Acquired, self.acquired);
         Some(Box::new(response))
     }
 }
@@ -395,7 +399,7 @@ impl Wait for ShareFetchWait {
     }
 
     fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        if self.acknowledging || self.cold.is_some() || self.held_back.is_some_and(|until| context.now < until) {
+        if self.cold.is_some() || self.held_back.is_some_and(|until| context.now < until) {
             return None;
         }
         self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
@@ -408,7 +412,8 @@ impl Wait for ShareFetchWait {
             self.watch(context);
             ready = self.take_tails(context);
         }
-        if self.cold.is_some() || self.held_back.is_some() {
+        let held_back = self.held_back.is_some() && self.bytes == 0 && context.now < self.deadline;
+        if self.acknowledging || self.cold.is_some() || held_back {
             return None;
         }
         if ready || context.now >= self.deadline { self.respond(context) } else { None }
