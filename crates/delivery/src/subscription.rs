@@ -13,8 +13,8 @@
 //! **Ordered keys.** Records of one key are in flight to at most one consumer, and those of a key are given out in the order of
 //! their offsets. For that the hashes of keys are kept for what is ready or in flight: a bounded number.
 //!
-//! **Durable** are `start`, what is done after it, and how often a returned record was delivered. What is in flight is available
-//! again after a restart. [`Subscription::take_changes`] gives the records, in pages of 16,384 offsets, so that one
+//! **Durable** are `start`, what is done after it, what is dead, and how often a returned record was delivered. What is in flight
+//! is available again after a restart. [`Subscription::take_changes`] gives the records, in pages of 16,384 offsets, so that one
 //! acknowledgement writes the pages that it changed, and most often none: only `start`.
 
 use std::collections::BTreeSet;
@@ -196,12 +196,16 @@ impl Subscription {
             restored.stored.insert(first / PAGE_OFFSETS);
             let first = first.max(start);
             // A page may be older than the start; what overlaps another run is damage that the journal's checksums exclude.
-            if last < first || restored.done.within(first, last).next().is_some() || restored.ready.within(first, last).next().is_some() {
+            if last < first || restored.knows(first, last) {
                 continue;
             }
             match state {
                 StoredState::Done(done) => restored.done.insert(first, last, done),
                 StoredState::Returned(count) => restored.ready.insert(first, last, count),
+                StoredState::Dead(count) => {
+                    restored.in_flight.insert(first, last, Flight { consumer: DEAD_LETTERS, count, deadline: 0 });
+                    restored.earliest = 0;
+                }
             }
             restored.end = restored.end.max(last + 1);
         }
@@ -334,16 +338,11 @@ impl Subscription {
         }
     }
 
-    /// What is new in `first..=last` becomes ready, as far as the bound allows; what is skipped over has no records.
+    /// What is new in `first..=last` becomes ready, as far as the bound allows. What follows on something that has not been
+    /// looked at stays as it is.
     fn look_at(&mut self, first: u64, last: u64, rules: &Rules) {
-        if last < self.end {
+        if !(first..=last).contains(&self.end) {
             return;
-        }
-        if first > self.end {
-            let from = self.end;
-            self.end = first;
-            self.settle(from, first - 1, Done::Archived);
-            self.advance();
         }
         let room = rules.unfinished_max.saturating_sub(self.unfinished());
         if room > 0 {
@@ -353,8 +352,8 @@ impl Subscription {
         }
     }
 
-    /// There are no records for consumers in `first..=last`: what is available there is archived. Only what follows on
-    /// what has been looked at, or lies before.
+    /// There are no records for consumers in `first..=last`: what is available there is archived. What follows on something
+    /// that has not been looked at stays as it is.
     pub fn skip(&mut self, first: u64, last: u64) {
         if first <= self.end && last >= self.end {
             self.ready.insert(self.end, last, 0);
@@ -372,7 +371,7 @@ impl Subscription {
             return;
         }
         for run in self.in_flight.take(self.start, to - 1) {
-            self.forget_keys(run.first, run.last, true);
+            self.forget_keys(run.first, run.last, run.value.consumer != DEAD_LETTERS);
         }
         for run in self.ready.take(self.start, to - 1) {
             self.forget_keys(run.first, run.last, false);
@@ -434,7 +433,6 @@ impl Subscription {
         let held: Vec<Run<Flight>> = self.in_flight.within(first, last).filter(|run| run.value.consumer == DEAD_LETTERS).collect();
         for run in held {
             self.in_flight.take(run.first, run.last);
-            self.forget_keys(run.first, run.last, true);
             self.settle(run.first, run.last, Done::Archived);
         }
         self.advance();
@@ -459,7 +457,11 @@ impl Subscription {
         let due: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.deadline <= now).collect();
         for run in &due {
             self.in_flight.take(run.first, run.last);
-            self.give_back(*run, rules, dead, now);
+            if run.value.consumer == DEAD_LETTERS {
+                self.bury(*run, run.value.count < rules.deliveries_max, rules, dead, now);
+            } else {
+                self.give_back(*run, rules, dead, now);
+            }
         }
         self.earliest = self.in_flight.iter().map(|run| run.value.deadline).min().unwrap_or(u64::MAX);
         self.advance();
@@ -493,12 +495,14 @@ impl Subscription {
     fn bury(&mut self, run: Run<Flight>, rejected: bool, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value } = run;
         dead.push(Dead { first, last, count: value.count, rejected });
+        // The dead hold up nobody.
+        self.forget_keys(first, last, value.consumer != DEAD_LETTERS);
         if rules.dead_letters {
             let deadline = now + rules.lock;
             self.in_flight.insert(first, last, Flight { consumer: DEAD_LETTERS, deadline, ..value });
             self.earliest = self.earliest.min(deadline);
+            self.touch(first, last);
         } else {
-            self.forget_keys(first, last, true);
             self.settle(first, last, Done::Archived);
         }
     }
@@ -575,11 +579,14 @@ impl Subscription {
         Changes { start: std::mem::take(&mut self.start_changed).then_some(self.start), pages }
     }
 
-    /// What has been delivered and came back, or is out again: how often it was delivered must outlive a restart.
+    /// What has been delivered and came back, or is out again, and what is dead: how often it was delivered must outlive a restart.
     fn returned(&self, first: u64, last: u64) -> impl Iterator<Item = PageRun> + '_ {
-        let ready = self.ready.within(first, last).map(|run| (run.first, run.last, run.value));
-        let out = self.in_flight.within(first, last).map(|run| (run.first, run.last, run.value.count - 1));
-        ready.chain(out).filter(|(_, _, count)| *count > 0).map(|(first, last, count)| PageRun { first, last, state: StoredState::Returned(count) })
+        let ready = self.ready.within(first, last).map(|run| PageRun { first: run.first, last: run.last, state: StoredState::Returned(run.value) });
+        let out = self.in_flight.within(first, last).map(|Run { first, last, value }| {
+            let dead = value.consumer == DEAD_LETTERS;
+            PageRun { first, last, state: if dead { StoredState::Dead(value.count) } else { StoredState::Returned(value.count - 1) } }
+        });
+        ready.chain(out).filter(|run| run.state != StoredState::Returned(0))
     }
 
     /// The changes taken last did not become durable: everything counts as changed.
@@ -591,9 +598,16 @@ impl Subscription {
         }
     }
 
+    /// All runs, in no order.
     fn known(&self) -> Vec<(u64, u64)> {
         let done = self.done.iter().map(|run| (run.first, run.last));
-        done.chain(self.ready.iter().map(|run| (run.first, run.last))).collect()
+        let ready = self.ready.iter().map(|run| (run.first, run.last));
+        done.chain(ready).chain(self.in_flight.iter().map(|run| (run.first, run.last))).collect()
+    }
+
+    fn knows(&self, first: u64, last: u64) -> bool {
+        let (done, ready) = (self.done.within(first, last).next(), self.ready.within(first, last).next());
+        done.is_some() || ready.is_some() || self.in_flight.within(first, last).next().is_some()
     }
 
     /// Numbers of the pages that are durable, or on their way.

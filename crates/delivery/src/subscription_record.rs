@@ -4,7 +4,8 @@
 //! name                    u16 length, group, [16] topic id, u32 partition
 //! key "s" name            value u8 version (1), u64 start
 //! key "p" name u64 page   value u8 version (1), runs of the page: u16 first offset within it, u16 offsets after the first,
-//!                               u8 state: 0 acknowledged, 1 archived, 2 + n delivered n times and returned
+//!                               u8 state: 0 acknowledged, 1 archived, 2 + n delivered n times and returned (n up to 125),
+//!                               128 + n delivered n times and on its way to the dead letters
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -18,6 +19,7 @@ const VERSION: u8 = 1;
 const START: u8 = b's';
 const PAGE: u8 = b'p';
 const RETURNED: u8 = 2;
+const DEAD: u8 = 128;
 
 /// The state of a run that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub enum StoredState {
     Done(Done),
     /// Delivered so often, and to be delivered again.
     Returned(u16),
+    /// Delivered so often, and on its way to the dead letters.
+    Dead(u16),
 }
 
 /// A run inside a page: `first` to `last`, both included.
@@ -98,7 +102,8 @@ fn encode_runs(runs: &[PageRun]) -> Bytes {
         value.put_u8(match run.state {
             StoredState::Done(Done::Acknowledged) => 0,
             StoredState::Done(Done::Archived) => 1,
-            StoredState::Returned(count) => RETURNED.saturating_add(count.min(u16::from(u8::MAX)) as u8),
+            StoredState::Returned(count) => RETURNED + count.min(u16::from(DEAD - RETURNED - 1)) as u8,
+            StoredState::Dead(count) => DEAD + count.min(u16::from(u8::MAX - DEAD)) as u8,
         });
     }
     value.freeze()
@@ -125,6 +130,7 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
             let state = match value.try_get_u8().ok()? {
                 0 => StoredState::Done(Done::Acknowledged),
                 1 => StoredState::Done(Done::Archived),
+                dead if dead >= DEAD => StoredState::Dead(u16::from(dead - DEAD)),
                 returned => StoredState::Returned(u16::from(returned - RETURNED)),
             };
             runs.push(PageRun { first, last, state });

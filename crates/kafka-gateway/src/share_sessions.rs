@@ -13,6 +13,9 @@ use uuid::Uuid;
 
 /// Epoch of the request that opens a session.
 pub(crate) const OPEN: i32 = 0;
+/// Partitions of one session.
+const PARTITIONS_MAX: usize = 100_000;
+
 /// Epoch of the request that ends it.
 pub(crate) const CLOSE: i32 = -1;
 
@@ -124,7 +127,10 @@ impl Inner {
 
 impl ShareSession {
     /// Adds partitions that are not there yet, and forgets others.
-    pub fn update(&mut self, added: impl Iterator<Item = (Uuid, i32)>, forgotten: impl Iterator<Item = (Uuid, i32)>) {
+    ///
+    /// # Errors
+    /// `ShareSessionLimitReached`: the session would have too many.
+    pub fn update(&mut self, added: impl Iterator<Item = (Uuid, i32)>, forgotten: impl Iterator<Item = (Uuid, i32)>) -> Result<(), ErrorCode> {
         let gone: hashbrown::HashSet<(Uuid, i32)> = forgotten.collect();
         if !gone.is_empty() {
             self.partitions.retain(|one| !gone.contains(&(one.topic, one.partition)));
@@ -132,9 +138,13 @@ impl ShareSession {
         let mut known: hashbrown::HashSet<(Uuid, i32)> = self.partitions.iter().map(|one| (one.topic, one.partition)).collect();
         for (topic, partition) in added {
             if known.insert((topic, partition)) {
+                if self.partitions.len() >= PARTITIONS_MAX {
+                    return Err(ErrorCode::ShareSessionLimitReached);
+                }
                 self.partitions.push(SharePartition { topic, partition, told: false });
             }
         }
         self.start = if self.partitions.is_empty() { 0 } else { (self.start + 1) % self.partitions.len() };
+        Ok(())
     }
 }

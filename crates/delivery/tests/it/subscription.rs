@@ -70,8 +70,8 @@ fn a_dead_letter_is_held_until_it_is_buried() {
     // A copy that does not come about is tried again when its time is over.
     dead.clear();
     subscription.judge(ONE, 0, 4, Verdict::Renew, 1000, &rules, &mut dead);
-    subscription.expire(100, &Rules { deliveries_max: 1, ..rules }, &mut dead);
-    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, rejected: false }]);
+    subscription.expire(100, &rules, &mut dead);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, rejected: true }]);
     subscription.buried(1, 2);
     assert_eq!(subscription.state(2), RecordState::Archived);
     assert_eq!(subscription.state(3), RecordState::Acquired(ONE));
@@ -84,6 +84,20 @@ fn beyond_the_bound_only_what_came_back_is_given_out() {
     assert_eq!(subscription.wanted(TWO, &RULES), None);
     say(&mut subscription, ONE, 20, 22, Verdict::Release);
     assert_eq!(take(&mut subscription, TWO, 99, 100, 0), [Acquired { first: 20, last: 22, count: 2 }]);
+}
+
+#[test]
+fn what_lies_behind_the_bound_is_not_lost() {
+    let mut subscription = Subscription::new(0);
+    let mut out = Vec::new();
+    // Two batches of which the bound lets one and a half through.
+    subscription.acquire(ONE, 0, 39, 100, 0, &RULES, &mut |_| None, &mut out);
+    subscription.acquire(ONE, 40, 59, 100, 0, &RULES, &mut |_| None, &mut out);
+    subscription.acquire(ONE, 60, 79, 100, 0, &RULES, &mut |_| None, &mut out);
+    subscription.skip(80, 89);
+    assert_eq!((out, subscription.end()), (vec![Acquired { first: 0, last: 49, count: 1 }], 50));
+    say(&mut subscription, ONE, 0, 49, Verdict::Accept);
+    assert_eq!(take(&mut subscription, ONE, 79, 100, 0), [Acquired { first: 50, last: 79, count: 1 }]);
 }
 
 #[test]
@@ -101,7 +115,8 @@ fn what_is_trimmed_or_holds_no_records_is_done() {
     let mut subscription = Subscription::new(0);
     take(&mut subscription, ONE, 4, 5, 0);
     subscription.skip(5, 6);
-    // A hole in the log: what was read begins after what had been looked at.
+    // A hole in the log.
+    subscription.skip(7, 8);
     let mut out = Vec::new();
     subscription.acquire(ONE, 9, 9, 1, 0, &RULES, &mut |_| None, &mut out);
     assert_eq!(out, [Acquired { first: 9, last: 9, count: 1 }]);
@@ -116,8 +131,8 @@ fn what_is_trimmed_or_holds_no_records_is_done() {
 /// subscription is made anew from its records, as after a crash.
 #[test]
 fn each_record_is_in_one_state_as_in_the_model() {
-    for (seed, ordered) in (0..60).flat_map(|seed| [(seed, false), (seed, true)]) {
-        Run::new(seed, ordered).run(400);
+    for seed in 0..120 {
+        Run::new(seed, seed % 2 == 1, seed % 4 >= 2).run(400);
     }
 }
 
@@ -125,6 +140,7 @@ fn each_record_is_in_one_state_as_in_the_model() {
 enum Model {
     Available(u16),
     Acquired(ConsumerId, u16, u64),
+    Dead(u16),
     Acknowledged,
     Archived,
 }
@@ -137,15 +153,17 @@ struct Run {
     now: u64,
     log_end: u64,
     ordered: bool,
+    rules: Rules,
     what: String,
 }
 
 impl Run {
-    fn new(seed: u64, ordered: bool) -> Self {
+    fn new(seed: u64, ordered: bool, dead_letters: bool) -> Self {
+        let rules = Rules { dead_letters, ..RULES };
         let mut subscription = Subscription::new(0);
         subscription.set_key_ordered(ordered);
         let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66;
-        Self { random, subscription, model: Vec::new(), stored: HashMap::new(), now: 0, log_end: 0, ordered, what: format!("seed {seed}") }
+        Self { random, subscription, model: Vec::new(), stored: HashMap::new(), now: 0, log_end: 0, ordered, rules, what: format!("seed {seed}") }
     }
 
     fn next(&mut self, bound: u64) -> u64 {
@@ -168,7 +186,7 @@ impl Run {
     fn run(&mut self, steps: usize) {
         for step in 0..steps {
             self.now += self.next(15);
-            match self.next(12) {
+            match self.next(13) {
                 0 | 1 => {
                     self.log_end += self.next(30);
                     self.model.resize(self.log_end as usize, Model::Available(0));
@@ -178,12 +196,22 @@ impl Run {
                 9 => self.expire(),
                 10 => {
                     let consumer = ConsumerId(self.next(3));
-                    self.subscription.release_all(consumer, self.now, &RULES, &mut Vec::new());
-                    for state in &mut self.model {
-                        if let Model::Acquired(holder, count, _) = *state
+                    self.subscription.release_all(consumer, self.now, &self.rules, &mut Vec::new());
+                    for at in 0..self.model.len() {
+                        if let Model::Acquired(holder, count, _) = self.model[at]
                             && holder == consumer
                         {
-                            *state = if count >= RULES.deliveries_max { Model::Archived } else { Model::Available(count) };
+                            self.model[at] = self.returned(count);
+                        }
+                    }
+                }
+                11 => {
+                    let first = self.next(self.log_end.max(1));
+                    let last = first + self.next(10);
+                    self.subscription.buried(first, last);
+                    for state in self.model.iter_mut().take(last as usize + 1).skip(first as usize) {
+                        if let Model::Dead(_) = state {
+                            *state = Model::Archived;
                         }
                     }
                 }
@@ -193,6 +221,14 @@ impl Run {
         }
     }
 
+    fn dead(&self, count: u16) -> Model {
+        if self.rules.dead_letters { Model::Dead(count) } else { Model::Archived }
+    }
+
+    fn returned(&self, count: u16) -> Model {
+        if count >= self.rules.deliveries_max { self.dead(count) } else { Model::Available(count) }
+    }
+
     fn acquire(&mut self) {
         let consumer = ConsumerId(self.next(3));
         let (span, limit) = (self.next(20), 1 + self.next(15));
@@ -200,7 +236,13 @@ impl Run {
         if first >= self.log_end {
             return;
         }
+        // Now and then something further on: a batch before it may not have been taken whole.
+        let whole = self.next(4) > 0;
+        let first = if whole { first } else { first + self.next(30) };
         let last = (first + span).min(self.log_end - 1);
+        if last < first {
+            return;
+        }
         let mut out = Vec::new();
         self.subscription.acquire(consumer, first, last, limit, self.now, &RULES, &mut |offset| Self::key(offset), &mut out);
         let mut given = 0;
@@ -210,7 +252,7 @@ impl Run {
                     let owner = self.owner(Self::key(offset));
                     assert!(owner.is_none_or(|owner| owner == consumer), "{}: a key is with two consumers", self.what);
                     let earlier = (0..offset).filter(|before| Self::key(*before).is_some() && Self::key(*before) == Self::key(offset));
-                    for before in earlier {
+                    for before in earlier.filter(|_| whole) {
                         assert!(!matches!(self.model[before as usize], Model::Available(_)), "{}: {offset} overtakes {before}", self.what);
                     }
                 }
@@ -220,7 +262,7 @@ impl Run {
             }
         }
         assert!(given <= limit);
-        assert!(self.ordered || given > 0, "{}: what is wanted is given", self.what);
+        assert!(self.ordered || !whole || given > 0, "{}: what is wanted is given", self.what);
     }
 
     fn judge(&mut self) {
@@ -236,14 +278,14 @@ impl Run {
             return;
         }
         let mut dead = Vec::new();
-        self.subscription.judge(consumer, first, last, verdict, self.now, &RULES, &mut dead);
+        self.subscription.judge(consumer, first, last, verdict, self.now, &self.rules, &mut dead);
         for offset in first.max(start)..=last {
             let Model::Acquired(_, count, _) = self.model[offset as usize] else { unreachable!() };
             self.model[offset as usize] = match verdict {
                 Verdict::Accept => Model::Acknowledged,
-                Verdict::Gap | Verdict::Reject => Model::Archived,
-                Verdict::Release if count >= RULES.deliveries_max => Model::Archived,
-                Verdict::Release => Model::Available(count),
+                Verdict::Gap => Model::Archived,
+                Verdict::Reject => self.dead(count),
+                Verdict::Release => self.returned(count),
                 Verdict::Renew => Model::Acquired(consumer, count, self.now + RULES.lock),
             };
         }
@@ -251,12 +293,12 @@ impl Run {
 
     fn expire(&mut self) {
         let mut dead = Vec::new();
-        self.subscription.expire(self.now, &RULES, &mut dead);
-        for state in &mut self.model {
-            if let Model::Acquired(_, count, deadline) = *state
+        self.subscription.expire(self.now, &self.rules, &mut dead);
+        for at in 0..self.model.len() {
+            if let Model::Acquired(_, count, deadline) = self.model[at]
                 && deadline <= self.now
             {
-                *state = if count >= RULES.deliveries_max { Model::Archived } else { Model::Available(count) };
+                self.model[at] = self.returned(count);
             }
         }
     }
@@ -295,11 +337,12 @@ impl Run {
                 (Model::Archived, RecordState::Archived) => true,
                 (Model::Archived, RecordState::Acknowledged) => offset < self.subscription.start(),
                 (Model::Acquired(model, ..), RecordState::Acquired(ours)) => *model == ours,
+                (Model::Dead(_), RecordState::Acquired(ours)) => ours == DEAD_LETTERS,
                 _ => false,
             };
             assert!(same, "{}, step {step}: {offset} is {ours:?}, not {state:?}", self.what);
         }
-        let unfinished = self.model.iter().filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..))).count() as u64;
+        let unfinished = self.model.iter().filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..) | Model::Dead(_))).count() as u64;
         assert_eq!(self.subscription.backlog(self.log_end), unfinished, "{}, step {step}", self.what);
     }
 }

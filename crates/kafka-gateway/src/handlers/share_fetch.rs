@@ -129,7 +129,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
     let (worked, start) = {
         let mut held = session.lock();
-        held.update(listed.into_iter(), forgotten);
+        if let Err(code) = held.update(listed.into_iter(), forgotten) {
+            return fail(code);
+        }
         let fetches = request.max_records > 0 && !closes;
         let of = |topic: Uuid, partition: i32, told: bool| {
             let acknowledge_code = said.get(&(topic, partition)).copied();
