@@ -489,6 +489,24 @@ impl Journal {
         Ok(Walk::Through)
     }
 
+    /// Bytes of a log from an offset on, about: of a segment that begins before it, or of which the archive has a part, a share.
+    pub(crate) fn bytes_from(&self, log: &Log, from: Offset) -> Result<u64, ReadError> {
+        let mut bytes = log.inner().archive.bytes_from(from);
+        let from = from.max(log.archived_until());
+        let sealed: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
+        for sequence in sealed {
+            let Some((_, row)) = self.row(sequence, log)?.filter(|(_, row)| row.next > from) else { continue };
+            let (left, all) = (row.next.since(from.max(row.base)), row.next.since(row.base));
+            bytes += (u128::from(row.bytes) * u128::from(left) / u128::from(all.max(1))) as u64;
+        }
+        let unsealed = |segment| self.segments().get(segment).is_none_or(|segment| segment.index.get().is_none());
+        self.recent().visit_from(&log.inner().runs, from, |recent| {
+            bytes += if unsealed(recent.segment) { u64::from(recent.run.bytes) } else { 0 };
+            true
+        });
+        Ok(bytes)
+    }
+
     fn row(&self, sequence: u64, log: &Log) -> Result<Option<(Arc<Segment>, crate::index::LogRow)>, ReadError> {
         let Some(segment) = self.segments().get(sequence) else { return Ok(None) };
         let Some(index) = segment.index.get() else { return Ok(None) };

@@ -56,6 +56,8 @@ pub struct JournalConfig {
     pub window_bytes: Option<u64>,
     /// Archive objects are about this long.
     pub object_bytes: u64,
+    /// Memory for the keys of a part of a log while it is compacted.
+    pub key_bytes: usize,
     /// How often the archiver looks for work that nobody tells it of, in ms.
     pub archive_check_ms: u64,
     /// A defect to be found by the simulator.
@@ -77,6 +79,7 @@ impl Default for JournalConfig {
             quick_write: Duration::from_micros(500),
             window_bytes: None,
             object_bytes: 8 << 20,
+            key_bytes: 128 << 20,
             archive_check_ms: 15_000,
             #[cfg(feature = "planted")]
             planted: None,

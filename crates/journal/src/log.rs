@@ -26,6 +26,23 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
+/// How a log is compacted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compaction {
+    /// Not before a record has been there this long, in ms.
+    pub min_lag_ms: u64,
+    /// Whatever else is said, when a record has been there this long, in ms.
+    pub max_lag_ms: u64,
+    /// When more than this part of the log has not been compacted yet.
+    pub dirty_ratio: f64,
+    /// Records without a value, and markers of transactions, stay this long after they were first met, in ms.
+    pub delete_retention_ms: u64,
+    /// When the oldest record that has not been compacted has been there this long, in ms, …
+    pub segment_ms: u64,
+    /// … or when so many bytes have not.
+    pub segment_bytes: u64,
+}
+
 /// What only the writer, the keeper and look-ups touch. In memory first what every append touches.
 #[derive(Default)]
 #[repr(C)]
@@ -48,6 +65,7 @@ pub(crate) struct LogInner {
     pub trim_requested: Offset,
     /// What of it lies in archive objects.
     pub archive: ArchivedLog,
+    pub compaction: Option<Compaction>,
 }
 
 impl LogInner {
@@ -285,6 +303,15 @@ impl Log {
     /// Sets what the keeper enforces.
     pub fn set_retention(&self, retention: Retention) {
         self.inner.lock().retention = retention;
+    }
+
+    /// Sets whether and how it is compacted.
+    pub fn set_compaction(&self, compaction: Option<Compaction>) {
+        self.inner.lock().compaction = compaction;
+    }
+
+    pub(crate) fn compaction(&self) -> Option<Compaction> {
+        self.inner.lock().compaction
     }
 
     pub(crate) fn inner(&self) -> MutexGuard<'_, LogInner> {

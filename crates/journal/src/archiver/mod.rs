@@ -1,5 +1,5 @@
 //! The archiver: the background thread of a journal that fills its archive. It moves what lies beyond the journal's window into
-//! objects, and deletes objects that are not needed any more. One piece of work at a time, each ended by one append to the
+//! objects, compacts logs, and deletes objects that are not needed any more. One piece of work at a time, each ended by one append to the
 //! journal:
 //!
 //! ```text
@@ -9,15 +9,18 @@
 //! A crash before the records are durable leaves objects that nobody names: they are deleted at the next start, before
 //! anything is made. A crash after it leaves objects that were replaced: their records, then they, are deleted.
 
+mod compaction;
+mod keys;
 mod moving;
+mod rules;
 mod sweep;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use types::{ConnectionId, LogId, Offset, ShardId};
+use types::{ConnectionId, LogId, Offset, ShardId, Timestamp};
 
 use crate::append::{Append, AppendError, AppendItem, AppendResults, ReplyTo};
 use crate::archive::{Archived, ObjectWriter};
@@ -25,6 +28,7 @@ use crate::cold::ReadError;
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::segments::SegmentError;
+use crate::transactions::AbortedTransaction;
 
 /// Under which it appends.
 pub(crate) const SHARD: ShardId = ShardId(61);
@@ -50,6 +54,8 @@ pub(crate) enum ArchiverError {
     Segment(#[from] SegmentError),
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("log {log}, batch at offset {offset} cannot be compacted: {what}")]
+    Batch { log: LogId, offset: Offset, what: String },
 }
 
 /// What a turn came to.
@@ -95,12 +101,31 @@ pub struct Archiver {
     counter: u32,
     /// Nothing that a crash left is in the store any more.
     tidy: bool,
+    /// A log that is being compacted.
+    pass: Option<compaction::Pass>,
+    /// Logs that have been lately; when.
+    resting: HashMap<LogId, Timestamp>,
+    /// Between which offsets a log was compacted last: if these are the same again, nothing can come of it.
+    compacted: HashMap<LogId, (Offset, Offset)>,
+    /// When no log was found that wants compaction.
+    looked: Option<Timestamp>,
     failed: Option<String>,
 }
 
 impl Archiver {
     pub(crate) fn new(journal: Arc<Journal>) -> Self {
-        Self { journal, pending: None, retired: Vec::new(), counter: 0, tidy: false, failed: None }
+        Self {
+            journal,
+            pending: None,
+            retired: Vec::new(),
+            counter: 0,
+            tidy: false,
+            pass: None,
+            resting: HashMap::new(),
+            compacted: HashMap::new(),
+            looked: None,
+            failed: None,
+        }
     }
 
     /// Runs until the journal is shut down.
@@ -164,7 +189,10 @@ impl Archiver {
         if self.delete_leftover() || self.delete_passed() {
             return Ok(Turn::Waiting);
         }
-        self.move_beyond_window()
+        match self.move_beyond_window()? {
+            Turn::Idle => self.compact(),
+            turn => Ok(turn),
+        }
     }
 
     /// Looks after an append that was begun.
@@ -336,11 +364,8 @@ impl Archiver {
         ObjectWriter::new(self.journal.uuid(), log, id, base)
     }
 
-    /// Ends an object and puts it into the store.
-    fn put(&mut self, object: ObjectWriter, log: &Log, cleaned: bool) -> Result<Arc<Archived>, ArchiverError> {
-        let range = object.base()..object.next();
-        let aborted = log.aborted_between(range.start, range.end);
-        let aborted = aborted.into_iter().filter(|aborted| range.contains(&aborted.last)).collect();
+    /// Ends an object and puts it into the store. `aborted` are the transactions whose markers it holds.
+    fn put(&mut self, object: ObjectWriter, aborted: Vec<AbortedTransaction>, cleaned: bool) -> Result<Arc<Archived>, ArchiverError> {
         let (bytes, archived) = object.finish(cleaned, aborted);
         let archived = Arc::new(archived);
         if archived.length > 0 {

@@ -54,7 +54,10 @@ impl Archiver {
         }
         let mut made = Vec::new();
         for (log, object) in objects {
-            match self.put(object, &log, false) {
+            let range = object.base()..object.next();
+            let aborted = log.aborted_between(range.start, range.end);
+            let aborted = aborted.into_iter().filter(|aborted| range.contains(&aborted.last)).collect();
+            match self.put(object, aborted, false) {
                 Ok(archived) => made.push(archived),
                 Err(error) => {
                     made.into_iter().for_each(|object| self.retire(object));
@@ -87,7 +90,8 @@ impl Archiver {
         for index in victims {
             for row in index.rows()? {
                 let Some(log) = self.journal.log(row.log) else { continue };
-                if row.next <= log.start().max(log.archived_until()) {
+                let compacting = self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log));
+                if compacting || row.next <= log.start().max(log.archived_until()) {
                     continue;
                 }
                 let expires = log.inner().retention.ms.is_some_and(|ms| (now - row.last_append).max(0) as u64 + soon > ms);
