@@ -55,7 +55,7 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, class: Class
 const MAX: i64 = i64::MAX;
 const INT: i64 = i32::MAX as i64;
 use Class::{DefaultOnly, Enforced, Inert};
-use Kind::{Bool, Int, List, ListOf, OneOf, Ratio};
+use Kind::{Bool, Int, List, ListOf, OneOf, Ratio, Text};
 
 /// Settings of the broker.
 pub const BROKER: &[Setting] = &[
@@ -82,6 +82,8 @@ pub const BROKER: &[Setting] = &[
     row("offsets.retention.minutes", Int(1, INT), "10080", Enforced, "Keep the offsets of an empty group this long."),
     row("mainstem.journals", Int(1, 16), "1", Enforced, "Journals of the node; fixed when the data folder is created."),
     row("mainstem.segment.bytes", Int(262_144, 1 << 31), "268435456", Enforced, "Length of a journal's segment files."),
+    row("mainstem.journal.window.bytes", Int(-1, MAX), "-1", Enforced, "Segment files of a journal take about this much, the rest goes into the archive; -1: no bound."),
+    row("mainstem.archive.folder", Text, "", Enforced, "Folder of archive objects; empty: archive in the data folder."),
     row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
 ];
 

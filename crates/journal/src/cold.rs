@@ -2,6 +2,8 @@
 //! bounded cache of their own, shared by all logs; a reader of history cannot evict the tail. Everything
 //! here blocks and runs on the cold-read pool of the broker.
 //!
+//! What is in the archive is read the same way: an object is a file of its own, and its extents share the cache.
+//!
 //! A fetch over many logs follows the journal, not the logs: it serves what all of them have in one window of
 //! the file, so that a consumer of a thousand partitions reads the disk once, in order.
 
@@ -15,6 +17,7 @@ use record::Batches;
 use smallvec::SmallVec;
 use types::{LogId, Offset, Timestamp};
 
+use crate::archive::{Archived, OpenObject};
 use crate::chunk::crc32c;
 use crate::cut::Cut;
 use crate::journal::Journal;
@@ -156,7 +159,7 @@ impl ColdReader {
     /// Will an extent never change again?
     fn is_final(&self, segment: &Segment, number: u32) -> bool {
         let end = u64::from(number + 1) * EXTENT_BYTES as u64;
-        segment.index.get().is_some() || packed(segment.sequence, end) <= self.written_until.load(Ordering::Acquire)
+        segment.archived || segment.index.get().is_some() || packed(segment.sequence, end) <= self.written_until.load(Ordering::Acquire)
     }
 
     /// Forgets the extents of a segment that is gone.
@@ -190,7 +193,12 @@ impl ColdReader {
         let mut extents = self.extents.lock();
         journal.metrics().cold_misses.inc();
         journal.metrics().cold_read_bytes.inc_by(bytes.len() as u64);
-        if bytes.len() == EXTENT_BYTES && is_final {
+        if segment.archived {
+            journal.metrics().archive_reads.inc();
+            journal.metrics().archive_read_bytes.inc_by(bytes.len() as u64);
+        }
+        // The last extent of an object is shorter, and will be so for ever.
+        if is_final && (bytes.len() == EXTENT_BYTES || segment.archived) {
             extents.held.insert(key, (bytes.clone(), self.clock.fetch_add(1, Ordering::Relaxed)));
         }
         Ok(bytes)
@@ -259,9 +267,9 @@ fn corrupt(segment: &Segment, run: &Run, what: String) -> SegmentError {
     SegmentError::Corrupt { file: segment.file.name(), position: u64::from(run.position), what }
 }
 
-/// Where a run lies in the order of the journal.
+/// Where a run lies in the order of the journal. What is in the archive lies before all of it, and in no order.
 fn place(segment_bytes: u64, segment: &Segment, run: &Run) -> u64 {
-    segment.sequence * segment_bytes + u64::from(run.position)
+    if segment.archived { 0 } else { segment.sequence * segment_bytes + u64::from(run.position) }
 }
 
 impl Journal {
@@ -274,7 +282,7 @@ impl Journal {
         let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
         for want in wants {
             let mut first = None;
-            let outcome = self.visit_runs(want, |segment, run| {
+            let outcome = self.visit_runs(want, |_| true, |segment, run| {
                 first = (run.base < want.until).then(|| place(unit, segment, run));
                 false
             });
@@ -308,10 +316,22 @@ impl Journal {
         results
     }
 
+    /// Offsets of which no record is left may fill a window: then it goes on behind them, so that a reader gets somewhere.
     fn read_in_window(&self, want: &ColdWant, limit: usize, min_one: bool, end: u64, unit: u64) -> Result<ColdData, ReadError> {
+        let mut want = want.clone();
+        loop {
+            let data = self.read_once(&want, limit, min_one, end, unit)?;
+            if data.bytes > 0 || data.next <= want.from || data.next >= want.until {
+                return Ok(data);
+            }
+            want.from = data.next;
+        }
+    }
+
+    fn read_once(&self, want: &ColdWant, limit: usize, min_one: bool, end: u64, unit: u64) -> Result<ColdData, ReadError> {
         let mut runs: SmallVec<[(Arc<Segment>, Run); 16]> = SmallVec::new();
         let mut bytes = 0;
-        self.visit_runs(want, |segment, run| {
+        self.visit_runs(want, |_| true, |segment, run| {
             if run.base >= want.until || place(unit, segment, run) >= end && !runs.is_empty() {
                 return false;
             }
@@ -339,8 +359,14 @@ impl Journal {
         Ok(ColdData { slices, bytes, next })
     }
 
-    /// Calls `visit` for the runs of a log from the one that holds `from`, in order, until it says no.
-    fn visit_runs(&self, want: &ColdWant, mut visit: impl FnMut(&Arc<Segment>, &Run) -> bool) -> Result<(), ReadError> {
+    /// Calls `visit` for the runs of a log from the one that holds `from`, in order, until it says no. Archive objects that are not
+    /// `wanted` are passed over.
+    pub(crate) fn visit_runs(
+        &self,
+        want: &ColdWant,
+        wanted: impl Fn(&Archived) -> bool,
+        mut visit: impl FnMut(&Arc<Segment>, &Run) -> bool,
+    ) -> Result<(), ReadError> {
         let log = &want.log;
         let readable = log.high_watermark();
         let mut from = want.from;
@@ -348,6 +374,17 @@ impl Journal {
         loop {
             if from < log.start() {
                 return Err(ReadError::Gone);
+            }
+            if from < log.archived_until() {
+                match self.visit_archived(log, &mut from, &wanted, &mut visit)? {
+                    Walk::Enough => return Ok(()),
+                    Walk::Through => attempts = 0,
+                    Walk::Moved => attempts += 1,
+                }
+                if attempts > LOOKUPS_MAX {
+                    return Err(ReadError::Missing { log: log.id(), offset: from });
+                }
+                continue;
             }
             let recent = self.recent_runs(log, from, readable, 1 << 20);
             if let Some(last) = recent.last() {
@@ -384,6 +421,33 @@ impl Journal {
                 }
             }
         }
+    }
+
+    /// The archive object that holds `from`. Moves `from` behind what was visited.
+    fn visit_archived(
+        &self,
+        log: &Log,
+        from: &mut Offset,
+        wanted: &impl Fn(&Archived) -> bool,
+        visit: &mut impl FnMut(&Arc<Segment>, &Run) -> bool,
+    ) -> Result<Walk, ReadError> {
+        let Some(object) = log.inner().archive.at(*from).cloned() else { return Ok(Walk::Moved) };
+        if object.length > 0 && wanted(&object) {
+            let open = self.open_object(&object)?;
+            for run in open.from(*from) {
+                *from = run.next;
+                if !visit(&open.segment, run) {
+                    return Ok(Walk::Enough);
+                }
+            }
+        }
+        *from = object.next;
+        Ok(Walk::Through)
+    }
+
+    /// An archive object, to be looked into.
+    pub(crate) fn open_object(&self, object: &Arc<Archived>) -> Result<Arc<OpenObject>, SegmentError> {
+        self.archive().open.get(&self.archive().store, object, self.uuid(), || self.segments().next_id())
     }
 
     /// The sealed part. Moves `from` behind what was visited.
@@ -425,6 +489,24 @@ impl Journal {
         Ok(Walk::Through)
     }
 
+    /// Bytes of a log from an offset on, about: of a segment that begins before it, or of which the archive has a part, a share.
+    pub(crate) fn bytes_from(&self, log: &Log, from: Offset) -> Result<u64, ReadError> {
+        let mut bytes = log.inner().archive.bytes_from(from);
+        let from = from.max(log.archived_until());
+        let sealed: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
+        for sequence in sealed {
+            let Some((_, row)) = self.row(sequence, log)?.filter(|(_, row)| row.next > from) else { continue };
+            let (left, all) = (row.next.since(from.max(row.base)), row.next.since(row.base));
+            bytes += (u128::from(row.bytes) * u128::from(left) / u128::from(all.max(1))) as u64;
+        }
+        let unsealed = |segment| self.segments().get(segment).is_none_or(|segment| segment.index.get().is_none());
+        self.recent().visit_from(&log.inner().runs, from, |recent| {
+            bytes += if unsealed(recent.segment) { u64::from(recent.run.bytes) } else { 0 };
+            true
+        });
+        Ok(bytes)
+    }
+
     fn row(&self, sequence: u64, log: &Log) -> Result<Option<(Arc<Segment>, crate::index::LogRow)>, ReadError> {
         let Some(segment) = self.segments().get(sequence) else { return Ok(None) };
         let Some(index) = segment.index.get() else { return Ok(None) };
@@ -437,7 +519,7 @@ impl Journal {
     /// # Errors
     /// `Segment`: unreadable. `Gone`: trimmed meanwhile.
     pub fn find_by_time(&self, log: &Arc<Log>, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, ReadError> {
-        self.find(log, |run| run.max_timestamp >= at, |batch| record::offset_for_timestamp(batch, at))
+        self.find(log, at)
     }
 
     /// The record with the largest timestamp, the first of several. Blocks.
@@ -445,9 +527,12 @@ impl Journal {
     /// # Errors
     /// As [`Journal::find_by_time`].
     pub fn max_timestamp(&self, log: &Arc<Log>) -> Result<Option<(Offset, Timestamp)>, ReadError> {
-        let mut largest = None;
-        let want = ColdWant { log: Arc::clone(log), from: log.start(), until: log.high_watermark(), max_bytes: 0 };
-        self.visit_runs(&want, |_, run| {
+        let start = log.start();
+        let archived = log.inner().archive.from(start).to_vec();
+        let mut largest = archived.iter().filter(|object| object.length > 0).map(|object| object.max_timestamp).max();
+        let from = archived.last().map_or(start, |last| last.next.max(start));
+        let want = ColdWant { log: Arc::clone(log), from, until: log.high_watermark(), max_bytes: 0 };
+        self.visit_runs(&want, |_| true, |_, run| {
             largest = largest.max(Some(run.max_timestamp));
             true
         })?;
@@ -455,32 +540,26 @@ impl Journal {
         self.find_by_time(log, largest)
     }
 
-    fn find(
-        &self,
-        log: &Arc<Log>,
-        may_hold: impl Fn(&Run) -> bool,
-        look: impl Fn(&[u8]) -> Option<(Offset, Timestamp)>,
-    ) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+    fn find(&self, log: &Arc<Log>, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let start = log.start();
         let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
-        let mut candidates: Vec<(Arc<Segment>, Run)> = Vec::new();
         let mut from = start;
         loop {
-            candidates.clear();
-            self.visit_runs(&ColdWant { from, ..want.clone() }, |segment, run| {
+            let mut candidate: Option<(Arc<Segment>, Run)> = None;
+            self.visit_runs(&ColdWant { from, ..want.clone() }, |object| object.max_timestamp >= at, |segment, run| {
                 from = run.next;
-                if may_hold(run) {
-                    candidates.push((Arc::clone(segment), *run));
+                if run.max_timestamp >= at {
+                    candidate = Some((Arc::clone(segment), *run));
                 }
-                candidates.is_empty()
+                candidate.is_none()
             })?;
-            let Some((segment, run)) = candidates.first() else { return Ok(None) };
-            let bytes = self.cold().read_run(self, segment, run)?.concat();
+            let Some((segment, run)) = candidate else { return Ok(None) };
+            let bytes = self.cold().read_run(self, &segment, &run)?.concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
                 if header.next() <= start {
                     continue;
                 }
-                let found = look(&bytes[position..position + header.total_bytes()]);
+                let found = record::offset_for_timestamp(&bytes[position..position + header.total_bytes()], at);
                 if let Some(found) = found.filter(|(offset, _)| *offset >= start) {
                     return Ok(Some(found));
                 }

@@ -80,6 +80,10 @@ impl Cut {
             }
             at += total;
         }
+        if !self.full && at >= run.bytes as usize && run.next <= self.until {
+            // Behind its last batch a run of an archive object may stand for offsets of which nothing is left.
+            self.next = self.next.max(run.next);
+        }
         if let Some(start) = start {
             self.bytes += end - start;
             self.slices.extend(range(pieces, start, end));

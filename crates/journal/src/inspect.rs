@@ -20,8 +20,9 @@ pub fn inspect(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     match bytes.get(..4) {
         Some(b"MSSG") => segment(path, &bytes, out),
         Some(b"MSCP") => checkpoint(&bytes, out),
+        Some(b"MSAO") => crate::archive::print(&path.display().to_string(), &bytes, out),
         _ => {
-            let what = format!("{}: neither a segment nor a checkpoint of Mainstem", path.display());
+            let what = format!("{}: neither a segment, a checkpoint nor an archive object of Mainstem", path.display());
             Err(io::Error::new(io::ErrorKind::InvalidData, what))
         }
     }
@@ -114,21 +115,27 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
                     "{position:>10}    data {} offsets {}..{} records {} bytes {} max timestamp {}",
                     entry.log, entry.base, entry.next(), entry.records, entry.bytes, entry.max_timestamp,
                 )?;
-                for batch in Batches::new(body(entry, chunk).unwrap_or_default()) {
-                    match batch {
-                        Ok((inside, batch)) => writeln!(
-                            out,
-                            "{:>10}      batch offset {} records {} epoch {} attributes {:#06x} producer {}/{} sequence {}",
-                            position + inside, batch.base_offset, batch.records_count, batch.leader_epoch, batch.attributes,
-                            batch.producer_id, batch.producer_epoch, batch.base_sequence,
-                        )?,
-                        Err(error) => writeln!(out, "{:>10}      {error}", "")?,
-                    }
-                }
+                batches(body(entry, chunk).unwrap_or_default(), position, out)?;
             }
         }
         if let Err(error) = check_bodies(std::slice::from_ref(entry), chunk) {
             writeln!(out, "{position:>10}    CORRUPT: {error}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A line for each batch of a run at `position` of its file.
+pub(crate) fn batches(run: &[u8], position: usize, out: &mut dyn Write) -> io::Result<()> {
+    for batch in Batches::new(run) {
+        match batch {
+            Ok((inside, batch)) => writeln!(
+                out,
+                "{:>10}      batch offset {} records {} epoch {} attributes {:#06x} producer {}/{} sequence {}",
+                position + inside, batch.base_offset, batch.records_count, batch.leader_epoch, batch.attributes,
+                batch.producer_id, batch.producer_epoch, batch.base_sequence,
+            )?,
+            Err(error) => writeln!(out, "{:>10}      {error}", "")?,
         }
     }
     Ok(())

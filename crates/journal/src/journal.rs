@@ -12,6 +12,8 @@ use types::{Clock, Durability, LogId, LogIndex, Offset, ShardId, Term};
 use uuid::Uuid;
 
 use crate::append::{Append, EventSink, JournalEvent};
+use crate::archive::{Archive, ArchiveStore};
+use crate::archiver;
 use crate::cold::ColdReader;
 use crate::index::IndexCache;
 use crate::keeper::SealJob;
@@ -50,6 +52,14 @@ pub struct JournalConfig {
     pub retention_check_ms: u64,
     /// [`Journal::append_here`] leaves the write to the journal's thread when small ones have taken longer than this lately.
     pub quick_write: Duration,
+    /// Segment files may take about this much; what is beyond goes into the archive, the oldest first. `None`: any number.
+    pub window_bytes: Option<u64>,
+    /// Archive objects are about this long.
+    pub object_bytes: u64,
+    /// Memory for the keys of a part of a log while it is compacted.
+    pub key_bytes: usize,
+    /// How often the archiver looks for work that nobody tells it of, in ms.
+    pub archive_check_ms: u64,
     /// A defect to be found by the simulator.
     #[cfg(feature = "planted")]
     pub planted: Option<crate::Planted>,
@@ -67,6 +77,10 @@ impl Default for JournalConfig {
             producer_expiry_ms: 86_400_000,
             retention_check_ms: 300_000,
             quick_write: Duration::from_micros(500),
+            window_bytes: None,
+            object_bytes: 8 << 20,
+            key_bytes: 128 << 20,
+            archive_check_ms: 15_000,
             #[cfg(feature = "planted")]
             planted: None,
         }
@@ -125,6 +139,7 @@ pub struct Journal {
     segments: SegmentTable,
     index_cache: Arc<IndexCache>,
     cold: ColdReader,
+    archive: Archive,
     durable: AtomicU64,
     prepared: Mutex<Option<PreparedSegment>>,
     disk_full: AtomicBool,
@@ -132,6 +147,9 @@ pub struct Journal {
     shutting_down: AtomicBool,
     keeper: Mutex<KeeperInbox>,
     keeper_wakes: Condvar,
+    archiver: Mutex<ArchiverInbox>,
+    archiver_wakes: Condvar,
+    spare_segments: AtomicUsize,
     recovered_state: Mutex<Vec<(Bytes, Bytes)>>,
     /// Logs of which the checkpoint names a segment that is not there, with the first of these.
     lacking: Mutex<Vec<(LogId, u64)>>,
@@ -145,10 +163,20 @@ pub(crate) struct KeeperInbox {
     pub seals: Vec<SealJob>,
     pub woken: bool,
     pub check_retention: bool,
+    /// Runs of sealed segments have moved.
+    pub moved: bool,
+}
+
+/// What the archiver is told.
+#[derive(Default)]
+pub(crate) struct ArchiverInbox {
+    pub woken: bool,
+    /// The outcome of its last append.
+    pub results: Option<crate::AppendResults>,
 }
 
 impl Journal {
-    pub(crate) fn new(config: JournalConfig, uuid: Uuid, term: Term, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(config: JournalConfig, uuid: Uuid, term: Term, clock: Arc<dyn Clock>, archive: Arc<dyn ArchiveStore>) -> Self {
         let index_cache = Arc::new(IndexCache::new(config.index_bytes));
         let blocks = config.tail_bytes / 3 * 2 / crate::pool::BLOCK_BYTES;
         Self {
@@ -166,6 +194,7 @@ impl Journal {
             segments: SegmentTable::default(),
             index_cache,
             cold: ColdReader::new(config.cold_bytes, config.held_bytes),
+            archive: Archive::new(archive, config.index_bytes),
             durable: AtomicU64::new(0),
             prepared: Mutex::new(None),
             disk_full: AtomicBool::new(false),
@@ -173,6 +202,9 @@ impl Journal {
             shutting_down: AtomicBool::new(false),
             keeper: Mutex::default(),
             keeper_wakes: Condvar::new(),
+            archiver: Mutex::default(),
+            archiver_wakes: Condvar::new(),
+            spare_segments: AtomicUsize::new(0),
             recovered_state: Mutex::default(),
             lacking: Mutex::default(),
             metrics: JournalMetrics::default(),
@@ -221,6 +253,9 @@ impl Journal {
     }
 
     pub(crate) fn deliver(&self, shard: ShardId, events: &mut Vec<JournalEvent>) {
+        if shard == archiver::SHARD {
+            return events.drain(..).for_each(|event| self.answer_archiver(event));
+        }
         if let Some(Some(sink)) = self.sinks.read().get(usize::from(shard.0)) {
             sink.deliver(events);
         }
@@ -247,6 +282,9 @@ impl Journal {
             inner.dropped = true;
             inner.runs = RunNumbers::default();
             inner.producers = None;
+            self.archive.leave(std::mem::take(&mut inner.archive).iter().cloned());
+            drop(inner);
+            self.wake_archiver();
         }
         self.wake_keeper(true);
     }
@@ -330,6 +368,7 @@ impl Journal {
         self.shutting_down.store(true, Ordering::SeqCst);
         self.intake.wake_always();
         self.wake_keeper(false);
+        self.wake_archiver();
     }
 
     /// Asks the keeper to look after retention now.
@@ -345,6 +384,9 @@ impl Journal {
         }
         if from >= range.end.min(readable) {
             return TailRead::Empty;
+        }
+        if from < log.archived_until() {
+            return TailRead::Cold;
         }
         let wanted = self.recent_runs(log, from, readable, max_bytes);
         let Some(first) = wanted.first() else { return TailRead::Cold };
@@ -408,6 +450,9 @@ impl Journal {
     }
     pub(crate) fn cold(&self) -> &ColdReader {
         &self.cold
+    }
+    pub(crate) fn archive(&self) -> &Archive {
+        &self.archive
     }
     /// Its identity.
     pub fn uuid(&self) -> Uuid {
@@ -487,6 +532,42 @@ impl Journal {
         let mut inbox = self.keeper.lock();
         if !inbox.woken && !wait.is_zero() {
             self.keeper_wakes.wait_for(&mut inbox, wait);
+        }
+        std::mem::take(&mut inbox)
+    }
+
+    /// Tells the keeper that sealed segments hold less than before.
+    pub(crate) fn runs_moved(&self) {
+        let mut inbox = self.keeper.lock();
+        (inbox.woken, inbox.moved) = (true, true);
+        self.keeper_wakes.notify_one();
+    }
+
+    /// Number of segment files that are kept to be written again.
+    pub(crate) fn set_spare_segments(&self, count: usize) {
+        self.spare_segments.store(count, Ordering::Relaxed);
+    }
+    pub(crate) fn spare_segments(&self) -> usize {
+        self.spare_segments.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn wake_archiver(&self) {
+        self.archiver.lock().woken = true;
+        self.archiver_wakes.notify_one();
+    }
+
+    /// The archiver's append has come to something.
+    fn answer_archiver(&self, event: JournalEvent) {
+        let JournalEvent::Appended { results, .. } = event else { return };
+        let mut inbox = self.archiver.lock();
+        (inbox.woken, inbox.results) = (true, Some(results));
+        self.archiver_wakes.notify_one();
+    }
+
+    pub(crate) fn take_archiver_inbox(&self, wait: std::time::Duration) -> ArchiverInbox {
+        let mut inbox = self.archiver.lock();
+        if !inbox.woken && !wait.is_zero() {
+            self.archiver_wakes.wait_for(&mut inbox, wait);
         }
         std::mem::take(&mut inbox)
     }

@@ -4,9 +4,12 @@
 //!
 //! The way of an append: [`queue`](Journal::append) → `writer::build` → `writer::commit` → [`EventSink`].
 //! The way of a read: [`Journal::read_tail`], or [`Journal::read_cold`] when it is not in memory.
-//! Data lives in segments (`segments`, `chunk`, `index`) and one checkpoint (`checkpoint`) per journal.
+//! Data lives in segments (`segments`, `chunk`, `index`) and one checkpoint (`checkpoint`) per journal, and what is old or was
+//! compacted in objects of the archive (`archive`, `archiver`).
 
 mod append;
+mod archive;
+mod archiver;
 mod bell;
 mod checkpoint;
 mod chunk;
@@ -32,11 +35,13 @@ mod transactions;
 mod writer;
 
 pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo};
+pub use archive::{ArchiveRecordError, ArchiveStore, MemoryArchive};
+pub use archiver::Archiver;
 pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
 pub use inspect::inspect;
 pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};
 pub use keeper::Keeper;
-pub use log::{Log, Retention};
+pub use log::{Compaction, Log, Retention};
 pub use metrics::JournalMetrics;
 pub use pool::{Block, BlockPool};
 pub use recovery::{OpenError, Opened, open};

@@ -5,11 +5,13 @@
 //! `start <= readable <= end`: records below `start` are gone, below `readable` visible for the log's
 //! durability class, below `end` placed in a chunk.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use types::{Durability, LogId, Offset, ShardId, Term};
 
+use crate::archive::{Archived, ArchivedLog};
 use crate::producers::{Producer, Producers};
 use crate::recent::RunNumbers;
 use crate::segment_set::SegmentSet;
@@ -24,6 +26,23 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
+/// How a log is compacted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compaction {
+    /// Not before a record has been there this long, in ms.
+    pub min_lag_ms: u64,
+    /// Whatever else is said, when a record has been there this long, in ms.
+    pub max_lag_ms: u64,
+    /// When more than this part of the log has not been compacted yet.
+    pub dirty_ratio: f64,
+    /// Records without a value, and markers of transactions, stay this long after they were first met, in ms.
+    pub delete_retention_ms: u64,
+    /// When the oldest record that has not been compacted has been there this long, in ms, …
+    pub segment_ms: u64,
+    /// … or when so many bytes have not.
+    pub segment_bytes: u64,
+}
+
 /// What only the writer, the keeper and look-ups touch. In memory first what every append touches.
 #[derive(Default)]
 #[repr(C)]
@@ -35,7 +54,7 @@ pub(crate) struct LogInner {
     /// Numbers of its runs in the journal's table of recent ones.
     pub runs: RunNumbers,
     pub segments: SegmentSet,
-    /// The part of the log's bytes that lies in sealed segments.
+    /// The part of the log's bytes that lies in sealed segments or in the archive.
     pub sealed_bytes: u64,
     /// (term, first offset written in it), ascending.
     pub terms: Vec<(Term, Offset)>,
@@ -44,6 +63,9 @@ pub(crate) struct LogInner {
     pub start_placed: Offset,
     /// Retention has asked for a trim to here; it takes effect when it is durable.
     pub trim_requested: Offset,
+    /// What of it lies in archive objects.
+    pub archive: ArchivedLog,
+    pub compaction: Option<Compaction>,
 }
 
 impl LogInner {
@@ -81,10 +103,12 @@ pub struct Log {
     id: LogId,
     start: AtomicU64,
     /// The writer's current term, shared by all logs of the journal.
-    term: std::sync::Arc<AtomicU32>,
+    term: Arc<AtomicU32>,
     durability: AtomicU8,
     /// There are or have been transactions: what is stable may end before what is readable.
     transactional: AtomicBool,
+    /// Something of it is in the archive: it may be there that is to be read.
+    archives: AtomicBool,
     end: AtomicU64,
     readable: AtomicU64,
     bytes: AtomicU64,
@@ -93,13 +117,15 @@ pub struct Log {
     touched_in: AtomicU64,
     touched_at: AtomicU32,
     inner: Mutex<LogInner>,
+    /// What lies below is in the archive.
+    archived: AtomicU64,
 }
 
 const FSYNC: u8 = 0;
 const MEMORY: u8 = 1;
 
 impl Log {
-    pub(crate) fn new(id: LogId, durability: Durability, term: std::sync::Arc<AtomicU32>) -> Self {
+    pub(crate) fn new(id: LogId, durability: Durability, term: Arc<AtomicU32>) -> Self {
         let log = Self {
             id,
             durability: AtomicU8::new(FSYNC),
@@ -113,6 +139,8 @@ impl Log {
             touched_at: AtomicU32::new(0),
             term,
             inner: Mutex::new(LogInner::default()),
+            archives: AtomicBool::new(false),
+            archived: AtomicU64::new(0),
         };
         log.set_durability(durability);
         log
@@ -120,29 +148,29 @@ impl Log {
 
     /// Asks the processor to have at hand soon, to be changed, what an asker of appends touches: with many logs in a request,
     /// waiting for memory that another core has changed is most of the work.
-    pub fn prefetch(self: &std::sync::Arc<Self>) {
+    pub fn prefetch(self: &Arc<Self>) {
         self.prefetch_until(std::mem::offset_of!(Self, end));
     }
 
     /// The same for what moving the readable end touches.
-    pub(crate) fn prefetch_ends(self: &std::sync::Arc<Self>) {
+    pub(crate) fn prefetch_ends(self: &Arc<Self>) {
         self.prefetch_until(std::mem::offset_of!(Self, inner));
     }
 
     /// The same for what giving offsets touches.
-    pub(crate) fn prefetch_claim(self: &std::sync::Arc<Self>) {
+    pub(crate) fn prefetch_claim(self: &Arc<Self>) {
         self.prefetch_until(std::mem::offset_of!(Self, inner) + std::mem::offset_of!(LogInner, runs));
     }
 
     /// The same for what entering a run touches.
-    pub(crate) fn prefetch_whole(self: &std::sync::Arc<Self>) {
+    pub(crate) fn prefetch_whole(self: &Arc<Self>) {
         self.prefetch_until(std::mem::offset_of!(Self, inner) + std::mem::offset_of!(LogInner, segments));
     }
 
-    fn prefetch_until(self: &std::sync::Arc<Self>, end: usize) {
+    fn prefetch_until(self: &Arc<Self>, end: usize) {
         // The counts of an `Arc` are in front of what it holds.
         const COUNTS_BYTES: usize = 2 * size_of::<usize>();
-        prefetch(std::sync::Arc::as_ptr(self).cast::<u8>().wrapping_sub(COUNTS_BYTES), end + COUNTS_BYTES);
+        prefetch(Arc::as_ptr(self).cast::<u8>().wrapping_sub(COUNTS_BYTES), end + COUNTS_BYTES);
     }
 
     /// Its name, never reused.
@@ -220,6 +248,42 @@ impl Log {
         self.term.load(Ordering::Relaxed)
     }
 
+    /// The offset before which everything is in the archive; 0 when nothing is.
+    pub fn archived_until(&self) -> Offset {
+        if self.archives.load(Ordering::Acquire) { Offset(self.archived.load(Ordering::Acquire)) } else { Offset::ZERO }
+    }
+
+    /// An object is part of the log from now on; returns those whose place it takes.
+    ///
+    /// # Errors
+    /// The object, when the log is deleted.
+    pub(crate) fn enter_archived(&self, object: Arc<Archived>) -> Result<Vec<Arc<Archived>>, Arc<Archived>> {
+        let mut inner = self.inner.lock();
+        if inner.dropped {
+            return Err(object);
+        }
+        if object.cleaned
+            && let Some(producers) = &mut inner.producers
+        {
+            producers.keep_aborted(object.base..object.next, &object.aborted);
+        }
+        let replaced = inner.archive.enter(object);
+        self.set_archived_until(&inner.archive);
+        Ok(replaced)
+    }
+
+    /// The objects up to `offset`, where one ends, are no part of it any more.
+    pub(crate) fn forget_archived(&self, offset: Offset) {
+        let mut inner = self.inner.lock();
+        inner.archive.remove_through(offset);
+        self.set_archived_until(&inner.archive);
+    }
+
+    fn set_archived_until(&self, archive: &ArchivedLog) {
+        self.archived.store(archive.until().0, Ordering::Release);
+        self.archives.store(!archive.is_empty(), Ordering::Release);
+    }
+
     /// Asks for one `Advanced` event to `shard` when the readable end moves. Look at
     /// [`Log::high_watermark`] once more after the call: it may have moved before.
     pub fn watch(&self, shard: ShardId) {
@@ -239,6 +303,15 @@ impl Log {
     /// Sets what the keeper enforces.
     pub fn set_retention(&self, retention: Retention) {
         self.inner.lock().retention = retention;
+    }
+
+    /// Sets whether and how it is compacted.
+    pub fn set_compaction(&self, compaction: Option<Compaction>) {
+        self.inner.lock().compaction = compaction;
+    }
+
+    pub(crate) fn compaction(&self) -> Option<Compaction> {
+        self.inner.lock().compaction
     }
 
     pub(crate) fn inner(&self) -> MutexGuard<'_, LogInner> {

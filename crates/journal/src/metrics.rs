@@ -22,6 +22,15 @@ pub struct JournalMetrics {
     pub segments_sealed: Counter,
     pub segments_freed: Counter,
     pub segments_rewritten: Counter,
+    pub archive_objects: Counter,
+    pub archive_deletes: Counter,
+    pub archive_reads: Counter,
+    pub compaction_passes: Counter,
+    pub compaction_removed: Counter,
+    pub archive_written_bytes: Counter,
+    pub archive_read_bytes: Counter,
+    pub compaction_read_bytes: Counter,
+    pub compaction_written_bytes: Counter,
 }
 
 impl Default for JournalMetrics {
@@ -42,6 +51,15 @@ impl Default for JournalMetrics {
             segments_sealed: Counter::default(),
             segments_freed: Counter::default(),
             segments_rewritten: Counter::default(),
+            archive_objects: Counter::default(),
+            archive_deletes: Counter::default(),
+            archive_reads: Counter::default(),
+            compaction_passes: Counter::default(),
+            compaction_removed: Counter::default(),
+            archive_written_bytes: Counter::default(),
+            archive_read_bytes: Counter::default(),
+            compaction_read_bytes: Counter::default(),
+            compaction_written_bytes: Counter::default(),
         }
     }
 }
@@ -65,5 +83,14 @@ impl JournalMetrics {
         registry.register("segments_sealed", "Segments sealed", self.segments_sealed.clone());
         registry.register("segments_freed", "Segments whose space was freed", self.segments_freed.clone());
         registry.register("segments_rewritten", "Segments replaced by rewriting", self.segments_rewritten.clone());
+        registry.register("archive_objects", "Archive objects written", self.archive_objects.clone());
+        registry.register("archive_deletes", "Archive objects deleted", self.archive_deletes.clone());
+        registry.register("archive_reads", "Reads of archive objects for readers of history", self.archive_reads.clone());
+        registry.register("compaction_passes", "Logs that were cleaned by compaction, passes", self.compaction_passes.clone());
+        registry.register("compaction_removed", "Records that compaction removed", self.compaction_removed.clone());
+        registry.register_with_unit("archive_written", "Written into archive objects", bytes(), self.archive_written_bytes.clone());
+        registry.register_with_unit("archive_read", "Read from archive objects for readers of history", bytes(), self.archive_read_bytes.clone());
+        registry.register_with_unit("compaction_read", "Batches that compaction looked through", bytes(), self.compaction_read_bytes.clone());
+        registry.register_with_unit("compaction_written", "Batches that compaction kept, as written", bytes(), self.compaction_written_bytes.clone());
     }
 }

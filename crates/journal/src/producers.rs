@@ -9,11 +9,13 @@
 //! A marker that ends a transaction counts as written by its producer: with a newer epoch it fences the older one, and the next
 //! batch begins at sequence 0.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 use record::{BatchHeader, Marker};
 use types::{Offset, Timestamp};
 
-use crate::transactions::Transactions;
+use crate::transactions::{AbortedTransaction, Transactions};
 
 /// Batches remembered per producer.
 pub const REMEMBERED: usize = 5;
@@ -160,6 +162,11 @@ impl Producers {
     /// Their transactions.
     pub fn transactions(&self) -> &Transactions {
         &self.transactions
+    }
+
+    /// Of the transactions that were aborted within `range` only these have their marker still.
+    pub fn keep_aborted(&mut self, range: Range<Offset>, aborted: &[AbortedTransaction]) {
+        self.transactions.keep_aborted(range, aborted);
     }
 
     /// Puts transactions back from a checkpoint.

@@ -191,13 +191,22 @@ pub(crate) fn largest_chunk(size: u64) -> usize {
     (size / 2).min(1 << 30) as usize
 }
 
-/// A live segment.
+/// A live segment, or an archive object, as readers of history see it.
 pub(crate) struct Segment {
     /// Unique in the process: a rewritten segment keeps its sequence, while readers may still hold the old one.
     pub id: u64,
     pub sequence: u64,
     pub file: Arc<dyn File>,
     pub index: OnceLock<Arc<SealedIndex>>,
+    /// It is an archive object, which has no sequence and an index of its own.
+    pub archived: bool,
+}
+
+impl Segment {
+    /// An archive object.
+    pub fn archived(id: u64, file: Arc<dyn File>) -> Self {
+        Self { id, sequence: 0, file, index: OnceLock::new(), archived: true }
+    }
 }
 
 /// The live segments of a journal, by sequence.
@@ -218,10 +227,14 @@ impl SegmentTable {
     }
 
     fn put(&self, sequence: u64, file: Arc<dyn File>, index: OnceLock<Arc<SealedIndex>>) -> Arc<Segment> {
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let segment = Arc::new(Segment { id, sequence, file, index });
+        let segment = Arc::new(Segment { id: self.next_id(), sequence, file, index, archived: false });
         self.by_sequence.write().insert(sequence, Arc::clone(&segment));
         segment
+    }
+
+    /// A number that no segment has had.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     pub fn get(&self, sequence: u64) -> Option<Arc<Segment>> {

@@ -6,6 +6,10 @@
 //! * T2 Readers of committed records get nothing at or beyond it, and are told of every aborted transaction that overlaps
 //!   what they get.
 //! * T3 Aborted transactions are forgotten once the log's start has passed their markers.
+//! * T4 One whose marker compaction has removed is forgotten with it: a reader that was told of it would skip what its producer
+//!   committed later.
+
+use std::ops::Range;
 
 use record::Marker;
 use types::{Offset, Timestamp};
@@ -80,6 +84,11 @@ impl Transactions {
     pub fn aborted_between(&self, from: Offset, until: Offset) -> impl Iterator<Item = &AbortedTransaction> {
         let first = self.aborted.partition_point(|aborted| aborted.last < from);
         self.aborted[first..].iter().filter(move |aborted| aborted.first < until)
+    }
+
+    /// Of those aborted within `range` only these have their marker still (T4).
+    pub fn keep_aborted(&mut self, range: Range<Offset>, kept: &[AbortedTransaction]) {
+        self.aborted.retain(|aborted| !range.contains(&aborted.last) || kept.contains(aborted));
     }
 
     /// Those without a marker and those aborted, for the checkpoint.

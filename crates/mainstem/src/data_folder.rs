@@ -4,6 +4,7 @@
 //! lock        held while a broker runs; its process id
 //! meta.toml   format_version, cluster_id, journals
 //! journal-N/  one folder a journal
+//! archive/    objects, unless they are elsewhere
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -58,6 +59,11 @@ impl DataFolder {
     /// The folder of one journal.
     pub fn journal(&self, number: usize) -> PathBuf {
         self.path.join(format!("journal-{number}"))
+    }
+
+    /// The folder of archive objects, when no other is given.
+    pub fn archive(&self) -> PathBuf {
+        self.path.join("archive")
     }
 }
 

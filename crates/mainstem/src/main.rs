@@ -1,5 +1,6 @@
 //! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder.
 
+mod archive_folder;
 mod cli;
 mod config;
 mod connection;

@@ -10,12 +10,13 @@ use admin::{AdminState, Phase};
 use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
-use journal::{Journal, JournalConfig, JournalStatus};
+use journal::{ArchiveStore, Journal, JournalConfig, JournalStatus};
 use kafka_gateway::{Advertise, Gateway, GatewayMetrics};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 
+use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
@@ -181,6 +182,25 @@ fn admin_state(measurements: &Measurements) -> Arc<AdminState> {
 
 type Threads = Vec<std::thread::JoinHandle<()>>;
 
+/// Where archive objects are kept.
+fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<Arc<dyn ArchiveStore>> {
+    let path = match config.settings.text("mainstem.archive.folder").0 {
+        "" => folder.archive(),
+        other => other.into(),
+    };
+    Ok(Arc::new(FolderArchive::open(&path, mode).with_context(|| format!("mainstem.archive.folder {}", path.display()))?))
+}
+
+/// Bytes that the segment files of each journal may take.
+fn window(settings: &Settings) -> anyhow::Result<Option<u64>> {
+    const SEGMENTS_MIN: i64 = 6;
+    let (window, segment) = (settings.int("mainstem.journal.window.bytes"), settings.int("mainstem.segment.bytes"));
+    if window >= 0 && window < SEGMENTS_MIN * segment {
+        bail!("mainstem.journal.window.bytes = {window} is not possible: it is -1, or at least {SEGMENTS_MIN} times mainstem.segment.bytes ({segment})");
+    }
+    Ok(u64::try_from(window).ok())
+}
+
 /// A journal's configuration as far as it is about time.
 fn timed(settings: &Settings) -> JournalConfig {
     JournalConfig {
@@ -197,6 +217,7 @@ fn open_journals(
     measurements: &Measurements,
 ) -> anyhow::Result<(Vec<Arc<Journal>>, Threads)> {
     let share = config.memory.bytes() as usize / folder.journals;
+    let archive = open_archive(config, folder, mode)?;
     let (mut journals, mut threads) = (Vec::new(), Vec::new());
     for number in 0..folder.journals {
         let path = folder.journal(number);
@@ -210,18 +231,20 @@ fn open_journals(
             cold_bytes: (share / 8).min(64 << 20),
             held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
+            window_bytes: window(&config.settings)?,
             ..timed(&config.settings)
         };
         let started = Instant::now();
-        let opened = journal::open(sized, storage, submitter(mode)?, Arc::new(SystemClock), uuid::Uuid::new_v4())
+        let opened = journal::open(sized, storage, Arc::clone(&archive), submitter(mode)?, Arc::new(SystemClock), uuid::Uuid::new_v4())
             .with_context(|| path.display().to_string())?;
         measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
         tracing::info!(journal = number, replayed, millis, "journal recovered");
         journals.push(Arc::clone(&opened.journal));
-        let (writer, keeper) = (opened.writer, opened.keeper);
+        let (writer, keeper, archiver) = (opened.writer, opened.keeper, opened.archiver);
         threads.push(std::thread::Builder::new().name(format!("journal-{number}")).spawn(move || writer.run())?);
         threads.push(std::thread::Builder::new().name(format!("keeper-{number}")).spawn(move || keeper.run())?);
+        threads.push(std::thread::Builder::new().name(format!("archiver-{number}")).spawn(move || archiver.run())?);
     }
     // Nothing that was recovered is shown before the new term is on the disk.
     for journal in &journals {

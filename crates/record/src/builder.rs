@@ -35,7 +35,7 @@ impl Default for BatchBuilder {
     }
 }
 
-fn put_varint(into: &mut BytesMut, value: i64) {
+pub(crate) fn put_varint(into: &mut BytesMut, value: i64) {
     let mut rest = ((value << 1) ^ (value >> 63)) as u64;
     while rest >= 0x80 {
         into.put_u8(rest as u8 | 0x80);
@@ -47,6 +47,38 @@ fn put_varint(into: &mut BytesMut, value: i64) {
 fn put_field(into: &mut BytesMut, field: Option<&[u8]>) {
     put_varint(into, field.map_or(-1, |field| field.len() as i64));
     into.put_slice(field.unwrap_or_default());
+}
+
+/// Records as a batch of this codec carries them.
+pub(crate) fn pack(codec: Compression, records: &[u8]) -> Vec<u8> {
+    const NO_FAILURE: &str = "compressing into memory does not fail";
+    match codec {
+        Compression::None => records.to_vec(),
+        Compression::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            encoder.write_all(records).expect(NO_FAILURE);
+            encoder.finish().expect(NO_FAILURE)
+        }
+        Compression::Snappy => pack_snappy(records),
+        Compression::Lz4 => {
+            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+            encoder.write_all(records).expect(NO_FAILURE);
+            encoder.finish().expect(NO_FAILURE)
+        }
+        Compression::Zstd => zstd::stream::encode_all(records, 1).expect(NO_FAILURE),
+    }
+}
+
+/// In Java's framing, which every client reads: a head of magic, version and compatible version, then blocks with their length.
+fn pack_snappy(records: &[u8]) -> Vec<u8> {
+    const BLOCK_BYTES: usize = 32 << 10;
+    let mut out = b"\x82SNAPPY\0\0\0\0\x01\0\0\0\x01".to_vec();
+    for block in records.chunks(BLOCK_BYTES) {
+        let packed = snap::raw::Encoder::new().compress_vec(block).expect("a block is not too long");
+        out.extend_from_slice(&(packed.len() as u32).to_be_bytes());
+        out.extend_from_slice(&packed);
+    }
+    out
 }
 
 impl BatchBuilder {
@@ -114,32 +146,13 @@ impl BatchBuilder {
         self
     }
 
-    fn packed(&self) -> Vec<u8> {
-        const NO_FAILURE: &str = "compressing into memory does not fail";
-        match self.compression {
-            Compression::None => self.records.to_vec(),
-            Compression::Gzip => {
-                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-                encoder.write_all(&self.records).expect(NO_FAILURE);
-                encoder.finish().expect(NO_FAILURE)
-            }
-            Compression::Snappy => snap::raw::Encoder::new().compress_vec(&self.records).expect(NO_FAILURE),
-            Compression::Lz4 => {
-                let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-                encoder.write_all(&self.records).expect(NO_FAILURE);
-                encoder.finish().expect(NO_FAILURE)
-            }
-            Compression::Zstd => zstd::stream::encode_all(&self.records[..], 1).expect(NO_FAILURE),
-        }
-    }
-
     /// The batch, as a producer would send it.
     ///
     /// # Panics
     /// Without any record.
     pub fn build(self) -> Bytes {
         assert!(self.count > 0, "a batch holds at least one record");
-        let packed = self.packed();
+        let packed = pack(self.compression, &self.records);
         let codec = match self.compression {
             Compression::None => 0,
             Compression::Gzip => 1,

@@ -28,9 +28,10 @@ pub(crate) const LENGTH_PREFIX: usize = 12;
 /// Where the checksummed part begins.
 pub(crate) const CRC_FROM: usize = 21;
 
-const APPEND_TIME: i16 = 1 << 3;
+pub(crate) const APPEND_TIME: i16 = 1 << 3;
 pub(crate) const TRANSACTIONAL: i16 = 1 << 4;
 pub(crate) const CONTROL: i16 = 1 << 5;
+pub(crate) const DELETE_HORIZON: i16 = 1 << 6;
 
 /// How the records of a batch are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,11 @@ impl BatchHeader {
     /// Holds markers instead of records.
     pub fn control(&self) -> bool {
         self.attributes & CONTROL != 0
+    }
+
+    /// When its tombstones, or it as a marker, may go; compaction has set it in place of the base timestamp.
+    pub fn delete_horizon(&self) -> Option<Timestamp> {
+        (self.attributes & DELETE_HORIZON != 0).then_some(self.base_timestamp)
     }
 
     /// Sent by an idempotent producer.

@@ -47,7 +47,7 @@ pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
     (0..count).map(|_| record(&header, &mut bytes)).collect()
 }
 
-fn unpack(codec: Compression, packed: &[u8]) -> Result<Vec<u8>, BatchError> {
+pub(crate) fn unpack(codec: Compression, packed: &[u8]) -> Result<Vec<u8>, BatchError> {
     let mut out = Vec::new();
     let limit = UNPACKED_BYTES_MAX as u64 + 1;
     let outcome = match codec {

@@ -233,7 +233,7 @@ impl World {
         };
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let opened = journal::open(config, storage, self.disk.submitter(), clock, uuid::Uuid::from_u128(7))
+        let opened = journal::open(config, storage, Arc::new(journal::MemoryArchive::default()), self.disk.submitter(), clock, uuid::Uuid::from_u128(7))
             .map_err(|error| format!("does not open: {error}"))?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);

@@ -31,6 +31,11 @@ impl RealStorage {
         Self { folder: folder.to_owned(), direct: false, read_only: true }
     }
 
+    /// A folder that is only read, in an I/O mode.
+    pub fn reading(folder: &Path, mode: IoMode) -> Self {
+        Self { direct: mode != IoMode::Buffered, ..Self::read_only(folder) }
+    }
+
     fn options(&self) -> OpenOptions {
         let mut options = OpenOptions::new();
         options.read(true).write(!self.read_only);

@@ -4,7 +4,7 @@
 //!
 //! * K1 A segment's index is on disk before its runs leave memory.
 //! * K2 A checkpoint covers only segments whose index is on disk.
-//! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it.
+//! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it that is not in the archive.
 
 mod retention;
 mod rewrite;
@@ -32,6 +32,8 @@ use crate::writer::ActiveSegment;
 
 /// Freed segment files kept for reuse.
 const SPARE_FILES_MAX: usize = 4;
+/// The same when segment files are to take no more than so much.
+const SPARE_FILES_IN_WINDOW: usize = 1;
 
 /// Space for the next checkpoint on a full disk; nothing is in it.
 const NAME_RESERVE: &str = "reserve";
@@ -141,6 +143,7 @@ pub(crate) struct KeeperStart {
 impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
         let look = Look { wanted: false, whole: false, last: journal.now_ms(), not_before: i64::MIN };
+        journal.set_spare_segments(start.spares.len());
         Self {
             checkpointed: start.replay.segment,
             journal,
@@ -176,7 +179,7 @@ impl Keeper {
         self.prepare_next();
         let sealed = self.seal_all();
         self.prune();
-        self.look.wanted |= sealed;
+        self.look.wanted |= sealed || inbox.moved;
         self.look.whole |= inbox.check_retention;
         self.look_if_due();
         self.prepare_next();
@@ -232,6 +235,7 @@ impl Keeper {
             Some(spare) => {
                 let outcome = self.storage.rename(&spare, &name).and_then(|()| self.storage.open(&name));
                 let file = outcome?;
+                self.journal.set_spare_segments(self.spares.len());
                 if file.size()? != size {
                     file.allocate(size)?;
                 }
@@ -266,6 +270,7 @@ impl Keeper {
         }
         if any {
             self.write_checkpoint_if_due();
+            self.journal.wake_archiver();
         }
         any
     }
@@ -415,7 +420,8 @@ impl Keeper {
         let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
         let reusable = unread && segment.file.size()? == self.journal.config().segment_bytes;
         let name = segment_name(sequence);
-        if reusable && self.spares.len() < SPARE_FILES_MAX {
+        let spares_max = if self.journal.config().window_bytes.is_some() { SPARE_FILES_IN_WINDOW } else { SPARE_FILES_MAX };
+        if reusable && self.spares.len() < spares_max {
             self.spare_number += 1;
             let spare = format!("spare-{sequence}-{}", self.spare_number);
             self.storage.rename(&name, &spare)?;
@@ -423,6 +429,7 @@ impl Keeper {
         } else {
             self.storage.remove(&name)?;
         }
+        self.journal.set_spare_segments(self.spares.len());
         self.storage.sync_folder()?;
         self.journal.metrics().segments_freed.inc();
         Ok(())

@@ -62,6 +62,7 @@ impl Keeper {
         let sealed = self.journal.segments().sealed();
         let usage = self.measure(&sealed)?;
         let mut pass = Pass::default();
+        self.consider_archived(&mut pass, now);
         self.consider_sealed(&sealed, &mut pass, now)?;
         // A segment that somebody holds is not written again.
         drop(sealed);
@@ -82,16 +83,21 @@ impl Keeper {
     fn measure(&self, sealed: &[Sealed]) -> Result<Vec<Usage>, KeeperError> {
         let mut usage = Vec::with_capacity(sealed.len());
         let mut live: HashMap<LogId, u64> = HashMap::new();
+        for log in self.archived_logs() {
+            let from = considered_from(&log).1;
+            live.insert(log.id(), log.inner().archive.bytes_from(from));
+        }
         for (segment, index) in sealed {
             let mut used = Usage { sequence: segment.sequence, live_bytes: 0, total_bytes: 0 };
             for row in index.rows()? {
                 used.total_bytes += row.bytes;
                 let Some(log) = self.journal.log(row.log) else { continue };
-                // A trim counts when it is durable: after a crash before that the records are still the log's.
-                if row.next > log.start() {
+                // A trim counts when it is durable: after a crash before that the records are still the log's. So does a record of the archive.
+                let archived = log.archived_until();
+                if row.next > log.start().max(archived) {
                     used.live_bytes += row.bytes;
                 }
-                if row.next > considered_from(&log).1 {
+                if row.next > considered_from(&log).1.max(archived) {
                     *live.entry(row.log).or_default() += row.bytes;
                 }
             }
@@ -101,6 +107,43 @@ impl Keeper {
             log.set_sealed_bytes(live.get(&log.id()).copied().unwrap_or(0));
         }
         Ok(usage)
+    }
+
+    fn archived_logs(&self) -> impl Iterator<Item = Arc<Log>> {
+        self.journal.all_logs().into_iter().filter(|log| log.archived_until() > Offset::ZERO)
+    }
+
+    /// What a log has before anything is decided. What of an unsealed segment is in the archive too counts once.
+    fn bytes_of(&self, log: &Log) -> u64 {
+        let archived = log.archived_until();
+        if archived == Offset::ZERO {
+            return log.live_bytes();
+        }
+        let mut bytes = log.inner().sealed_bytes;
+        self.visit_unsealed(log, archived, |run| {
+            bytes += u64::from(run.bytes);
+            true
+        });
+        bytes
+    }
+
+    /// The oldest of a log: what is in the archive.
+    fn consider_archived(&self, pass: &mut Pass, now: i64) {
+        for log in self.archived_logs() {
+            let (retention, from) = considered_from(&log);
+            if retention == Retention::default() {
+                continue;
+            }
+            let left = self.bytes_of(&log);
+            let objects = log.inner().archive.from(from).to_vec();
+            for object in objects {
+                // Of what is left of its offsets nothing may be there.
+                let age = if object.length > 0 { now - object.last_append } else { i64::MAX };
+                if !pass.consider(&log, retention, left, (object.next, object.bytes, age)) {
+                    break;
+                }
+            }
+        }
     }
 
     fn consider_sealed(&self, sealed: &[Sealed], pass: &mut Pass, now: i64) -> Result<(), KeeperError> {
@@ -117,8 +160,9 @@ impl Keeper {
             for row in index.rows()? {
                 let Some(log) = self.journal.log(row.log) else { continue };
                 let (retention, from) = considered_from(&log);
-                if retention != Retention::default() && row.next > from {
-                    pass.consider(&log, retention, log.live_bytes(), (row.next, row.bytes, now - row.last_append));
+                if retention != Retention::default() && row.next > from.max(log.archived_until()) {
+                    let left = pass.left.get(&log.id()).copied().unwrap_or_else(|| self.bytes_of(&log));
+                    pass.consider(&log, retention, left, (row.next, row.bytes, now - row.last_append));
                 }
             }
         }
@@ -132,7 +176,7 @@ impl Keeper {
             if retention == Retention::default() || pass.settled.contains(&log.id()) {
                 continue;
             }
-            let from = pass.trims.get(&log.id()).copied().unwrap_or(from);
+            let from = pass.trims.get(&log.id()).copied().unwrap_or(from).max(log.archived_until());
             // All that was sealed goes, so this is all that is left.
             let mut left = 0;
             if retention.bytes.is_some() {

@@ -126,7 +126,7 @@ impl Keeper {
         let mut copied = HashSet::new();
         for id in all {
             let Some(log) = self.journal.log(id) else { continue };
-            let start = log.start();
+            let start = log.start().max(log.archived_until());
             for (segment, index) in sources {
                 let Some(row) = index.row(id)?.filter(|row| row.next > start) else { continue };
                 for number in index.first_run_after(&row, start)?..row.entries {

@@ -16,6 +16,8 @@ use record::Marker;
 use types::{Clock, Durability, LogId, LogIndex, Offset, Term};
 use uuid::Uuid;
 
+use crate::archive::{self, ArchiveRecordError, ArchiveStore};
+use crate::archiver::Archiver;
 use crate::checkpoint::{self, Checkpoint, CheckpointError, CheckpointLog, ReplayFrom};
 use crate::chunk::{Entry, EntryKind, FLAG_DELETED, body, split_state};
 use crate::disk::{File, Storage, Submitter};
@@ -47,6 +49,9 @@ pub enum OpenError {
     /// The checkpoint is damaged or too new.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// What the archive holds of a log is not known.
+    #[error(transparent)]
+    Archive(#[from] ArchiveRecordError),
     /// A segment that the checkpoint counts on is not there.
     #[error("segment {sequence} is missing, and records of a log with it")]
     MissingSegment {
@@ -67,6 +72,8 @@ pub struct Opened<S> {
     pub writer: Writer<S>,
     /// For the background thread.
     pub keeper: Keeper,
+    /// For the thread of the archive.
+    pub archiver: Archiver,
     /// Bytes of chunks that were replayed.
     pub replayed_bytes: u64,
 }
@@ -79,6 +86,7 @@ pub struct Opened<S> {
 pub fn open<S: Submitter>(
     config: JournalConfig,
     storage: Arc<dyn Storage>,
+    archive: Arc<dyn ArchiveStore>,
     submitter: S,
     clock: Arc<dyn Clock>,
     new_uuid: Uuid,
@@ -92,7 +100,7 @@ pub fn open<S: Submitter>(
             ReplayFrom { segment: 1, index: LogIndex(0), term: Term(0), crc: 0 },
         ),
     };
-    let journal = Arc::new(Journal::new(config, uuid, Term(0), clock));
+    let journal = Arc::new(Journal::new(config, uuid, Term(0), clock, archive));
     let mut replaying = Replay::new(Arc::clone(&journal), replay);
     if let Some(checkpoint) = checkpoint {
         replaying.load(checkpoint);
@@ -126,10 +134,22 @@ pub fn open<S: Submitter>(
         next_sequence,
         spares: Files::list(&*storage)?.spares,
     };
-    journal.set_recovered_state(recovered.state.into_iter().collect());
+    restore_archive(&journal, &recovered.state)?;
+    let state = recovered.state.into_iter().filter(|(key, _)| !archive::is_record(key));
+    journal.set_recovered_state(state.collect());
+    let archiver = Archiver::new(Arc::clone(&journal));
     let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
     let writer = Writer::new(Arc::clone(&journal), submitter, start);
-    Ok(Opened { journal, writer, keeper, replayed_bytes: recovered.replayed_bytes })
+    Ok(Opened { journal, writer, keeper, archiver, replayed_bytes: recovered.replayed_bytes })
+}
+
+/// Gives each log what the archive holds of it.
+fn restore_archive(journal: &Journal, state: &BTreeMap<Bytes, Bytes>) -> Result<(), ArchiveRecordError> {
+    for object in archive::decode_records(state.iter())? {
+        let log = journal.create_log(object.log, Durability::Fsync);
+        journal.archive().leave(log.enter_archived(object).unwrap_or_else(|object| vec![object]));
+    }
+    Ok(())
 }
 
 /// The folder's files by what they are.
@@ -448,7 +468,7 @@ impl Journal {
     pub fn check_segments(&self) -> Result<(), OpenError> {
         for (id, sequence) in self.take_lacking() {
             let Some(log) = self.log(id) else { continue };
-            let mut next = log.start();
+            let mut next = log.start().max(log.archived_until());
             let held: Vec<u64> = log.inner().segments.iter().collect();
             for segment in held.into_iter().filter_map(|sequence| self.segments().get(sequence)) {
                 let Some(index) = segment.index.get() else { continue };

@@ -1,5 +1,7 @@
 //! The journal as its users see it, on the real file system, with its threads running.
 
+mod archive;
+mod compaction;
 mod damage;
 mod faults;
 mod history;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{
-    Append, AppendError, AppendItem, Appended, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Log, OpenError, ReadError,
+    Append, AppendError, AppendItem, Appended, ArchiveStore, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Log, MemoryArchive, OpenError, ReadError,
     ReplyTo, TailRead,
 };
 use parking_lot::{Condvar, Mutex};
@@ -55,6 +55,7 @@ pub fn small() -> JournalConfig {
         cold_bytes: 8 << 20,
         index_bytes: 1 << 20,
         retention_check_ms: 50,
+        archive_check_ms: 20,
         quick_write: PATIENCE,
         ..JournalConfig::default()
     }
@@ -68,11 +69,31 @@ impl Node {
 
     /// On a disk of the caller's.
     pub fn open_on(storage: Arc<dyn Storage>, submitter: Box<dyn Submitter>, config: JournalConfig) -> Result<Self, OpenError> {
-        let opened = journal::open(config, storage, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4())?;
+        Self::start(storage, Arc::new(MemoryArchive::default()), submitter, config)
+    }
+
+    /// With an archive that outlives it.
+    pub fn open_with(folder: &Path, archive: &Arc<MemoryArchive>, config: JournalConfig) -> Result<Self, OpenError> {
+        let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
+        let archive = Arc::clone(archive) as Arc<dyn ArchiveStore>;
+        Self::start(storage, archive, submitter(IoMode::Buffered).expect("always there"), config)
+    }
+
+    fn start(
+        storage: Arc<dyn Storage>,
+        archive: Arc<dyn ArchiveStore>,
+        submitter: Box<dyn Submitter>,
+        config: JournalConfig,
+    ) -> Result<Self, OpenError> {
+        let opened = journal::open(config, storage, archive, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4())?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(SHARD, Arc::clone(&sink) as Arc<dyn EventSink>);
-        let (writer, keeper) = (opened.writer, opened.keeper);
-        let threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
+        let (writer, keeper, archiver) = (opened.writer, opened.keeper, opened.archiver);
+        let threads = vec![
+            std::thread::spawn(move || writer.run()),
+            std::thread::spawn(move || keeper.run()),
+            std::thread::spawn(move || archiver.run()),
+        ];
         Ok(Self { journal: opened.journal, sink, next_token: AtomicU64::new(0), threads })
     }
 

@@ -21,7 +21,7 @@ struct ByHand {
 fn open(folder: &std::path::Path) -> ByHand {
     let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
     let submitter = submitter(IoMode::Buffered).expect("always there");
-    let opened = journal::open(small(), storage, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4()).expect("it opens");
+    let opened = journal::open(small(), storage, Arc::new(journal::MemoryArchive::default()), submitter, Arc::new(SystemClock), uuid::Uuid::new_v4()).expect("it opens");
     let mut opened = ByHand { journal: opened.journal, writer: opened.writer, keeper: opened.keeper };
     opened.write();
     opened

@@ -49,7 +49,7 @@ impl Node {
         let mode = IoMode::Buffered;
         let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, mode).expect("a folder"));
         let config = JournalConfig { segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
-        let opened = journal::open(config, storage, submitter(mode).expect("it blocks"), Arc::new(SystemClock), uuid::Uuid::from_u128(7))
+        let opened = journal::open(config, storage, Arc::new(journal::MemoryArchive::default()), submitter(mode).expect("it blocks"), Arc::new(SystemClock), uuid::Uuid::from_u128(7))
             .expect("it opens");
         let (writer, keeper, journal) = (opened.writer, opened.keeper, opened.journal);
         let mut threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];

@@ -1,0 +1,382 @@
+//! The archiver: the background thread of a journal that fills its archive. It moves what lies beyond the journal's window into
+//! objects, compacts logs, and deletes objects that are not needed any more. One piece of work at a time, each ended by one append to the
+//! journal:
+//!
+//! ```text
+//! objects into the store ── append of their records ── durable ── part of their logs ── what they replace is deleted
+//! ```
+//!
+//! A crash before the records are durable leaves objects that nobody names: they are deleted at the next start, before
+//! anything is made. A crash after it leaves objects that were replaced: their records, then they, are deleted.
+
+mod compaction;
+mod keys;
+mod moving;
+mod rules;
+mod sweep;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use types::{ConnectionId, LogId, Offset, ShardId, Timestamp};
+
+use crate::append::{Append, AppendError, AppendItem, AppendResults, ReplyTo};
+use crate::archive::{Archived, ObjectWriter};
+use crate::cold::ReadError;
+use crate::journal::Journal;
+use crate::log::Log;
+use crate::segments::SegmentError;
+use crate::transactions::AbortedTransaction;
+
+/// Under which it appends.
+pub(crate) const SHARD: ShardId = ShardId(61);
+/// After work that nothing waits for it rests this many times as long as the work took.
+const REST: u32 = 3;
+/// Longest rest at once, so that a shutdown is not kept waiting.
+const REST_MAX: Duration = Duration::from_millis(500);
+/// Wait for the outcome of an append, before it is looked at whether it has come.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// After an error.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Records in one append.
+const RECORDS_MAX: usize = 1000;
+/// Niceness of its thread: readers of history and it are to use what others leave.
+const NICE: i32 = 10;
+
+/// Why archiving failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ArchiverError {
+    #[error("archive store: {0}")]
+    Store(#[from] io::Error),
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("log {log}, batch at offset {offset} cannot be compacted: {what}")]
+    Batch { log: LogId, offset: Offset, what: String },
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// There is nothing to do.
+    Idle,
+    /// An append is under way.
+    Waiting,
+    /// Something was done, and there may be more; with how much haste.
+    Worked(Haste),
+    Failed,
+}
+
+/// How soon the next piece of work is to follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Haste {
+    /// Readers and writers come first.
+    Rest,
+    /// The journal grows faster than it is emptied.
+    Now,
+}
+
+/// Objects whose records are on their way.
+struct Pending {
+    /// Not taken by the journal yet.
+    append: Option<Append>,
+    made: Vec<Arc<Archived>>,
+    /// Their records are deleted with it.
+    gone: Vec<Arc<Archived>>,
+    /// Logs whose objects up to an offset go, because the start has passed them.
+    passed: Vec<(Arc<Log>, Offset)>,
+    haste: Haste,
+}
+
+/// The thread's work. `step` is called by it, or by a simulator.
+pub struct Archiver {
+    journal: Arc<Journal>,
+    pending: Option<Pending>,
+    /// Objects without a record, to be deleted when no reader has them.
+    retired: Vec<Arc<Archived>>,
+    /// Of the last object made in this term.
+    counter: u32,
+    /// Nothing that a crash left is in the store any more.
+    tidy: bool,
+    /// A log that is being compacted.
+    pass: Option<compaction::Pass>,
+    /// Logs that have been lately; when.
+    resting: HashMap<LogId, Timestamp>,
+    /// Between which offsets a log was compacted last: if these are the same again, nothing can come of it.
+    compacted: HashMap<LogId, (Offset, Offset)>,
+    /// When no log was found that wants compaction.
+    looked: Option<Timestamp>,
+    failed: Option<String>,
+}
+
+impl Archiver {
+    pub(crate) fn new(journal: Arc<Journal>) -> Self {
+        Self {
+            journal,
+            pending: None,
+            retired: Vec::new(),
+            counter: 0,
+            tidy: false,
+            pass: None,
+            resting: HashMap::new(),
+            compacted: HashMap::new(),
+            looked: None,
+            failed: None,
+        }
+    }
+
+    /// Runs until the journal is shut down.
+    pub fn run(mut self) {
+        // SAFETY: a system call without pointers; 0 names the calling thread, and lowering needs no privilege.
+        unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        let check = Duration::from_millis(self.journal.config().archive_check_ms);
+        let mut wait = Duration::ZERO;
+        while !self.journal.is_shutting_down() {
+            let began = Instant::now();
+            wait = match self.turn(wait) {
+                Turn::Idle => check,
+                Turn::Waiting => PATIENCE,
+                Turn::Worked(Haste::Now) => Duration::ZERO,
+                Turn::Worked(Haste::Rest) => {
+                    std::thread::sleep((began.elapsed() * REST).min(REST_MAX));
+                    Duration::ZERO
+                }
+                Turn::Failed => {
+                    std::thread::sleep(AFTER_ERROR);
+                    Duration::ZERO
+                }
+            };
+        }
+    }
+
+    /// One piece of work, if there is any. True when there may be more.
+    pub fn step(&mut self) -> bool {
+        self.turn(Duration::ZERO) != Turn::Idle
+    }
+
+    fn turn(&mut self, wait: Duration) -> Turn {
+        let inbox = self.journal.take_archiver_inbox(wait);
+        if self.journal.has_stopped() {
+            return Turn::Idle;
+        }
+        match self.advance(inbox.results) {
+            Ok(turn) => {
+                self.failed = None;
+                turn
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if self.failed.as_ref() != Some(&text) {
+                    tracing::warn!(journal = self.journal.number(), %error, "archiving failed, will be tried again");
+                }
+                self.failed = Some(text);
+                Turn::Failed
+            }
+        }
+    }
+
+    fn advance(&mut self, results: Option<AppendResults>) -> Result<Turn, ArchiverError> {
+        if let Some(pending) = self.pending.take() {
+            return Ok(self.follow(pending, results));
+        }
+        if !self.tidy {
+            self.tidy_up()?;
+        }
+        self.delete_retired()?;
+        if self.delete_leftover() || self.delete_passed() {
+            return Ok(Turn::Waiting);
+        }
+        match self.move_beyond_window()? {
+            Turn::Idle => self.compact(),
+            turn => Ok(turn),
+        }
+    }
+
+    /// Looks after an append that was begun.
+    fn follow(&mut self, mut pending: Pending, results: Option<AppendResults>) -> Turn {
+        if let Some(append) = pending.append.take() {
+            pending.append = self.journal.append(append).err();
+            self.pending = Some(pending);
+            return Turn::Waiting;
+        }
+        let Some(results) = results else {
+            self.pending = Some(pending);
+            return Turn::Waiting;
+        };
+        let haste = pending.haste;
+        match results.iter().find_map(|result| result.err()) {
+            None => {
+                self.settle(pending);
+                Turn::Worked(haste)
+            }
+            // Whether the records are there shows the next start.
+            Some(AppendError::Stopped) => Turn::Idle,
+            Some(error) => {
+                tracing::warn!(journal = self.journal.number(), %error, "the journal does not take the archive's records");
+                self.settle_part(pending, &results);
+                Turn::Failed
+            }
+        }
+    }
+
+    /// Some of the records are durable.
+    fn settle_part(&mut self, pending: Pending, results: &AppendResults) {
+        let Pending { append, made, gone, haste, .. } = pending;
+        let mut entered = Vec::new();
+        for (at, object) in made.into_iter().enumerate() {
+            if results.get(at).is_some_and(Result::is_ok) { entered.push(object) } else { self.retire(object) }
+        }
+        // Of what these do not replace the records are deleted another time.
+        let replaced = |object: &Arc<Archived>| entered.iter().any(|new| new.log == object.log && new.base <= object.base && object.next <= new.next);
+        let left: Vec<_> = gone.into_iter().filter(|object| !replaced(object)).collect();
+        self.journal.archive().leave(left.into_iter().filter(|object| !self.is_live(object)));
+        self.settle(Pending { append, made: entered, gone: Vec::new(), passed: Vec::new(), haste });
+    }
+
+    /// Is it part of a log?
+    fn is_live(&self, object: &Archived) -> bool {
+        self.journal.log(object.log).is_some_and(|log| log.inner().archive.iter().any(|live| live.id == object.id))
+    }
+
+    /// The records are durable: what they say is so from now on.
+    fn settle(&mut self, pending: Pending) {
+        for object in pending.made {
+            let entered = match self.journal.log(object.log) {
+                Some(log) => log.enter_archived(object),
+                None => Err(object),
+            };
+            match entered {
+                Ok(replaced) => replaced.into_iter().for_each(|object| self.retire(object)),
+                Err(object) => self.journal.archive().leave([object]),
+            }
+        }
+        for (log, through) in pending.passed {
+            log.forget_archived(through);
+        }
+        pending.gone.into_iter().for_each(|object| self.retire(object));
+        self.journal.runs_moved();
+    }
+
+    fn retire(&mut self, object: Arc<Archived>) {
+        if object.length > 0 && !self.retired.iter().any(|retired| retired.id == object.id) {
+            self.retired.push(object);
+        }
+    }
+
+    /// Deletes objects that are no part of a log, once no reader has them.
+    fn delete_retired(&mut self) -> Result<(), ArchiverError> {
+        for object in std::mem::take(&mut self.retired) {
+            let number = self.journal.archive().open.forget(object.id);
+            number.into_iter().for_each(|number| self.journal.cold().forget(number));
+            if Arc::strong_count(&object) > 1 {
+                self.retired.push(object);
+                continue;
+            }
+            if let Err(error) = self.journal.archive().store.delete(&object.name(self.journal.uuid())) {
+                self.retired.push(object);
+                return Err(error.into());
+            }
+            self.journal.metrics().archive_deletes.inc();
+        }
+        Ok(())
+    }
+
+    /// Deletes objects that no record names, which a crash left, and says which are missing. Before anything is made.
+    fn tidy_up(&mut self) -> Result<(), ArchiverError> {
+        let uuid = self.journal.uuid();
+        let found: HashSet<String> = self.journal.archive().store.list(&uuid.to_string())?.into_iter().collect();
+        let leftover = self.journal.archive().take_leftover();
+        let mut known: HashSet<String> = leftover.iter().map(|object| object.name(uuid)).collect();
+        self.journal.archive().leave(leftover);
+        for log in self.journal.all_logs() {
+            for object in log.inner().archive.iter().filter(|object| object.length > 0) {
+                let name = object.name(uuid);
+                if !found.contains(&name) {
+                    tracing::error!(name, log = object.log.0, from = object.base.0, until = object.next.0, "archive object is missing");
+                }
+                known.insert(name);
+            }
+        }
+        for name in found.difference(&known) {
+            self.journal.archive().store.delete(name)?;
+            self.journal.metrics().archive_deletes.inc();
+            tracing::info!(name, "deleted an archive object that the journal does not name");
+        }
+        self.tidy = true;
+        Ok(())
+    }
+
+    /// Deletes the records of objects that are no part of a log. True when there were any.
+    fn delete_leftover(&mut self) -> bool {
+        let mut gone = self.journal.archive().take_leftover();
+        let rest = gone.split_off(gone.len().min(RECORDS_MAX));
+        self.journal.archive().leave(rest);
+        if gone.is_empty() {
+            return false;
+        }
+        self.commit(Pending { append: None, made: Vec::new(), gone, passed: Vec::new(), haste: Haste::Rest });
+        true
+    }
+
+    /// Deletes the records of objects that the start of their log has passed. True when there were any.
+    fn delete_passed(&mut self) -> bool {
+        let (mut gone, mut passed) = (Vec::new(), Vec::new());
+        for log in self.journal.all_logs() {
+            if gone.len() >= RECORDS_MAX {
+                break;
+            }
+            if log.archived_until() == Offset::ZERO {
+                continue;
+            }
+            let start = log.start();
+            let objects = log.inner().archive.through(start).to_vec();
+            if let Some(last) = objects.last() {
+                passed.push((log, last.next));
+                gone.extend(objects);
+            }
+        }
+        if gone.is_empty() {
+            return false;
+        }
+        self.commit(Pending { append: None, made: Vec::new(), gone, passed, haste: Haste::Rest });
+        true
+    }
+
+    /// Appends the records of what was made, and after them the deletion of those of what is gone.
+    fn commit(&mut self, mut pending: Pending) {
+        let mut items: Vec<AppendItem> =
+            pending.made.iter().map(|object| AppendItem::State { key: object.key(), value: Some(object.value()) }).collect();
+        let taken: HashSet<_> = pending.made.iter().map(|object| (object.log, object.base)).collect();
+        let gone = pending.gone.iter().filter(|object| !taken.contains(&(object.log, object.base)));
+        items.extend(gone.map(|object| AppendItem::State { key: object.key(), value: None }));
+        let to = ReplyTo { shard: SHARD, connection: ConnectionId(u64::MAX - 1), token: 0 };
+        pending.append = self.journal.append(Append { to, items, acknowledge: true }).err();
+        self.pending = Some(pending);
+    }
+
+    /// An object in the making, with an id that none has had.
+    fn begin_object(&mut self, log: LogId, base: Offset) -> ObjectWriter {
+        self.counter += 1;
+        let id = u64::from(self.journal.term().0) << 32 | u64::from(self.counter);
+        ObjectWriter::new(self.journal.uuid(), log, id, base)
+    }
+
+    /// Ends an object and puts it into the store. `aborted` are the transactions whose markers it holds.
+    fn put(&mut self, object: ObjectWriter, aborted: Vec<AbortedTransaction>, cleaned: bool) -> Result<Arc<Archived>, ArchiverError> {
+        let (bytes, archived) = object.finish(cleaned, aborted);
+        let archived = Arc::new(archived);
+        if archived.length > 0 {
+            let outcome = self.journal.archive().store.put(&archived.name(self.journal.uuid()), bytes);
+            if let Err(error) = outcome {
+                self.retire(archived);
+                return Err(error.into());
+            }
+            self.journal.metrics().archive_objects.inc();
+            self.journal.metrics().archive_written_bytes.inc_by(archived.length);
+        }
+        Ok(archived)
+    }
+}

@@ -1,0 +1,201 @@
+//! Keeping the journal within its window: the live runs of the oldest segments go into objects, so that the keeper finds nothing
+//! live in these segments and frees them.
+//!
+//! A log with little in the oldest segments stays there, and is merged with others by rewriting, until it is enough for an
+//! object: a small object costs as much to keep track of as a large one. The further the journal is beyond its window, the less
+//! is enough.
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use record::Batches;
+use types::{LogId, Offset};
+
+use super::sweep::Sweep;
+use super::{Archiver, ArchiverError, Haste, Pending, Turn};
+use crate::archive::{Archived, ObjectWriter};
+use crate::cold::{ColdWant, ReadError};
+use crate::index::SealedIndex;
+use crate::log::Log;
+use crate::run::Run;
+use crate::segments::Segment;
+
+/// Batches gathered for one append, in objects.
+const OBJECTS_AT_ONCE: u64 = 4;
+/// A log with less than this part of an object in the oldest segments stays there.
+const WORTH_SHARE: u64 = 8;
+
+/// What a log has in the segments that are to go.
+struct Candidate {
+    log: Arc<Log>,
+    bytes: u64,
+    until: Offset,
+}
+
+impl Archiver {
+    /// Moves a part of what is beyond the window.
+    pub(super) fn move_beyond_window(&mut self) -> Result<Turn, ArchiverError> {
+        let Some(window) = self.journal.config().window_bytes else { return Ok(Turn::Idle) };
+        let sealed = self.journal.segments().sealed();
+        let Some(excess) = self.excess(&sealed, window) else { return Ok(Turn::Idle) };
+        let mut freed = 0;
+        let mut victims = Vec::new();
+        for (segment, index) in sealed {
+            if freed >= excess {
+                break;
+            }
+            freed += segment.file.size()?;
+            victims.push(index);
+        }
+        let candidates = self.candidates(&victims, excess, window)?;
+        let objects = self.gather(candidates)?;
+        if objects.is_empty() {
+            return Ok(Turn::Idle);
+        }
+        let mut made = Vec::new();
+        for (log, object) in objects {
+            let range = object.base()..object.next();
+            let aborted = log.aborted_between(range.start, range.end);
+            let aborted = aborted.into_iter().filter(|aborted| range.contains(&aborted.last)).collect();
+            match self.put(object, aborted, false) {
+                Ok(archived) => made.push(archived),
+                Err(error) => {
+                    made.into_iter().for_each(|object| self.retire(object));
+                    return Err(error);
+                }
+            }
+        }
+        let haste = if excess > 2 * self.journal.config().segment_bytes { Haste::Now } else { Haste::Rest };
+        self.commit(Pending { append: None, made, gone: Vec::new(), passed: Vec::new(), haste });
+        Ok(Turn::Waiting)
+    }
+
+    /// Bytes of segment files beyond the window, with one more segment, which may be asked for at any time.
+    fn excess(&self, sealed: &[(Arc<Segment>, Arc<SealedIndex>)], window: u64) -> Option<u64> {
+        let segment_bytes = self.journal.config().segment_bytes;
+        let mut bytes = 0;
+        for (segment, _) in sealed {
+            bytes += segment.file.size().unwrap_or(segment_bytes);
+        }
+        let unsealed = self.journal.segments().len().saturating_sub(sealed.len());
+        let others = (unsealed + self.journal.spare_segments() + 1) as u64;
+        (bytes + others * segment_bytes).checked_sub(window).filter(|excess| *excess > 0)
+    }
+
+    /// The logs that have enough in the segments that are to go, those with the most first.
+    fn candidates(&self, victims: &[Arc<SealedIndex>], excess: u64, window: u64) -> Result<Vec<Candidate>, ArchiverError> {
+        let now = self.journal.now_ms();
+        let soon = 2 * self.journal.config().retention_check_ms;
+        let mut found: HashMap<LogId, Candidate> = HashMap::new();
+        for index in victims {
+            for row in index.rows()? {
+                let Some(log) = self.journal.log(row.log) else { continue };
+                let compacting = self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log));
+                if compacting || row.next <= log.start().max(log.archived_until()) {
+                    continue;
+                }
+                let expires = log.inner().retention.ms.is_some_and(|ms| (now - row.last_append).max(0) as u64 + soon > ms);
+                if expires && !found.contains_key(&row.log) {
+                    continue;
+                }
+                let candidate = found.entry(row.log).or_insert_with(|| Candidate { log, bytes: 0, until: row.next });
+                candidate.bytes += row.bytes;
+                candidate.until = row.next;
+            }
+        }
+        let enough = match excess {
+            _ if excess * 2 > window => 0,
+            _ if excess * 4 > window => self.journal.config().object_bytes / WORTH_SHARE / 16,
+            _ => self.journal.config().object_bytes / WORTH_SHARE,
+        };
+        let mut candidates: Vec<Candidate> = found.into_values().filter(|candidate| candidate.bytes >= enough).collect();
+        candidates.sort_by_key(|candidate| (std::cmp::Reverse(candidate.bytes), candidate.log.id()));
+        Ok(candidates)
+    }
+
+    /// Reads what some of the candidates have, in the order of the journal, into objects.
+    fn gather(&mut self, candidates: Vec<Candidate>) -> Result<Vec<(Arc<Log>, ObjectWriter)>, ArchiverError> {
+        let object_bytes = self.journal.config().object_bytes;
+        let mut room = OBJECTS_AT_ONCE * object_bytes;
+        let mut logs: HashMap<LogId, (Arc<Log>, Vec<ObjectWriter>)> = HashMap::new();
+        let mut runs = Vec::new();
+        for Candidate { log, until, .. } in candidates {
+            if room == 0 {
+                break;
+            }
+            match self.runs_of(&log, until, room) {
+                Ok((own, bytes)) => {
+                    room = room.saturating_sub(bytes);
+                    runs.extend(own);
+                    logs.insert(log.id(), (log, Vec::new()));
+                }
+                // Deleted or trimmed meanwhile.
+                Err(ReadError::Gone) => {}
+                Err(error) => tracing::error!(log = log.id().0, %error, "records cannot be archived"),
+            }
+        }
+        let mut sweep = Sweep::new(runs);
+        let mut unreadable = HashSet::new();
+        while let Some((run, bytes)) = sweep.next() {
+            let Some((log, objects)) = logs.get_mut(&run.log).filter(|_| !unreadable.contains(&run.log)) else { continue };
+            match bytes {
+                Ok(bytes) => self.add_run(log, objects, &run, bytes, object_bytes),
+                Err(error) => {
+                    tracing::error!(%error, "record data is unreadable and cannot be archived");
+                    // What lies before it can.
+                    unreadable.insert(run.log);
+                }
+            }
+        }
+        let mut all: Vec<(Arc<Log>, ObjectWriter)> =
+            logs.into_values().flat_map(|(log, objects)| objects.into_iter().map(move |object| (Arc::clone(&log), object))).collect();
+        all.sort_by_key(|(log, object)| (log.id(), object.base()));
+        all.retain(|(_, object)| object.next() > object.base());
+        Ok(all)
+    }
+
+    /// The runs of a log that are not in the archive yet, up to `until`, and their length: at least one, and about `room`.
+    pub(super) fn runs_of(&self, log: &Arc<Log>, until: Offset, room: u64) -> Result<(Vec<(Arc<Segment>, Run)>, u64), ReadError> {
+        let from = log.start().max(log.archived_until());
+        self.runs_between(log, from, until, room)
+    }
+
+    /// The runs of a log from the one that holds `from` on.
+    pub(super) fn runs_between(
+        &self,
+        log: &Arc<Log>,
+        from: Offset,
+        until: Offset,
+        room: u64,
+    ) -> Result<(Vec<(Arc<Segment>, Run)>, u64), ReadError> {
+        let (mut runs, mut bytes) = (Vec::new(), 0);
+        let want = ColdWant { log: Arc::clone(log), from, until, max_bytes: 0 };
+        self.journal.visit_runs(&want, |_: &Archived| true, |segment, run| {
+            if run.base >= until {
+                return false;
+            }
+            bytes += u64::from(run.bytes);
+            runs.push((Arc::clone(segment), *run));
+            bytes < room
+        })?;
+        Ok((runs, bytes))
+    }
+
+    /// Adds the batches of a run that are not in the archive yet to the last object of their log, or to a new one.
+    fn add_run(&mut self, log: &Log, objects: &mut Vec<ObjectWriter>, run: &Run, bytes: &[u8], object_bytes: u64) {
+        for (position, header) in Batches::new(bytes).map_while(Result::ok) {
+            let from = objects.last().map_or(log.archived_until(), ObjectWriter::next);
+            if header.next() <= from || header.next() <= log.start() && objects.is_empty() {
+                continue;
+            }
+            if objects.last().is_none_or(|object| object.batch_bytes() >= object_bytes) {
+                let base = if from > log.start() { from } else { header.base() };
+                objects.push(self.begin_object(run.log, base));
+            }
+            let batch = &bytes[position..position + header.total_bytes()];
+            if let Some(object) = objects.last_mut() {
+                object.add(batch, header.next(), header.records_count.max(0) as u32, header.max_timestamp, run.append_time);
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Reading many runs of segments in the order in which they lie: neighbours with one read. It goes past the cache of history,
+//! which is for readers.
+
+use std::sync::Arc;
+
+use crate::chunk::crc32c;
+use crate::run::Run;
+use crate::segments::{Segment, SegmentError};
+
+/// Bytes between two runs that are read rather than passed over.
+const GAP_BYTES: u64 = 128 << 10;
+/// Longest read, unless a run is longer.
+const READ_BYTES: u64 = 4 << 20;
+
+/// Runs, and how far they have been read.
+pub(super) struct Sweep {
+    runs: Vec<(Arc<Segment>, Run)>,
+    at: usize,
+    /// What was read, and where it begins.
+    held: Vec<u8>,
+    held_at: u64,
+    held_until: usize,
+}
+
+impl Sweep {
+    /// In the order of segments and positions; the runs of a log are in the order of offsets then too.
+    pub fn new(mut runs: Vec<(Arc<Segment>, Run)>) -> Self {
+        runs.sort_by_key(|(segment, run)| (segment.sequence, run.base, run.position));
+        runs.sort_by_key(|(segment, run)| (segment.sequence, run.position));
+        Self { runs, at: 0, held: Vec::new(), held_at: 0, held_until: 0 }
+    }
+
+    /// The next run and its bytes, checked.
+    pub fn next(&mut self) -> Option<(Run, Result<&[u8], SegmentError>)> {
+        let (segment, run) = self.runs.get(self.at)?.clone();
+        if self.at >= self.held_until
+            && let Err(error) = self.read_from(self.at)
+        {
+            self.at += 1;
+            return Some((run, Err(error)));
+        }
+        self.at += 1;
+        let from = (u64::from(run.position) - self.held_at) as usize;
+        let bytes = self.held.get(from..from + run.bytes as usize);
+        let fits = bytes.is_some_and(|bytes| crc32c(bytes) == run.crc);
+        let outcome = bytes.filter(|_| fits).ok_or_else(|| SegmentError::Corrupt {
+            file: segment.file.name(),
+            position: u64::from(run.position),
+            what: format!("run checksum ({} from offset {})", run.log, run.base),
+        });
+        Some((run, outcome))
+    }
+
+    /// Reads the run at `from` and those that follow closely.
+    fn read_from(&mut self, from: usize) -> Result<(), SegmentError> {
+        let (segment, first) = &self.runs[from];
+        let start = u64::from(first.position);
+        let mut end = start + u64::from(first.bytes);
+        let mut until = from + 1;
+        for (other, run) in &self.runs[from + 1..] {
+            let run_end = u64::from(run.position) + u64::from(run.bytes);
+            if other.id != segment.id || u64::from(run.position) > end + GAP_BYTES || run_end > start + READ_BYTES {
+                break;
+            }
+            end = end.max(run_end);
+            until += 1;
+        }
+        self.held.resize((end - start) as usize, 0);
+        let got = segment.file.read_at(start, &mut self.held);
+        let got = got.map_err(|source| SegmentError::Io { file: segment.file.name(), source })?;
+        self.held.truncate(got);
+        (self.held_at, self.held_until) = (start, until);
+        Ok(())
+    }
+}

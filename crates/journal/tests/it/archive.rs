@@ -1,0 +1,196 @@
+//! The archive: what is beyond the journal's window moves into objects and is read, counted, trimmed and deleted there as
+//! before; restarts, leftovers of crashes, damage.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use journal::{ArchiveStore, ColdWant, JournalConfig, Log, MemoryArchive, ReadError, Retention};
+use types::{LogId, Offset};
+
+use crate::node::{Node, Seen, read_all, read_cold, small};
+
+const VALUE_BYTES: usize = 900;
+const WINDOW: u64 = 4 << 20;
+
+fn windowed() -> JournalConfig {
+    JournalConfig { window_bytes: Some(WINDOW), object_bytes: 256 << 10, tail_bytes: 1 << 20, ..small() }
+}
+
+/// Until it is so.
+fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `batches` of fifty records each into each of the logs, in turns.
+fn fill(node: &Node, logs: &[&Arc<Log>], batches: u64) {
+    for number in 0..batches {
+        for log in logs {
+            // The larger its number, the rarer it is written.
+            if number % log.id().0 == 0 {
+                node.append_batch(log, 50, VALUE_BYTES).expect("appended");
+            }
+        }
+    }
+}
+
+fn within_window(node: &Node) {
+    // A segment may be asked for at any time.
+    wait_for("the journal is within its window", || node.journal.segment_usage().0 as u64 * (1 << 20) <= WINDOW);
+}
+
+#[test]
+fn what_is_beyond_the_window_is_read_from_objects_also_after_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(MemoryArchive::default());
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let logs: Vec<_> = [1, 2, 5, 40].map(|id| node.log(id)).into();
+    fill(&node, &logs.iter().collect::<Vec<_>>(), 200);
+    within_window(&node);
+    assert!(node.journal.metrics().segments_freed.get() > 8, "segments are freed");
+    let ends: Vec<Offset> = logs.iter().map(|log| read_all(&node.journal, log, VALUE_BYTES)).collect();
+    assert!(logs[0].archived_until() > Offset(5000), "{} is archived", logs[0].archived_until());
+    let objects = archive.lengths();
+    assert!(objects.len() > 20 && objects.iter().filter(|(_, length)| *length < 20_000).count() == 0, "{objects:?}");
+    let bytes: usize = objects.iter().map(|(_, length)| length).sum();
+    let live: u64 = logs.iter().map(|log| log.live_bytes()).sum();
+    assert!(bytes as u64 + WINDOW > live && live > 11 << 20, "{bytes} bytes in objects, {live} live");
+    node.close();
+
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let logs: Vec<_> = [1, 2, 5, 40].map(|id| node.log(id)).into();
+    node.journal.check_segments().expect("nothing is missing");
+    for (log, end) in logs.iter().zip(&ends) {
+        assert_eq!(read_all(&node.journal, log, VALUE_BYTES), *end);
+    }
+    // Every offset by itself, and the times of records.
+    for from in (0..ends[0].0).step_by(333) {
+        assert_eq!(read_cold(&node.journal, &logs[0], Offset(from), 1, VALUE_BYTES), Seen::Until(Offset(from / 50 * 50 + 50)));
+    }
+    assert_eq!(node.journal.find_by_time(&logs[0], 1_049).expect("readable"), Some((Offset(49), 1_049)));
+    assert_eq!(node.journal.max_timestamp(&logs[0]).expect("readable"), Some((Offset(49), 1_049)));
+    fill(&node, &logs.iter().collect::<Vec<_>>(), 40);
+    for log in &logs {
+        read_all(&node.journal, log, VALUE_BYTES);
+    }
+    node.close();
+}
+
+#[test]
+fn retention_trims_and_deletion_reach_objects() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(MemoryArchive::default());
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let (kept, trimmed, deleted) = (node.log(1), node.log(2), node.log(3));
+    fill(&node, &[&kept, &trimmed, &deleted], 240);
+    within_window(&node);
+    let of = |log: u64| archive.lengths().iter().filter(|(name, _)| name.contains(&format!("/{log}/"))).count();
+    assert!(of(1) > 8 && of(2) > 4 && of(3) > 4, "{:?}", archive.lengths());
+
+    let before = of(2);
+    let to = trimmed.archived_until().0 / 2;
+    node.trim(&trimmed, to).expect("trimmed");
+    wait_for("objects before the start are deleted", || of(2) < before);
+    assert_eq!(read_cold(&node.journal, &trimmed, Offset(to - 1), 1, VALUE_BYTES), Seen::Gone);
+    assert_eq!(read_all(&node.journal, &trimmed, VALUE_BYTES), trimmed.end());
+    node.trim(&trimmed, trimmed.end().0).expect("trimmed");
+    wait_for("all objects are deleted", || of(2) == 0);
+    fill(&node, &[&trimmed], 2);
+    assert_eq!(read_all(&node.journal, &trimmed, VALUE_BYTES), trimmed.end());
+
+    node.journal.drop_log(LogId(3));
+    wait_for("a deleted log leaves nothing", || of(3) == 0);
+
+    let (start, bytes) = (kept.start(), kept.live_bytes());
+    assert!(bytes > 9 << 20, "{bytes} bytes are kept");
+    kept.set_retention(Retention { ms: None, bytes: Some(6 << 20) });
+    wait_for("retention by size", || kept.live_bytes() < 7 << 20);
+    assert!(kept.live_bytes() >= 6 << 20, "{} bytes are kept", kept.live_bytes());
+    assert!(kept.start() > start && kept.start() < kept.archived_until(), "from {}", kept.start());
+    kept.set_retention(Retention { ms: Some(1), bytes: None });
+    wait_for("retention by time", || of(1) == 0 && kept.start() == kept.end());
+    node.close();
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let (kept, trimmed) = (node.log(1), node.log(2));
+    node.journal.retain_logs(&|id| id.0 < 3);
+    node.journal.check_segments().expect("nothing is missing");
+    assert_eq!(kept.start(), kept.end());
+    assert_eq!(read_all(&node.journal, &trimmed, VALUE_BYTES), trimmed.end());
+    node.close();
+}
+
+/// Objects that nobody names are deleted; one that is named and not there is an error for its readers only.
+#[test]
+fn leftovers_go_and_what_is_missing_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(MemoryArchive::default());
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let log = node.log(1);
+    fill(&node, &[&log], 200);
+    within_window(&node);
+    node.close();
+    let objects = archive.lengths();
+    let (first, length) = &objects[0];
+    let orphan = first.rsplit_once('-').map(|(name, _)| format!("{name}-00000000000000ff")).expect("a name");
+    archive.put(&orphan, bytes::Bytes::from(vec![7; *length])).expect("put");
+    let foreign = format!("{}/1/x", uuid::Uuid::from_u128(9));
+    archive.put(&foreign, bytes::Bytes::from_static(b"somebody else's")).expect("put");
+    archive.delete(first).expect("deleted");
+
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let log = node.log(1);
+    wait_for("the leftover is deleted", || archive.lengths().iter().all(|(name, _)| *name != orphan));
+    assert!(archive.lengths().iter().any(|(name, _)| *name == foreign), "other journals' objects are not touched");
+    let want = |from| ColdWant { log: Arc::clone(&log), from: Offset(from), until: Offset(u64::MAX), max_bytes: 1 << 20 };
+    match node.journal.read_cold(&[want(0)], 1 << 20).remove(0) {
+        Err(ReadError::Segment(error)) => assert!(error.to_string().contains(first.as_str()), "{error}"),
+        other => panic!("a missing object: {other:?}"),
+    }
+    assert!(node.journal.read_cold(&[want(4000)], 1 << 20).remove(0).is_ok(), "the others are readable");
+    node.close();
+}
+
+/// Every byte of an object that is changed is noticed, or changes nothing of what is read; nothing is skipped.
+#[test]
+fn damage_is_reported_with_file_and_position() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(MemoryArchive::default());
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let log = node.log(1);
+    fill(&node, &[&log], 200);
+    within_window(&node);
+    node.close();
+    let (name, length) = archive.lengths()[0].clone();
+    let mut noticed = 0;
+    for at in (0..length).step_by(length / 23).chain([length - 1, length - 100, length - 130, length - 150]) {
+        assert!(archive.change(&name, |bytes| bytes[at] ^= 0x40));
+        let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+        let log = node.log(1);
+        let mut from = Offset(0);
+        while from < Offset(500) {
+            let want = ColdWant { log: Arc::clone(&log), from, until: Offset(u64::MAX), max_bytes: 1 };
+            match node.journal.read_cold(&[want], 1).remove(0) {
+                Ok(data) => from = crate::node::check(&log, from, &data.slices, VALUE_BYTES),
+                Err(ReadError::Segment(error)) => {
+                    let text = error.to_string();
+                    assert!(text.contains(&name) && text.contains("corrupt at byte"), "{text}");
+                    noticed += 1;
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        node.close();
+        assert!(archive.change(&name, |bytes| bytes[at] ^= 0x40));
+    }
+    assert!(noticed > 10, "{noticed} noticed");
+    // Cut short.
+    assert!(archive.change(&name, |bytes| bytes.truncate(length / 2)));
+    let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
+    let want = ColdWant { log: node.log(1), from: Offset(0), until: Offset(u64::MAX), max_bytes: 1 };
+    assert!(matches!(node.journal.read_cold(&[want], 1).remove(0), Err(ReadError::Segment(_))));
+    node.close();
+}
