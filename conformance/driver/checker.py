@@ -109,7 +109,8 @@ class Round:
 
     def complain(self, name, client):
         """A client that ended of itself has said why, and it was the broker's doing."""
-        if client.process is None or client.process.returncode in (0, -signal.SIGKILL):
+        # Java's way to end on a signal is a status.
+        if client.process is None or client.process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM, 128 + signal.SIGTERM):
             return
         said = client.complaints.read_text(errors="replace").strip().splitlines() or ["nothing"]
         assert "KafkaException" in said[-1] or "KafkaError" in said[-1], f"{name} ended with {client.process.returncode}: {said[-1]}"

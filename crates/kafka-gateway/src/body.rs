@@ -39,7 +39,7 @@ bodies!(
     add_partitions_to_txn::AddPartitionsToTxnResponse, add_offsets_to_txn::AddOffsetsToTxnResponse, end_txn::EndTxnResponse,
     txn_offset_commit::TxnOffsetCommitResponse, write_txn_markers::WriteTxnMarkersResponse,
     describe_transactions::DescribeTransactionsResponse, list_transactions::ListTransactionsResponse,
-    describe_producers::DescribeProducersResponse,
+    describe_producers::DescribeProducersResponse, update_features::UpdateFeaturesResponse,
 );
 
 /// A whole response frame.
