@@ -140,6 +140,23 @@ def alter_appends_and_subtracts(t):
 
 
 @case
+def alter_appends_what_is_there_in_the_middle(t):
+    topic = t.topic(cleanup_policy="compact,delete")
+    alter(t, topic, ("cleanup.policy", APPEND, "compact"))
+    seen(t, topic, "cleanup.policy")
+
+
+@case
+def alter_appends_replicas(t):
+    topic = t.topic()
+    alter(t, topic, ("leader.replication.throttled.replicas", APPEND, "0:1"))
+    alter(t, topic, ("leader.replication.throttled.replicas", APPEND, "1:1,0:1"))
+    seen(t, topic, "leader.replication.throttled.replicas")
+    alter(t, topic, ("leader.replication.throttled.replicas", SET, "0-1"))
+    alter(t, topic, ("leader.replication.throttled.replicas", SET, "*"))
+
+
+@case
 def alter_subtracts_everything(t):
     alter(t, t.topic(), ("cleanup.policy", SUBTRACT, "delete"))
 

@@ -50,6 +50,9 @@ use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
 use mailbox::Mailboxes;
 
+/// Shard numbers from here on are those of threads that append for themselves: 58 archiver, 59 subscriptions, 60 transactions, 61
+/// groups, 62 the broker, 63 the keeper.
+const SHARDS_END: ShardId = ShardId(58);
 /// The shard number under which the broker itself appends.
 const OWN_SHARD: ShardId = ShardId(62);
 /// Producer ids taken from the catalog at once.
@@ -298,7 +301,7 @@ impl Broker {
 
     /// Gives a shard its mailbox.
     pub fn add_shard(&self, shard: ShardId, mailbox: Arc<Mailbox>) {
-        assert!(shard < subscriptions::SHARD, "at most {} shards", subscriptions::SHARD);
+        assert!(shard < SHARDS_END, "at most {SHARDS_END} shards");
         for journal in &self.journals {
             journal.add_sink(shard, Arc::clone(&mailbox) as Arc<dyn EventSink>);
         }

@@ -16,8 +16,8 @@ pub enum Kind {
     ListOf(&'static [&'static str]),
     /// A number from 0 to 1.
     Ratio,
-    /// Any words, separated by commas.
-    List,
+    /// Replicas as `partition:node`, separated by commas; or `*`, all of them.
+    Replicas,
     /// Anything.
     Text,
 }
@@ -55,7 +55,7 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, class: Class
 const MAX: i64 = i64::MAX;
 const INT: i64 = i32::MAX as i64;
 use Class::{DefaultOnly, Enforced, Inert};
-use Kind::{Bool, Int, List, ListOf, OneOf, Ratio, Text};
+use Kind::{Bool, Int, ListOf, OneOf, Ratio, Replicas, Text};
 
 /// Settings of the broker.
 pub const BROKER: &[Setting] = &[
@@ -104,7 +104,7 @@ pub const TOPIC: &[Setting] = &[
     row("compression.lz4.level", Int(1, 17), "9", Inert, "Batches are kept as they are made."),
     row("compression.zstd.level", Int(-131_072, 22), "3", Inert, "Batches are kept as they are made."),
     row("remote.storage.enable", Bool, "false", DefaultOnly, "There is no remote storage."),
-    row("segment.bytes", Int(14, INT), "1073741824", Inert, "Segments are the journal's, not a topic's."),
+    row("segment.bytes", Int(1 << 20, INT), "1073741824", Inert, "Segments are the journal's, not a topic's."),
     row("segment.ms", Int(1, MAX), "604800000", Inert, "Segments are the journal's, not a topic's."),
     row("segment.jitter.ms", Int(0, MAX), "0", Inert, "Segments are the journal's, not a topic's."),
     row("segment.index.bytes", Int(4, INT), "10485760", Inert, "Indexes are the journal's."),
@@ -117,8 +117,8 @@ pub const TOPIC: &[Setting] = &[
     row("max.compaction.lag.ms", Int(1, MAX), "9223372036854775807", Inert, "Compaction keeps everything."),
     row("delete.retention.ms", Int(0, MAX), "86400000", Inert, "Compaction keeps everything."),
     row("unclean.leader.election.enable", Bool, "false", Inert, "There is one replica."),
-    row("leader.replication.throttled.replicas", List, "", Inert, "There is one replica."),
-    row("follower.replication.throttled.replicas", List, "", Inert, "There is one replica."),
+    row("leader.replication.throttled.replicas", Replicas, "", Inert, "There is one replica."),
+    row("follower.replication.throttled.replicas", Replicas, "", Inert, "There is one replica."),
     row("remote.log.copy.disable", Bool, "false", Inert, "There is no remote storage."),
     row("remote.log.delete.on.disable", Bool, "false", Inert, "There is no remote storage."),
     row("local.retention.ms", Int(-2, MAX), "-2", Inert, "There is no remote storage."),
@@ -173,9 +173,16 @@ impl Setting {
             ListOf(words) if !value.is_empty() && !value.split(',').all(|word| words.contains(&word.trim())) => {
                 fail(format!("it is a list of {}", words.join(", ")))
             }
+            Replicas if !is_replicas(value.trim()) => fail("it is a list of partition:node, or *".to_owned()),
             _ => Ok(()),
         }
     }
+}
+
+fn is_replicas(value: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let replica = |text: &str| text.trim().split_once(':').is_some_and(|(partition, node)| number(partition) && number(node));
+    value.is_empty() || value == "*" || value.split(',').all(replica)
 }
 
 /// The row with this name.

@@ -48,6 +48,8 @@ pub enum Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TransactionError {
+    #[error("the empty text is no transactional id")]
+    InvalidId,
     #[error("transaction time-out is outside the allowed range")]
     InvalidTimeout,
     #[error("a newer producer has this transactional id")]
@@ -277,7 +279,7 @@ impl TransactionCoordinator {
 
     /// The id, if this producer may write under it and nothing is ending.
     fn of(&mut self, Claim { id, producer }: Claim<'_>) -> Result<&mut Transaction, TransactionError> {
-        let known = self.by_id.get_mut(id).ok_or(TransactionError::UnknownProducer)?;
+        let known = self.by_id.get_mut(id).ok_or_else(|| unknown(id))?;
         if known.producer.0 != producer.0 {
             return Err(TransactionError::UnknownProducer);
         }
@@ -389,7 +391,7 @@ impl TransactionCoordinator {
         now: u64,
     ) -> Result<Ended, TransactionError> {
         let Claim { id, producer } = claim;
-        let known = self.by_id.get_mut(id).ok_or(TransactionError::UnknownProducer)?;
+        let known = self.by_id.get_mut(id).ok_or_else(|| unknown(id))?;
         let again = version == Version::V2 && known.previous == Some(producer);
         if known.producer.0 != producer.0 && !again {
             return Err(TransactionError::UnknownProducer);
@@ -482,6 +484,11 @@ impl TransactionCoordinator {
             self.deadlines.remove(&(known.started + known.timeout, id.to_owned()));
         }
     }
+}
+
+/// Why an id is not there.
+fn unknown(id: &str) -> TransactionError {
+    if id.is_empty() { TransactionError::InvalidId } else { TransactionError::UnknownProducer }
 }
 
 impl Transaction {

@@ -42,6 +42,7 @@ bodies!(
     describe_producers::DescribeProducersResponse, share_fetch::ShareFetchResponse,
     share_acknowledge::ShareAcknowledgeResponse, describe_share_group_offsets::DescribeShareGroupOffsetsResponse,
     alter_share_group_offsets::AlterShareGroupOffsetsResponse, delete_share_group_offsets::DeleteShareGroupOffsetsResponse,
+    update_features::UpdateFeaturesResponse,
 );
 
 /// A whole response frame.

@@ -49,6 +49,7 @@ pub(crate) fn of_group(error: GroupError) -> ErrorCode {
 
 pub(crate) fn of_transaction(error: TransactionError) -> ErrorCode {
     match error {
+        TransactionError::InvalidId => ErrorCode::InvalidRequest,
         TransactionError::InvalidTimeout => ErrorCode::InvalidTransactionTimeout,
         TransactionError::Fenced => ErrorCode::ProducerFenced,
         TransactionError::UnknownProducer => ErrorCode::InvalidProducerIdMapping,

@@ -115,6 +115,7 @@ fn each_initialisation_fences_the_producer_before() {
     assert_eq!(desk.end(first, true, Version::V1).err(), Some(TransactionError::Fenced));
     assert_eq!(desk.coordinator.add_logs(claim((9, 1)), [LogId(1)], desk.now).err(), Some(TransactionError::UnknownProducer));
     assert_eq!(desk.coordinator.add_logs(Claim { id: "nobody", producer: first }, [LogId(1)], desk.now).err(), Some(TransactionError::UnknownProducer));
+    assert_eq!(desk.coordinator.add_logs(Claim { id: "", producer: first }, [LogId(1)], desk.now).err(), Some(TransactionError::InvalidId));
     desk.restart();
     assert_eq!(desk.init(), (41, 2));
 }

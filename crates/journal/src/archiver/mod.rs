@@ -31,7 +31,7 @@ use crate::segments::SegmentError;
 use crate::transactions::AbortedTransaction;
 
 /// Under which it appends.
-pub(crate) const SHARD: ShardId = ShardId(61);
+pub(crate) const SHARD: ShardId = ShardId(58);
 /// After work that nothing waits for it rests this many times as long as the work took.
 const REST: u32 = 3;
 /// Longest rest at once, so that a shutdown is not kept waiting.

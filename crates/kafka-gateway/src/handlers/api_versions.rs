@@ -6,12 +6,10 @@ use broker::Reply;
 use kafka_wire::api_versions::{ApiVersion, ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
+use super::features::FEATURES;
 use super::{Outcome, Wait, apis};
 use crate::body::Body;
 use crate::session::Context;
-
-/// The cluster features of Kafka 4.x that clients look at, with the level in force here.
-const FEATURES: &[(&str, i16, i16, i16)] = &[("metadata.version", 7, 29, 29), ("transaction.version", 0, 2, 2)];
 
 fn keys() -> Vec<ApiVersion> {
     let one = |api: &super::Api| ApiVersion {
@@ -42,16 +40,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let error_code = ErrorCode::InvalidRequest.code();
         return Ok(Outcome::answer(ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() }));
     }
-    let supported = FEATURES.iter().map(|(name, low, high, _)| SupportedFeatureKey {
-        name: Str::from_static(name),
-        min_version: *low,
-        max_version: *high,
+    let supported = FEATURES.iter().map(|feature| SupportedFeatureKey {
+        name: Str::from_static(feature.name),
+        min_version: feature.level,
+        max_version: feature.level,
         ..SupportedFeatureKey::default()
     });
-    let finalized = FEATURES.iter().map(|(name, _, _, level)| FinalizedFeatureKey {
-        name: Str::from_static(name),
-        max_version_level: *level,
-        min_version_level: *level,
+    let finalized = FEATURES.iter().map(|feature| FinalizedFeatureKey {
+        name: Str::from_static(feature.name),
+        max_version_level: feature.level,
+        min_version_level: feature.level,
         ..FinalizedFeatureKey::default()
     });
     let response = ApiVersionsResponse {

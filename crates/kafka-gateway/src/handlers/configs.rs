@@ -51,7 +51,7 @@ fn type_code(kind: Kind) -> i8 {
         Kind::Int(_, high) if high <= i64::from(i32::MAX) => 3,
         Kind::Int(..) => 5,
         Kind::Ratio => 6,
-        Kind::ListOf(_) | Kind::List => 7,
+        Kind::ListOf(_) | Kind::Replicas => 7,
     }
 }
 
@@ -164,7 +164,7 @@ fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str
     }
     let row = find(TOPIC, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
     let in_force = |overrides: &BTreeMap<String, String>| -> Result<Vec<String>, Refusal> {
-        if !matches!(row.kind, Kind::ListOf(_)) {
+        if !matches!(row.kind, Kind::ListOf(_) | Kind::Replicas) {
             let message = format!("Config value append is not allowed for config key: {name}");
             return Err((ErrorCode::InvalidConfig, message));
         }
@@ -176,8 +176,8 @@ fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str
         Change::Delete => {}
         Change::Append(value) => {
             let mut words = in_force(overrides)?;
-            words.extend(value.split(',').map(str::to_owned));
-            words.dedup();
+            let more: Vec<String> = value.split(',').filter(|word| !words.iter().any(|known| known == word)).map(str::to_owned).collect();
+            words.extend(more);
             overrides.insert(name.to_owned(), words.join(","));
         }
         Change::Subtract(value) => {

@@ -7,6 +7,7 @@ mod acls;
 mod api_versions;
 mod cluster;
 mod configs;
+mod features;
 pub(crate) mod fetch;
 mod group_admin;
 mod group_offsets;
@@ -197,6 +198,7 @@ static APIS: &[Api] = &[
     Api::new(46, 0, 0, replication::list_reassignments),
     Api::new(47, 0, 0, group_offsets::delete),
     Api::new(55, 0, 2, replication::describe_quorum),
+    Api::new(57, 0, 2, features::update),
     Api::new(60, 0, 2, cluster::describe),
     Api::new(61, 0, 0, transaction_admin::describe_producers),
     Api::new(65, 0, 0, transaction_admin::describe),

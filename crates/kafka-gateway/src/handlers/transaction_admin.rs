@@ -40,7 +40,10 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let names = names_of(broker, logs);
     let states = found.into_iter().map(|(id, known)| match known {
         Some(known) => described(id, &known, &names),
-        None => Described { error_code: ErrorCode::TransactionalIdNotFound.code(), transactional_id: id, ..Described::default() },
+        None => {
+            let code = if id.is_empty() { ErrorCode::InvalidRequest } else { ErrorCode::TransactionalIdNotFound };
+            Described { error_code: code.code(), transactional_id: id, ..Described::default() }
+        }
     });
     Ok(Outcome::answer(DescribeTransactionsResponse { transaction_states: states.collect(), ..Default::default() }))
 }

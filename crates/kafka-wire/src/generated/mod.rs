@@ -54,6 +54,7 @@ pub mod share_acknowledge;
 pub mod share_fetch;
 pub mod sync_group;
 pub mod txn_offset_commit;
+pub mod update_features;
 pub mod write_txn_markers;
 
 use crate::ApiKey;
@@ -98,6 +99,7 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 46, name: "ListPartitionReassignments", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 47, name: "OffsetDelete", first: 0, last: 0, flexible_from: None },
     ApiKey { key: 55, name: "DescribeQuorum", first: 0, last: 2, flexible_from: Some(0) },
+    ApiKey { key: 57, name: "UpdateFeatures", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 60, name: "DescribeCluster", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 61, name: "DescribeProducers", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 65, name: "DescribeTransactions", first: 0, last: 0, flexible_from: Some(0) },

@@ -126,6 +126,7 @@ codecs! {
     push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
     sync_group::{ SyncGroupRequest, SyncGroupResponse };
     txn_offset_commit::{ TxnOffsetCommitRequest, TxnOffsetCommitResponse };
+    update_features::{ UpdateFeaturesRequest, UpdateFeaturesResponse };
     write_txn_markers::{ WriteTxnMarkersRequest, WriteTxnMarkersResponse };
 }
 
