@@ -115,8 +115,8 @@ fn minimum(field: &Field) -> usize {
     }
 }
 
-/// The least that an element takes on the wire in any version.
-fn minimum_element(api: &Api, kind: &Type) -> usize {
+/// The least that an element of an array takes on the wire in any of the versions `within` that have the array.
+fn minimum_element(api: &Api, kind: &Type, within: Versions) -> usize {
     match kind {
         Type::Plain(_) => minimum(&Field {
             name: String::new(),
@@ -129,13 +129,19 @@ fn minimum_element(api: &Api, kind: &Type) -> usize {
         Type::Array(_) => 1,
         Type::Struct(name) => {
             let found = api.request.iter().chain(&api.response).find(|one| one.name == *name);
-            let always = |field: &&Field| field.tag.is_none() && lifetime_versions(api, field.versions).is_none();
-            found.map_or(1, |one| one.fields.iter().filter(always).map(minimum).sum::<usize>().max(1))
+            let holds = |range: Versions, version| (range.first..=range.last).contains(&version);
+            let in_version = |version: i16| {
+                let there = |field: &&Field| field.tag.is_none() && holds(field.versions, version);
+                let tags = api.flexible.is_some_and(|flexible| holds(flexible, version));
+                found.map_or(1, |one| one.fields.iter().filter(there).map(minimum).sum::<usize>() + usize::from(tags))
+            };
+            let versions = within.first.max(api.versions.first)..=within.last.min(api.versions.last);
+            versions.map(in_version).min().unwrap_or(1).max(1)
         }
     }
 }
 
-fn decode_value(api: &Api, kind: &Type, name: &str) -> String {
+fn decode_value(api: &Api, kind: &Type, name: &str, within: Versions) -> String {
     match kind {
         Type::Plain(plain) => match plain.as_str() {
             "string" => format!("r.string(flexible, {name:?})?"),
@@ -147,14 +153,14 @@ fn decode_value(api: &Api, kind: &Type, name: &str) -> String {
         Type::Array(inner) => {
             let element = match &**inner {
                 Type::Plain(plain) if ["string", "bytes", "records"].contains(&plain.as_str()) => {
-                    format!("{{ let item = {}; r.required(item, {name:?})? }}", decode_value(api, inner, name))
+                    format!("{{ let item = {}; r.required(item, {name:?})? }}", decode_value(api, inner, name, within))
                 }
-                _ => decode_value(api, inner, name),
+                _ => decode_value(api, inner, name, within),
             };
             let counted = matches!(**inner, Type::Struct(_)) || is_optional_on_wire(inner);
             format!(
                 "match r.array(flexible, {}, {counted}, {name:?})? {{ None => None, Some(count) => {{ let mut items = Vec::with_capacity(count.min(1024)); for _ in 0..count {{ items.push({element}); }} Some(items) }} }}",
-                minimum_element(api, inner)
+                minimum_element(api, inner, within)
             )
         }
     }
@@ -170,7 +176,7 @@ fn is_optional_on_wire(kind: &Type) -> bool {
 
 fn decode_field(api: &Api, field: &Field) -> String {
     let name = &field.name;
-    let value = decode_value(api, &field.kind, name);
+    let value = decode_value(api, &field.kind, name, field.versions);
     match (&field.kind, field.nullable) {
         (Type::Struct(of), Some(nullable)) => {
             let may = lifetime_versions(api, nullable).unwrap_or_else(|| "true".to_owned());

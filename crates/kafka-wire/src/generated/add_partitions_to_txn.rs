@@ -35,7 +35,7 @@ impl AddPartitionsToTxnRequest {
         let mut out = Self::default();
         if version >= 4 {
             out.transactions = {
-                let value = match r.array(flexible, 1, true, "transactions")? {
+                let value = match r.array(flexible, 14, true, "transactions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -161,7 +161,7 @@ impl AddPartitionsToTxnTransaction {
         }
         if version >= 4 {
             out.topics = {
-                let value = match r.array(flexible, 2, true, "topics")? {
+                let value = match r.array(flexible, 3, true, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -304,7 +304,7 @@ impl AddPartitionsToTxnResponse {
         }
         if version >= 4 {
             out.results_by_transaction = {
-                let value = match r.array(flexible, 1, true, "results_by_transaction")? {
+                let value = match r.array(flexible, 3, true, "results_by_transaction")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -398,7 +398,7 @@ impl AddPartitionsToTxnResult {
         }
         if version >= 4 {
             out.topic_results = {
-                let value = match r.array(flexible, 2, true, "topic_results")? {
+                let value = match r.array(flexible, 3, true, "topic_results")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

@@ -34,7 +34,7 @@ impl AlterPartitionReassignmentsRequest {
             out.allow_replication_factor_change = r.bool("allow_replication_factor_change")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -97,7 +97,7 @@ impl ReassignableTopic {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 5, true, "partitions")? {
+            let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -223,7 +223,7 @@ impl AlterPartitionReassignmentsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.responses = {
-            let value = match r.array(flexible, 2, true, "responses")? {
+            let value = match r.array(flexible, 3, true, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -288,7 +288,7 @@ impl ReassignableTopicResponse {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 7, true, "partitions")? {
+            let value = match r.array(flexible, 8, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

@@ -28,7 +28,7 @@ impl AlterShareGroupOffsetsRequest {
             r.required(value, "group_id")?
         };
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -88,7 +88,7 @@ impl AlterShareGroupOffsetsRequestTopic {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 12, true, "partitions")? {
+            let value = match r.array(flexible, 13, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -201,7 +201,7 @@ impl AlterShareGroupOffsetsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.responses = {
-            let value = match r.array(flexible, 18, true, "responses")? {
+            let value = match r.array(flexible, 19, true, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -270,7 +270,7 @@ impl AlterShareGroupOffsetsResponseTopic {
         };
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 7, true, "partitions")? {
+            let value = match r.array(flexible, 8, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

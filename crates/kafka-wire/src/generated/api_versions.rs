@@ -121,7 +121,7 @@ impl ApiVersionsResponse {
                     0 if version >= 3 => {
                         out.supported_features = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 1, true, "supported_features")? {
+                                let value = match r.array(flexible, 6, true, "supported_features")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(count.min(1024));
@@ -141,7 +141,7 @@ impl ApiVersionsResponse {
                     2 if version >= 3 => {
                         out.finalized_features = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 1, true, "finalized_features")? {
+                                let value = match r.array(flexible, 6, true, "finalized_features")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(count.min(1024));

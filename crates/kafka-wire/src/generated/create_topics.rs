@@ -375,7 +375,7 @@ impl CreatableTopicResult {
         }
         if version >= 5 {
             out.configs = {
-                let value = match r.array(flexible, 1, true, "configs")? {
+                let value = match r.array(flexible, 6, true, "configs")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

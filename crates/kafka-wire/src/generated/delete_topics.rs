@@ -31,7 +31,7 @@ impl DeleteTopicsRequest {
         let mut out = Self::default();
         if version >= 6 {
             out.topics = {
-                let value = match r.array(flexible, 1, true, "topics")? {
+                let value = match r.array(flexible, 18, true, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

@@ -109,7 +109,7 @@ impl DescribeClusterResponse {
         };
         out.controller_id = r.int32("controller_id")?;
         out.brokers = {
-            let value = match r.array(flexible, 10, true, "brokers")? {
+            let value = match r.array(flexible, 11, true, "brokers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

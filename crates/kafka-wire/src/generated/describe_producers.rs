@@ -23,7 +23,7 @@ impl DescribeProducersRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -139,7 +139,7 @@ impl DescribeProducersResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -199,7 +199,7 @@ impl TopicResponse {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 8, true, "partitions")? {
+            let value = match r.array(flexible, 9, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -266,7 +266,7 @@ impl PartitionResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.active_producers = {
-            let value = match r.array(flexible, 36, true, "active_producers")? {
+            let value = match r.array(flexible, 37, true, "active_producers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

@@ -23,7 +23,7 @@ impl DescribeQuorumRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -82,7 +82,7 @@ impl TopicData {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 4, true, "partitions")? {
+            let value = match r.array(flexible, 5, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -195,7 +195,7 @@ impl DescribeQuorumResponse {
             };
         }
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -209,7 +209,7 @@ impl DescribeQuorumResponse {
         };
         if version >= 2 {
             out.nodes = {
-                let value = match r.array(flexible, 1, true, "nodes")? {
+                let value = match r.array(flexible, 6, true, "nodes")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -283,7 +283,7 @@ impl QuorumTopic {
             r.required(value, "topic_name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 24, true, "partitions")? {
+            let value = match r.array(flexible, 25, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -369,7 +369,7 @@ impl QuorumPartition {
         out.leader_epoch = r.int32("leader_epoch")?;
         out.high_watermark = r.int64("high_watermark")?;
         out.current_voters = {
-            let value = match r.array(flexible, 12, true, "current_voters")? {
+            let value = match r.array(flexible, 13, true, "current_voters")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -382,7 +382,7 @@ impl QuorumPartition {
             r.required(value, "current_voters")?
         };
         out.observers = {
-            let value = match r.array(flexible, 12, true, "observers")? {
+            let value = match r.array(flexible, 13, true, "observers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -457,7 +457,7 @@ impl Node {
         }
         if version >= 2 {
             out.listeners = {
-                let value = match r.array(flexible, 1, true, "listeners")? {
+                let value = match r.array(flexible, 5, true, "listeners")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

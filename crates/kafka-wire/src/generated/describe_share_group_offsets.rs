@@ -23,7 +23,7 @@ impl DescribeShareGroupOffsetsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.groups = {
-            let value = match r.array(flexible, 2, true, "groups")? {
+            let value = match r.array(flexible, 3, true, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -81,7 +81,7 @@ impl DescribeShareGroupOffsetsRequestGroup {
             let value = r.string(flexible, "group_id")?;
             r.required(value, "group_id")?
         };
-        out.topics = match r.array(flexible, 2, true, "topics")? {
+        out.topics = match r.array(flexible, 3, true, "topics")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(count.min(1024));
@@ -196,7 +196,7 @@ impl DescribeShareGroupOffsetsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.groups = {
-            let value = match r.array(flexible, 5, true, "groups")? {
+            let value = match r.array(flexible, 6, true, "groups")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -264,7 +264,7 @@ impl DescribeShareGroupOffsetsResponseGroup {
             r.required(value, "group_id")?
         };
         out.topics = {
-            let value = match r.array(flexible, 18, true, "topics")? {
+            let value = match r.array(flexible, 19, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -335,7 +335,7 @@ impl DescribeShareGroupOffsetsResponseTopic {
         };
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 19, true, "partitions")? {
+            let value = match r.array(flexible, 20, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

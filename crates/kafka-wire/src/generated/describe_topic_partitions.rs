@@ -30,7 +30,7 @@ impl DescribeTopicPartitionsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.topics = {
-            let value = match r.array(flexible, 1, true, "topics")? {
+            let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -193,7 +193,7 @@ impl DescribeTopicPartitionsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.topics = {
-            let value = match r.array(flexible, 25, true, "topics")? {
+            let value = match r.array(flexible, 26, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -273,7 +273,7 @@ impl DescribeTopicPartitionsResponseTopic {
         out.topic_id = r.uuid("topic_id")?;
         out.is_internal = r.bool("is_internal")?;
         out.partitions = {
-            let value = match r.array(flexible, 19, true, "partitions")? {
+            let value = match r.array(flexible, 20, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

@@ -86,7 +86,7 @@ impl DescribeTransactionsResponse {
         let mut out = Self::default();
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.transaction_states = {
-            let value = match r.array(flexible, 27, true, "transaction_states")? {
+            let value = match r.array(flexible, 28, true, "transaction_states")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -171,7 +171,7 @@ impl TransactionState {
         out.producer_id = r.int64("producer_id")?;
         out.producer_epoch = r.int16("producer_epoch")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

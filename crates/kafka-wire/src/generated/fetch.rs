@@ -61,7 +61,7 @@ impl FetchRequest {
             out.session_epoch = r.int32("session_epoch")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 1, true, "topics")? {
+            let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -75,7 +75,7 @@ impl FetchRequest {
         };
         if version >= 7 {
             out.forgotten_topics_data = {
-                let value = match r.array(flexible, 1, true, "forgotten_topics_data")? {
+                let value = match r.array(flexible, 2, true, "forgotten_topics_data")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -516,7 +516,7 @@ impl FetchResponse {
             out.session_id = r.int32("session_id")?;
         }
         out.responses = {
-            let value = match r.array(flexible, 1, true, "responses")? {
+            let value = match r.array(flexible, 2, true, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -535,7 +535,7 @@ impl FetchResponse {
                     0 if version >= 16 => {
                         out.node_endpoints = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 1, true, "node_endpoints")? {
+                                let value = match r.array(flexible, 11, true, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(count.min(1024));

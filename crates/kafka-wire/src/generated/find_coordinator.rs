@@ -149,7 +149,7 @@ impl FindCoordinatorResponse {
         }
         if version >= 4 {
             out.coordinators = {
-                let value = match r.array(flexible, 1, true, "coordinators")? {
+                let value = match r.array(flexible, 14, true, "coordinators")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

@@ -41,7 +41,7 @@ impl LeaveGroupRequest {
         }
         if version >= 3 {
             out.members = {
-                let value = match r.array(flexible, 1, true, "members")? {
+                let value = match r.array(flexible, 2, true, "members")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -199,7 +199,7 @@ impl LeaveGroupResponse {
         out.error_code = r.int16("error_code")?;
         if version >= 3 {
             out.members = {
-                let value = match r.array(flexible, 1, true, "members")? {
+                let value = match r.array(flexible, 4, true, "members")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

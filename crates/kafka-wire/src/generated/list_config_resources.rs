@@ -90,7 +90,7 @@ impl ListConfigResourcesResponse {
         out.throttle_time_ms = r.int32("throttle_time_ms")?;
         out.error_code = r.int16("error_code")?;
         out.config_resources = {
-            let value = match r.array(flexible, 1, true, "config_resources")? {
+            let value = match r.array(flexible, 2, true, "config_resources")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

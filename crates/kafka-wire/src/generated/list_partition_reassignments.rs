@@ -24,7 +24,7 @@ impl ListPartitionReassignmentsRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.timeout_ms = r.int32("timeout_ms")?;
-        out.topics = match r.array(flexible, 2, true, "topics")? {
+        out.topics = match r.array(flexible, 3, true, "topics")? {
             None => None,
             Some(count) => {
                 let mut items = Vec::with_capacity(count.min(1024));
@@ -149,7 +149,7 @@ impl ListPartitionReassignmentsResponse {
         out.error_code = r.int16("error_code")?;
         out.error_message = r.string(flexible, "error_message")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -211,7 +211,7 @@ impl OngoingTopicReassignment {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 7, true, "partitions")? {
+            let value = match r.array(flexible, 8, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

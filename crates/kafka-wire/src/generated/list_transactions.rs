@@ -155,7 +155,7 @@ impl ListTransactionsResponse {
             r.required(value, "unknown_state_filters")?
         };
         out.transaction_states = {
-            let value = match r.array(flexible, 10, true, "transaction_states")? {
+            let value = match r.array(flexible, 11, true, "transaction_states")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

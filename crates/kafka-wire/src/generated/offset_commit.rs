@@ -57,7 +57,7 @@ impl OffsetCommitRequest {
             out.retention_time_ms = r.int64("retention_time_ms")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 1, true, "topics")? {
+            let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -262,7 +262,7 @@ impl OffsetCommitResponse {
             out.throttle_time_ms = r.int32("throttle_time_ms")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 1, true, "topics")? {
+            let value = match r.array(flexible, 2, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

@@ -39,7 +39,7 @@ impl OffsetFetchRequest {
         }
         if version <= 7 {
             out.topics = {
-                let value = match r.array(flexible, 1, true, "topics")? {
+                let value = match r.array(flexible, 2, true, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -57,7 +57,7 @@ impl OffsetFetchRequest {
         }
         if version >= 8 {
             out.groups = {
-                let value = match r.array(flexible, 1, true, "groups")? {
+                let value = match r.array(flexible, 3, true, "groups")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -229,7 +229,7 @@ impl OffsetFetchRequestGroup {
         }
         if version >= 8 {
             out.topics = {
-                let value = match r.array(flexible, 1, true, "topics")? {
+                let value = match r.array(flexible, 3, true, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -399,7 +399,7 @@ impl OffsetFetchResponse {
         }
         if version <= 7 {
             out.topics = {
-                let value = match r.array(flexible, 1, true, "topics")? {
+                let value = match r.array(flexible, 2, true, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -417,7 +417,7 @@ impl OffsetFetchResponse {
         }
         if version >= 8 {
             out.groups = {
-                let value = match r.array(flexible, 1, true, "groups")? {
+                let value = match r.array(flexible, 5, true, "groups")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -494,7 +494,7 @@ impl OffsetFetchResponseTopic {
         }
         if version <= 7 {
             out.partitions = {
-                let value = match r.array(flexible, 1, true, "partitions")? {
+                let value = match r.array(flexible, 15, true, "partitions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -656,7 +656,7 @@ impl OffsetFetchResponseGroup {
         }
         if version >= 8 {
             out.topics = {
-                let value = match r.array(flexible, 1, true, "topics")? {
+                let value = match r.array(flexible, 3, true, "topics")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));
@@ -739,7 +739,7 @@ impl OffsetFetchResponseTopics {
         }
         if version >= 8 {
             out.partitions = {
-                let value = match r.array(flexible, 1, true, "partitions")? {
+                let value = match r.array(flexible, 20, true, "partitions")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

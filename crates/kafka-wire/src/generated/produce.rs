@@ -35,7 +35,7 @@ impl ProduceRequest {
         out.acks = r.int16("acks")?;
         out.timeout_ms = r.int32("timeout_ms")?;
         out.topic_data = {
-            let value = match r.array(flexible, 1, true, "topic_data")? {
+            let value = match r.array(flexible, 2, true, "topic_data")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -217,7 +217,7 @@ impl ProduceResponse {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.responses = {
-            let value = match r.array(flexible, 1, true, "responses")? {
+            let value = match r.array(flexible, 2, true, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -237,7 +237,7 @@ impl ProduceResponse {
                     0 if version >= 10 => {
                         out.node_endpoints = r.inside(bytes, |r| {
                             Ok({
-                                let value = match r.array(flexible, 1, true, "node_endpoints")? {
+                                let value = match r.array(flexible, 11, true, "node_endpoints")? {
                                     None => None,
                                     Some(count) => {
                                         let mut items = Vec::with_capacity(count.min(1024));
@@ -403,7 +403,7 @@ impl PartitionProduceResponse {
         }
         if version >= 8 {
             out.record_errors = {
-                let value = match r.array(flexible, 1, true, "record_errors")? {
+                let value = match r.array(flexible, 5, true, "record_errors")? {
                     None => None,
                     Some(count) => {
                         let mut items = Vec::with_capacity(count.min(1024));

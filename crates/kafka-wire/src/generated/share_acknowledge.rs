@@ -40,7 +40,7 @@ impl ShareAcknowledgeRequest {
             out.is_renew_ack = r.bool("is_renew_ack")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 17, true, "topics")? {
+            let value = match r.array(flexible, 18, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -102,7 +102,7 @@ impl AcknowledgeTopic {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 5, true, "partitions")? {
+            let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -163,7 +163,7 @@ impl AcknowledgePartition {
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
         out.acknowledgement_batches = {
-            let value = match r.array(flexible, 17, true, "acknowledgement_batches")? {
+            let value = match r.array(flexible, 18, true, "acknowledgement_batches")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -302,7 +302,7 @@ impl ShareAcknowledgeResponse {
             out.acquisition_lock_timeout_ms = r.int32("acquisition_lock_timeout_ms")?;
         }
         out.responses = {
-            let value = match r.array(flexible, 17, true, "responses")? {
+            let value = match r.array(flexible, 18, true, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -315,7 +315,7 @@ impl ShareAcknowledgeResponse {
             r.required(value, "responses")?
         };
         out.node_endpoints = {
-            let value = match r.array(flexible, 10, true, "node_endpoints")? {
+            let value = match r.array(flexible, 11, true, "node_endpoints")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -381,7 +381,7 @@ impl ShareAcknowledgeTopicResponse {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 8, true, "partitions")? {
+            let value = match r.array(flexible, 9, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

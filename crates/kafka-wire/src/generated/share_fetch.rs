@@ -62,7 +62,7 @@ impl ShareFetchRequest {
             out.is_renew_ack = r.bool("is_renew_ack")?;
         }
         out.topics = {
-            let value = match r.array(flexible, 17, true, "topics")? {
+            let value = match r.array(flexible, 18, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -75,7 +75,7 @@ impl ShareFetchRequest {
             r.required(value, "topics")?
         };
         out.forgotten_topics_data = {
-            let value = match r.array(flexible, 17, true, "forgotten_topics_data")? {
+            let value = match r.array(flexible, 18, true, "forgotten_topics_data")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -149,7 +149,7 @@ impl FetchTopic {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 5, true, "partitions")? {
+            let value = match r.array(flexible, 6, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -210,7 +210,7 @@ impl FetchPartition {
         let mut out = Self::default();
         out.partition_index = r.int32("partition_index")?;
         out.acknowledgement_batches = {
-            let value = match r.array(flexible, 17, true, "acknowledgement_batches")? {
+            let value = match r.array(flexible, 18, true, "acknowledgement_batches")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -404,7 +404,7 @@ impl ShareFetchResponse {
         out.error_message = r.string(flexible, "error_message")?;
         out.acquisition_lock_timeout_ms = r.int32("acquisition_lock_timeout_ms")?;
         out.responses = {
-            let value = match r.array(flexible, 17, true, "responses")? {
+            let value = match r.array(flexible, 18, true, "responses")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -417,7 +417,7 @@ impl ShareFetchResponse {
             r.required(value, "responses")?
         };
         out.node_endpoints = {
-            let value = match r.array(flexible, 10, true, "node_endpoints")? {
+            let value = match r.array(flexible, 11, true, "node_endpoints")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -481,7 +481,7 @@ impl ShareFetchableTopicResponse {
         let mut out = Self::default();
         out.topic_id = r.uuid("topic_id")?;
         out.partitions = {
-            let value = match r.array(flexible, 13, true, "partitions")? {
+            let value = match r.array(flexible, 14, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -566,7 +566,7 @@ impl PartitionData {
             value
         };
         out.acquired_records = {
-            let value = match r.array(flexible, 18, true, "acquired_records")? {
+            let value = match r.array(flexible, 19, true, "acquired_records")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

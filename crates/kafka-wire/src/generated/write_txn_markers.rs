@@ -23,7 +23,7 @@ impl WriteTxnMarkersRequest {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.markers = {
-            let value = match r.array(flexible, 16, true, "markers")? {
+            let value = match r.array(flexible, 17, true, "markers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -93,7 +93,7 @@ impl WritableTxnMarker {
         out.producer_epoch = r.int16("producer_epoch")?;
         out.transaction_result = r.bool("transaction_result")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -218,7 +218,7 @@ impl WriteTxnMarkersResponse {
         let _ = (version, flexible);
         let mut out = Self::default();
         out.markers = {
-            let value = match r.array(flexible, 9, true, "markers")? {
+            let value = match r.array(flexible, 10, true, "markers")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -274,7 +274,7 @@ impl WritableTxnMarkerResult {
         let mut out = Self::default();
         out.producer_id = r.int64("producer_id")?;
         out.topics = {
-            let value = match r.array(flexible, 2, true, "topics")? {
+            let value = match r.array(flexible, 3, true, "topics")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));
@@ -334,7 +334,7 @@ impl WritableTxnMarkerTopicResult {
             r.required(value, "name")?
         };
         out.partitions = {
-            let value = match r.array(flexible, 6, true, "partitions")? {
+            let value = match r.array(flexible, 7, true, "partitions")? {
                 None => None,
                 Some(count) => {
                     let mut items = Vec::with_capacity(count.min(1024));

@@ -85,6 +85,7 @@ codecs! {
     alter_configs::{ AlterConfigsRequest, AlterConfigsResponse };
     alter_partition_reassignments::{ AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse };
     alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
+    alter_share_group_offsets::{ AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse };
     api_versions::{ ApiVersionsRequest, ApiVersionsResponse };
     create_acls::{ CreateAclsRequest, CreateAclsResponse };
     create_partitions::{ CreatePartitionsRequest, CreatePartitionsResponse };
@@ -92,6 +93,7 @@ codecs! {
     delete_acls::{ DeleteAclsRequest, DeleteAclsResponse };
     delete_groups::{ DeleteGroupsRequest, DeleteGroupsResponse };
     delete_records::{ DeleteRecordsRequest, DeleteRecordsResponse };
+    delete_share_group_offsets::{ DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse };
     delete_topics::{ DeleteTopicsRequest, DeleteTopicsResponse };
     describe_acls::{ DescribeAclsRequest, DescribeAclsResponse };
     describe_cluster::{ DescribeClusterRequest, DescribeClusterResponse };
@@ -100,6 +102,7 @@ codecs! {
     describe_log_dirs::{ DescribeLogDirsRequest, DescribeLogDirsResponse };
     describe_producers::{ DescribeProducersRequest, DescribeProducersResponse };
     describe_quorum::{ DescribeQuorumRequest, DescribeQuorumResponse };
+    describe_share_group_offsets::{ DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse };
     describe_topic_partitions::{ DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse };
     describe_transactions::{ DescribeTransactionsRequest, DescribeTransactionsResponse };
     elect_leaders::{ ElectLeadersRequest, ElectLeadersResponse };
@@ -124,6 +127,8 @@ codecs! {
     offset_for_leader_epoch::{ OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse };
     produce::{ ProduceRequest, ProduceResponse };
     push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
+    share_acknowledge::{ ShareAcknowledgeRequest, ShareAcknowledgeResponse };
+    share_fetch::{ ShareFetchRequest, ShareFetchResponse };
     sync_group::{ SyncGroupRequest, SyncGroupResponse };
     txn_offset_commit::{ TxnOffsetCommitRequest, TxnOffsetCommitResponse };
     update_features::{ UpdateFeaturesRequest, UpdateFeaturesResponse };
