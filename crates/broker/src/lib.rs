@@ -7,6 +7,7 @@
 
 mod admin;
 mod catalog;
+mod group_config;
 mod groups;
 mod jobs;
 mod mailbox;
@@ -26,7 +27,8 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
-pub use groups::Groups;
+pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
+pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable};
 pub use jobs::Work;
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
@@ -41,6 +43,7 @@ pub use topic::{Source, Topic, TopicConfig, effective};
 pub use transactions::{Told, Transactions};
 pub use watches::Watches;
 
+use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
 
@@ -81,7 +84,7 @@ pub enum BrokerOpenError {
 pub struct Broker {
     config: BrokerConfig,
     journals: Vec<Arc<Journal>>,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     next_log: Mutex<u64>,
     producer_ids: Mutex<std::ops::Range<u64>>,
     next_producer: AtomicU64,
@@ -90,6 +93,7 @@ pub struct Broker {
     cold: JobQueue,
     own: Arc<OwnSink>,
     groups: Groups,
+    group_configs: GroupConfigs,
     transactions: Transactions,
 }
 
@@ -126,11 +130,14 @@ impl Broker {
             journal.add_sink(transactions::SHARD, transactions.sink());
         }
         let state = journals[0].take_state();
-        let groups = Groups::new(&config.settings);
+        let catalog = Arc::new(Catalog::default());
+        let groups = Groups::new(&config.settings, Arc::clone(&catalog));
+        journals[0].add_sink(groups::SHARD, groups.sink());
+        let group_configs = GroupConfigs::new(&config.settings);
         let broker = Self {
             config,
             journals,
-            catalog: Catalog::default(),
+            catalog,
             next_log: Mutex::new(1),
             producer_ids: Mutex::new(0..0),
             next_producer: AtomicU64::new(0),
@@ -139,6 +146,7 @@ impl Broker {
             cold: JobQueue::default(),
             own,
             groups,
+            group_configs,
             transactions,
         };
         broker.restore(state)?;
@@ -160,6 +168,7 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
+                Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
             }
@@ -171,6 +180,7 @@ impl Broker {
         for (name, record) in topics {
             self.publish(name, record);
         }
+        self.groups.resume();
         Ok(())
     }
 
@@ -242,6 +252,10 @@ impl Broker {
     /// The consumer groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    pub(crate) fn group_configs(&self) -> &GroupConfigs {
+        &self.group_configs
     }
 
     /// The transactions.

@@ -39,7 +39,8 @@ bodies!(
     add_partitions_to_txn::AddPartitionsToTxnResponse, add_offsets_to_txn::AddOffsetsToTxnResponse, end_txn::EndTxnResponse,
     txn_offset_commit::TxnOffsetCommitResponse, write_txn_markers::WriteTxnMarkersResponse,
     describe_transactions::DescribeTransactionsResponse, list_transactions::ListTransactionsResponse,
-    describe_producers::DescribeProducersResponse,
+    describe_producers::DescribeProducersResponse, consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
+    consumer_group_describe::ConsumerGroupDescribeResponse,
 );
 
 /// A whole response frame.

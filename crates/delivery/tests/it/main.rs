@@ -1,5 +1,9 @@
 //! The coordinators in virtual time: what members and transactional producers are told, and when.
 
+mod assignors;
+mod change_over;
+mod consumer_groups;
+mod crowd;
 mod membership;
 mod offsets;
 mod room;

@@ -11,7 +11,7 @@ use crate::body::Body;
 use crate::session::Context;
 
 /// The cluster features of Kafka 4.x that clients look at, with the level in force here.
-const FEATURES: &[(&str, i16, i16, i16)] = &[("metadata.version", 7, 29, 29), ("transaction.version", 0, 2, 2)];
+const FEATURES: &[(&str, i16, i16, i16)] = &[("metadata.version", 7, 29, 29), ("transaction.version", 0, 2, 2), ("group.version", 0, 1, 1)];
 
 fn keys() -> Vec<ApiVersion> {
     let one = |api: &super::Api| ApiVersion {
