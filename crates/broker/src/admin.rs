@@ -251,6 +251,7 @@ impl Broker {
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         topic.set_logs(logs);
         topic.set_config((*config).clone());
+        self.catalog.changed();
         Ok(())
     }
 

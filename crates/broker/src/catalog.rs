@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::HashMap;
@@ -92,6 +93,27 @@ impl TopicRecord {
 #[derive(Default)]
 pub(crate) struct Catalog {
     inner: RwLock<Inner>,
+    /// Rises with every topic that is created, deleted or enlarged.
+    version: AtomicU64,
+}
+
+/// What groups ask of it.
+impl delivery::Topics for Catalog {
+    fn version(&self) -> u64 {
+        self.version.load(Ordering::SeqCst)
+    }
+
+    fn find(&self, name: &str) -> Option<(TopicId, u32)> {
+        self.by_name(name).map(|topic| (topic.id, topic.logs().len() as u32))
+    }
+
+    fn name(&self, id: TopicId) -> Option<String> {
+        self.by_id(id).map(|topic| topic.name.clone())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.inner.read().by_name.keys().cloned().collect()
+    }
 }
 
 #[derive(Default)]
@@ -118,11 +140,18 @@ impl Catalog {
         let mut inner = self.inner.write();
         inner.by_id.insert(topic.id, Arc::clone(&topic));
         inner.by_name.insert(topic.name.clone(), topic);
+        self.changed();
+    }
+
+    /// Topics are not what they were.
+    pub fn changed(&self) {
+        self.version.fetch_add(1, Ordering::SeqCst);
     }
 
     pub fn remove(&self, topic: &Topic) {
         let mut inner = self.inner.write();
         inner.by_id.remove(&topic.id);
         inner.by_name.remove(&topic.name);
+        self.changed();
     }
 }

@@ -34,7 +34,7 @@ enum DeadLetterError {
 impl Broker {
     /// Copies dead records to their topic, on a thread that may wait, and archives them.
     pub(crate) fn send_dead_letters(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        if self.share_rules(&shared.name().group).dead_letter_topic.is_none() {
+        if self.group_config(&shared.name().group).share_dead_letter_topic.is_none() {
             return;
         }
         let shared = Arc::clone(shared);
@@ -52,7 +52,7 @@ impl Broker {
     }
 
     fn send_dead_letter(self: &Arc<Self>, shared: &Arc<SharedSubscription>, dead: Dead) -> Result<(), DeadLetterError> {
-        let name = self.share_rules(&shared.name().group).dead_letter_topic.ok_or(DeadLetterError::NotWanted)?;
+        let name = self.group_config(&shared.name().group).share_dead_letter_topic.clone().ok_or(DeadLetterError::NotWanted)?;
         let Some(topic) = self.topic(&name) else {
             self.create_dead_letter_topic(name);
             return Err(DeadLetterError::NoTopic);

@@ -1,19 +1,34 @@
-//! Consumer groups: the coordinator of `delivery` behind locks, with a thread for its deadlines. Answers go to
-//! mailboxes; what must be durable goes to journal 0.
+//! Groups: the coordinator of `delivery` behind a lock, with a thread for its deadlines. Answers go to mailboxes; what must
+//! be durable goes to journal 0, in the order in which the coordinator decided it: through one lane, under its lock.
+//!
+//! Members of the classic protocol are answered at once. Of the others, what is told is durable: the answer waits for it, so
+//! that a restart never knows less than a member was told.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, Committer, CoordinatorSettings, Effect, GroupCoordinator, GroupError, GroupSummary, JoinRequest, LeaveMember, SyncRequest};
-use journal::{Append, AppendItem, ReplyTo};
+use delivery::{
+    Answer, Assignor, Commit, CommittedOffset, Committer, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
+    GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration, SyncRequest,
+};
+use hashbrown::HashMap;
+use journal::{Append, AppendItem, AppendResults, EventSink, JournalEvent, ReplyTo};
 use parking_lot::{Condvar, Mutex};
 use types::{ConnectionId, ShardId};
 
-use crate::{Broker, Reply, Settings};
+use crate::catalog::Catalog;
+use crate::{Broker, GroupConfig, Reply, Settings};
 
-/// Group state without anybody waiting is appended under this shard number, which has no sink.
-const NOBODY: ReplyTo = ReplyTo { shard: ShardId(61), connection: ConnectionId(u64::MAX), token: 0 };
+/// Group state is appended under this shard number, in one lane.
+pub(crate) const SHARD: ShardId = ShardId(61);
+const LANE: ConnectionId = ConnectionId(u64::MAX);
+/// How long state waits that a full queue did not take.
+const FULL_QUEUE: Duration = Duration::from_millis(1);
+/// How long a thread waits for an append.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often offsets are looked at for expiry, in ms.
 const EXPIRY_INTERVAL: u64 = 600_000;
 /// How often shared subscriptions are looked at for locks that have run out, in ms.
@@ -21,27 +36,104 @@ const LOCKS_INTERVAL: u64 = 500;
 
 /// All groups of the node.
 pub struct Groups {
-    coordinator: Mutex<GroupCoordinator<ReplyTo>>,
-    woken: Mutex<bool>,
-    wakes: Condvar,
+    state: Mutex<State>,
+    inbox: Arc<Inbox>,
     closed: std::sync::atomic::AtomicBool,
 }
 
+struct State {
+    coordinator: GroupCoordinator<ReplyTo>,
+    /// Appends that the journal's queue had no room for, in order.
+    refused: VecDeque<Append>,
+    /// Answers that wait for an append, by its token.
+    waiting: HashMap<u64, Vec<(ReplyTo, GroupReply)>>,
+    /// Threads that wait for an append, by its token.
+    blocked: HashMap<u64, Sender<bool>>,
+    next_token: u64,
+}
+
+/// An answer to a member; `Err`: what it would tell is not durable.
+pub type GroupReply = Result<Heard, NotDurable>;
+
+/// The journal did not take what an answer would tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotDurable;
+
+/// What a member is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Of the classic protocol.
+    Classic(Answer),
+    /// To a heartbeat.
+    Heartbeat(Result<HeartbeatAnswer, GroupError>),
+    /// Outcomes of leaving, by member.
+    Left(Result<Vec<Result<(), GroupError>>, GroupError>),
+}
+
+/// Outcomes of appends, from the journal's thread.
+#[derive(Default)]
+struct Inbox {
+    arrived: Mutex<Arrived>,
+    wakes: Condvar,
+}
+
+#[derive(Default)]
+struct Arrived {
+    results: Vec<(u64, AppendResults)>,
+    woken: bool,
+}
+
+impl EventSink for Inbox {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        let mut arrived = self.arrived.lock();
+        for event in events.drain(..) {
+            if let JournalEvent::Appended { to, results } = event {
+                arrived.results.push((to.token, results));
+            }
+        }
+        self.wakes.notify_one();
+    }
+}
+
 impl Groups {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let int = |name| settings.int(name).max(0) as u64;
-        let coordinator = GroupCoordinator::new(CoordinatorSettings {
+    pub(crate) fn new(settings: &Settings, topics: Arc<Catalog>) -> Self {
+        let int = |name: &str| settings.int(name).max(0) as u64;
+        let times = |kind: &str| GroupTimes {
+            session_timeout: int(&format!("group.{kind}.session.timeout.ms")),
+            heartbeat_interval: int(&format!("group.{kind}.heartbeat.interval.ms")),
+            assignment_interval: int(&format!("group.{kind}.assignment.interval.ms")),
+        };
+        let chosen = CoordinatorSettings {
             initial_delay: int("group.initial.rebalance.delay.ms"),
             session_timeout: int("group.min.session.timeout.ms")..=int("group.max.session.timeout.ms"),
             size_max: int("group.max.size") as usize,
             metadata_bytes_max: int("offset.metadata.max.bytes") as usize,
             offsets_retention: int("offsets.retention.minutes") * 60_000,
-        });
-        Self { coordinator: Mutex::new(coordinator), woken: Mutex::new(false), wakes: Condvar::new(), closed: false.into() }
+            consumer_size_max: int("group.consumer.max.size") as usize,
+            consumer_assignors: settings.text("group.consumer.assignors").0.split(',').filter_map(|name| Assignor::find(name.trim())).collect(),
+            migration: Migration::find(settings.text("group.consumer.migration.policy").0).unwrap_or(Migration::Bidirectional),
+            consumer_times: times("consumer"),
+        };
+        let coordinator = GroupCoordinator::with_topics(chosen, topics);
+        let state = State { coordinator, refused: VecDeque::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
+        Self { state: Mutex::new(state), inbox: Arc::default(), closed: false.into() }
+    }
+
+    pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
+        Arc::clone(&self.inbox) as Arc<dyn EventSink>
+    }
+
+    /// After all records are back.
+    pub(crate) fn resume(&self) {
+        self.state.lock().coordinator.resume(now());
+    }
+
+    pub(crate) fn set_times(&self, group: &str, config: Option<&GroupConfig>) {
+        self.state.lock().coordinator.set_consumer_times(group, config.map(|config| config.consumer));
     }
 
     pub(crate) fn restore(&self, key: &[u8], value: &[u8]) {
-        if !self.coordinator.lock().restore(key, value, now()) {
+        if !self.state.lock().coordinator.restore(key, value, now()) {
             tracing::warn!(key = %key.escape_ascii(), "state record of an unknown kind ignored");
         }
     }
@@ -52,60 +144,113 @@ impl Groups {
     }
 
     pub(crate) fn wake(&self) {
-        *self.woken.lock() = true;
-        self.wakes.notify_one();
+        self.inbox.arrived.lock().woken = true;
+        self.inbox.wakes.notify_one();
     }
 
-    /// The thread that keeps the deadlines.
+    /// The thread that keeps the deadlines, and tells who waited for the journal.
     pub(crate) fn run(&self, broker: &Arc<Broker>) {
         let mut expiry_at = now() + EXPIRY_INTERVAL;
         while !self.closed.load(std::sync::atomic::Ordering::SeqCst) {
-            let mut effects = Vec::new();
-            let next = {
-                let mut coordinator = self.coordinator.lock();
-                coordinator.handle_timeouts(now(), &mut effects);
-                coordinator.next_deadline()
+            let results = std::mem::take(&mut self.inbox.arrived.lock().results);
+            for (to, reply) in self.take_results(results) {
+                broker.reply(to, Reply::Done(Box::new(reply)));
+            }
+            let (next, full) = {
+                let mut state = self.state.lock();
+                state.send(broker);
+                let mut effects = Vec::new();
+                state.coordinator.handle_timeouts(now(), &mut effects);
+                state.perform(broker, effects, None);
+                (state.coordinator.next_deadline(), !state.refused.is_empty())
             };
-            broker.perform(effects);
             broker.expire_subscriptions();
             if now() >= expiry_at {
                 expiry_at = now() + EXPIRY_INTERVAL;
-                let keys = self.coordinator.lock().expire(broker.now_ms().max(0) as u64);
-                let records = keys.into_iter().map(|key| (key, None)).collect::<Vec<_>>();
-                if !records.is_empty()
-                    && let Err(error) = broker.commit_state(records)
-                {
-                    tracing::warn!(%error, "expired offsets stay for now");
+                let mut state = self.state.lock();
+                let keys = state.coordinator.expire(broker.now_ms().max(0) as u64);
+                for keys in keys.chunks(1000) {
+                    let items = keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+                    state.append(broker, items, Vec::new(), false);
                 }
             }
             let longest = if broker.subscriptions().is_empty() { EXPIRY_INTERVAL } else { LOCKS_INTERVAL };
             let wait = next.map_or(longest, |next| next.saturating_sub(now()).max(1));
-            let mut woken = self.woken.lock();
-            if !*woken {
-                self.wakes.wait_for(&mut woken, Duration::from_millis(wait.min(longest)));
+            let mut wait = Duration::from_millis(wait.min(longest));
+            if full {
+                wait = wait.min(FULL_QUEUE);
             }
-            *woken = false;
+            let mut arrived = self.inbox.arrived.lock();
+            if !arrived.woken && arrived.results.is_empty() {
+                self.inbox.wakes.wait_for(&mut arrived, wait);
+            }
+            arrived.woken = false;
         }
+    }
+
+    /// Who is to be told what, now that appends have an outcome.
+    fn take_results(&self, results: Vec<(u64, AppendResults)>) -> Vec<(ReplyTo, GroupReply)> {
+        let mut told = Vec::new();
+        let mut state = self.state.lock();
+        for (token, results) in results {
+            let failed = results.iter().any(|result| result.is_err());
+            if let Some(thread) = state.blocked.remove(&token) {
+                // It may have given up.
+                let _ = thread.send(!failed);
+            }
+            for (to, reply) in state.waiting.remove(&token).unwrap_or_default() {
+                told.push((to, if failed { Err(NotDurable) } else { reply }));
+            }
+        }
+        told
     }
 
     /// Names of all groups.
     pub fn names(&self) -> Vec<String> {
-        self.coordinator.lock().names()
+        self.state.lock().coordinator.names()
     }
 
-    /// One group.
+    /// All groups, of whatever kind.
+    pub fn list(&self) -> Vec<GroupLine> {
+        self.state.lock().coordinator.list()
+    }
+
+    /// Is there a group with this name, of whatever kind?
+    pub fn exists(&self, name: &str) -> bool {
+        self.state.lock().coordinator.exists(name)
+    }
+
+    /// One consumer group.
+    pub fn describe_consumers(&self, name: &str) -> Option<ConsumerGroupSummary> {
+        self.state.lock().coordinator.describe_consumers(name)
+    }
+
+    /// Does a member of this consumer group read the topic? `None`: it is no consumer group.
+    pub fn consumers_read(&self, name: &str, topic: &str) -> Option<bool> {
+        self.state.lock().coordinator.consumers_read(name, topic)
+    }
+
+    /// May a member read committed offsets under this epoch?
+    ///
+    /// # Errors
+    /// See [`GroupCoordinator::check_fetch`].
+    pub fn check_fetch(&self, name: &str, member_id: Option<&str>, epoch: i32) -> Result<(), GroupError> {
+        self.state.lock().coordinator.check_fetch(name, member_id, epoch)
+    }
+
+    /// One classic group.
     pub fn describe(&self, name: &str) -> Option<GroupSummary<ReplyTo>> {
-        self.coordinator.lock().describe(name)
+        self.state.lock().coordinator.describe(name)
     }
 
     /// One committed offset.
     pub fn offset(&self, group: &str, topic: &str, partition: u32) -> Option<CommittedOffset> {
-        self.coordinator.lock().offset(group, topic, partition)
+        self.state.lock().coordinator.offset(group, topic, partition)
     }
 
     /// All committed offsets.
     pub fn offsets(&self, group: &str) -> Vec<(String, u32, CommittedOffset)> {
-        self.coordinator.lock().offsets(group)
+        self.state.lock().coordinator.offsets(group)
     }
 
     /// May these offsets be committed? See [`GroupCoordinator::prepare_commit`].
@@ -119,17 +264,17 @@ impl Groups {
         member: Committer<'_>,
         commits: &[Commit],
     ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
-        self.coordinator.lock().prepare_commit(group, member, commits, now())
+        self.state.lock().coordinator.prepare_commit(group, member, commits, now())
     }
 
     /// Enters offsets that are durable.
     pub fn apply_commit(&self, group: &str, commits: Vec<Commit>) {
-        let mut coordinator = self.coordinator.lock();
-        commits.into_iter().for_each(|commit| coordinator.apply_commit(group, commit));
+        let mut state = self.state.lock();
+        commits.into_iter().for_each(|commit| state.coordinator.apply_commit(group, commit));
     }
 
     pub(crate) fn forget_topic(&self, topic: &str) -> Vec<Bytes> {
-        self.coordinator.lock().forget_topic(topic)
+        self.state.lock().coordinator.forget_topic(topic)
     }
 }
 
@@ -141,40 +286,130 @@ pub fn now() -> u64 {
     epoch + start.elapsed().as_millis() as u64
 }
 
-impl Broker {
-    /// For callers other than the groups' own thread, which may have to wait for an earlier deadline now.
-    fn apply_group_effects(&self, effects: Vec<Effect<ReplyTo>>) {
-        self.perform(effects);
-        self.groups().wake();
+impl State {
+    /// Gives the journal what it has had no room for.
+    fn send(&mut self, broker: &Broker) {
+        while let Some(append) = self.refused.pop_front() {
+            if let Err(append) = broker.journals()[0].append(append) {
+                self.refused.push_front(append);
+                return;
+            }
+        }
     }
 
-    fn perform(&self, effects: Vec<Effect<ReplyTo>>) {
-        let mut items = Vec::new();
+    /// Carries effects out. With a group whose answers wait until they are durable, answers do.
+    fn perform(&mut self, broker: &Broker, effects: Vec<Effect<ReplyTo>>, durable: Option<&str>) {
+        let (mut items, mut answers) = (Vec::new(), Vec::new());
         for effect in effects {
             match effect {
-                Effect::Answer(to, answer) => self.reply(to, Reply::Done(Box::new(answer))),
+                Effect::Answer(to, answer) => answers.push((to, Ok(Heard::Classic(answer)))),
                 Effect::Persist(key, value) => items.push(AppendItem::State { key, value }),
             }
         }
-        if !items.is_empty() {
-            // Lost only if the journal's queue is full; the members of that generation then join again after a
-            // restart, as they do when a coordinator moves.
-            let _ = self.journals()[0].append(Append { to: NOBODY, items, acknowledge: false });
-        }
+        let waits = durable.is_some_and(|group| self.coordinator.answers_when_durable(group));
+        self.append(broker, items, answers, waits);
     }
 
-    /// A member wants in; the answer comes as `Reply::Done` with a [`delivery::Answer`].
-    pub fn join_group(&self, group: &str, request: JoinRequest, to: ReplyTo) {
+    /// Appends records; `waits`: the answers are given when they are durable.
+    fn append(&mut self, broker: &Broker, items: Vec<AppendItem>, answers: Vec<(ReplyTo, GroupReply)>, waits: bool) {
+        let waits = waits && !items.is_empty() && !answers.is_empty();
+        let answers = if waits { answers } else { tell(broker, answers) };
+        if items.is_empty() {
+            return;
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        if waits {
+            self.waiting.insert(token, answers);
+        }
+        self.refused.push_back(Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: waits });
+        self.send(broker);
+    }
+}
+
+impl State {
+    /// Appends records and tells a thread when they are durable, or that they are not.
+    fn append_blocking(&mut self, broker: &Broker, items: Vec<AppendItem>, thread: Sender<bool>) {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.blocked.insert(token, thread);
+        self.refused.push_back(Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: true });
+        self.send(broker);
+    }
+}
+
+fn tell(broker: &Broker, answers: Vec<(ReplyTo, GroupReply)>) -> Vec<(ReplyTo, GroupReply)> {
+    for (to, reply) in answers {
+        broker.reply(to, Reply::Done(Box::new(reply)));
+    }
+    Vec::new()
+}
+
+/// A member's answer: at once, or by mailbox when what it tells is durable.
+pub enum GroupTold {
+    /// Nothing has to become durable.
+    Now(Heard),
+    /// Comes as [`GroupReply`].
+    Later,
+}
+
+impl Broker {
+    /// Lets the coordinator decide; what follows goes to the journal in this order.
+    fn with_groups<T>(&self, group: &str, decide: impl FnOnce(&mut GroupCoordinator<ReplyTo>, &mut Vec<Effect<ReplyTo>>) -> T) -> T {
         let mut effects = Vec::new();
-        self.groups().coordinator.lock().join(group, request, to, now(), &mut effects);
-        self.apply_group_effects(effects);
+        let (before, outcome, after) = {
+            let mut state = self.groups().state.lock();
+            let before = state.coordinator.next_deadline();
+            let outcome = decide(&mut state.coordinator, &mut effects);
+            state.perform(self, effects, Some(group));
+            (before, outcome, state.coordinator.next_deadline())
+        };
+        // The groups' own thread may have to wake up earlier now.
+        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+            self.groups().wake();
+        }
+        outcome
+    }
+
+    /// As `with_groups`, for an answer that is given to `to` when its records are durable, if there are any.
+    fn told_by_groups(
+        &self,
+        group: &str,
+        to: ReplyTo,
+        decide: impl FnOnce(&mut GroupCoordinator<ReplyTo>, &mut Vec<Effect<ReplyTo>>) -> Heard,
+    ) -> GroupTold {
+        let mut state = self.groups().state.lock();
+        let mut effects = Vec::new();
+        let heard = decide(&mut state.coordinator, &mut effects);
+        let waits = state.coordinator.answers_when_durable(group) && effects.iter().any(|effect| matches!(effect, Effect::Persist(..)));
+        let mut items = Vec::new();
+        let mut answers = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Answer(to, answer) => answers.push((to, Ok(Heard::Classic(answer)))),
+                Effect::Persist(key, value) => items.push(AppendItem::State { key, value }),
+            }
+        }
+        let told = if waits {
+            answers.push((to, Ok(heard)));
+            GroupTold::Later
+        } else {
+            GroupTold::Now(heard)
+        };
+        state.append(self, items, answers, waits);
+        drop(state);
+        self.groups().wake();
+        told
+    }
+
+    /// A member wants in; the answer comes as [`GroupReply`].
+    pub fn join_group(&self, group: &str, request: JoinRequest, to: ReplyTo) {
+        self.with_groups(group, |groups, effects| groups.join(group, request, to, now(), effects));
     }
 
     /// A member wants its assignment; the answer comes as for a join.
     pub fn sync_group(&self, group: &str, request: SyncRequest, to: ReplyTo) {
-        let mut effects = Vec::new();
-        self.groups().coordinator.lock().sync(group, request, to, now(), &mut effects);
-        self.apply_group_effects(effects);
+        self.with_groups(group, |groups, effects| groups.sync(group, request, to, now(), effects));
     }
 
     /// A member is alive.
@@ -182,18 +417,17 @@ impl Broker {
     /// # Errors
     /// See [`GroupCoordinator::heartbeat`].
     pub fn heartbeat(&self, group: &str, member: &str, instance: Option<&str>, generation: i32) -> Result<(), GroupError> {
-        self.groups().coordinator.lock().heartbeat(group, member, instance, generation, now())
+        self.with_groups(group, |groups, _| groups.heartbeat(group, member, instance, generation, now()))
+    }
+
+    /// A member of the new protocol is alive, joins or goes.
+    pub fn consumer_heartbeat(&self, group: &str, request: &ConsumerHeartbeat, to: ReplyTo) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.consumer_heartbeat(group, request, now(), effects)))
     }
 
     /// Members go.
-    ///
-    /// # Errors
-    /// When there is no such group.
-    pub fn leave_group(&self, group: &str, members: &[LeaveMember]) -> Result<Vec<Result<(), GroupError>>, GroupError> {
-        let mut effects = Vec::new();
-        let outcome = self.groups().coordinator.lock().leave(group, members, now(), &mut effects);
-        self.apply_group_effects(effects);
-        outcome
+    pub fn leave_group(&self, group: &str, members: &[LeaveMember], to: ReplyTo) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| Heard::Left(groups.leave(group, members, now(), effects)))
     }
 
     /// Deletes a group, durably. On the controller's thread.
@@ -201,8 +435,17 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `NonEmptyGroup`; `None` inside when the journal does not take it.
     pub fn delete_group(&self, group: &str) -> Result<(), Option<GroupError>> {
-        let keys = self.groups().coordinator.lock().delete(group)?;
-        self.commit_state(keys.into_iter().map(|key| (key, None)).collect()).map_err(|_| None)
+        let (sender, receiver) = channel();
+        {
+            let mut state = self.groups().state.lock();
+            let keys = state.coordinator.delete(group)?;
+            let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+            state.append_blocking(self, items, sender);
+        }
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(None),
+        }
     }
 
     /// Deletes a committed offset, durably. On the controller's thread.
@@ -210,7 +453,7 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `Subscribed`; `None` inside when the journal does not take it.
     pub fn delete_offset(&self, group: &str, topic: &str, partition: u32, subscribed: bool) -> Result<(), Option<GroupError>> {
-        let key = self.groups().coordinator.lock().delete_offset(group, topic, partition, subscribed)?;
+        let key = self.groups().state.lock().coordinator.delete_offset(group, topic, partition, subscribed)?;
         self.commit_state(key.into_iter().map(|key| (key, None)).collect()).map_err(|_| None)
     }
 }

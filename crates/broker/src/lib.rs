@@ -7,6 +7,7 @@
 
 mod admin;
 mod catalog;
+mod group_config;
 mod groups;
 mod jobs;
 mod mailbox;
@@ -29,7 +30,8 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
-pub use groups::{Groups, now as steady_ms};
+pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
+pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::Work;
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
@@ -39,13 +41,14 @@ pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
 pub use mailbox::{Event, Mailbox, Reply};
-pub use share_rules::{ShareRules, ShareStart};
+pub use share_rules::ShareRules;
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, effective};
 pub use transactions::{Told, Transactions};
 pub use watches::Watches;
 
+use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
 use mailbox::Mailboxes;
@@ -90,7 +93,7 @@ pub enum BrokerOpenError {
 pub struct Broker {
     config: BrokerConfig,
     journals: Vec<Arc<Journal>>,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     next_log: Mutex<u64>,
     producer_ids: Mutex<std::ops::Range<u64>>,
     next_producer: AtomicU64,
@@ -99,6 +102,7 @@ pub struct Broker {
     cold: JobQueue,
     own: Arc<OwnSink>,
     groups: Groups,
+    group_configs: GroupConfigs,
     transactions: Transactions,
     subscriptions: Subscriptions,
 }
@@ -139,11 +143,14 @@ impl Broker {
             journal.add_sink(transactions::SHARD, transactions.sink());
         }
         let state = journals.iter().flat_map(|journal| journal.take_state()).collect();
-        let groups = Groups::new(&config.settings);
+        let catalog = Arc::new(Catalog::default());
+        let groups = Groups::new(&config.settings, Arc::clone(&catalog));
+        journals[0].add_sink(groups::SHARD, groups.sink());
+        let group_configs = GroupConfigs::new(&config.settings);
         let broker = Self {
             config,
             journals,
-            catalog: Catalog::default(),
+            catalog,
             next_log: Mutex::new(1),
             producer_ids: Mutex::new(0..0),
             next_producer: AtomicU64::new(0),
@@ -153,6 +160,7 @@ impl Broker {
             cold: JobQueue::default(),
             own,
             groups,
+            group_configs,
             transactions,
         };
         broker.restore(state)?;
@@ -174,6 +182,7 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
+                Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
             }
@@ -186,6 +195,7 @@ impl Broker {
             self.publish(name, record);
         }
         self.restore_subscriptions(shared);
+        self.groups.resume();
         Ok(())
     }
 
@@ -257,6 +267,10 @@ impl Broker {
     /// The consumer groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    pub(crate) fn group_configs(&self) -> &GroupConfigs {
+        &self.group_configs
     }
 
     /// The transactions.

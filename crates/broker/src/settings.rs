@@ -76,6 +76,38 @@ pub const BROKER: &[Setting] = &[
     row("group.min.session.timeout.ms", Int(1, INT), "6000", Enforced, "Shortest session timeout that a member may ask for."),
     row("group.max.session.timeout.ms", Int(1, INT), "1800000", Enforced, "Longest session timeout that a member may ask for."),
     row("group.max.size", Int(1, INT), "2147483647", Enforced, "Most members of a group."),
+    row("group.consumer.session.timeout.ms", Int(1, INT), "45000", Enforced, "A member that is silent for so long is out of its consumer group."),
+    row("group.consumer.min.session.timeout.ms", Int(1, INT), "45000", Enforced, "Least value that a group may have for consumer.session.timeout.ms."),
+    row("group.consumer.max.session.timeout.ms", Int(1, INT), "60000", Enforced, "Largest value that a group may have for consumer.session.timeout.ms."),
+    row("group.consumer.heartbeat.interval.ms", Int(1, INT), "5000", Enforced, "How often members of consumer groups send heartbeats."),
+    row("group.consumer.min.heartbeat.interval.ms", Int(1, INT), "5000", Enforced, "Least value that a group may have for consumer.heartbeat.interval.ms."),
+    row("group.consumer.max.heartbeat.interval.ms", Int(1, INT), "15000", Enforced, "Largest value that a group may have for consumer.heartbeat.interval.ms."),
+    row("group.consumer.assignment.interval.ms", Int(0, INT), "1000", Enforced, "Assignments of a consumer group are not computed more often."),
+    row("group.consumer.min.assignment.interval.ms", Int(0, INT), "0", Enforced, "Least value that a group may have for consumer.assignment.interval.ms."),
+    row("group.consumer.max.assignment.interval.ms", Int(0, INT), "15000", Enforced, "Largest value that a group may have for consumer.assignment.interval.ms."),
+    row("group.consumer.max.size", Int(1, INT), "2147483647", Enforced, "Most members of a consumer group."),
+    row("group.consumer.assignors", ListOf(&["uniform", "range"]), "uniform,range", Enforced, "Assignors that members may ask for; the first one counts when they ask for none."),
+    row("group.consumer.migration.policy", OneOf(&["disabled", "upgrade", "downgrade", "bidirectional"]), "bidirectional", Enforced, "Which groups with members may change between the classic and the consumer protocol."),
+    row("group.share.session.timeout.ms", Int(1, INT), "45000", Enforced, "A member that is silent for so long is out of its share group."),
+    row("group.share.min.session.timeout.ms", Int(1, INT), "45000", Enforced, "Least value that a group may have for share.session.timeout.ms."),
+    row("group.share.max.session.timeout.ms", Int(1, INT), "60000", Enforced, "Largest value that a group may have for share.session.timeout.ms."),
+    row("group.share.heartbeat.interval.ms", Int(1, INT), "5000", Enforced, "How often members of share groups send heartbeats."),
+    row("group.share.min.heartbeat.interval.ms", Int(1, INT), "5000", Enforced, "Least value that a group may have for share.heartbeat.interval.ms."),
+    row("group.share.max.heartbeat.interval.ms", Int(1, INT), "15000", Enforced, "Largest value that a group may have for share.heartbeat.interval.ms."),
+    row("group.share.assignment.interval.ms", Int(0, INT), "1000", Enforced, "Assignments of a share group are not computed more often."),
+    row("group.share.min.assignment.interval.ms", Int(0, INT), "0", Enforced, "Least value that a group may have for share.assignment.interval.ms."),
+    row("group.share.max.assignment.interval.ms", Int(0, INT), "15000", Enforced, "Largest value that a group may have for share.assignment.interval.ms."),
+    row("group.share.max.size", Int(1, 1000), "200", Enforced, "Most members of a share group."),
+    row("group.share.assignors", OneOf(&["simple"]), "simple", Enforced, "The assignor of share groups."),
+    row("group.share.record.lock.duration.ms", Int(1000, 3_600_000), "30000", Enforced, "How long a record is a member's before others may get it."),
+    row("group.share.min.record.lock.duration.ms", Int(1000, 3_600_000), "15000", Enforced, "Least value that a group may have for share.record.lock.duration.ms."),
+    row("group.share.max.record.lock.duration.ms", Int(1000, 3_600_000), "60000", Enforced, "Largest value that a group may have for share.record.lock.duration.ms."),
+    row("group.share.delivery.count.limit", Int(2, 25), "5", Enforced, "How often a record of a share group is delivered at most."),
+    row("group.share.min.delivery.count.limit", Int(2, 25), "2", Enforced, "Least value that a group may have for share.delivery.count.limit."),
+    row("group.share.max.delivery.count.limit", Int(2, 25), "10", Enforced, "Largest value that a group may have for share.delivery.count.limit."),
+    row("group.share.partition.max.record.locks", Int(100, 20_000), "2000", Enforced, "Records of a partition that may be out with members of a share group at once."),
+    row("group.share.min.partition.max.record.locks", Int(100, 20_000), "100", Enforced, "Least value that a group may have for share.partition.max.record.locks."),
+    row("group.share.max.partition.max.record.locks", Int(100, 20_000), "4000", Enforced, "Largest value that a group may have for share.partition.max.record.locks."),
     row("transaction.max.timeout.ms", Int(1, INT), "900000", Enforced, "Longest time-out that a transactional producer may ask for."),
     row("transactional.id.expiration.ms", Int(1, MAX), "604800000", Enforced, "Forget a transactional id that is not used for this long."),
     row("offset.metadata.max.bytes", Int(0, INT), "4096", Enforced, "Longest text beside a committed offset."),
@@ -243,6 +275,37 @@ impl Settings {
         let row = find(BROKER, name)?;
         row.check(value)?;
         self.set.insert(row.name, value.trim().to_owned());
+        Ok(())
+    }
+
+    /// Do the settings fit each other?
+    ///
+    /// # Errors
+    /// The first one that does not.
+    pub fn check(&self) -> Result<(), SettingError> {
+        let refuse = |name: &str, expected: String| Err(SettingError { name: name.to_owned(), value: self.text(name).0.to_owned(), expected });
+        for low in BROKER.iter().map(|row| row.name).filter(|name| name.starts_with("group.") && name.contains(".min.")) {
+            let high = low.replacen(".min.", ".max.", 1);
+            let name = low.replacen(".min.", ".", 1);
+            let Some((name, high)) = BROKER.iter().find(|row| row.name == name).zip(BROKER.iter().find(|row| row.name == high)) else { continue };
+            let (name, high) = (name.name, high.name);
+            if self.int(low) > self.int(high) {
+                return refuse(low, format!("it is no more than {high}, which is {}", self.int(high)));
+            }
+            if !(self.int(low)..=self.int(high)).contains(&self.int(name)) {
+                return refuse(name, format!("it is from {low} to {high}, which are {} and {}", self.int(low), self.int(high)));
+            }
+        }
+        for kind in ["consumer", "share"] {
+            let (heartbeat, session) = (format!("group.{kind}.heartbeat.interval.ms"), format!("group.{kind}.session.timeout.ms"));
+            if self.int(&heartbeat) >= self.int(&session) {
+                return refuse(&heartbeat, format!("it is less than {session}, which is {}", self.int(&session)));
+            }
+        }
+        let assignors = self.text("group.consumer.assignors").0;
+        if assignors.is_empty() {
+            return refuse("group.consumer.assignors", "it names at least one".to_owned());
+        }
         Ok(())
     }
 

@@ -375,16 +375,16 @@ impl Broker {
     /// As [`Broker::subscription`], at the offset that the group's configuration says. `None`: there is no such partition, or a
     /// thread that may read from disk is looking for the offset.
     pub fn open_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, rules: &ShareRules) -> Option<Arc<SharedSubscription>> {
-        let committed_only = rules.committed_only;
-        match rules.start {
+        let committed_only = rules.committed_only();
+        match rules.start() {
             ShareStart::Earliest => self.subscription(group, topic, partition, Log::start),
             ShareStart::Latest => {
                 self.subscription(group, topic, partition, |log| if committed_only { log.last_stable() } else { log.high_watermark() })
             }
-            ShareStart::Ago(ms) => {
+            ShareStart::Duration(ms) => {
                 let found = self.subscriptions().get(group, topic.id, partition.0);
                 if found.is_none() {
-                    self.find_start(group, topic, partition, self.now_ms().saturating_sub(ms));
+                    self.find_start(group, topic, partition, self.now_ms().saturating_sub_unsigned(ms));
                 }
                 found
             }

@@ -1,14 +1,19 @@
 //! All groups of a node, or of a part of it: finds the group, keeps its offsets and its deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 
 use crate::GroupError;
+use crate::assignors::Assignor;
+use crate::consumer_group::{GroupTimes, Surroundings};
 use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
+use crate::kinds::Kind;
 use crate::offsets::CommittedOffset;
-use crate::record::{decode_offset_key, group_key, offset_key, offset_record};
+use crate::record::{decode_offset_key, offset_key, offset_record};
+use crate::topology::{NoTopics, Topics};
 
 /// Limits of the coordinator.
 #[derive(Clone, Debug)]
@@ -23,6 +28,52 @@ pub struct CoordinatorSettings {
     pub metadata_bytes_max: usize,
     /// `offsets.retention.minutes`, in ms
     pub offsets_retention: u64,
+    /// `group.consumer.max.size`
+    pub consumer_size_max: usize,
+    /// `group.consumer.assignors`; the first one counts when members ask for none.
+    pub consumer_assignors: Vec<Assignor>,
+    /// `group.consumer.migration.policy`
+    pub migration: Migration,
+    /// Of consumer groups that have no times of their own.
+    pub consumer_times: GroupTimes,
+}
+
+/// Which groups with members may change from one protocol to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Migration {
+    /// None.
+    Disabled,
+    /// From the classic one.
+    Upgrade,
+    /// To the classic one.
+    Downgrade,
+    /// Both ways.
+    Bidirectional,
+}
+
+impl Migration {
+    /// By Kafka's name.
+    pub fn find(name: &str) -> Option<Self> {
+        Some(match name {
+            "disabled" => Self::Disabled,
+            "upgrade" => Self::Upgrade,
+            "downgrade" => Self::Downgrade,
+            "bidirectional" => Self::Bidirectional,
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn any(self) -> bool {
+        self != Self::Disabled
+    }
+
+    pub(crate) fn up(self) -> bool {
+        matches!(self, Self::Upgrade | Self::Bidirectional)
+    }
+
+    pub(crate) fn down(self) -> bool {
+        matches!(self, Self::Downgrade | Self::Bidirectional)
+    }
 }
 
 /// One offset to be committed.
@@ -47,6 +98,8 @@ pub struct Committer<'a> {
     pub generation: i32,
     /// As part of a transaction; before Kafka 2.5 its clients did not say which member they are.
     pub transactional: bool,
+    /// The request is of a version that knows epochs of members.
+    pub knows_epochs: bool,
 }
 
 /// Who leaves.
@@ -77,19 +130,32 @@ type Offsets = BTreeMap<(String, u32), CommittedOffset>;
 
 /// The groups.
 pub struct GroupCoordinator<W> {
-    settings: CoordinatorSettings,
-    groups: HashMap<String, Group<W>>,
+    pub(crate) settings: CoordinatorSettings,
+    pub(crate) topics: Arc<dyn Topics>,
+    pub(crate) groups: HashMap<String, Kind<W>>,
+    /// Of groups that have their own.
+    pub(crate) consumer_times: HashMap<String, GroupTimes>,
+    /// After a restart: the hash of a group's targets as it was recorded.
+    pub(crate) recorded: HashMap<String, u64>,
     offsets: HashMap<String, Offsets>,
     deadlines: BTreeSet<(u64, String)>,
     deadline_of: HashMap<String, u64>,
 }
 
 impl<W: Copy> GroupCoordinator<W> {
-    /// No groups yet.
+    /// No groups yet, and no topics.
     pub fn new(settings: CoordinatorSettings) -> Self {
+        Self::with_topics(settings, Arc::new(NoTopics))
+    }
+
+    /// No groups yet.
+    pub fn with_topics(settings: CoordinatorSettings, topics: Arc<dyn Topics>) -> Self {
         Self {
             settings,
+            topics,
             groups: HashMap::new(),
+            consumer_times: HashMap::new(),
+            recorded: HashMap::new(),
             offsets: HashMap::new(),
             deadlines: BTreeSet::new(),
             deadline_of: HashMap::new(),
@@ -100,21 +166,24 @@ impl<W: Copy> GroupCoordinator<W> {
     pub fn restore(&mut self, key: &[u8], value: &[u8], now: u64) -> bool {
         if let Some((group, topic, partition)) = decode_offset_key(key) {
             if let Some(offset) = CommittedOffset::decode(value) {
-                self.groups.entry(group.clone()).or_insert_with(|| Group::new(&group, now));
+                self.groups.entry(group.clone()).or_insert_with(|| Kind::Classic(Box::new(Group::new(&group, now))));
                 self.offsets.entry(group).or_default().insert((topic, partition), offset);
                 return true;
             }
             return false;
         }
+        if let Some(restored) = self.restore_kind(key, value, now) {
+            return restored;
+        }
         let Some(name) = key.strip_prefix(b"g").and_then(|name| std::str::from_utf8(name).ok()) else { return false };
         let Some(group) = Group::decode(name, value, now) else { return false };
-        self.groups.insert(name.to_owned(), group);
+        self.groups.insert(name.to_owned(), Kind::Classic(Box::new(group)));
         self.reschedule(name);
         true
     }
 
-    fn reschedule(&mut self, name: &str) {
-        let next = self.groups.get(name).and_then(Group::next_deadline);
+    pub(crate) fn reschedule(&mut self, name: &str) {
+        let next = self.groups.get(name).and_then(Kind::next_deadline);
         if let Some(before) = self.deadline_of.get(name).copied() {
             if Some(before) == next {
                 return;
@@ -140,7 +209,11 @@ impl<W: Copy> GroupCoordinator<W> {
                 return;
             }
             match self.groups.get_mut(&name) {
-                Some(group) => group.handle_timeouts(now, self.settings.initial_delay, out),
+                Some(Kind::Classic(group)) => group.handle_timeouts(now, self.settings.initial_delay, out),
+                Some(Kind::Consumer(group)) => {
+                    let expired = group.expired(now);
+                    self.remove_consumers(&name, &expired, now, out);
+                }
                 None => drop(self.deadlines.pop_first()),
             }
             self.reschedule(&name);
@@ -159,18 +232,30 @@ impl<W: Copy> GroupCoordinator<W> {
         if !request.member_id.is_empty() && !self.groups.contains_key(name) {
             return out.push(refuse(GroupError::UnknownMember));
         }
-        let group = self.groups.entry(name.to_owned()).or_insert_with(|| Group::new(name, now));
+        if self.has_consumers(name) {
+            let joined = self.join_consumers(name, &request, now, out);
+            let joined = joined.unwrap_or_else(|(error, id)| Joined::refused(error, &id));
+            return out.push(Effect::Answer(waiter, Answer::Joined(joined)));
+        }
         let asked = Asked { waiter, now, initial_delay: self.settings.initial_delay };
-        group.join(request, asked, self.settings.size_max, out);
+        let size_max = self.settings.size_max;
+        match self.classic_for_join(name, now, out) {
+            Some(group) => group.join(request, asked, size_max, out),
+            None => return out.push(refuse(GroupError::InconsistentProtocol)),
+        }
         self.reschedule(name);
     }
 
     /// A member wants its assignment.
     pub fn sync(&mut self, name: &str, request: SyncRequest, waiter: W, now: u64, out: &mut Vec<Effect<W>>) {
         let error = if name.is_empty() { GroupError::InvalidGroupId } else { GroupError::UnknownMember };
+        let answer = |synced| Effect::Answer(waiter, Answer::Synced(synced));
+        let times = self.consumer_times(name);
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
         match self.groups.get_mut(name) {
-            None => out.push(Effect::Answer(waiter, Answer::Synced(Synced::refused(error)))),
-            Some(group) => group.sync(request, waiter, now, out),
+            Some(Kind::Classic(group)) => group.sync(request, waiter, now, out),
+            Some(Kind::Consumer(group)) => out.push(answer(group.classic_sync(&request, &around).unwrap_or_else(Synced::refused))),
+            None => out.push(answer(Synced::refused(error))),
         }
         self.reschedule(name);
     }
@@ -190,8 +275,10 @@ impl<W: Copy> GroupCoordinator<W> {
         if name.is_empty() {
             return Err(GroupError::InvalidGroupId);
         }
-        let group = self.groups.get_mut(name).ok_or(GroupError::UnknownMember)?;
-        let outcome = group.heartbeat(member_id, instance, generation, now);
+        let outcome = match self.groups.get_mut(name).ok_or(GroupError::UnknownMember)? {
+            Kind::Classic(group) => group.heartbeat(member_id, instance, generation, now),
+            Kind::Consumer(group) => group.classic_heartbeat(member_id, instance, generation, now),
+        };
         self.reschedule(name);
         outcome
     }
@@ -210,7 +297,16 @@ impl<W: Copy> GroupCoordinator<W> {
         if name.is_empty() {
             return Err(GroupError::InvalidGroupId);
         }
-        let group = self.groups.get_mut(name).ok_or(GroupError::UnknownMember)?;
+        let group = match self.groups.get_mut(name).ok_or(GroupError::UnknownMember)? {
+            Kind::Classic(group) => group,
+            Kind::Consumer(group) => {
+                let found: Vec<Result<String, GroupError>> = members.iter().map(|leaving| group.find_leaving(leaving)).collect();
+                let leaving: Vec<String> = found.iter().flatten().cloned().collect();
+                self.remove_consumers(name, &leaving, now, out);
+                self.reschedule(name);
+                return Ok(found.into_iter().map(|found| found.map(drop)).collect());
+            }
+        };
         let mut outcomes = Vec::new();
         for leaving in members {
             let id = match &leaving.instance {
@@ -243,29 +339,41 @@ impl<W: Copy> GroupCoordinator<W> {
         commits: &[Commit],
         now: u64,
     ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
-        self.check_commit(name, member, now)?;
         let limit = self.settings.metadata_bytes_max;
-        Ok(commits
-            .iter()
-            .map(|commit| {
-                if commit.offset.metadata.len() > limit {
-                    return Err(GroupError::MetadataTooLarge);
+        let prepare = |commit: &Commit| {
+            if commit.offset.metadata.len() > limit {
+                return Err(GroupError::MetadataTooLarge);
+            }
+            Ok(offset_record(name, commit))
+        };
+        if let Some(Kind::Consumer(group)) = self.groups.get_mut(name) {
+            let Some(older) = group.check_commit(&member)? else {
+                if group.members.is_empty() {
+                    group.emptied_at = now;
                 }
-                Ok(offset_record(name, commit))
-            })
-            .collect())
+                return Ok(commits.iter().map(prepare).collect());
+            };
+            let topics = &self.topics;
+            let fits = |commit: &Commit| {
+                let topic = topics.find(&commit.topic).map(|(id, _)| id);
+                older.check_older_commit(member.generation, topic, commit.partition)
+            };
+            return Ok(commits.iter().map(|commit| fits(commit).and_then(|()| prepare(commit))).collect());
+        }
+        self.check_commit(name, member, now)?;
+        Ok(commits.iter().map(prepare).collect())
     }
 
     fn check_commit(&mut self, name: &str, member: Committer<'_>, now: u64) -> Result<(), GroupError> {
-        let Committer { member_id, instance, generation, transactional } = member;
+        let Committer { member_id, instance, generation, transactional, knows_epochs } = member;
         if name.is_empty() {
             return Err(GroupError::InvalidGroupId);
         }
-        let Some(group) = self.groups.get_mut(name) else {
+        let Some(Kind::Classic(group)) = self.groups.get_mut(name) else {
             if generation >= 0 {
-                return Err(GroupError::IllegalGeneration);
+                return Err(if knows_epochs { GroupError::GroupNotFound } else { GroupError::IllegalGeneration });
             }
-            self.groups.insert(name.to_owned(), Group::new(name, now));
+            self.groups.insert(name.to_owned(), Kind::Classic(Box::new(Group::new(name, now))));
             return Ok(());
         };
         if transactional && generation < 0 && member_id.is_empty() && instance.is_none() {
@@ -291,7 +399,7 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Enters an offset that is durable. A group that was deleted meanwhile is there again.
     pub fn apply_commit(&mut self, name: &str, commit: Commit) {
-        self.groups.entry(name.to_owned()).or_insert_with(|| Group::new(name, commit.offset.committed_at));
+        self.groups.entry(name.to_owned()).or_insert_with(|| Kind::Classic(Box::new(Group::new(name, commit.offset.committed_at))));
         self.offsets.entry(name.to_owned()).or_default().insert((commit.topic, commit.partition), commit.offset);
     }
 
@@ -311,9 +419,9 @@ impl<W: Copy> GroupCoordinator<W> {
         self.groups.keys().cloned().collect()
     }
 
-    /// A group as it stands.
+    /// A classic group as it stands.
     pub fn describe(&self, name: &str) -> Option<GroupSummary<W>> {
-        let group = self.groups.get(name)?;
+        let Kind::Classic(group) = self.groups.get(name)? else { return None };
         Some(GroupSummary {
             group: name.to_owned(),
             state: group.state,
@@ -329,14 +437,15 @@ impl<W: Copy> GroupCoordinator<W> {
     /// `GroupNotFound`, `NonEmptyGroup`, `InvalidGroupId`.
     pub fn delete(&mut self, name: &str) -> Result<Vec<Bytes>, GroupError> {
         let group = self.groups.get(name).ok_or(GroupError::GroupNotFound)?;
-        if group.state != GroupState::Empty {
+        if !group.is_empty() {
             return Err(GroupError::NonEmptyGroup);
         }
+        let own = group.keys();
         self.groups.remove(name);
         self.reschedule(name);
         let offsets = self.offsets.remove(name).unwrap_or_default();
         let keys = offsets.into_keys().map(|(topic, partition)| offset_key(name, &topic, partition));
-        Ok(keys.chain([group_key(name)]).collect())
+        Ok(keys.chain(own).collect())
     }
 
     /// Deletes offsets of one topic; `subscribed` says whether a member reads it. Returns the key to be removed.
@@ -372,10 +481,8 @@ impl<W: Copy> GroupCoordinator<W> {
     pub fn expire(&mut self, now: u64) -> Vec<Bytes> {
         let before = now.saturating_sub(self.settings.offsets_retention);
         let mut keys = Vec::new();
-        let empty: Vec<String> =
-            self.groups.values().filter(|group| group.state == GroupState::Empty && group.pending.is_empty()).map(|group| group.name.clone()).collect();
-        for name in empty {
-            let emptied = self.groups.get(&name).map_or(0, |group| group.emptied_at);
+        let empty: Vec<(String, u64)> = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.expires_from()?))).collect();
+        for (name, emptied) in empty {
             if let Some(offsets) = self.offsets.get_mut(&name) {
                 offsets.retain(|(topic, partition), offset| {
                     let keep = offset.committed_at.max(emptied) > before;
@@ -387,9 +494,8 @@ impl<W: Copy> GroupCoordinator<W> {
             }
             let without = self.offsets.get(&name).is_none_or(BTreeMap::is_empty);
             if without && emptied <= before {
-                self.groups.remove(&name);
+                keys.extend(self.groups.remove(&name).into_iter().flat_map(|group| group.keys()));
                 self.offsets.remove(&name);
-                keys.push(group_key(&name));
             }
         }
         keys

@@ -30,4 +30,16 @@ pub enum GroupError {
     MetadataTooLarge,
     #[error("a member reads this topic")]
     Subscribed,
+    #[error("the member's epoch is another one: it must give up all its partitions and join again")]
+    FencedEpoch,
+    #[error("the member's epoch is another one by now")]
+    StaleEpoch,
+    #[error("the instance id belongs to a member that has not left")]
+    UnreleasedInstance,
+    #[error("there is no such assignor")]
+    UnsupportedAssignor,
+    #[error("the regular expression is none, or is too large")]
+    InvalidRegex,
+    #[error("members of the new protocol commit with version 9 or later")]
+    UnsupportedVersion,
 }

@@ -514,7 +514,7 @@ impl<W: Copy> Group<W> {
     }
 
     /// Each member votes for the first of its protocols that all know.
-    fn vote(&self) -> Option<String> {
+    pub(crate) fn vote(&self) -> Option<String> {
         let known = |name: &String| self.members.values().all(|member| member.protocols.iter().any(|(other, _)| other == name));
         let mut votes: BTreeMap<&String, usize> = BTreeMap::new();
         for member in self.members.values() {

@@ -1,27 +1,42 @@
 //! Consumption as pure state machines: no I/O, no threads, no clock. Time comes in as milliseconds; answers that
 //! had to wait and state to be made durable go out as [`Effect`]s.
 //!
-//! Here so far: the classic consumer-group protocol of Kafka ([`GroupCoordinator`]) with committed offsets, transactions
-//! ([`TransactionCoordinator`]), and subscriptions that consumers share ([`Subscription`]).
+//! Here so far: Kafka's groups ([`GroupCoordinator`]) with committed offsets, of the classic protocol and of the one in which the
+//! coordinator assigns, transactions ([`TransactionCoordinator`]), and subscriptions that consumers share ([`Subscription`]).
 
+mod assignors;
+mod classic_members;
+mod consumer_group;
+mod consumer_record;
 mod coordinator;
+mod embedded;
 mod error;
 mod group;
+mod kinds;
 mod offsets;
+mod reconcile;
 mod record;
 mod runs;
 mod subscription;
 mod subscription_record;
+mod topology;
 mod transaction_record;
 mod transactions;
 
-pub use coordinator::{Commit, Committer, CoordinatorSettings, GroupCoordinator, GroupSummary, LeaveMember};
+pub use assignors::{Assignor, Subscriber, Targets, assign, simple};
+pub use consumer_group::{
+    ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer,
+};
+pub use coordinator::{Commit, Committer, CoordinatorSettings, GroupCoordinator, GroupSummary, LeaveMember, Migration};
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
+pub use kinds::{ConsumerGroupSummary, GroupLine};
 pub use offsets::CommittedOffset;
+pub use reconcile::MemberState;
 pub use record::offset_record;
 pub use subscription::{Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, Done, KeyHash, NotHeld, RecordState, Rules, Subscription, Verdict};
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
+pub use topology::{Owned, Target, Topics};
 pub use transactions::{
     Claim, Ended, Ending, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings,
     TransactionState, Version,

@@ -23,7 +23,7 @@ pub(crate) fn put(out: &mut BytesMut, bytes: &[u8]) {
     out.put_slice(bytes);
 }
 
-fn put_option(out: &mut BytesMut, text: Option<&str>) {
+pub(crate) fn put_option(out: &mut BytesMut, text: Option<&str>) {
     out.put_u8(u8::from(text.is_some()));
     if let Some(text) = text {
         put(out, text.as_bytes());
@@ -41,7 +41,7 @@ pub(crate) fn take_text(from: &mut &[u8]) -> Option<String> {
     String::from_utf8(take(from)?.to_vec()).ok()
 }
 
-fn take_option(from: &mut &[u8]) -> Option<Option<String>> {
+pub(crate) fn take_option(from: &mut &[u8]) -> Option<Option<String>> {
     match from.try_get_u8().ok()? {
         0 => Some(None),
         _ => take_text(from).map(Some),

@@ -43,6 +43,8 @@ bodies!(
     share_acknowledge::ShareAcknowledgeResponse, describe_share_group_offsets::DescribeShareGroupOffsetsResponse,
     alter_share_group_offsets::AlterShareGroupOffsetsResponse, delete_share_group_offsets::DeleteShareGroupOffsetsResponse,
     update_features::UpdateFeaturesResponse,
+    consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
+    consumer_group_describe::ConsumerGroupDescribeResponse,
 );
 
 /// A whole response frame.

@@ -44,6 +44,12 @@ pub(crate) fn of_group(error: GroupError) -> ErrorCode {
         GroupError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         GroupError::MetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
         GroupError::Subscribed => ErrorCode::GroupSubscribedToTopic,
+        GroupError::FencedEpoch => ErrorCode::FencedMemberEpoch,
+        GroupError::StaleEpoch => ErrorCode::StaleMemberEpoch,
+        GroupError::UnreleasedInstance => ErrorCode::UnreleasedInstanceId,
+        GroupError::UnsupportedAssignor => ErrorCode::UnsupportedAssignor,
+        GroupError::InvalidRegex => ErrorCode::InvalidRegularExpression,
+        GroupError::UnsupportedVersion => ErrorCode::UnsupportedVersion,
     }
 }
 

@@ -1,6 +1,10 @@
 //! The coordinators in virtual time: what members and transactional producers are told, and when. Shared subscriptions against a
 //! model.
 
+mod assignors;
+mod change_over;
+mod consumer_groups;
+mod crowd;
 mod membership;
 mod offsets;
 mod room;

@@ -176,7 +176,7 @@ fn cooperative_members_give_up_in_one_rebalance_and_get_in_the_next() {
     let commit = |room: &mut Room, generation| {
         let offset = CommittedOffset { offset: 5, leader_epoch: -1, metadata: String::new(), committed_at: room.now };
         let commit = Commit { topic: "t".to_owned(), partition: 1, offset };
-        room.groups.prepare_commit(GROUP, delivery::Committer { member_id: &follower, instance: None, generation, transactional: false }, &[commit], room.now).map(drop)
+        room.groups.prepare_commit(GROUP, delivery::Committer { member_id: &follower, instance: None, generation, transactional: false, knows_epochs: false }, &[commit], room.now).map(drop)
     };
     assert_eq!(commit(&mut room, generation), Ok(()), "it still owns everything");
     let waits = [room.ask_to_join(cooperative(&leader, "0")), room.ask_to_join(cooperative(&follower, "1,2"))];

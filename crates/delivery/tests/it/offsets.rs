@@ -12,7 +12,7 @@ fn commit(offset: i64, at: u64, metadata: &str) -> Commit {
 /// Prepares, makes durable and applies one commit, as the broker does.
 fn commit_as(room: &mut Room, member: (&str, Option<&str>, i32), one: Commit) -> Result<(), GroupError> {
     let (member_id, instance, generation) = member;
-    let member = Committer { member_id, instance, generation, transactional: false };
+    let member = Committer { member_id, instance, generation, transactional: false, knows_epochs: false };
     let prepared = room.groups.prepare_commit(GROUP, member, std::slice::from_ref(&one), room.now)?;
     let (key, value) = prepared.into_iter().next().expect("one outcome a commit")?;
     room.records.insert(key, value);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delivery::{
-    Answer, CoordinatorSettings, Effect, GroupCoordinator, GroupState, JoinRequest, Joined, LeaveMember, SyncRequest, Synced,
+    Answer, Assignor, CoordinatorSettings, Effect, GroupCoordinator, GroupState, GroupTimes, JoinRequest, Joined, LeaveMember, Migration,
+    SyncRequest, Synced,
 };
 
 pub const GROUP: &str = "orders";
@@ -31,6 +32,10 @@ pub fn settings() -> CoordinatorSettings {
         size_max: 4,
         metadata_bytes_max: 100,
         offsets_retention: 7 * 86_400_000,
+        consumer_size_max: 4,
+        consumer_assignors: vec![Assignor::Uniform, Assignor::Range],
+        migration: Migration::Bidirectional,
+        consumer_times: GroupTimes { session_timeout: SESSION_MS, heartbeat_interval: 1_000, assignment_interval: 0 },
     }
 }
 

@@ -1,10 +1,10 @@
-//! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. A topic's settings can be changed; the broker's are
+//! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. The settings of topics and groups can be changed; the broker's are
 //! given at its start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{BROKER, Broker, Kind, Setting, Source, TOPIC, find};
+use broker::{BROKER, Broker, GROUP as GROUP_TABLE, GroupValue, Kind, Setting, Source, TOPIC, find};
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -34,6 +34,9 @@ static ADVERTISED_LISTENERS: Setting = Setting {
     class: broker::Class::Enforced,
     doc: "What clients are told to connect to.",
 };
+
+/// Kafka's number for a value that was set for a group.
+const SOURCE_GROUP: i8 = 8;
 
 /// Kafka's number for where a value comes from.
 pub(super) fn source_code(source: Source) -> i8 {
@@ -73,8 +76,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
                     keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == row.name))
                 };
                 let read_only = resource.resource_type == RESOURCE_BROKER;
-                let shown = rows.into_iter().filter(|(row, _, _)| wanted(row));
-                result.configs = shown.map(|(row, value, source)| one_config(row, value, source, read_only, &request)).collect();
+                let shown = rows.into_iter().filter(|row| wanted(row.setting));
+                result.configs = shown.map(|row| one_config(row, read_only, &request)).collect();
             }
             Err((code, message)) => {
                 result.error_code = code.code();
@@ -86,9 +89,45 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     Ok(Outcome::answer(DescribeConfigsResponse { results: results.collect(), ..DescribeConfigsResponse::default() }))
 }
 
-type Rows = Vec<(&'static Setting, String, Source)>;
+/// A setting as it is shown.
+struct Row {
+    setting: &'static Setting,
+    value: String,
+    source: i8,
+    /// Where the value may come from, what counts most first: name, value, source.
+    synonyms: Vec<(&'static str, String, i8)>,
+}
 
-fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Rows, (ErrorCode, String)> {
+/// A setting of a topic or of the broker.
+fn row((setting, value, source): (&'static Setting, String, Source)) -> Row {
+    let source_code = source_code(source);
+    let own = (source != Source::Default).then(|| (setting.name, value.clone(), source_code));
+    let default = (setting.name, setting.default.to_owned(), self::source_code(Source::Default));
+    Row { setting, value, source: source_code, synonyms: own.into_iter().chain([default]).collect() }
+}
+
+/// A setting of a group.
+fn group_row((setting, shown): (&'static Setting, GroupValue<'_>)) -> Row {
+    let mut synonyms = Vec::new();
+    if shown.own {
+        synonyms.push((setting.name, shown.value.clone(), SOURCE_GROUP));
+    }
+    let default = source_code(Source::Default);
+    match shown.broker {
+        Some((name, value, set)) => {
+            if set {
+                synonyms.push((name, value.to_owned(), source_code(Source::Broker)));
+            }
+            let default_of_broker = find(BROKER, name).map_or(setting.default, |row| row.default);
+            synonyms.push((name, default_of_broker.to_owned(), default));
+        }
+        None => synonyms.push((setting.name, setting.default.to_owned(), default)),
+    }
+    let source = synonyms.first().map_or(default, |(_, _, source)| *source);
+    Row { setting, value: shown.value, source, synonyms }
+}
+
+fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Vec<Row>, (ErrorCode, String)> {
     match resource.resource_type {
         RESOURCE_TOPIC => {
             let topic = broker.topic(&resource.resource_name);
@@ -99,7 +138,7 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port)
                     Err(rule) => (ErrorCode::InvalidTopicException, rule.to_owned()),
                 }
             })?;
-            Ok(broker.describe_topic(&topic.config().overrides))
+            Ok(broker.describe_topic(&topic.config().overrides).into_iter().map(row).collect())
         }
         // Defaults of all brokers, changed at run time: there are none.
         RESOURCE_BROKER if resource.resource_name.is_empty() => Ok(Vec::new()),
@@ -107,41 +146,35 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port)
             if resource.resource_name.parse() != Ok(broker.node_id().0) {
                 return Err((ErrorCode::InvalidRequest, format!("Unexpected broker id, expected {}", broker.node_id().0)));
             }
-            let row = |row: &'static Setting| {
-                let (value, set) = broker.settings().text(row.name);
-                (row, value.to_owned(), if set { Source::Broker } else { Source::Default })
+            let of_broker = |setting: &'static Setting| {
+                let (value, set) = broker.settings().text(setting.name);
+                (setting, value.to_owned(), if set { Source::Broker } else { Source::Default })
             };
             let address = (&ADVERTISED_LISTENERS, format!("PLAINTEXT://{host}:{port}"), Source::Broker);
-            Ok(BROKER.iter().map(row).chain([address]).collect())
+            Ok(BROKER.iter().map(of_broker).chain([address]).map(row).collect())
         }
+        GROUP if resource.resource_name.is_empty() => Err((ErrorCode::InvalidRequest, "Group name must not be empty".to_owned())),
+        GROUP => Ok(broker.describe_group_config(&resource.resource_name).into_iter().map(group_row).collect()),
         other => Err((ErrorCode::InvalidRequest, format!("Resources of type {other} have no configuration here"))),
     }
 }
 
-fn one_config(
-    row: &Setting,
-    value: String,
-    source: Source,
-    read_only: bool,
-    request: &DescribeConfigsRequest,
-) -> DescribeConfigsResourceResult {
-    let (name, value): (Str, Str) = (row.name.into(), value.into());
-    let synonyms = if request.include_synonyms {
-        let own = (source != Source::Default).then(|| (value.clone(), source_code(source)));
-        let default = (row.default.into(), source_code(Source::Default));
-        let all = own.into_iter().chain([default]);
-        all.map(|(value, source)| DescribeConfigsSynonym { name: name.clone(), value: Some(value), source, ..Default::default() }).collect()
-    } else {
-        Vec::new()
+fn one_config(row: Row, read_only: bool, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
+    let synonyms = if request.include_synonyms { row.synonyms } else { Vec::new() };
+    let synonym = |(name, value, source): (&'static str, String, i8)| DescribeConfigsSynonym {
+        name: name.into(),
+        value: Some(value.into()),
+        source,
+        ..Default::default()
     };
     DescribeConfigsResourceResult {
-        name,
-        value: Some(value),
+        name: row.setting.name.into(),
+        value: Some(row.value.into()),
         read_only,
-        config_source: source_code(source),
-        synonyms,
-        config_type: type_code(row.kind),
-        documentation: request.include_documentation.then(|| row.doc.into()),
+        config_source: row.source,
+        synonyms: synonyms.into_iter().map(synonym).collect(),
+        config_type: type_code(row.setting.kind),
+        documentation: request.include_documentation.then(|| row.setting.doc.into()),
         ..DescribeConfigsResourceResult::default()
     }
 }
@@ -156,13 +189,14 @@ enum Change {
 
 type Refusal = (ErrorCode, String);
 
-fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str, change: Change) -> Result<(), Refusal> {
+fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, kind: i8, name: &str, change: Change) -> Result<(), Refusal> {
     if matches!(change, Change::Delete) {
         // What is not there can be deleted, as in Kafka.
         overrides.remove(name);
         return Ok(());
     }
-    let row = find(TOPIC, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
+    let table = if kind == GROUP { GROUP_TABLE } else { TOPIC };
+    let row = find(table, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
     let in_force = |overrides: &BTreeMap<String, String>| -> Result<Vec<String>, Refusal> {
         if !matches!(row.kind, Kind::ListOf(_) | Kind::Replicas) {
             let message = format!("Config value append is not allowed for config key: {name}");
@@ -190,14 +224,15 @@ fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, name: &str
 }
 
 fn apply(broker: &Broker, kind: i8, name: &str, overrides: BTreeMap<String, String>, validate_only: bool) -> Result<(), Refusal> {
-    if kind != RESOURCE_TOPIC {
-        let message = "Only topics can be configured at run time; the broker's settings are given at its start".to_owned();
-        return Err((ErrorCode::InvalidRequest, message));
-    }
-    let outcome = if validate_only {
-        broker.check_config(name, &overrides).map(drop)
-    } else {
-        broker.set_topic_config(name, overrides)
+    let outcome = match kind {
+        RESOURCE_TOPIC if validate_only => broker.check_config(name, &overrides).map(drop),
+        RESOURCE_TOPIC => broker.set_topic_config(name, overrides),
+        GROUP if validate_only => broker.check_group_config(&overrides),
+        GROUP => broker.set_group_config(name, overrides),
+        _ => {
+            let message = "Only topics and groups can be configured at run time; the broker's settings are given at its start".to_owned();
+            return Err((ErrorCode::InvalidRequest, message));
+        }
     };
     outcome.map_err(|error| (of_alter(&error), error.to_string()))
 }
@@ -206,6 +241,9 @@ fn apply(broker: &Broker, kind: i8, name: &str, overrides: BTreeMap<String, Stri
 fn check_resource<'a>(kind: i8, name: &str, settings: impl Iterator<Item = &'a Str>) -> Result<(), Refusal> {
     if kind == RESOURCE_TOPIC && name.is_empty() {
         return Err((ErrorCode::InvalidRequest, "Default topic resources are not allowed.".to_owned()));
+    }
+    if kind == GROUP && name.is_empty() {
+        return Err((ErrorCode::InvalidRequest, "Default group resources are not allowed.".to_owned()));
     }
     if kind == RESOURCE_TOPIC {
         broker::check_topic_name(name).map_err(|rule| (ErrorCode::InvalidTopicException, rule.to_owned()))?;
@@ -231,7 +269,11 @@ fn twice() -> Refusal {
 
 fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
-    let mut overrides = broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default();
+    let kind = resource.resource_type;
+    let mut overrides = match kind {
+        GROUP => broker.group_config(&resource.resource_name).overrides.clone(),
+        _ => broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default(),
+    };
     for config in &resource.configs {
         let value = || config.value.as_ref().map(ToString::to_string).ok_or_else(|| {
             (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name))
@@ -243,11 +285,11 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
             3 => Change::Subtract(value()?),
             other => return Err((ErrorCode::InvalidRequest, format!("Unknown operation {other}"))),
         };
-        if resource.resource_type == RESOURCE_TOPIC {
-            changed(&mut overrides, broker, &config.name, change)?;
+        if matches!(kind, RESOURCE_TOPIC | GROUP) {
+            changed(&mut overrides, broker, kind, &config.name, change)?;
         }
     }
-    apply(broker, resource.resource_type, &resource.resource_name, overrides, validate_only)
+    apply(broker, kind, &resource.resource_name, overrides, validate_only)
 }
 
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -310,7 +352,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
 }
 
-/// ListConfigResources: topics and the broker can be described.
+/// ListConfigResources: topics, the broker, and groups that have settings of their own.
 pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListConfigResourcesRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
@@ -324,6 +366,8 @@ pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> 
     let one = |name: String, kind: i8| ConfigResource { resource_name: name.into(), resource_type: kind, ..Default::default() };
     let topics = if wanted(RESOURCE_TOPIC) { broker.topics() } else { Default::default() };
     let node = wanted(RESOURCE_BROKER).then(|| one(broker.node_id().0.to_string(), RESOURCE_BROKER));
-    let config_resources = topics.iter().map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).collect();
+    let groups = if wanted(GROUP) { broker.configured_groups() } else { Vec::new() };
+    let groups = groups.into_iter().map(|group| one(group, GROUP));
+    let config_resources = topics.iter().map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).chain(groups).collect();
     Ok(Outcome::answer(ListConfigResourcesResponse { config_resources, ..Default::default() }))
 }

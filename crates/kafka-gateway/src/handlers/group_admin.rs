@@ -10,21 +10,18 @@ use super::{Outcome, control, once};
 use crate::error_code::of_group;
 use crate::session::Context;
 
-/// The one type of group that is served.
-const CLASSIC: &str = "classic";
-
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListGroupsRequest::decode(reader, context.version)?;
     let asked = |filter: &[Str], value: &str| filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(value));
     let groups = context.gateway.broker.groups();
     let mut listed = Vec::new();
-    for group in groups.names().into_iter().filter_map(|name| groups.describe(&name)) {
-        if asked(&request.states_filter, group.state.name()) && asked(&request.types_filter, CLASSIC) {
+    for group in groups.list() {
+        if asked(&request.states_filter, group.state) && asked(&request.types_filter, group.kind) {
             listed.push(ListedGroup {
                 group_id: group.group.into(),
                 protocol_type: group.protocol_type.into(),
-                group_state: group.state.name().into(),
-                group_type: CLASSIC.into(),
+                group_state: group.state.into(),
+                group_type: group.kind.into(),
                 ..ListedGroup::default()
             });
         }

@@ -98,6 +98,7 @@ fn submit_commit(
         instance: request.group_instance_id.as_deref(),
         generation: request.generation_id_or_member_epoch,
         transactional: false,
+        knows_epochs: context.version >= 9,
     };
     let records = match context.gateway.broker.groups().prepare_commit(&request.group_id, member, &commits) {
         Err(error) => {
@@ -209,6 +210,10 @@ fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<E
 fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool, stable: bool) -> OffsetFetchResponseGroup {
     let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
     let groups = broker.groups();
+    if let Err(error) = groups.check_fetch(&group.group_id, group.member_id.as_deref(), group.member_epoch) {
+        answer.error_code = of_group(error).code();
+        return answer;
+    }
     let unstable = |topic: &str, partition: u32| stable && broker.transactions().holds_offset(&group.group_id, topic, partition);
     let Some(asked) = group.topics else {
         let mut all: std::collections::BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = Default::default();
@@ -240,6 +245,9 @@ fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool, sta
 
 /// Do the members' subscriptions name this topic? They are Kafka's consumer protocol: version, then topics.
 fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
+    if let Some(reads) = broker.groups().consumers_read(group, topic) {
+        return reads;
+    }
     let Some(group) = broker.groups().describe(group) else { return false };
     let names = |mut metadata: &[u8]| -> Vec<String> {
         let mut names = Vec::new();
@@ -266,7 +274,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if request.group_id.is_empty() {
             return OffsetDeleteResponse { error_code: ErrorCode::InvalidGroupId.code(), ..OffsetDeleteResponse::default() };
         }
-        if broker.groups().describe(&request.group_id).is_none() {
+        if !broker.groups().exists(&request.group_id) {
             return OffsetDeleteResponse { error_code: ErrorCode::GroupIdNotFound.code(), ..OffsetDeleteResponse::default() };
         }
         let topics = request.topics.iter().map(|topic| {

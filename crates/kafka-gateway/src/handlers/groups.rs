@@ -1,6 +1,6 @@
 //! The classic group protocol: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-use broker::Reply;
+use broker::{GroupReply, GroupTold, Heard, Reply};
 use bytes::Bytes;
 use delivery::{Answer, GroupError, JoinRequest, Joined, LeaveMember, SyncRequest, Synced};
 use kafka_wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
@@ -59,16 +59,54 @@ pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -
 }
 
 /// A join or sync that has been handed to the coordinator.
-struct GroupWait;
+enum GroupWait {
+    Join,
+    Sync,
+}
 
 impl Wait for GroupWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Done(done) = reply else { return None };
-        Some(match *done.downcast::<Answer>().ok()? {
-            Answer::Joined(joined) => Box::new(join_response(joined, context.version)),
-            Answer::Synced(synced) => Box::new(sync_response(synced)),
+        let unavailable = ErrorCode::CoordinatorNotAvailable.code();
+        Some(match (*done.downcast::<GroupReply>().ok()?, self) {
+            (Ok(Heard::Classic(Answer::Joined(joined))), _) => Box::new(join_response(joined, context.version)),
+            (Ok(Heard::Classic(Answer::Synced(synced))), _) => Box::new(sync_response(synced)),
+            (Ok(_), _) => return None,
+            (Err(_), Self::Join) => Box::new(JoinGroupResponse { error_code: unavailable, ..JoinGroupResponse::default() }),
+            (Err(_), Self::Sync) => Box::new(SyncGroupResponse { error_code: unavailable, ..SyncGroupResponse::default() }),
         })
     }
+}
+
+/// A farewell that has been handed to the coordinator, and is answered when it is durable.
+struct LeaveWait(Vec<LeaveMember>);
+
+impl Wait for LeaveWait {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Done(done) = reply else { return None };
+        let members = std::mem::take(&mut self.0);
+        Some(Box::new(match *done.downcast::<GroupReply>().ok()? {
+            Ok(Heard::Left(outcome)) => leave_response(members, outcome, context.version),
+            Ok(_) => return None,
+            Err(_) => LeaveGroupResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..LeaveGroupResponse::default() },
+        }))
+    }
+}
+
+fn leave_response(members: Vec<LeaveMember>, outcome: Result<Vec<Result<(), GroupError>>, GroupError>, version: i16) -> LeaveGroupResponse {
+    let mut response = LeaveGroupResponse::default();
+    match outcome {
+        // A group that nobody knows has no members: each is told so.
+        Err(GroupError::UnknownMember) if version >= 3 => {
+            response.members = members.into_iter().map(|member| left(member, Err(GroupError::UnknownMember))).collect();
+        }
+        Err(error) => response.error_code = of_group(error).code(),
+        Ok(outcomes) if version >= 3 => {
+            response.members = members.into_iter().zip(outcomes).map(|(member, outcome)| left(member, outcome)).collect();
+        }
+        Ok(outcomes) => response.error_code = code(outcomes.into_iter().find_map(Result::err)),
+    }
+    response
 }
 
 fn join_response(joined: Joined, version: i16) -> JoinGroupResponse {
@@ -131,7 +169,7 @@ pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         instance,
     };
     context.gateway.broker.join_group(&request.group_id, wish, context.to);
-    Ok(Outcome::Wait(Box::new(GroupWait)))
+    Ok(Outcome::Wait(Box::new(GroupWait::Join)))
 }
 
 pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -149,7 +187,7 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         assignments: request.assignments.iter().map(|one| (one.member_id.to_string(), owned(&one.assignment))).collect(),
     };
     context.gateway.broker.sync_group(&request.group_id, wish, context.to);
-    Ok(Outcome::Wait(Box::new(GroupWait)))
+    Ok(Outcome::Wait(Box::new(GroupWait::Sync)))
 }
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -183,17 +221,9 @@ pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     } else {
         vec![LeaveMember { member_id: request.member_id.to_string(), instance: None }]
     };
-    let mut response = LeaveGroupResponse::default();
-    match context.gateway.broker.leave_group(&request.group_id, &members) {
-        // A group that nobody knows has no members: each is told so.
-        Err(GroupError::UnknownMember) if context.version >= 3 => {
-            response.members = members.into_iter().map(|member| left(member, Err(GroupError::UnknownMember))).collect();
-        }
-        Err(error) => response.error_code = of_group(error).code(),
-        Ok(outcomes) if context.version >= 3 => {
-            response.members = members.into_iter().zip(outcomes).map(|(member, outcome)| left(member, outcome)).collect();
-        }
-        Ok(outcomes) => response.error_code = code(outcomes.into_iter().find_map(Result::err)),
-    }
-    Ok(Outcome::answer(response))
+    Ok(match context.gateway.broker.leave_group(&request.group_id, &members, context.to) {
+        GroupTold::Now(Heard::Left(outcome)) => Outcome::answer(leave_response(members, outcome, context.version)),
+        GroupTold::Now(_) => Outcome::Close(ErrorCode::UnknownServerError),
+        GroupTold::Later => Outcome::Wait(Box::new(LeaveWait(members))),
+    })
 }

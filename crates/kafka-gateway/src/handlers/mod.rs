@@ -7,6 +7,7 @@ mod acls;
 mod api_versions;
 mod cluster;
 mod configs;
+mod consumer_groups;
 mod features;
 pub(crate) mod fetch;
 mod group_admin;
@@ -203,6 +204,8 @@ static APIS: &[Api] = &[
     Api::new(61, 0, 0, transaction_admin::describe_producers),
     Api::new(65, 0, 0, transaction_admin::describe),
     Api::new(66, 0, 2, transaction_admin::list),
+    Api::new(68, 0, 1, consumer_groups::heartbeat),
+    Api::new(69, 0, 1, consumer_groups::describe),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
     Api::new(74, 0, 1, configs::list_resources),

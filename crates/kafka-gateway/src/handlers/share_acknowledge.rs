@@ -110,7 +110,7 @@ impl Sayer<'_> {
         let now = broker::steady_ms();
         let mut state = shared.lock();
         self.broker.expire_subscription(&shared, &mut state, &self.rules.rules);
-        check(said, self.renews && self.rules.renews, &state, self.consumer)?;
+        check(said, self.renews && self.rules.config.share_renew, &state, self.consumer)?;
         let mut dead = Vec::new();
         for (first, last, verdict) in said.iter().flat_map(verdicts) {
             if let Some(verdict) = verdict {

@@ -112,7 +112,7 @@ pub(crate) fn give(
     next: Offset,
 ) -> Result<Given, BatchError> {
     let found = batches(&slices)?;
-    let committed_only = giving.rules.committed_only;
+    let committed_only = giving.rules.committed_only();
     let dead = if committed_only { aborted(log, &slices, &found, from, next) } else { Vec::new() };
     let now = giving.now;
     let mut given = Given::default();

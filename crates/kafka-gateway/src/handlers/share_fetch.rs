@@ -184,7 +184,7 @@ fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &Share
     found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let shared = broker.open_subscription(group, &found, index, rules);
     if let Some(shared) = &shared {
-        shared.lock().set_key_ordered(rules.key_ordered);
+        shared.lock().set_key_ordered(rules.config.share_key_ordered);
     }
     Ok(shared)
 }
@@ -247,7 +247,7 @@ impl ShareFetchWait {
         broker.expire_subscription(shared, state, &self.rules.rules);
         state.trim(shared.log().start().0);
         let from = Offset(state.wanted(self.consumer, &self.rules.rules)?);
-        let end = visible_end(shared.log(), self.rules.committed_only);
+        let end = visible_end(shared.log(), self.rules.committed_only());
         (from < end).then_some((from, end))
     }
 

@@ -76,7 +76,7 @@ fn described(broker: &Broker, partition_index: i32, shared: Option<&Arc<SharedSu
         broker.expire_subscription(shared, &mut state, &rules.rules);
         state.trim(shared.log().start().0);
         answer.start_offset = state.start() as i64;
-        answer.lag = state.backlog(visible_end(shared.log(), rules.committed_only).0) as i64;
+        answer.lag = state.backlog(visible_end(shared.log(), rules.committed_only()).0) as i64;
         answer.leader_epoch = shared.log().leader_epoch() as i32;
     }
     answer

@@ -294,6 +294,7 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         instance: request.group_instance_id.as_deref(),
         generation: request.generation_id,
         transactional: true,
+        knows_epochs: false,
     };
     let checked = match broker.groups().prepare_commit(&request.group_id, member, &commits) {
         Ok(checked) => checked,

@@ -153,7 +153,11 @@ impl Node {
         self.sessions[client].close(&mut self.context);
     }
 
-    pub fn configure_group(&self, _group: &str, _settings: &[(&str, &str)]) {}
+    pub fn configure_group(&self, group: &str, settings: &[(&str, &str)]) {
+        let overrides = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.broker.set_group_config(group, overrides).expect("settings of a group");
+    }
+
 
     pub fn topic_id(&self, name: &str) -> uuid::Uuid {
         self.broker.topic(name).expect("it is there").id.0

@@ -10,6 +10,8 @@ pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
 pub mod alter_share_group_offsets;
 pub mod api_versions;
+pub mod consumer_group_describe;
+pub mod consumer_group_heartbeat;
 pub mod create_acls;
 pub mod create_partitions;
 pub mod create_topics;
@@ -52,6 +54,8 @@ pub mod produce;
 pub mod push_telemetry;
 pub mod share_acknowledge;
 pub mod share_fetch;
+pub mod share_group_describe;
+pub mod share_group_heartbeat;
 pub mod sync_group;
 pub mod txn_offset_commit;
 pub mod update_features;
@@ -104,10 +108,14 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 61, name: "DescribeProducers", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 65, name: "DescribeTransactions", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 66, name: "ListTransactions", first: 0, last: 2, flexible_from: Some(0) },
+    ApiKey { key: 68, name: "ConsumerGroupHeartbeat", first: 0, last: 1, flexible_from: Some(0) },
+    ApiKey { key: 69, name: "ConsumerGroupDescribe", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 71, name: "GetTelemetrySubscriptions", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 72, name: "PushTelemetry", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 74, name: "ListConfigResources", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 75, name: "DescribeTopicPartitions", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 76, name: "ShareGroupHeartbeat", first: 1, last: 1, flexible_from: Some(0) },
+    ApiKey { key: 77, name: "ShareGroupDescribe", first: 1, last: 1, flexible_from: Some(0) },
     ApiKey { key: 78, name: "ShareFetch", first: 1, last: 2, flexible_from: Some(0) },
     ApiKey { key: 79, name: "ShareAcknowledge", first: 1, last: 2, flexible_from: Some(0) },
     ApiKey { key: 90, name: "DescribeShareGroupOffsets", first: 0, last: 1, flexible_from: Some(0) },

@@ -101,6 +101,7 @@ impl Config {
             let refused = |source| ConfigError::Setting { origin: origin.clone(), source };
             settings.set(name, value).map_err(refused)?;
         }
+        settings.check().map_err(|source| ConfigError::Setting { origin: "settings".to_owned(), source })?;
         let memory = match layer.memory {
             Some(text) => parse::<ByteSize>("--memory", &text)?,
             None => crate::memory::default_budget(),

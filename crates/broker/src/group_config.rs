@@ -1,0 +1,369 @@
+//! Settings of one group: consumer and share groups can have their own. Kept as keyed state in journal 0, checked against
+//! the limits that the broker's settings give.
+//!
+//! ```text
+//! key   "k" group                value  u8 version (1), u32 setting count, (u16 length, name, u16 length, value) each
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use delivery::GroupTimes;
+use hashbrown::HashMap;
+use journal::AppendItem;
+use parking_lot::RwLock;
+
+use crate::settings::{Class, Kind, Setting, SettingError, Settings, find};
+use crate::{AlterError, Broker};
+
+/// First byte of the key of a group's settings.
+pub(crate) const GROUP_CONFIG_KEY: u8 = b'k';
+const VERSION: u8 = 1;
+
+/// A group setting, with the broker's settings that it depends on.
+struct Row {
+    setting: Setting,
+    /// Gives the default.
+    default: Option<&'static str>,
+    /// Give the least and the largest value.
+    limits: Option<(&'static str, &'static str)>,
+}
+
+const INT: i64 = i32::MAX as i64;
+
+const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Setting {
+    Setting { name, kind, default, class: Class::Enforced, doc }
+}
+
+/// Settings of a group, as they are shown.
+pub const GROUP: &[Setting] = &[
+    ROWS[0].setting, ROWS[1].setting, ROWS[2].setting, ROWS[3].setting, ROWS[4].setting, ROWS[5].setting, ROWS[6].setting,
+    ROWS[7].setting, ROWS[8].setting, ROWS[9].setting, ROWS[10].setting, ROWS[11].setting, ROWS[12].setting, ROWS[13].setting,
+];
+
+const fn limited(setting: Setting, default: &'static str, low: &'static str, high: &'static str) -> Row {
+    Row { setting, default: Some(default), limits: Some((low, high)) }
+}
+
+const fn own(setting: Setting) -> Row {
+    Row { setting, default: None, limits: None }
+}
+
+const ROWS: &[Row] = &[
+    limited(
+        row("consumer.session.timeout.ms", Kind::Int(1, INT), "45000", "A member that is silent for so long is out of the consumer group."),
+        "group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms",
+    ),
+    limited(
+        row("consumer.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the consumer group send heartbeats."),
+        "group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms",
+    ),
+    limited(
+        row("consumer.assignment.interval.ms", Kind::Int(0, INT), "1000", "Assignments of the consumer group are not computed more often."),
+        "group.consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms",
+    ),
+    limited(
+        row("share.session.timeout.ms", Kind::Int(1, INT), "45000", "A member that is silent for so long is out of the share group."),
+        "group.share.session.timeout.ms", "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms",
+    ),
+    limited(
+        row("share.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the share group send heartbeats."),
+        "group.share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms",
+    ),
+    limited(
+        row("share.assignment.interval.ms", Kind::Int(0, INT), "1000", "Assignments of the share group are not computed more often."),
+        "group.share.assignment.interval.ms", "group.share.min.assignment.interval.ms", "group.share.max.assignment.interval.ms",
+    ),
+    limited(
+        row("share.record.lock.duration.ms", Kind::Int(1000, INT), "30000", "How long a record is a member's before others may get it."),
+        "group.share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms",
+    ),
+    limited(
+        row("share.delivery.count.limit", Kind::Int(2, INT), "5", "How often a record is delivered at most."),
+        "group.share.delivery.count.limit", "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit",
+    ),
+    limited(
+        row("share.partition.max.record.locks", Kind::Int(100, INT), "2000", "Records of a partition that may be out with members at once."),
+        "group.share.partition.max.record.locks", "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    own(row("share.auto.offset.reset", Kind::Text, "latest", "Where a new share group begins: earliest, latest, or by_duration: and an ISO 8601 duration.")),
+    own(row("share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", "Which records of transactions are delivered.")),
+    own(row("share.renew.acknowledge.enable", Kind::Bool, "true", "May members have more time for a record?")),
+    own(row("mainstem.share.dead.letter.topic", Kind::Text, "", "Where records go that were delivered as often as they may be; empty: nowhere.")),
+    own(row("mainstem.share.key.ordered", Kind::Bool, "false", "Deliver records of a key one after the other.")),
+];
+const _: () = assert!(ROWS.len() == GROUP.len(), "every row is shown");
+
+/// Where a share group begins to read a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShareStart {
+    /// With the first record.
+    Earliest,
+    /// With what is written from now on.
+    Latest,
+    /// With what is not older than so many milliseconds.
+    Duration(u64),
+}
+
+impl ShareStart {
+    /// As it is written in a setting.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "earliest" => Some(Self::Earliest),
+            "latest" => Some(Self::Latest),
+            _ => duration_ms(text.strip_prefix("by_duration:")?).map(Self::Duration),
+        }
+    }
+}
+
+/// An ISO 8601 duration of days, hours, minutes and seconds that is not negative, in ms.
+fn duration_ms(text: &str) -> Option<u64> {
+    let text = text.to_ascii_uppercase();
+    let rest = text.strip_prefix('P')?;
+    let (days, time) = rest.split_once('T').map_or((rest, None), |(days, time)| (days, Some(time)));
+    let mut total: u64 = 0;
+    let mut parts = 0;
+    let mut add = |mut text: &str, units: &[(char, u64)]| -> Option<()> {
+        for (unit, ms) in units {
+            if let Some((number, rest)) = text.split_once(*unit) {
+                let value = match number.split_once('.') {
+                    Some((whole, fraction)) if *unit == 'S' && !fraction.is_empty() && fraction.len() <= 9 => {
+                        let nanos = format!("{fraction:0<9}").parse::<u64>().ok()?;
+                        whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(nanos / 1_000_000)?
+                    }
+                    _ => number.parse::<u64>().ok()?.checked_mul(*ms)?,
+                };
+                total = total.checked_add(value)?;
+                parts += 1;
+                text = rest;
+            }
+        }
+        text.is_empty().then_some(())
+    };
+    add(days, &[('D', 86_400_000)])?;
+    if let Some(time) = time {
+        add(time, &[('H', 3_600_000), ('M', 60_000), ('S', 1000)])?;
+    }
+    (parts > 0 && time != Some("")).then_some(total)
+}
+
+/// What is in force for a group, decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// What was set for this group, by name.
+    pub overrides: BTreeMap<String, String>,
+    /// As a consumer group.
+    pub consumer: GroupTimes,
+    /// As a share group.
+    pub share: GroupTimes,
+    /// `share.record.lock.duration.ms`
+    pub share_lock_ms: u64,
+    /// `share.delivery.count.limit`
+    pub share_delivery_limit: u32,
+    /// `share.partition.max.record.locks`
+    pub share_locks_max: u32,
+    /// `share.auto.offset.reset`
+    pub share_start: ShareStart,
+    /// `share.isolation.level` is `read_committed`.
+    pub share_read_committed: bool,
+    /// `share.renew.acknowledge.enable`
+    pub share_renew: bool,
+    /// `mainstem.share.dead.letter.topic`; `None` when it is empty.
+    pub share_dead_letter_topic: Option<String>,
+    /// `mainstem.share.key.ordered`
+    pub share_key_ordered: bool,
+}
+
+/// The value of a group setting in force, whether it was set for the group, and the broker's setting that gives the default with its
+/// value and whether that was set.
+pub struct GroupValue<'a> {
+    /// In force.
+    pub value: String,
+    /// For this group.
+    pub own: bool,
+    /// Name, value, whether it was set.
+    pub broker: Option<(&'static str, &'a str, bool)>,
+}
+
+fn value<'a>(row: &Row, overrides: &BTreeMap<String, String>, settings: &'a Settings) -> GroupValue<'a> {
+    let broker = row.default.map(|name| {
+        let (value, set) = settings.text(name);
+        (name, value, set)
+    });
+    let own = overrides.get(row.setting.name);
+    let default = || broker.map_or(row.setting.default, |(_, value, _)| value).to_owned();
+    let mut value = own.cloned().unwrap_or_else(default);
+    // The broker's limits may be others than when the value was set.
+    if let (Some((low, high)), Some(number)) = (row.limits, own.and_then(|value| value.parse::<i64>().ok())) {
+        let (low, high) = (settings.int(low), settings.int(high));
+        value = number.max(low).min(high.max(low)).to_string();
+    }
+    GroupValue { value, own: own.is_some(), broker }
+}
+
+impl GroupConfig {
+    fn new(overrides: BTreeMap<String, String>, settings: &Settings) -> Self {
+        let text = |name: &str| {
+            let row = ROWS.iter().find(|row| row.setting.name == name).expect("a setting of the table");
+            value(row, &overrides, settings).value
+        };
+        let int = |name: &str| text(name).parse::<u64>().unwrap_or(0);
+        let times = |kind: &str| GroupTimes {
+            session_timeout: int(&format!("{kind}.session.timeout.ms")),
+            heartbeat_interval: int(&format!("{kind}.heartbeat.interval.ms")),
+            assignment_interval: int(&format!("{kind}.assignment.interval.ms")),
+        };
+        Self {
+            consumer: times("consumer"),
+            share: times("share"),
+            share_lock_ms: int("share.record.lock.duration.ms"),
+            share_delivery_limit: int("share.delivery.count.limit") as u32,
+            share_locks_max: int("share.partition.max.record.locks") as u32,
+            share_start: ShareStart::parse(&text("share.auto.offset.reset")).unwrap_or(ShareStart::Latest),
+            share_read_committed: text("share.isolation.level") == "read_committed",
+            share_renew: text("share.renew.acknowledge.enable") == "true",
+            share_dead_letter_topic: Some(text("mainstem.share.dead.letter.topic")).filter(|topic| !topic.is_empty()),
+            share_key_ordered: text("mainstem.share.key.ordered") == "true",
+            overrides,
+        }
+    }
+}
+
+/// The settings of all groups that have their own, and those of the others.
+pub(crate) struct GroupConfigs {
+    of: RwLock<HashMap<String, Arc<GroupConfig>>>,
+    default: Arc<GroupConfig>,
+}
+
+impl GroupConfigs {
+    pub fn new(settings: &Settings) -> Self {
+        Self { of: RwLock::default(), default: Arc::new(GroupConfig::new(BTreeMap::new(), settings)) }
+    }
+}
+
+fn encode(overrides: &BTreeMap<String, String>) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(VERSION);
+    out.put_u32(overrides.len() as u32);
+    for text in overrides.iter().flat_map(|(name, value)| [name, value]) {
+        out.put_u16(text.len() as u16);
+        out.put_slice(text.as_bytes());
+    }
+    out.freeze()
+}
+
+fn decode(mut bytes: &[u8]) -> Option<BTreeMap<String, String>> {
+    let text = |bytes: &mut &[u8]| -> Option<String> {
+        let length = bytes.try_get_u16().ok()? as usize;
+        let (head, rest) = bytes.split_at_checked(length)?;
+        *bytes = rest;
+        String::from_utf8(head.to_vec()).ok()
+    };
+    (bytes.try_get_u8().ok()? == VERSION).then_some(())?;
+    let mut overrides = BTreeMap::new();
+    for _ in 0..bytes.try_get_u32().ok()? {
+        let (name, value) = (text(&mut bytes)?, text(&mut bytes)?);
+        overrides.insert(name, value);
+    }
+    Some(overrides)
+}
+
+fn group_key(group: &str) -> Bytes {
+    let mut key = BytesMut::with_capacity(group.len() + 1);
+    key.put_u8(GROUP_CONFIG_KEY);
+    key.put_slice(group.as_bytes());
+    key.freeze()
+}
+
+fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<(), SettingError> {
+    for (name, text) in overrides {
+        find(GROUP, name)?.check(text)?;
+        let refuse = |expected: String| Err(SettingError { name: name.clone(), value: text.clone(), expected });
+        let row = ROWS.iter().find(|row| row.setting.name == name);
+        if let (Some((low, high)), Ok(number)) = (row.and_then(|row| row.limits), text.trim().parse::<i64>())
+            && !(settings.int(low)..=settings.int(high)).contains(&number)
+        {
+            return refuse(format!("it is from {low} to {high}, which are {} and {}", settings.int(low), settings.int(high)));
+        }
+        if name == "share.auto.offset.reset" && ShareStart::parse(text).is_none() {
+            return refuse("it is earliest, latest, or by_duration: and a duration like P1DT2H3M4S".to_owned());
+        }
+        if name == "mainstem.share.dead.letter.topic" && !text.is_empty() {
+            crate::check_topic_name(text).or_else(|rule| refuse(rule.to_owned()))?;
+        }
+    }
+    let config = GroupConfig::new(overrides.clone(), settings);
+    for (kind, times) in [("consumer", config.consumer), ("share", config.share)] {
+        if times.heartbeat_interval >= times.session_timeout {
+            let name = format!("{kind}.heartbeat.interval.ms");
+            let expected = format!("it is less than {kind}.session.timeout.ms, which is {}", times.session_timeout);
+            return Err(SettingError { name, value: times.heartbeat_interval.to_string(), expected });
+        }
+    }
+    Ok(())
+}
+
+impl Broker {
+    /// What is in force for a group, whether there is one of this name or not.
+    pub fn group_config(&self, group: &str) -> Arc<GroupConfig> {
+        let configs = self.group_configs();
+        configs.of.read().get(group).unwrap_or(&configs.default).clone()
+    }
+
+    /// Names of the groups that have settings of their own.
+    pub fn configured_groups(&self) -> Vec<String> {
+        self.group_configs().of.read().keys().cloned().collect()
+    }
+
+    /// The settings of a group in force, in the table's order.
+    pub fn describe_group_config(&self, group: &str) -> Vec<(&'static Setting, GroupValue<'_>)> {
+        let config = self.group_config(group);
+        GROUP.iter().zip(ROWS).map(|(setting, row)| (setting, value(row, &config.overrides, self.settings()))).collect()
+    }
+
+    /// Would these overrides be taken?
+    ///
+    /// # Errors
+    /// `Setting`.
+    pub fn check_group_config(&self, overrides: &BTreeMap<String, String>) -> Result<(), AlterError> {
+        Ok(check(overrides, self.settings())?)
+    }
+
+    /// Replaces the overrides of a group, durably. On the controller's thread.
+    ///
+    /// # Errors
+    /// `Setting`, `Append`.
+    pub fn set_group_config(&self, group: &str, overrides: BTreeMap<String, String>) -> Result<(), AlterError> {
+        self.check_group_config(&overrides)?;
+        let value = (!overrides.is_empty()).then(|| encode(&overrides));
+        self.commit(0, vec![AppendItem::State { key: group_key(group), value }])?;
+        self.put_group_config(group, overrides);
+        Ok(())
+    }
+
+    /// Puts overrides in force that are durable.
+    fn put_group_config(&self, group: &str, overrides: BTreeMap<String, String>) {
+        let configs = self.group_configs();
+        if overrides.is_empty() {
+            configs.of.write().remove(group);
+            self.groups().set_times(group, None);
+            return;
+        }
+        let config = Arc::new(GroupConfig::new(overrides, self.settings()));
+        self.groups().set_times(group, Some(&config));
+        configs.of.write().insert(group.to_owned(), config);
+    }
+
+    /// Puts a record back at start.
+    pub(crate) fn restore_group_config(&self, key: &[u8], value: &[u8]) {
+        match (std::str::from_utf8(&key[1..]), decode(value)) {
+            (Ok(group), Some(overrides)) => self.put_group_config(group, overrides),
+            _ => tracing::warn!(key = %key.escape_ascii(), "settings of a group are not readable by this release"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,356 @@
+//! One name has one kind of group: the coordinator's map holds them side by side, and here is what it does with those that are not
+//! classic, and how one kind becomes another.
+
+use bytes::Bytes;
+
+use crate::GroupError;
+use crate::classic_members::JoinedAs;
+use crate::consumer_group::{
+    ConsumerGroup, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Surroundings,
+};
+use crate::consumer_record::{GROUP, MEMBER, names_of_member};
+use crate::coordinator::GroupCoordinator;
+use crate::group::{Answer, Effect, Group, GroupState, JoinRequest, Joined, Synced};
+use crate::record::group_key;
+use crate::topology::Target;
+
+/// A group of one kind or the other.
+pub(crate) enum Kind<W> {
+    Classic(Box<Group<W>>),
+    Consumer(Box<ConsumerGroup>),
+}
+
+impl<W: Copy> Kind<W> {
+    pub fn next_deadline(&self) -> Option<u64> {
+        match self {
+            Self::Classic(group) => group.next_deadline(),
+            Self::Consumer(group) => group.next_deadline(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Classic(group) => group.state == GroupState::Empty,
+            Self::Consumer(group) => group.members.is_empty(),
+        }
+    }
+
+    /// Since when nobody has been in it; `None` when somebody is, or is about to be.
+    pub fn expires_from(&self) -> Option<u64> {
+        match self {
+            Self::Classic(group) => (self.is_empty() && group.pending.is_empty()).then_some(group.emptied_at),
+            Self::Consumer(group) => self.is_empty().then_some(group.emptied_at),
+        }
+    }
+
+    /// Keys of its records, without those of its offsets.
+    pub fn keys(&self) -> Vec<Bytes> {
+        match self {
+            Self::Classic(group) => vec![group_key(&group.name)],
+            Self::Consumer(group) => group.members.keys().map(|id| group.member_key(id)).chain([group.group_key()]).collect(),
+        }
+    }
+}
+
+/// A line of the list of groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupLine {
+    /// Its name.
+    pub group: String,
+    /// Where it stands, as Kafka calls it.
+    pub state: &'static str,
+    /// Empty for a group that only keeps offsets.
+    pub protocol_type: String,
+    /// "classic" or "consumer".
+    pub kind: &'static str,
+}
+
+/// A consumer group as it stands.
+#[derive(Clone, Debug)]
+pub struct ConsumerGroupSummary {
+    /// Where it stands.
+    pub state: ConsumerGroupState,
+    /// Of the group.
+    pub epoch: i32,
+    /// Of the target.
+    pub assignment_epoch: i32,
+    /// By name.
+    pub assignor: &'static str,
+    /// In order of their ids, each with its target.
+    pub members: Vec<(ConsumerMember, Target)>,
+}
+
+impl<W: Copy> GroupCoordinator<W> {
+    pub(crate) fn consumer_times(&self, name: &str) -> GroupTimes {
+        self.consumer_times.get(name).copied().unwrap_or(self.settings.consumer_times)
+    }
+
+    /// Gives a consumer group times of its own, or takes them away. They count from each member's next heartbeat.
+    pub fn set_consumer_times(&mut self, name: &str, times: Option<GroupTimes>) {
+        match times {
+            Some(times) => drop(self.consumer_times.insert(name.to_owned(), times)),
+            None => drop(self.consumer_times.remove(name)),
+        }
+    }
+
+    /// Puts a record of a group back that is not classic; `None`: it is none.
+    pub(crate) fn restore_kind(&mut self, key: &[u8], value: &[u8], now: u64) -> Option<bool> {
+        let (name, member) = match *key.first()? {
+            GROUP => (std::str::from_utf8(key.get(1..)?).ok()?, None),
+            MEMBER => names_of_member(MEMBER, key).map(|(group, member)| (group, Some(member)))?,
+            _ => return None,
+        };
+        let kind = self.groups.entry(name.to_owned()).or_insert_with(|| Kind::Consumer(Box::new(ConsumerGroup::new(name, now))));
+        if matches!(kind, Kind::Classic(_)) {
+            // It was made for its offsets, which came first.
+            *kind = Kind::Consumer(Box::new(ConsumerGroup::new(name, now)));
+        }
+        let Kind::Consumer(group) = kind else { return Some(false) };
+        let restored = match member {
+            Some(member) => group.restore_member(member, value).is_some(),
+            None => match group.restore(value) {
+                Some(targets) => {
+                    self.recorded.insert(name.to_owned(), targets);
+                    true
+                }
+                None => false,
+            },
+        };
+        Some(restored)
+    }
+
+    /// All records are back, and the times of groups are set: members have a whole session from now.
+    pub fn resume(&mut self, now: u64) {
+        let names: Vec<String> = self.groups.keys().cloned().collect();
+        for name in names {
+            let times = self.consumer_times(&name);
+            let recorded = self.recorded.remove(&name);
+            if let Some(Kind::Consumer(group)) = self.groups.get_mut(&name) {
+                group.resume(now, times.session_timeout, recorded);
+                self.reschedule(&name);
+            }
+        }
+    }
+
+    /// Is there a consumer group with members?
+    pub(crate) fn has_consumers(&self, name: &str) -> bool {
+        matches!(self.groups.get(name), Some(Kind::Consumer(group)) if !group.members.is_empty())
+    }
+
+    /// Are answers of this group to wait until what they tell is durable?
+    pub fn answers_when_durable(&self, name: &str) -> bool {
+        matches!(self.groups.get(name), Some(Kind::Consumer(_)))
+    }
+
+    /// The classic group that a member may join; an empty group of another kind makes room for it.
+    pub(crate) fn classic_for_join(&mut self, name: &str, now: u64, out: &mut Vec<Effect<W>>) -> Option<&mut Group<W>> {
+        let kind = self.groups.entry(name.to_owned()).or_insert_with(|| Kind::Classic(Box::new(Group::new(name, now))));
+        if let Kind::Consumer(group) = kind {
+            group.forget(out);
+            *kind = Kind::Classic(Box::new(Group::new(name, now)));
+        }
+        match kind {
+            Kind::Classic(group) => Some(group),
+            Kind::Consumer(_) => None,
+        }
+    }
+
+    /// A heartbeat of the new protocol. Its answer may be given once the effects are durable.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub fn consumer_heartbeat(
+        &mut self,
+        name: &str,
+        request: &ConsumerHeartbeat,
+        now: u64,
+        out: &mut Vec<Effect<W>>,
+    ) -> Result<HeartbeatAnswer, GroupError> {
+        if let Some(assignor) = &request.assignor
+            && !self.settings.consumer_assignors.iter().any(|one| one.name() == assignor)
+        {
+            return Err(GroupError::UnsupportedAssignor);
+        }
+        if ConsumerGroup::is_farewell(request.epoch) {
+            return self.consumer_leave(name, request, now, out);
+        }
+        let times = self.consumer_times(name);
+        let joins = request.epoch == 0;
+        let mut changed_over = None;
+        let mut effects = Vec::new();
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
+        let outcome = match self.groups.get_mut(name) {
+            Some(Kind::Consumer(group)) => group.heartbeat(request, &around, &mut effects),
+            Some(Kind::Classic(_)) | None if !joins => Err(GroupError::GroupNotFound),
+            found => {
+                let mut group = match found {
+                    Some(Kind::Classic(classic)) if classic.state != GroupState::Empty => {
+                        let fits = around.settings.migration.up()
+                            && classic.can_change_over()
+                            && classic.members.len() <= around.settings.consumer_size_max;
+                        let group = if fits { ConsumerGroup::from_classic(classic, around.topics, now) } else { None };
+                        group.ok_or(GroupError::GroupNotFound)?
+                    }
+                    _ => ConsumerGroup::new(name, now),
+                };
+                let outcome = group.heartbeat(request, &around, &mut effects);
+                changed_over = Some(group);
+                outcome
+            }
+        };
+        let answer = outcome?;
+        let Some(group) = changed_over else {
+            out.append(&mut effects);
+            self.reschedule(name);
+            return Ok(answer);
+        };
+        if let Some(Kind::Classic(classic)) = self.groups.get_mut(name) {
+            classic.dismiss(out);
+            out.push(Effect::Persist(group_key(name), None));
+        }
+        // Members that were there before have no records yet.
+        group.persist_all(out);
+        self.groups.insert(name.to_owned(), Kind::Consumer(Box::new(group)));
+        self.reschedule(name);
+        Ok(answer)
+    }
+
+    fn consumer_leave(
+        &mut self,
+        name: &str,
+        request: &ConsumerHeartbeat,
+        now: u64,
+        out: &mut Vec<Effect<W>>,
+    ) -> Result<HeartbeatAnswer, GroupError> {
+        let Some(Kind::Consumer(group)) = self.groups.get_mut(name) else { return Err(GroupError::GroupNotFound) };
+        let id = group.find_for_leave(request)?.id.clone();
+        if request.epoch == crate::consumer_group::AWAY && request.instance.is_some() {
+            group.go_away(&id, out);
+        } else {
+            self.remove_consumers(name, std::slice::from_ref(&id), now, out);
+        }
+        self.reschedule(name);
+        Ok(HeartbeatAnswer { member_id: id, epoch: request.epoch, interval: 0, assignment: None })
+    }
+
+    /// Members of a consumer group go; when only classic ones are left, it is a classic group again.
+    pub(crate) fn remove_consumers(&mut self, name: &str, leaving: &[String], now: u64, out: &mut Vec<Effect<W>>) {
+        let Some(Kind::Consumer(group)) = self.groups.get_mut(name) else { return };
+        if leaving.is_empty() {
+            return;
+        }
+        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings };
+        if !group.is_classic_without(leaving, &around) {
+            return group.remove(leaving, now, &*self.topics, out);
+        }
+        self.change_back(name, leaving, true, now, out);
+    }
+
+    /// A consumer group becomes a classic one.
+    fn change_back(&mut self, name: &str, leaving: &[String], rebalance: bool, now: u64, out: &mut Vec<Effect<W>>) {
+        let Some(Kind::Consumer(group)) = self.groups.remove(name) else { return };
+        group.forget(out);
+        let mut classic = group.into_classic(leaving, &*self.topics, now);
+        classic.persist(out);
+        if rebalance {
+            classic.rebalance(now, 0, out);
+        }
+        self.groups.insert(name.to_owned(), Kind::Classic(Box::new(classic)));
+        self.reschedule(name);
+    }
+
+    /// A classic member joins a consumer group.
+    pub(crate) fn join_consumers(
+        &mut self,
+        name: &str,
+        request: &JoinRequest,
+        now: u64,
+        out: &mut Vec<Effect<W>>,
+    ) -> Result<Joined, (GroupError, String)> {
+        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings };
+        let around = Surroundings { times: self.consumer_times.get(name).copied().unwrap_or(around.times), ..around };
+        let Some(Kind::Consumer(group)) = self.groups.get_mut(name) else {
+            return Err((GroupError::UnknownMember, request.member_id.clone()));
+        };
+        let joined = match group.classic_join(request, &around, out)? {
+            JoinedAs::Member(joined) => joined,
+            JoinedAs::Last(joined) => {
+                let stale = group.assignment_epoch < group.epoch;
+                self.change_back(name, &[], stale, now, out);
+                joined
+            }
+        };
+        self.reschedule(name);
+        Ok(joined)
+    }
+
+    /// A consumer group as it stands.
+    pub fn describe_consumers(&self, name: &str) -> Option<ConsumerGroupSummary> {
+        let Kind::Consumer(group) = self.groups.get(name)? else { return None };
+        let target = |id: &String| group.targets.get(id).cloned().unwrap_or_default();
+        Some(ConsumerGroupSummary {
+            state: group.state(),
+            epoch: group.epoch,
+            assignment_epoch: group.assignment_epoch,
+            assignor: group.assignor(&self.settings).name(),
+            members: group.members.values().map(|member| (member.clone(), target(&member.id))).collect(),
+        })
+    }
+
+    /// All groups, of whatever kind.
+    pub fn list(&self) -> Vec<GroupLine> {
+        let line = |(name, kind): (&String, &Kind<W>)| match kind {
+            Kind::Classic(group) => GroupLine {
+                group: name.clone(),
+                state: group.state.name(),
+                protocol_type: group.protocol_type.clone().unwrap_or_default(),
+                kind: "classic",
+            },
+            Kind::Consumer(group) => GroupLine {
+                group: name.clone(),
+                state: group.state().name(),
+                protocol_type: "consumer".to_owned(),
+                kind: "consumer",
+            },
+        };
+        self.groups.iter().map(line).collect()
+    }
+
+    /// Is there a group with this name, of whatever kind?
+    pub fn exists(&self, name: &str) -> bool {
+        self.groups.contains_key(name)
+    }
+
+    /// Does a member of this consumer group read the topic? `None`: it is no consumer group.
+    pub fn consumers_read(&self, name: &str, topic: &str) -> Option<bool> {
+        match self.groups.get(name)? {
+            Kind::Consumer(group) => Some(group.reads_topic(topic)),
+            Kind::Classic(_) => None,
+        }
+    }
+
+    /// May a member read committed offsets under this epoch?
+    ///
+    /// # Errors
+    /// `UnknownMember`, `StaleEpoch`, `IllegalGeneration`.
+    pub fn check_fetch(&self, name: &str, member_id: Option<&str>, epoch: i32) -> Result<(), GroupError> {
+        match self.groups.get(name) {
+            Some(Kind::Consumer(group)) => group.check_fetch(member_id, epoch),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<W: Copy> Group<W> {
+    /// Tells everybody who waits to ask again: the group is of another kind now.
+    fn dismiss(&mut self, out: &mut Vec<Effect<W>>) {
+        for member in self.members.values_mut() {
+            if let Some(waiting) = member.joining.take() {
+                out.push(Effect::Answer(waiting, Answer::Joined(Joined::refused(GroupError::Rebalancing, &member.id))));
+            }
+            if let Some(waiting) = member.syncing.take() {
+                out.push(Effect::Answer(waiting, Answer::Synced(Synced::refused(GroupError::Rebalancing))));
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The consumer group protocol in which the coordinator assigns (KIP-848): ConsumerGroupHeartbeat, ConsumerGroupDescribe.
+
+use std::collections::BTreeMap;
+
+use broker::{Broker, GroupReply, GroupTold, Heard, Reply};
+use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Target};
+use kafka_wire::consumer_group_describe::{
+    self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
+};
+use kafka_wire::consumer_group_heartbeat::{
+    AssignedTopicPartitions, Assignment, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+use types::TopicId;
+use uuid::Uuid;
+
+use super::{Outcome, Wait};
+use crate::body::Body;
+use crate::error_code::of_group;
+use crate::session::Context;
+
+/// The member goes, for a while if it is a static one.
+const LEAVES: i32 = -1;
+const LEAVES_FOR_A_WHILE: i32 = -2;
+
+/// An answer that waits until what it tells is durable.
+pub(super) struct HeartbeatWait<R>(pub R);
+
+impl<R, B> Wait for HeartbeatWait<R>
+where
+    R: Fn(Result<HeartbeatAnswer, (ErrorCode, String)>) -> B,
+    B: Body + 'static,
+{
+    fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Done(done) = reply else { return None };
+        let heard = match *done.downcast::<GroupReply>().ok()? {
+            Ok(heard) => outcome(heard)?,
+            Err(_) => Err((ErrorCode::CoordinatorNotAvailable, "The group's state cannot be written.".to_owned())),
+        };
+        Some(Box::new((self.0)(heard)))
+    }
+}
+
+/// What the coordinator says to a heartbeat, with the protocol's code.
+fn outcome(heard: Heard) -> Option<Result<HeartbeatAnswer, (ErrorCode, String)>> {
+    let Heard::Heartbeat(outcome) = heard else { return None };
+    Some(outcome.map_err(|error| (of_group(error), error.to_string())))
+}
+
+/// Answers at once, or when it may be told.
+pub(super) fn told<R, B>(told: GroupTold, respond: R) -> Outcome
+where
+    R: Fn(Result<HeartbeatAnswer, (ErrorCode, String)>) -> B + Send + 'static,
+    B: Body + 'static,
+{
+    match told {
+        GroupTold::Now(heard) => match outcome(heard) {
+            Some(heard) => Outcome::answer(respond(heard)),
+            None => Outcome::Close(ErrorCode::UnknownServerError),
+        },
+        GroupTold::Later => Outcome::Wait(Box::new(HeartbeatWait(respond))),
+    }
+}
+
+fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'static str> {
+    let empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.trim().is_empty());
+    if (version >= 1 || request.member_epoch > 0 || request.member_epoch == LEAVES) && request.member_id.trim().is_empty() {
+        return Err("MemberId can't be empty.");
+    }
+    if request.group_id.trim().is_empty() {
+        return Err("GroupId can't be empty.");
+    }
+    if empty(&request.instance_id) {
+        return Err("InstanceId can't be empty.");
+    }
+    if empty(&request.rack_id) {
+        return Err("RackId can't be empty.");
+    }
+    match request.member_epoch {
+        0 if request.rebalance_timeout_ms == -1 => Err("RebalanceTimeoutMs must be provided in first request."),
+        0 if request.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) => Err("TopicPartitions must be empty when (re-)joining."),
+        0 if request.subscribed_topic_names.is_none() && request.subscribed_topic_regex.is_none() => {
+            Err("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+        }
+        LEAVES_FOR_A_WHILE if request.instance_id.is_none() => Err("InstanceId can't be null."),
+        ..LEAVES_FOR_A_WHILE => Err("MemberEpoch is invalid."),
+        _ => Ok(()),
+    }
+}
+
+fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ConsumerGroupHeartbeatResponse {
+    match outcome {
+        Ok(answer) => ConsumerGroupHeartbeatResponse {
+            member_id: Some(answer.member_id.into()),
+            member_epoch: answer.epoch,
+            heartbeat_interval_ms: answer.interval as i32,
+            assignment: answer.assignment.map(|target| Assignment {
+                topic_partitions: partitions_by_id(&target)
+                    .map(|(topic_id, partitions)| AssignedTopicPartitions { topic_id, partitions, ..Default::default() })
+                    .collect(),
+                ..Assignment::default()
+            }),
+            ..ConsumerGroupHeartbeatResponse::default()
+        },
+        Err((code, message)) => ConsumerGroupHeartbeatResponse {
+            error_code: code.code(),
+            error_message: Some(message.into()),
+            ..ConsumerGroupHeartbeatResponse::default()
+        },
+    }
+}
+
+/// Partitions as they are on the wire.
+pub(super) fn partitions_by_id(target: &Target) -> impl Iterator<Item = (Uuid, Vec<i32>)> + '_ {
+    target.iter().map(|(topic, partitions)| (topic.0, partitions.iter().map(|partition| *partition as i32).collect()))
+}
+
+pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ConsumerGroupHeartbeatRequest::decode(reader, context.version)?;
+    if let Err(rule) = check(&request, context.version) {
+        return Ok(Outcome::answer(respond(Err((ErrorCode::InvalidRequest, rule.to_owned())))));
+    }
+    let text = |text: Option<Str>| text.map(|text| text.to_string());
+    let group = request.group_id;
+    let beat = ConsumerHeartbeat {
+        member_id: request.member_id.to_string(),
+        epoch: request.member_epoch,
+        instance: text(request.instance_id),
+        rack: text(request.rack_id),
+        rebalance_timeout: u64::try_from(request.rebalance_timeout_ms).ok(),
+        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
+        regex: text(request.subscribed_topic_regex),
+        assignor: text(request.server_assignor),
+        owned: request.topic_partitions.map(|topics| {
+            // What is no partition is held by nobody.
+            let indexes = |partitions: Vec<i32>| partitions.into_iter().map(|one| u32::try_from(one).unwrap_or(u32::MAX)).collect();
+            topics.into_iter().map(|topic| (TopicId(topic.topic_id), indexes(topic.partitions))).collect()
+        }),
+        client_id: context.client_id.to_owned(),
+        host: format!("/{}", context.peer.ip().to_canonical()),
+        fresh_id: Uuid::new_v4().to_string(),
+    };
+    Ok(told(context.gateway.broker.consumer_heartbeat(&group, &beat, context.to), respond))
+}
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ConsumerGroupDescribeRequest::decode(reader, context.version)?;
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_one(&context.gateway.broker, group.clone()));
+    Ok(Outcome::answer(ConsumerGroupDescribeResponse { groups: groups.collect(), ..ConsumerGroupDescribeResponse::default() }))
+}
+
+/// Topics by name; those that are gone have none and are left out.
+pub(super) fn named<T>(broker: &Broker, partitions: BTreeMap<TopicId, Vec<i32>>, one: impl Fn(Uuid, Str, Vec<i32>) -> T) -> Vec<T> {
+    let find = |(id, partitions)| broker.topic_by_id(id).map(|topic| one(id.0, topic.name.as_str().into(), partitions));
+    partitions.into_iter().filter_map(find).collect()
+}
+
+fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
+    if group.is_empty() {
+        return DescribedGroup { error_code: ErrorCode::InvalidGroupId.code(), group_id: group, ..DescribedGroup::default() };
+    }
+    let Some(found) = broker.groups().describe_consumers(&group) else {
+        let message = if broker.groups().exists(&group) { "is not a consumer group" } else { "not found" };
+        return DescribedGroup {
+            error_code: of_group(GroupError::GroupNotFound).code(),
+            error_message: Some(format!("Group {group} {message}.").into()),
+            group_id: group,
+            ..DescribedGroup::default()
+        };
+    };
+    let assignment = |partitions| consumer_group_describe::Assignment {
+        topic_partitions: named(broker, partitions, |topic_id, topic_name, partitions| TopicPartitions {
+            topic_id,
+            topic_name,
+            partitions,
+            ..TopicPartitions::default()
+        }),
+        ..Default::default()
+    };
+    let members = found.members.into_iter().map(|(member, target)| {
+        let mut held: BTreeMap<TopicId, Vec<i32>> = BTreeMap::new();
+        for (topic, partitions) in member.assigned.iter().chain(&member.revoking) {
+            held.entry(*topic).or_default().extend(partitions.keys().map(|partition| *partition as i32));
+        }
+        Member {
+            member_id: member.id.into(),
+            instance_id: member.instance.map(Into::into),
+            rack_id: member.rack.map(Into::into),
+            member_epoch: member.epoch,
+            client_id: member.client_id.into(),
+            client_host: member.host.into(),
+            subscribed_topic_names: member.topics.into_iter().map(Into::into).collect(),
+            subscribed_topic_regex: Some(member.regex.unwrap_or_default().into()),
+            assignment: assignment(held),
+            target_assignment: assignment(partitions_by_id(&target).map(|(id, partitions)| (TopicId(id), partitions)).collect()),
+            member_type: i8::from(member.classic.is_none()),
+            ..Member::default()
+        }
+    });
+    DescribedGroup {
+        group_state: found.state.name().into(),
+        group_epoch: found.epoch,
+        assignment_epoch: found.assignment_epoch,
+        assignor_name: Str::from_static(found.assignor),
+        members: members.collect(),
+        group_id: group,
+        ..DescribedGroup::default()
+    }
+}
