@@ -13,7 +13,7 @@ def case(function):
 
 def table():
     """Every case by name, in the order of the files."""
-    from . import cluster, configs, fetch, frames, groups, offsets, partitions, produce, topics, transactions  # noqa: F401
+    from . import cluster, compaction, configs, fetch, frames, groups, offsets, partitions, produce, topics, transactions  # noqa: F401
     return CASES
 
 
