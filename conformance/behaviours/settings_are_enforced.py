@@ -109,6 +109,95 @@ def cleanup_policy():
         assert write(name, b"v") is None
     low_watermark(deleted, 1, 30)
     assert read(compacted).offset() == 0, "a compacted topic keeps its records, whatever their age"
+    assert write(compacted, b"v", None) == "INVALID_RECORD"
+
+
+def compacted(count, seconds=20, **config):
+    """Writes ten values of one key, then some others, and waits until a reader meets `count` records of it at most."""
+    name = topic(cleanup_policy="compact", **{"segment_ms": 1, "min_cleanable_dirty_ratio": 0, **config})
+    for number in range(10):
+        assert write(name, b"%d" % number) is None
+    for number in range(3):
+        assert write(name, b"v", b"other-%d" % number) is None
+    until = time.time() + seconds
+    while True:
+        left = records(name)
+        if left.count(b"k") <= count:
+            return name, left
+        assert time.time() < until, f"{left} are left"
+        time.sleep(0.3)
+
+
+def records(name):
+    """Keys of what a reader of all gets."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "settings", "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    one = TopicPartition(name, 0, 0)
+    end = consumer.get_watermark_offsets(one, 10)[1]
+    consumer.assign([one])
+    keys, until = [], time.time() + 20
+    while consumer.position([one])[0].offset < end:
+        assert time.time() < until, "the end is not reached"
+        keys += [message.key() for message in consumer.consume(1000, 0.2)]
+    consumer.close()
+    return keys
+
+
+def uncompacted(**config):
+    """It is left alone for some seconds."""
+    try:
+        compacted(9, 3, **config)
+    except AssertionError as left:
+        assert "are left" in str(left)
+    else:
+        raise AssertionError("it was compacted")
+
+
+def min_cleanable_dirty_ratio():
+    compacted(1, min_cleanable_dirty_ratio=0.5)
+    uncompacted(min_cleanable_dirty_ratio=1)
+
+
+def min_compaction_lag_ms():
+    compacted(1, min_compaction_lag_ms=500)
+    uncompacted(min_compaction_lag_ms=3_600_000)
+
+
+def max_compaction_lag_ms():
+    compacted(1, min_cleanable_dirty_ratio=1, segment_ms=3_600_000, max_compaction_lag_ms=500)
+
+
+def segment_ms():
+    compacted(1, segment_ms=500)
+    uncompacted(segment_ms=3_600_000)
+
+
+def segment_bytes():
+    name = topic(cleanup_policy="compact", segment_ms=3_600_000, segment_bytes=1_048_576, min_cleanable_dirty_ratio=0)
+    for _ in range(10):
+        assert write(name, b"x" * 90_000) is None
+    time.sleep(2)
+    assert records(name).count(b"k") == 10
+    for _ in range(4):
+        assert write(name, b"x" * 90_000) is None
+    until = time.time() + 20
+    while len(records(name)) > 3:
+        assert time.time() < until, f"{len(records(name))} are left"
+        time.sleep(0.3)
+
+
+def delete_retention_ms():
+    for kept, left in [(3_600_000, 1), (500, 0)]:
+        name = topic(cleanup_policy="compact", segment_ms=1, min_cleanable_dirty_ratio=0, delete_retention_ms=kept)
+        for value in (b"v", None):
+            assert write(name, value) is None
+        for number in range(3):
+            assert write(name, b"v", b"other-%d" % number) is None
+        until = time.time() + 20
+        while records(name).count(b"k") != left:
+            assert time.time() < until, f"{records(name)} are left"
+            time.sleep(0.3)
+        time.sleep(2)
+        assert records(name).count(b"k") == left, "and so it stays"
 
 
 def durability(**config):

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use journal::{AppendError, AppendItem, Log};
-use types::{LogId, Offset, TopicId};
+use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
-use crate::settings::{SettingError, TOPIC, find};
-use crate::topic::{Topic, TopicConfig};
+use crate::settings::{SettingError, Settings, TOPIC, find};
+use crate::topic::{Topic, TopicConfig, effective};
 use crate::Broker;
 
 /// Partitions of one topic, at most.
@@ -115,8 +115,18 @@ pub fn check_topic_name(name: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn check_overrides(overrides: &BTreeMap<String, String>) -> Result<(), SettingError> {
-    overrides.iter().try_for_each(|(name, value)| find(TOPIC, name)?.check(value))
+fn check_overrides(overrides: &BTreeMap<String, String>, settings: &Settings, durability: Durability) -> Result<(), SettingError> {
+    overrides.iter().try_for_each(|(name, value)| find(TOPIC, name)?.check(value))?;
+    let lag = |name| effective(overrides, settings, durability, name).0.trim().parse::<i64>();
+    let (least, most) = (lag("min.compaction.lag.ms"), lag("max.compaction.lag.ms"));
+    match (least, most) {
+        (Ok(least), Ok(most)) if least > most => Err(SettingError {
+            name: "min.compaction.lag.ms".to_owned(),
+            value: least.to_string(),
+            expected: format!("it is at most max.compaction.lag.ms, which is {most}"),
+        }),
+        _ => Ok(()),
+    }
 }
 
 impl Broker {
@@ -141,7 +151,7 @@ impl Broker {
             2.. => return Err(CreateError::TooFewNodes(topic.replication)),
             _ => return Err(CreateError::Replication),
         }
-        check_overrides(&topic.overrides)?;
+        check_overrides(&topic.overrides, self.settings(), self.durability())?;
         Ok(partitions as u32)
     }
 
@@ -173,16 +183,9 @@ impl Broker {
             .map(|outcome| {
                 let (name, record) = outcome?;
                 committed?;
-                self.warn_of_compaction(&name, &record.overrides);
                 Ok(self.publish(name, record))
             })
             .collect()
-    }
-
-    fn warn_of_compaction(&self, topic: &str, overrides: &BTreeMap<String, String>) {
-        if overrides.get("cleanup.policy").is_some_and(|policy| policy.contains("compact")) {
-            tracing::warn!(topic, "cleanup.policy=compact keeps all records: compaction is not there yet");
-        }
     }
 
     /// Deletes a topic and all its records.
@@ -261,7 +264,7 @@ impl Broker {
     /// All but `Append`.
     pub fn check_config(&self, name: &str, overrides: &BTreeMap<String, String>) -> Result<Arc<Topic>, AlterError> {
         let topic = self.topic(name).ok_or(AlterError::UnknownTopic)?;
-        check_overrides(overrides)?;
+        check_overrides(overrides, self.settings(), self.durability())?;
         Ok(topic)
     }
 
@@ -271,7 +274,6 @@ impl Broker {
     /// See [`AlterError`].
     pub fn set_topic_config(&self, name: &str, overrides: BTreeMap<String, String>) -> Result<(), AlterError> {
         let topic = self.check_config(name, &overrides)?;
-        self.warn_of_compaction(name, &overrides);
         let record = TopicRecord { overrides, ..Self::record_of(&topic) };
         self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
         topic.set_config(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability));

@@ -64,6 +64,15 @@ pub const BROKER: &[Setting] = &[
     row("log.retention.ms", Int(-1, MAX), "604800000", Enforced, "Keep records this long; -1 for ever."),
     row("log.retention.bytes", Int(-1, MAX), "-1", Enforced, "Keep about this much of a partition; -1 everything."),
     row("log.retention.check.interval.ms", Int(1, MAX), "300000", Enforced, "How often retention is looked after."),
+    row("log.cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "delete lets old records go, compact keeps the newest of each key."),
+    row("log.segment.bytes", Int(14, INT), "1073741824", Enforced, "A partition is compacted when so much of it has not been; segment files are the journal's."),
+    row("log.roll.ms", Int(1, MAX), "604800000", Enforced, "A partition is compacted when a record has been there this long without; segment files are the journal's."),
+    row("log.cleaner.min.cleanable.ratio", Ratio, "0.5", Enforced, "Compact a partition when more than this part of it has not been compacted."),
+    row("log.cleaner.min.compaction.lag.ms", Int(0, MAX), "0", Enforced, "Do not compact records that are younger."),
+    row("log.cleaner.max.compaction.lag.ms", Int(1, MAX), "9223372036854775807", Enforced, "Compact whatever is older, however little it is."),
+    row("log.cleaner.delete.retention.ms", Int(0, MAX), "86400000", Enforced, "Keep records without a value this long after they were compacted first."),
+    row("log.cleaner.dedupe.buffer.size", Int(1_048_576, MAX), "134217728", Enforced, "Memory for keys while a partition is compacted, of all journals together."),
+    row("log.cleaner.backoff.ms", Int(1, MAX), "15000", Enforced, "How often to look for a partition to compact when there was none."),
     row("message.max.bytes", Int(0, INT), "1048588", Enforced, "Largest record batch."),
     row("log.message.timestamp.type", OneOf(&["CreateTime", "LogAppendTime"]), "CreateTime", Enforced, "Whose clock record timestamps come from."),
     row("min.insync.replicas", Int(1, INT), "1", Inert, "There is one replica, and Kafka asks for no more than there are."),
@@ -121,7 +130,7 @@ pub const BROKER: &[Setting] = &[
 
 /// Settings of a topic.
 pub const TOPIC: &[Setting] = &[
-    row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "compact keeps everything, a legal compaction, and refuses records without a key."),
+    row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "delete lets old records go; compact keeps the newest of each key, and refuses records without one."),
     row("retention.ms", Int(-1, MAX), "604800000", Enforced, "Keep records this long; -1 for ever."),
     row("retention.bytes", Int(-1, MAX), "-1", Enforced, "Keep about this much of a partition; -1 everything."),
     row("max.message.bytes", Int(0, INT), "1048588", Enforced, "Largest record batch."),
@@ -136,18 +145,18 @@ pub const TOPIC: &[Setting] = &[
     row("compression.lz4.level", Int(1, 17), "9", Inert, "Batches are kept as they are made."),
     row("compression.zstd.level", Int(-131_072, 22), "3", Inert, "Batches are kept as they are made."),
     row("remote.storage.enable", Bool, "false", DefaultOnly, "There is no remote storage."),
-    row("segment.bytes", Int(1 << 20, INT), "1073741824", Inert, "Segments are the journal's, not a topic's."),
-    row("segment.ms", Int(1, MAX), "604800000", Inert, "Segments are the journal's, not a topic's."),
+    row("segment.bytes", Int(1 << 20, INT), "1073741824", Enforced, "A partition is compacted when so much of it has not been; segment files are the journal's."),
+    row("segment.ms", Int(1, MAX), "604800000", Enforced, "A partition is compacted when a record has been there this long without; segment files are the journal's."),
     row("segment.jitter.ms", Int(0, MAX), "0", Inert, "Segments are the journal's, not a topic's."),
     row("segment.index.bytes", Int(4, INT), "10485760", Inert, "Indexes are the journal's."),
     row("index.interval.bytes", Int(0, INT), "4096", Inert, "Indexes are the journal's."),
     row("preallocate", Bool, "false", Inert, "Segments are always preallocated."),
     row("file.delete.delay.ms", Int(0, MAX), "60000", Inert, "No file belongs to a topic."),
     row("flush.ms", Int(0, MAX), "9223372036854775807", Inert, "Durability decides when records are flushed."),
-    row("min.cleanable.dirty.ratio", Ratio, "0.5", Inert, "Compaction keeps everything."),
-    row("min.compaction.lag.ms", Int(0, MAX), "0", Inert, "Compaction keeps everything."),
-    row("max.compaction.lag.ms", Int(1, MAX), "9223372036854775807", Inert, "Compaction keeps everything."),
-    row("delete.retention.ms", Int(0, MAX), "86400000", Inert, "Compaction keeps everything."),
+    row("min.cleanable.dirty.ratio", Ratio, "0.5", Enforced, "Compact when more than this part of a partition has not been compacted."),
+    row("min.compaction.lag.ms", Int(0, MAX), "0", Enforced, "Do not compact records that are younger."),
+    row("max.compaction.lag.ms", Int(1, MAX), "9223372036854775807", Enforced, "Compact whatever is older, however little it is."),
+    row("delete.retention.ms", Int(0, MAX), "86400000", Enforced, "Keep records without a value, and markers of transactions, this long after they were compacted first."),
     row("unclean.leader.election.enable", Bool, "false", Inert, "There is one replica."),
     row("leader.replication.throttled.replicas", Replicas, "", Inert, "There is one replica."),
     row("follower.replication.throttled.replicas", Replicas, "", Inert, "There is one replica."),
@@ -215,6 +224,20 @@ fn is_replicas(value: &str) -> bool {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let replica = |text: &str| text.trim().split_once(':').is_some_and(|(partition, node)| number(partition) && number(node));
     value.is_empty() || value == "*" || value.split(',').all(replica)
+}
+
+impl Setting {
+    /// A value as it is shown: words of a list once, without spaces around them.
+    pub fn shown(&self, value: &str) -> String {
+        let ListOf(_) = self.kind else { return value.to_owned() };
+        let mut words: Vec<&str> = Vec::new();
+        for word in value.split(',').map(str::trim) {
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        words.join(",")
+    }
 }
 
 /// The row with this name.

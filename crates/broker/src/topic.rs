@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journal::{Log, Retention};
+use journal::{Compaction, Log, Retention};
 use parking_lot::RwLock;
 use types::{Durability, PartitionIndex, TopicId};
 
@@ -24,6 +24,8 @@ pub struct TopicConfig {
     pub durability: Durability,
     /// Of its logs.
     pub retention: Retention,
+    /// Of its logs, when its records need a key.
+    pub compaction: Option<Compaction>,
     /// Its records need a key.
     pub compacted: bool,
     /// Its records go by compaction only.
@@ -35,6 +37,13 @@ fn broker_name(topic_setting: &str) -> Option<&'static str> {
     Some(match topic_setting {
         "retention.ms" => "log.retention.ms",
         "retention.bytes" => "log.retention.bytes",
+        "cleanup.policy" => "log.cleanup.policy",
+        "segment.bytes" => "log.segment.bytes",
+        "segment.ms" => "log.roll.ms",
+        "min.cleanable.dirty.ratio" => "log.cleaner.min.cleanable.ratio",
+        "min.compaction.lag.ms" => "log.cleaner.min.compaction.lag.ms",
+        "max.compaction.lag.ms" => "log.cleaner.max.compaction.lag.ms",
+        "delete.retention.ms" => "log.cleaner.delete.retention.ms",
         "max.message.bytes" => "message.max.bytes",
         "message.timestamp.type" => "log.message.timestamp.type",
         "min.insync.replicas" => "min.insync.replicas",
@@ -64,13 +73,24 @@ impl TopicConfig {
         let deletes = policy.split(',').any(|word| word.trim() == "delete");
         let retention =
             if !deletes { Retention::default() } else { Retention { ms: limit("retention.ms"), bytes: limit("retention.bytes") } };
+        let compacted = policy.split(',').any(|word| word.trim() == "compact");
+        let time = |name: &str| int(name).max(0) as u64;
+        let compaction = compacted.then(|| Compaction {
+            min_lag_ms: time("min.compaction.lag.ms"),
+            max_lag_ms: time("max.compaction.lag.ms"),
+            dirty_ratio: value("min.cleanable.dirty.ratio").trim().parse().unwrap_or(1.0),
+            delete_retention_ms: time("delete.retention.ms"),
+            segment_ms: time("segment.ms"),
+            segment_bytes: time("segment.bytes"),
+        });
         Self {
             max_message_bytes: int("max.message.bytes").max(0) as usize,
             append_time: value("message.timestamp.type") == "LogAppendTime",
             timestamp_window_ms: (int("message.timestamp.before.max.ms"), int("message.timestamp.after.max.ms")),
             durability: if flushes { Durability::Fsync } else { value("mainstem.durability").parse().unwrap_or(durability) },
             retention,
-            compacted: policy.split(',').any(|word| word.trim() == "compact"),
+            compaction,
+            compacted,
             compacted_only: !deletes && !policy.is_empty(),
             overrides,
         }
@@ -85,7 +105,8 @@ pub fn effective(
     name: &str,
 ) -> (String, Source) {
     if let Some(value) = overrides.get(name) {
-        return (value.clone(), Source::Topic);
+        let row = TOPIC.iter().find(|row| row.name == name);
+        return (row.map_or_else(|| value.clone(), |row| row.shown(value)), Source::Topic);
     }
     if name == "mainstem.durability" {
         return (durability.to_string(), Source::Broker);
@@ -144,6 +165,7 @@ impl Topic {
         for log in self.logs().iter() {
             log.set_durability(config.durability);
             log.set_retention(config.retention);
+            log.set_compaction(config.compaction);
         }
         *self.config.write() = Arc::new(config);
     }

@@ -206,6 +206,7 @@ fn timed(settings: &Settings) -> JournalConfig {
     JournalConfig {
         producer_expiry_ms: settings.int("producer.id.expiration.ms") as u64,
         retention_check_ms: settings.int("log.retention.check.interval.ms") as u64,
+        archive_check_ms: settings.int("log.cleaner.backoff.ms") as u64,
         ..JournalConfig::default()
     }
 }
@@ -231,6 +232,7 @@ fn open_journals(
             cold_bytes: (share / 8).min(64 << 20),
             held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
+            key_bytes: config.settings.int("log.cleaner.dedupe.buffer.size") as usize / folder.journals,
             window_bytes: window(&config.settings)?,
             ..timed(&config.settings)
         };

@@ -112,7 +112,11 @@ impl<'a> Walk<'a> {
         let (attributes, mut body) = body.split_first().ok_or_else(corrupt)?;
         let timestamp_delta = varint(&mut body)?;
         let behind = body;
-        let offset = Offset(self.header.base().0.saturating_add_signed(varint(&mut body)?));
+        let delta = varint(&mut body)?;
+        if !(0..=i64::from(self.header.last_offset_delta)).contains(&delta) {
+            return Err(BatchError::Corrupt { what: "offset of a record" });
+        }
+        let offset = self.header.base().plus(delta as u64);
         let key = field(&mut body)?;
         let tombstone = field(&mut body)?.is_none();
         let key = RecordKey { offset, key, tombstone };

@@ -235,7 +235,8 @@ impl SimDisk {
         }
     }
 
-    fn touch(&self) -> io::Result<()> {
+    /// One blocking operation: does the process live to do it?
+    pub fn touch(&self) -> io::Result<()> {
         let mut disk = self.inner.lock();
         if let Some(left) = disk.fuse {
             if left == 0 {

@@ -1,6 +1,8 @@
 //! The simulator of the journal: `sim --seeds 500`. Each seed runs random operations, faults and crashes on two
 //! journals and compares them with a model. A failure prints the seed and the command that repeats it.
 
+mod archive;
+mod compacted;
 mod disk;
 mod random;
 mod transactions;

@@ -3,7 +3,9 @@
 //! Checked all the time: a reader sees at every offset the same batch for ever, batches of a log in the order in
 //! which they were appended, none twice, nothing that was not appended. Checked after every restart: what was
 //! acknowledged is there (class `memory`: unless the power went), offsets have no gaps, terms rise, no
-//! term and index name two chunks, and what the journal says of transactions is what their batches say.
+//! term and index name two chunks, and what the journal says of transactions is what their batches say. The oldest of what is
+//! written moves into an archive meanwhile, and some logs are compacted: of these a record may be gone of which a newer
+//! one is there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +15,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use journal::disk::Storage;
 use journal::{
-    Append, AppendItem, AppendResults, ColdWant, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
+    Append, AppendItem, AppendResults, Archiver, ColdWant, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
     TailRead, Writer,
 };
 use parking_lot::Mutex;
 use record::{BatchBuilder, Batches, Marker};
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
 
+use crate::archive::SimArchive;
+use crate::compacted;
 use crate::disk::{Faults, SimDisk, SimSubmitter};
 use crate::random::Random;
 use crate::transactions;
@@ -35,7 +39,13 @@ const UNKNOWN_BYTES: u64 = 60_000;
 /// … and one of which it lets go what is older than this, one of those that are made late.
 const RETAINED_BY_TIME: u64 = 11;
 const RETAINED_MS: u64 = 400;
+/// Logs that are compacted: of both classes of durability, and one of idempotent producers.
+const COMPACTED: [u64; 3] = [5, 9, 10];
 const SEGMENT_BYTES: u64 = 256 << 10;
+/// Segment files may take so much, …
+const WINDOW_BYTES: u64 = 6 * SEGMENT_BYTES;
+/// … and objects are about so long.
+const OBJECT_BYTES: u64 = 16 << 10;
 const STATE_KEYS: u64 = 8;
 
 /// What a run is like.
@@ -126,6 +136,8 @@ struct ModelLog {
     /// Trims that may or may not have happened.
     start_possible: u64,
     transactions: transactions::Batches,
+    /// Of a compacted log.
+    records: compacted::Records,
     next_sequence: i32,
     last: Option<(u64, Sent)>,
 }
@@ -134,6 +146,7 @@ struct Running {
     journal: Arc<Journal>,
     writer: Writer<SimSubmitter>,
     keeper: Keeper,
+    archiver: Archiver,
     sink: Arc<Sink>,
 }
 
@@ -141,6 +154,7 @@ struct World {
     name: &'static str,
     random: Random,
     disk: SimDisk,
+    archive: SimArchive,
     clock: Arc<SimClock>,
     running: Option<Running>,
     logs: BTreeMap<LogId, ModelLog>,
@@ -167,6 +181,17 @@ fn retention(log: LogId) -> Retention {
         RETAINED_BY_TIME => Retention { ms: Some(RETAINED_MS), bytes: None },
         _ => Retention::default(),
     }
+}
+
+fn is_compacted(log: LogId) -> bool {
+    COMPACTED.contains(&log.0)
+}
+
+/// At once, whatever is there; a unit of time is an operation.
+fn compaction(log: LogId) -> Option<Compaction> {
+    let eager =
+        Compaction { min_lag_ms: 0, max_lag_ms: u64::MAX, dirty_ratio: 0.2, delete_retention_ms: 100, segment_ms: 20, segment_bytes: 20_000 };
+    is_compacted(log).then_some(eager)
 }
 
 fn state_key(key: u64) -> Bytes {
@@ -197,10 +222,12 @@ pub fn run(seed: u64, options: Options, coverage: &mut Coverage) -> Result<u64, 
 
 impl World {
     fn new(seed: u64, name: &'static str, planted: Option<Planted>) -> Self {
+        let disk = SimDisk::new(seed ^ 0x1234_5678);
         Self {
             name,
             random: Random::new(seed),
-            disk: SimDisk::new(seed ^ 0x1234_5678),
+            archive: SimArchive::new(seed ^ 0x0BB1_EC75, &disk),
+            disk,
             clock: Arc::new(SimClock(AtomicI64::new(1_000_000))),
             running: None,
             logs: BTreeMap::new(),
@@ -228,23 +255,29 @@ impl World {
             cold_bytes: 1 << 20,
             index_bytes: 1 << 18,
             retention_check_ms: 500,
+            window_bytes: Some(WINDOW_BYTES),
+            object_bytes: OBJECT_BYTES,
+            archive_check_ms: 50,
+            key_bytes: 1,
             planted: self.planted,
             ..JournalConfig::default()
         };
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let opened = journal::open(config, storage, Arc::new(journal::MemoryArchive::default()), self.disk.submitter(), clock, uuid::Uuid::from_u128(7))
+        let opened = journal::open(config, storage, Arc::new(self.archive.clone()), self.disk.submitter(), clock, uuid::Uuid::from_u128(7))
             .map_err(|error| format!("does not open: {error}"))?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
-        let mut running = Running { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, sink };
+        let mut running = Running { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, archiver: opened.archiver, sink };
         let term = running.journal.term().0;
         if term <= self.last_term {
             return Err(format!("term {term} after term {}", self.last_term));
         }
         self.last_term = term;
         for id in (1..=self.made).map(LogId) {
-            running.journal.create_log(id, durability(id)).set_retention(retention(id));
+            let log = running.journal.create_log(id, durability(id));
+            log.set_retention(retention(id));
+            log.set_compaction(compaction(id));
         }
         // Nothing is shown before the first chunk of the term is durable.
         for _ in 0..1000 {
@@ -273,6 +306,7 @@ impl World {
                 coverage.add("memory batches lost with the power", lost);
                 model.visible.split_off(&end);
                 model.transactions.forget_from(end);
+                model.records.forget_from(end);
             }
             let missing = model.acknowledged.iter().next_back().filter(|(base, (_, records))| **base + records > end);
             if let Some((base, (batch, _))) = missing {
@@ -320,8 +354,9 @@ impl World {
             420..449 => self.put_state(),
             449..450 => self.make_log(coverage),
             450..460 => self.trim(),
-            460..800 => self.step(coverage)?,
-            800..880 => self.keep(coverage),
+            460..740 => self.step(coverage)?,
+            740..810 => self.archive(coverage),
+            810..880 => self.keep(coverage),
             880..935 => {
                 let id = LogId(1 + self.random.below(self.made));
                 self.read_some(id, coverage)?;
@@ -329,10 +364,15 @@ impl World {
             935..985 => self.drain(coverage)?,
             985..990 => {
                 self.disk.light_fuse(1 + self.random.next() % 30);
-                self.keep(coverage);
-                self.keep(coverage);
+                let archives = self.random.one_in(2);
+                for _ in 0..4 {
+                    if archives { self.archive(coverage) } else { self.keep(coverage) }
+                    if archives && !self.disk.is_dead() {
+                        self.step(coverage)?;
+                    }
+                }
                 if self.disk.is_dead() {
-                    coverage.add("deaths inside the keeper", 1);
+                    coverage.add(if archives { "deaths inside the archiver" } else { "deaths inside the keeper" }, 1);
                     let power = self.random.one_in(2);
                     self.crash(power, coverage)?;
                 } else {
@@ -418,7 +458,9 @@ impl World {
         if let Some(running) = self.running.as_ref().filter(|_| self.made < LOGS) {
             self.made += 1;
             let id = LogId(self.made);
-            running.journal.create_log(id, durability(id)).set_retention(retention(id));
+            let log = running.journal.create_log(id, durability(id));
+            log.set_retention(retention(id));
+            log.set_compaction(compaction(id));
             coverage.add("logs made late", 1);
         }
     }
@@ -461,10 +503,20 @@ impl World {
         coverage.add("keeper turns", 1);
     }
 
+    fn archive(&mut self, coverage: &mut Coverage) {
+        if let Some(running) = &mut self.running {
+            running.archiver.step();
+        }
+        coverage.add("archiver turns", 1);
+    }
+
     /// Lets everything that is under way finish.
     fn drain(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         for _ in 0..40 {
             self.step(coverage)?;
+            if self.random.one_in(2) {
+                self.archive(coverage);
+            }
         }
         self.keep(coverage);
         Ok(())
@@ -508,6 +560,9 @@ impl World {
         if before.is_some_and(|(id, _)| id != sent.id) {
             return Err(format!("{}: offset {base} acknowledged for batches {before:?} and {}", sent.log, sent.id));
         }
+        if is_compacted(sent.log) {
+            model.records.acknowledge(base, sent.id, sent.records).map_err(|failure| format!("{}: {failure}", sent.log))?;
+        }
         if !appended.duplicate {
             model.times.insert(base, sent.at);
             model.sizes.insert(base, sent.bytes);
@@ -542,6 +597,10 @@ impl World {
 
     /// Checks what a reader got, and remembers it.
     fn saw(&mut self, id: LogId, bytes: &[u8]) -> Result<(), String> {
+        if is_compacted(id) {
+            let model = self.logs.entry(id).or_default();
+            return model.records.saw(bytes).map_err(|failure| format!("{id}: {failure}"));
+        }
         for batch in Batches::new(bytes) {
             let (position, header) = batch.map_err(|error| format!("{id}: {error}"))?;
             let whole = &bytes[position..position + header.total_bytes()];
@@ -572,6 +631,7 @@ impl World {
         let mut from = log.start();
         let end = log.high_watermark();
         let mut turns = 0;
+        self.logs.entry(id).or_default().records.begin();
         while from < end {
             turns += 1;
             let next = self.read_from(&log, from, self.random.clone().one_in(2), coverage)?;
@@ -579,6 +639,12 @@ impl World {
                 return Err(format!("{id}: no progress at {from}, the log ends at {end}"));
             }
             from = next;
+        }
+        if is_compacted(id) {
+            let model = self.logs.entry(id).or_default();
+            let gone = model.records.check(model.start, end.0).map_err(|failure| format!("{id}: {failure}"))?;
+            coverage.add("records compacted away", gone);
+            return Ok(());
         }
         self.check_order(id, end.0)
     }
@@ -649,6 +715,7 @@ impl World {
         if power {
             coverage.add("power losses", 1);
             self.disk.lose_power();
+            self.archive.lose_power();
         } else {
             coverage.add("kills", 1);
             self.disk.kill();
@@ -665,9 +732,15 @@ impl World {
         coverage.add("segments sealed", metrics.segments_sealed.get());
         coverage.add("segments freed", metrics.segments_freed.get());
         coverage.add("segments rewritten", metrics.segments_rewritten.get());
+        coverage.add("objects made", metrics.archive_objects.get());
+        coverage.add("objects deleted", metrics.archive_deletes.get());
+        coverage.add("reads of objects", metrics.archive_reads.get());
+        coverage.add("compaction passes", metrics.compaction_passes.get());
     }
 
     fn report(&mut self, coverage: &mut Coverage) {
+        coverage.add("objects at the end", self.archive.len() as u64);
+        let archive = self.archive.counters();
         let counters = self.disk.counters();
         for (what, count) in [
             ("sectors lost", counters.sectors_lost),
@@ -680,6 +753,9 @@ impl World {
             ("failed syncs", counters.sync_errors),
             ("allocations refused", counters.full),
             ("renames lost", counters.renames_lost),
+            ("objects half written", archive.half_puts),
+            ("objects refused", archive.failed_puts),
+            ("objects back after their deletion", archive.undeleted),
         ] {
             coverage.add(what, count);
         }
@@ -706,7 +782,8 @@ fn make_batch(sent: &Sent, filler: usize) -> Bytes {
     for record in 0..sent.records {
         let mut value = sent.id.to_be_bytes().to_vec();
         value.resize(8 + filler / sent.records as usize, record as u8);
-        builder = builder.record(1_000 + record as i64, None, Some(&value));
+        let key = is_compacted(sent.log).then(|| compacted::key(sent.id, record).to_be_bytes());
+        builder = builder.record(1_000 + record as i64, key.as_ref().map(<[u8; 8]>::as_slice), Some(&value));
     }
     builder.build()
 }

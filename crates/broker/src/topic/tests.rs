@@ -28,6 +28,10 @@ fn a_topic_has_the_brokers_retention_unless_it_says_otherwise() {
     assert_eq!(config(&[("cleanup.policy", "compact")], &broker).retention, Retention::default());
     let both = config(&[("cleanup.policy", "compact,delete")], &broker);
     assert_eq!((both.retention.ms, both.compacted, both.compacted_only), (Some(1000), true, false));
+    assert_eq!((both.compaction.map(|how| how.segment_ms), config(&[], &broker).compaction), (Some(604_800_000), None));
+    let policies = [("cleanup.policy", " compact, compact"), ("min.cleanable.dirty.ratio", "0.25")];
+    let how = config(&policies, &[("log.cleaner.delete.retention.ms", "77")]).compaction.expect("it is compacted");
+    assert_eq!((how.dirty_ratio, how.delete_retention_ms), (0.25, 77));
 }
 
 #[test]

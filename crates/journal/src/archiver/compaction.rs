@@ -148,7 +148,7 @@ impl Archiver {
         }
         self.resting.retain(|_, at| (*at..*at + rest).contains(&now));
         let mut best: Option<(Arc<Log>, Compaction, Dirt)> = None;
-        for log in self.journal.all_logs() {
+        for log in self.logs() {
             let Some(policy) = log.compaction().filter(|_| !self.resting.contains_key(&log.id())) else { continue };
             let Some(dirt) = self.dirt(&log, &policy, now) else { continue };
             if best.as_ref().is_none_or(|(_, _, other)| other.ratio < dirt.ratio) {

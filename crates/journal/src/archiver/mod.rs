@@ -15,7 +15,7 @@ mod moving;
 mod rules;
 mod sweep;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -287,11 +287,11 @@ impl Archiver {
     /// Deletes objects that no record names, which a crash left, and says which are missing. Before anything is made.
     fn tidy_up(&mut self) -> Result<(), ArchiverError> {
         let uuid = self.journal.uuid();
-        let found: HashSet<String> = self.journal.archive().store.list(&uuid.to_string())?.into_iter().collect();
+        let found: BTreeSet<String> = self.journal.archive().store.list(&uuid.to_string())?.into_iter().collect();
         let leftover = self.journal.archive().take_leftover();
-        let mut known: HashSet<String> = leftover.iter().map(|object| object.name(uuid)).collect();
+        let mut known: BTreeSet<String> = leftover.iter().map(|object| object.name(uuid)).collect();
         self.journal.archive().leave(leftover);
-        for log in self.journal.all_logs() {
+        for log in self.logs() {
             for object in log.inner().archive.iter().filter(|object| object.length > 0) {
                 let name = object.name(uuid);
                 if !found.contains(&name) {
@@ -324,7 +324,7 @@ impl Archiver {
     /// Deletes the records of objects that the start of their log has passed. True when there were any.
     fn delete_passed(&mut self) -> bool {
         let (mut gone, mut passed) = (Vec::new(), Vec::new());
-        for log in self.journal.all_logs() {
+        for log in self.logs() {
             if gone.len() >= RECORDS_MAX {
                 break;
             }
@@ -343,6 +343,13 @@ impl Archiver {
         }
         self.commit(Pending { append: None, made: Vec::new(), gone, passed, haste: Haste::Rest });
         true
+    }
+
+    /// All logs, by id.
+    fn logs(&self) -> Vec<Arc<Log>> {
+        let mut logs = self.journal.all_logs();
+        logs.sort_unstable_by_key(|log| log.id());
+        logs
     }
 
     /// Appends the records of what was made, and after them the deletion of those of what is gone.

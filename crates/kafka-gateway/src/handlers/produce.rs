@@ -53,13 +53,13 @@ struct Refusal {
     message: Option<String>,
     /// Start of the log, when the data got as far as the log.
     log_start: i64,
-    /// It is about records of the batch, and the answer names one.
-    of_records: bool,
+    /// Places of the records in the batch that it is about; some of them.
+    records: Vec<i32>,
 }
 
 impl From<ErrorCode> for Refusal {
     fn from(code: ErrorCode) -> Self {
-        Self { code, message: None, log_start: -1, of_records: false }
+        Self { code, message: None, log_start: -1, records: Vec::new() }
     }
 }
 
@@ -241,8 +241,9 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     answer.log_start_offset = refusal.log_start;
     if let Some(message) = &refusal.message {
         answer.error_message = Some(message.as_str().into());
-        if refusal.of_records {
+        for place in &refusal.records {
             let error = BatchIndexAndErrorMessage {
+                batch_index: *place,
                 batch_index_error_message: answer.error_message.clone(),
                 ..BatchIndexAndErrorMessage::default()
             };
@@ -250,6 +251,9 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
         }
     }
 }
+
+/// Records that a refusal names at most.
+const RECORDS_NAMED: usize = 1000;
 
 /// A topic that is written to, as it is for the whole of a request.
 struct Target {
@@ -273,11 +277,11 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
             code: of_batch(&error),
             message: Some(error.to_string()),
             log_start: if matches!(error, BatchError::Invalid { .. }) { log.start().0 as i64 } else { -1 },
-            of_records: false,
+            records: Vec::new(),
         })?;
     if header.base_offset != 0 {
         let message = Some("A producer's offsets begin at 0".to_owned());
-        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64, of_records: false });
+        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64, records: Vec::new() });
     }
     if header.compression() == Some(Compression::Zstd) && version < ZSTD_SINCE {
         return Err(ErrorCode::UnsupportedCompressionType.into());
@@ -299,9 +303,16 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
 fn check_keys(bytes: &[u8]) -> Result<(), Refusal> {
     let corrupt = |error: BatchError| Refusal { message: Some(error.to_string()), ..of_batch(&error).into() };
     let records = record::records(bytes).map_err(corrupt)?;
-    if records.iter().any(|record| record.key.is_none()) {
+    let places = (0..).zip(&records);
+    let keyless: Vec<i32> = places.clone().filter(|(_, record)| record.key.is_none()).map(|(place, _)| place).take(RECORDS_NAMED).collect();
+    if !keyless.is_empty() {
         let message = Some("A compacted topic takes no record without a key".to_owned());
-        return Err(Refusal { message, of_records: true, ..ErrorCode::InvalidRecord.into() });
+        return Err(Refusal { message, records: keyless, ..ErrorCode::InvalidRecord.into() });
+    }
+    // Compaction finds records by what they say of their place.
+    if places.into_iter().any(|(place, record)| record.offset.0 != place as u64) {
+        let message = Some("The records of a batch are not numbered from 0 on".to_owned());
+        return Err(Refusal { message, ..ErrorCode::InvalidRecord.into() });
     }
     Ok(())
 }
@@ -319,7 +330,7 @@ fn check_timestamps(header: &BatchHeader, (before, after): (i64, i64), now: i64)
     let too_new = header.max_timestamp.saturating_sub(now) > after;
     if too_old || too_new {
         let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
-        return Err(Refusal { message: Some(message), of_records: true, ..ErrorCode::InvalidTimestamp.into() });
+        return Err(Refusal { message: Some(message), records: vec![0], ..ErrorCode::InvalidTimestamp.into() });
     }
     Ok(())
 }

@@ -1,0 +1,113 @@
+"""A compacted topic under kill −9: an idempotent producer updates and deletes keys while the broker compacts what is older and is
+killed now and then. A reader without a group then reads from offset 0 to the end, as a schema registry does at its start, and
+has exactly the newest value of each key; when compaction has come to rest, it meets little else on its way.
+Arguments: binary, seconds."""
+
+import random
+import signal
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from driver.broker import Broker
+
+KEYS, PARTITIONS, TOPIC = 2000, 3, "registry"
+SETTINGS = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.2", "delete.retention.ms": "1000"}
+# What a last batch may hold that is not compacted.
+UNTOUCHED = 3000
+
+
+def survive(binary, seconds):
+    with tempfile.TemporaryDirectory(prefix="mainstem-compaction-") as scratch:
+        flags = ["--set", "log.cleaner.backoff.ms=200", "--set", "mainstem.segment.bytes=1048576",
+                 "--set", "mainstem.journal.window.bytes=16777216"]
+        broker = Broker(binary, f"{scratch}/data", flags).start()
+        try:
+            admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+            admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=SETTINGS)])[TOPIC].result(30)
+            newest, count, kills = load(broker, seconds)
+            read = check(broker, newest)
+            assert read < count, "nothing was compacted"
+            settle(broker)
+            read = check(broker, newest)
+            alive = sum(value is not None for value in newest.values())
+            assert read <= alive + KEYS // 10 + UNTOUCHED, f"{read} records are left of {alive} keys"
+            broker.end(signal.SIGKILL)
+            broker.start()
+            check(broker, newest)
+            print(f"{count} updates of {KEYS} keys, {kills} kills: {read} records are left, the newest of {alive} keys among them")
+        finally:
+            broker.end(signal.SIGKILL)
+
+
+def load(broker, seconds):
+    """Updates and deletions meanwhile; returns the newest value of each key, how many there were, and how many kills."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "reconnect.backoff.max.ms": 200,
+                         "linger.ms": 5, "compression.type": "lz4", "log_level": 0})
+    failures, newest, count, kills = [], {}, 0, 0
+    until, due = time.time() + seconds, time.time() + 2
+    while time.time() < until:
+        for _ in range(500):
+            key = b"key-%d" % random.randrange(KEYS)
+            value = None if random.random() < 0.1 else b"%d " % count + random.randbytes(random.randrange(400))
+            producer.produce(TOPIC, value, key, partition=hash(key) % PARTITIONS,
+                             on_delivery=lambda error, _: error and failures.append(error))
+            newest[key] = value
+            count += 1
+        producer.poll(0)
+        while len(producer) > 20_000:
+            producer.poll(0.05)
+        if time.time() > due:
+            broker.end(signal.SIGKILL)
+            broker.start()
+            kills, due = kills + 1, time.time() + random.uniform(0.7, 3)
+    assert producer.flush(60) == 0 and not failures, failures[:3]
+    return newest, count, kills
+
+
+def check(broker, newest):
+    """Reads all to the end and compares; returns how many records there were."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False, "log_level": 0,
+                         "auto.offset.reset": "error", "isolation.level": "read_committed"})
+    partitions = [TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)]
+    ends = {one.partition: consumer.get_watermark_offsets(one, 20)[1] for one in partitions}
+    consumer.assign(partitions)
+    table, count, until = {}, 0, time.time() + 60
+    while any(one.offset < ends[one.partition] for one in consumer.position(partitions)):
+        assert time.time() < until, f"the end is not reached: {consumer.position(partitions)} of {ends}"
+        for message in consumer.consume(5000, 0.3):
+            assert not message.error(), message.error()
+            count += 1
+            table[message.key()] = message.value()
+    consumer.close()
+    found = {key: value for key, value in table.items() if value is not None}
+    wanted = {key: value for key, value in newest.items() if value is not None}
+    wrong = [key for key in found.keys() | wanted.keys() if found.get(key) != wanted.get(key)]
+    assert not wrong, f"{len(wrong)} keys are not what was written last, such as {wrong[:3]}"
+    return count
+
+
+def passes(broker):
+    with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("mainstem_journal_compaction_passes_total"))
+
+
+def settle(broker):
+    """Until compaction has nothing to do, also not for what it had to keep a while."""
+    until, before, since = time.time() + 60, -1, time.time()
+    while time.time() - since < 3:
+        now = passes(broker)
+        if now != before:
+            before, since = now, time.time()
+        assert time.time() < until, "compaction does not come to rest"
+        time.sleep(0.2)
+
+
+survive(sys.argv[1], float(sys.argv[2]))

@@ -1,0 +1,115 @@
+//! An archive that is never kind: a put may end with an error whether the object is there or not, a process may die in the middle
+//! of one, and what was deleted may be back after a power loss. What a put has confirmed stays.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use journal::ArchiveStore;
+use parking_lot::Mutex;
+
+use crate::disk::SimDisk;
+use crate::random::Random;
+
+/// What happened, for the coverage report.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArchiveCounters {
+    pub failed_puts: u64,
+    pub half_puts: u64,
+    pub undeleted: u64,
+}
+
+struct Objects {
+    by_name: BTreeMap<String, Bytes>,
+    /// Deleted since the last power loss.
+    deleted: BTreeMap<String, Bytes>,
+    random: Random,
+    counters: ArchiveCounters,
+}
+
+/// Objects that outlive the processes that use them; it dies with their disk.
+#[derive(Clone)]
+pub struct SimArchive {
+    disk: SimDisk,
+    inner: Arc<Mutex<Objects>>,
+}
+
+impl SimArchive {
+    /// An empty one.
+    pub fn new(seed: u64, disk: &SimDisk) -> Self {
+        let counters = ArchiveCounters::default();
+        let objects = Objects { by_name: BTreeMap::new(), deleted: BTreeMap::new(), random: Random::new(seed), counters };
+        Self { disk: disk.clone(), inner: Arc::new(Mutex::new(objects)) }
+    }
+
+    /// Deletions that had not reached the disk are undone.
+    pub fn lose_power(&self) {
+        let mut objects = self.inner.lock();
+        let Objects { by_name, deleted, random, counters } = &mut *objects;
+        for (name, bytes) in std::mem::take(deleted) {
+            if random.one_in(3) {
+                counters.undeleted += 1;
+                by_name.insert(name, bytes);
+            }
+        }
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.inner.lock().by_name.len()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> ArchiveCounters {
+        self.inner.lock().counters
+    }
+}
+
+impl ArchiveStore for SimArchive {
+    fn put(&self, name: &str, bytes: Bytes) -> io::Result<()> {
+        let before = self.disk.touch();
+        let mut objects = self.inner.lock();
+        if let Err(dead) = before {
+            let end = objects.random.below(bytes.len() as u64) as usize;
+            if objects.random.one_in(2) {
+                objects.counters.half_puts += 1;
+                objects.by_name.insert(name.to_owned(), bytes.slice(..end));
+            }
+            return Err(dead);
+        }
+        if objects.random.one_in(25) {
+            objects.counters.failed_puts += 1;
+            if objects.random.one_in(2) {
+                objects.by_name.insert(name.to_owned(), bytes);
+            }
+            return Err(io::Error::other("the store does not answer"));
+        }
+        objects.by_name.insert(name.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.disk.touch()?;
+        let bytes = self.inner.lock().by_name.get(name).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let rest = bytes.get(position as usize..).unwrap_or_default();
+        let count = rest.len().min(into.len());
+        into[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.disk.touch()?;
+        let first = format!("{prefix}/");
+        Ok(self.inner.lock().by_name.keys().filter(|name| name.starts_with(&first)).cloned().collect())
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.disk.touch()?;
+        let mut objects = self.inner.lock();
+        if let Some(bytes) = objects.by_name.remove(name) {
+            objects.deleted.insert(name.to_owned(), bytes);
+        }
+        Ok(())
+    }
+}
