@@ -552,7 +552,7 @@ impl Journal {
     pub fn max_timestamp(&self, log: &Arc<Log>) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let start = log.start();
         // What begins before the log's start, object or run, says the largest of what is trimmed, too.
-        let whole = |object: &&crate::archive::Archived| object.length > 0 && object.base >= start;
+        let whole = |object: &&Arc<Archived>| object.length > 0 && object.base >= start;
         let mut largest = log.inner().archive.from(start).iter().filter(whole).map(|object| object.max_timestamp).max();
         let mut cut: Option<(Arc<Segment>, Run)> = None;
         let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
