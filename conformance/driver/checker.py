@@ -65,7 +65,7 @@ class Round:
         self.path = self.folder / "whole.history"
         self.topics = {f"checker-{number}-a": 3, f"checker-{number}-b": 2}
         self.values, self.identities, self.kills, self.ends = 0, 0, 0, 0
-        self.notes = history.Notes(self.folder, "runner")
+        self.notes, self.watcher = history.Notes(self.folder, "runner"), None
         self.clients = {name: Client(self.reader(kind)) for name, kind in {
             "assigned-0": "assigned", "assigned-1": "assigned", "range-0": "range", "range-1": "range",
             "sticky-0": "cooperative-sticky", "sticky-1": "cooperative-sticky"}.items()}
@@ -125,10 +125,10 @@ class Round:
             self.settle()
             call(self.reader("final")("final"), 120)
         finally:
-            for client in self.clients.values():
-                if client.running():
-                    client.process.kill()
-                    client.process.wait()
+            processes = [client.process for client in self.clients.values() if client.running()]
+            for process in [*processes, *([self.watcher] if self.watcher else [])]:
+                process.kill()
+                process.wait()
         self.judge(seconds)
 
     def make_topics(self):
@@ -138,28 +138,23 @@ class Round:
     def load(self, seconds):
         began = time.time()
         until, broker_due, client_due, told = began + seconds, began + 5, began + 3, began + 10
-        watch = self.watch()
-        try:
-            while time.time() < until:
-                for name, client in self.clients.items():
-                    if not client.running():
-                        self.start(name, client)
-                if time.time() > client_due:
-                    client_due = time.time() + random.uniform(0.5, 2.5)
-                    self.kill_client()
-                if time.time() > broker_due:
-                    broker_due = time.time() + random.uniform(4, 9)
-                    self.kill_broker()
-                if time.time() > told:
-                    told += 10
-                    print(f"      {time.time() - began:.0f} of {seconds:.0f} s, {self.kills} clients and {self.ends} times the broker killed",
-                          flush=True)
-                assert watch.poll() is None, "the watch has ended"
-                time.sleep(0.05)
-        except BaseException:
-            watch.kill()
-            raise
-        self.watcher = watch
+        self.watcher = self.watch()
+        while time.time() < until:
+            for name, client in self.clients.items():
+                if not client.running():
+                    self.start(name, client)
+            if time.time() > client_due:
+                client_due = time.time() + random.uniform(0.5, 2.5)
+                self.kill_client()
+            if time.time() > broker_due:
+                broker_due = time.time() + random.uniform(4, 9)
+                self.kill_broker()
+            if time.time() > told:
+                told += 10
+                print(f"      {time.time() - began:.0f} of {seconds:.0f} s, {self.kills} clients and {self.ends} times the broker killed",
+                      flush=True)
+            assert self.watcher.poll() is None, "the watch has ended"
+            time.sleep(0.05)
 
     def watch(self):
         return subprocess.Popen([str(PYTHON), str(CHECKER / "watch.py"), self.broker.bootstrap, str(self.folder), *self.words()])

@@ -244,6 +244,17 @@ def alter_an_unknown_broker(t):
 
 
 @case
+def alter_deletes_settings_of_a_broker(t):
+    for name in ("", "1"):
+        alter(t, name, ("leader.replication.throttled.rate", DELETE, None), ("follower.replication.throttled.rate", DELETE, None), kind=BROKER)
+        alter(t, name, ("no.such.setting", DELETE, None), kind=BROKER)
+        alter(t, name, ("broker.id", DELETE, None), kind=BROKER)
+        alter(t, name, ("log.retention.ms", DELETE, None), ("broker.id", SET, "5"), kind=BROKER)
+    alter(t, "4242", ("log.retention.ms", DELETE, None), kind=BROKER)
+    alter(t, "one", ("log.retention.ms", DELETE, None), kind=BROKER)
+
+
+@case
 def alter_a_resource_of_no_kind(t):
     alter(t, "x", ("retention.ms", SET, "1000"), kind=0)
     alter(t, "x", ("retention.ms", SET, "1000"), kind=99)

@@ -106,6 +106,18 @@ def list_offsets_at_special_times(t):
 
 
 @case
+def list_offsets_in_a_batch_trimmed_in_its_middle(t):
+    for attributes in (0, 1):
+        topic = t.topic()
+        assert t.quiet("Produce", 9, produce(topic, batch([b"v"] * 5, attributes=attributes)))["responses"][0]["partition_responses"][0]["error_code"] == 0
+        t.quiet("DeleteRecords", 1, {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}], "timeout_ms": 5000})
+        for at in (1_600_000_000_000, 1_700_000_000_000, 1_700_000_000_001, -3):
+            where(t, topic, at)
+        t.fill(topic, 1)
+        where(t, topic, 1_700_000_000_000)
+
+
+@case
 def list_offsets_at_an_unknown_special_time(t):
     topic = t.topic()
     t.fill(topic)

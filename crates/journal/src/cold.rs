@@ -519,28 +519,6 @@ impl Journal {
     /// # Errors
     /// `Segment`: unreadable. `Gone`: trimmed meanwhile.
     pub fn find_by_time(&self, log: &Arc<Log>, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, ReadError> {
-        self.find(log, at)
-    }
-
-    /// The record with the largest timestamp, the first of several. Blocks.
-    ///
-    /// # Errors
-    /// As [`Journal::find_by_time`].
-    pub fn max_timestamp(&self, log: &Arc<Log>) -> Result<Option<(Offset, Timestamp)>, ReadError> {
-        let start = log.start();
-        let archived = log.inner().archive.from(start).to_vec();
-        let mut largest = archived.iter().filter(|object| object.length > 0).map(|object| object.max_timestamp).max();
-        let from = archived.last().map_or(start, |last| last.next.max(start));
-        let want = ColdWant { log: Arc::clone(log), from, until: log.high_watermark(), max_bytes: 0 };
-        self.visit_runs(&want, |_| true, |_, run| {
-            largest = largest.max(Some(run.max_timestamp));
-            true
-        })?;
-        let Some(largest) = largest else { return Ok(None) };
-        self.find_by_time(log, largest)
-    }
-
-    fn find(&self, log: &Arc<Log>, at: Timestamp) -> Result<Option<(Offset, Timestamp)>, ReadError> {
         let start = log.start();
         let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
         let mut from = start;
@@ -559,11 +537,42 @@ impl Journal {
                 if header.next() <= start {
                     continue;
                 }
-                let found = record::offset_for_timestamp(&bytes[position..position + header.total_bytes()], at);
-                if let Some(found) = found.filter(|(offset, _)| *offset >= start) {
-                    return Ok(Some(found));
+                let found = record::offset_for_timestamp(&bytes[position..position + header.total_bytes()], start, at);
+                if found.is_some() {
+                    return Ok(found);
                 }
             }
         }
+    }
+
+    /// The record with the largest timestamp, the first of several. Blocks.
+    ///
+    /// # Errors
+    /// As [`Journal::find_by_time`].
+    pub fn max_timestamp(&self, log: &Arc<Log>) -> Result<Option<(Offset, Timestamp)>, ReadError> {
+        let start = log.start();
+        // What begins before the log's start, object or run, says the largest of what is trimmed, too.
+        let whole = |object: &&Arc<Archived>| object.length > 0 && object.base >= start;
+        let mut largest = log.inner().archive.from(start).iter().filter(whole).map(|object| object.max_timestamp).max();
+        let mut cut: Option<(Arc<Segment>, Run)> = None;
+        let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
+        self.visit_runs(&want, |object| object.base < start, |segment, run| {
+            if run.base < start {
+                cut = Some((Arc::clone(segment), *run));
+            } else {
+                largest = largest.max(Some(run.max_timestamp));
+            }
+            true
+        })?;
+        if let Some((segment, run)) = cut {
+            let bytes = self.cold().read_run(self, &segment, &run)?.concat();
+            for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
+                let records = record::records(&bytes[position..position + header.total_bytes()]).unwrap_or_default();
+                let left = records.iter().filter(|record| record.offset >= start).map(|record| record.timestamp);
+                largest = largest.max(left.max());
+            }
+        }
+        let Some(largest) = largest else { return Ok(None) };
+        self.find_by_time(log, largest)
     }
 }

@@ -149,8 +149,9 @@ fn record(header: &BatchHeader, bytes: &mut Bytes) -> Result<Record, BatchError>
     Ok(Record { offset: Offset(header.base().0.saturating_add_signed(offset_delta)), timestamp, key, value, headers })
 }
 
-/// The first record of a batch whose timestamp is at least `at`.
-pub fn offset_for_timestamp(batch: &[u8], at: Timestamp) -> Option<(Offset, Timestamp)> {
+/// The first record of a batch, from an offset on, whose timestamp is at least `at`.
+pub fn offset_for_timestamp(batch: &[u8], from: Offset, at: Timestamp) -> Option<(Offset, Timestamp)> {
     let records = records(batch).ok()?;
-    records.into_iter().find(|record| record.timestamp >= at).map(|record| (record.offset, record.timestamp))
+    let wanted = |record: &Record| record.offset >= from && record.timestamp >= at;
+    records.into_iter().find(wanted).map(|record| (record.offset, record.timestamp))
 }

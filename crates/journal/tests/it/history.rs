@@ -38,3 +38,22 @@ fn many_logs_that_share_a_segment_being_written_read_it_about_once() {
     assert!(read < 3 * written, "{written} bytes were written, {read} read");
     node.close();
 }
+
+#[test]
+fn a_time_is_looked_up_among_what_a_trim_has_left_of_a_batch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::open(folder.path(), modes()[0], small()).expect("it opens");
+    let log = node.log(1);
+    // Records of a batch are a millisecond apart, from 1,000 on.
+    node.append_batch(&log, 5, VALUE_BYTES).expect("appended");
+    node.trim(&log, 2).expect("trimmed");
+    assert_eq!(node.journal.find_by_time(&log, 1_000).expect("readable"), Some((Offset(2), 1_002)));
+    assert_eq!(node.journal.find_by_time(&log, 1_004).expect("readable"), Some((Offset(4), 1_004)));
+    assert_eq!(node.journal.max_timestamp(&log).expect("readable"), Some((Offset(4), 1_004)));
+    // A shorter batch behind it: its largest is smaller than what was trimmed.
+    node.append_batch(&log, 2, VALUE_BYTES).expect("appended");
+    node.trim(&log, 5).expect("trimmed");
+    assert_eq!(node.journal.max_timestamp(&log).expect("readable"), Some((Offset(6), 1_001)));
+    assert_eq!(node.journal.find_by_time(&log, 1_002).expect("readable"), None);
+    node.close();
+}

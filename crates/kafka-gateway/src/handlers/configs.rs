@@ -25,6 +25,8 @@ const RESOURCE_BROKER: i8 = 4;
 const BROKER_LOGGER: i8 = 8;
 const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
+/// An operation of IncrementalAlterConfigs: back to the default.
+const OPERATION_DELETE: i8 = 1;
 
 /// Not a setting of ours: what `--advertise` and `--kafka` come to for the client that asks.
 static ADVERTISED_LISTENERS: Setting = Setting {
@@ -267,8 +269,19 @@ fn twice() -> Refusal {
     (ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())
 }
 
+/// Nothing can be set at the broker, so what is to be deleted there is not set: tools delete throttles without asking.
+fn deletes_from_broker(broker: &Broker, resource: &AlterConfigsResource) -> bool {
+    let name = resource.resource_name.as_str();
+    resource.resource_type == RESOURCE_BROKER
+        && (name.is_empty() || name.parse() == Ok(broker.node_id().0))
+        && resource.configs.iter().all(|config| config.config_operation == OPERATION_DELETE)
+}
+
 fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
+    if deletes_from_broker(broker, resource) {
+        return Ok(());
+    }
     let kind = resource.resource_type;
     let mut overrides = match kind {
         GROUP => broker.group_config(&resource.resource_name).overrides.clone(),
@@ -280,7 +293,7 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
         });
         let change = match config.config_operation {
             0 => Change::Set(value()?),
-            1 => Change::Delete,
+            OPERATION_DELETE => Change::Delete,
             2 => Change::Append(value()?),
             3 => Change::Subtract(value()?),
             other => return Err((ErrorCode::InvalidRequest, format!("Unknown operation {other}"))),
