@@ -12,7 +12,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use delivery::{
     Answer, Assignor, Commit, CommittedOffset, Committer, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
-    GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration, SyncRequest,
+    GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
+    ShareGroupSummary, ShareHeartbeat, SyncRequest,
 };
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, AppendResults, EventSink, JournalEvent, ReplyTo};
@@ -113,6 +114,8 @@ impl Groups {
             consumer_assignors: settings.text("group.consumer.assignors").0.split(',').filter_map(|name| Assignor::find(name.trim())).collect(),
             migration: Migration::find(settings.text("group.consumer.migration.policy").0).unwrap_or(Migration::Bidirectional),
             consumer_times: times("consumer"),
+            share_size_max: int("group.share.max.size") as usize,
+            share_times: times("share"),
         };
         let coordinator = GroupCoordinator::with_topics(chosen, topics);
         let state = State { coordinator, refused: VecDeque::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
@@ -129,7 +132,9 @@ impl Groups {
     }
 
     pub(crate) fn set_times(&self, group: &str, config: Option<&GroupConfig>) {
-        self.state.lock().coordinator.set_consumer_times(group, config.map(|config| config.consumer));
+        let mut state = self.state.lock();
+        state.coordinator.set_consumer_times(group, config.map(|config| config.consumer));
+        state.coordinator.set_share_times(group, config.map(|config| config.share));
     }
 
     pub(crate) fn restore(&self, key: &[u8], value: &[u8]) {
@@ -223,6 +228,11 @@ impl Groups {
     /// One consumer group.
     pub fn describe_consumers(&self, name: &str) -> Option<ConsumerGroupSummary> {
         self.state.lock().coordinator.describe_consumers(name)
+    }
+
+    /// One share group.
+    pub fn describe_share(&self, name: &str) -> Option<ShareGroupSummary> {
+        self.state.lock().coordinator.describe_share(name)
     }
 
     /// Does a member of this consumer group read the topic? `None`: it is no consumer group.
@@ -425,6 +435,24 @@ impl Broker {
         self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.consumer_heartbeat(group, request, now(), effects)))
     }
 
+    /// A member of a share group is alive, joins or goes.
+    pub fn share_heartbeat(&self, group: &str, request: &ShareHeartbeat, to: ReplyTo) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.share_heartbeat(group, request, now(), effects)))
+    }
+
+    /// Members of a share group; `None`: there is no such group.
+    pub fn share_group_members(&self, group: &str) -> Option<usize> {
+        self.groups().describe_share(group).map(|found| found.members.len())
+    }
+
+    /// Makes a share group without members, if there is no group of that name.
+    ///
+    /// # Errors
+    /// `GroupNotFound` when there is one of another kind.
+    pub fn make_share_group(&self, group: &str) -> Result<(), GroupError> {
+        self.with_groups(group, |groups, effects| groups.make_share_group(group, effects))
+    }
+
     /// Members go.
     pub fn leave_group(&self, group: &str, members: &[LeaveMember], to: ReplyTo) -> GroupTold {
         self.told_by_groups(group, to, |groups, effects| Heard::Left(groups.leave(group, members, now(), effects)))
@@ -443,9 +471,14 @@ impl Broker {
             state.append_blocking(self, items, sender);
         }
         match receiver.recv_timeout(PATIENCE) {
-            Ok(true) => Ok(()),
+            Ok(true) => self.group_deleted(group),
             Ok(false) | Err(_) => Err(None),
         }
+    }
+
+    /// A group is gone for good: what it had done with records goes with it. Settings of a group outlive it, as in Kafka.
+    fn group_deleted(&self, group: &str) -> Result<(), Option<GroupError>> {
+        self.drop_subscriptions_of_group(group).map_err(|_| None)
     }
 
     /// Deletes a committed offset, durably. On the controller's thread.

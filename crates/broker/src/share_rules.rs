@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delivery::{GroupError, Rules};
+use delivery::Rules;
 
 use crate::{Broker, GroupConfig, ShareStart};
 
@@ -38,18 +38,5 @@ impl Broker {
             dead_letters: config.share_dead_letter_topic.is_some(),
         };
         ShareRules { rules, config }
-    }
-
-    /// Members of a share group; `None`: there is no such group.
-    pub fn share_group_members(&self, _group: &str) -> Option<usize> {
-        Some(0)
-    }
-
-    /// Makes a share group without members, if there is no group of that name.
-    ///
-    /// # Errors
-    /// When there is one of another kind.
-    pub fn make_share_group(&self, _group: &str) -> Result<(), GroupError> {
-        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Consumer groups and share groups as keyed records, big-endian.
+//! Consumer groups and share groups as keyed records, big-endian; those of share groups are written in their own file.
 //!
 //! ```text
 //! key "c" group           value u8 version (1), i32 epoch, i32 assignment epoch, u64 assigned at, u64 hash of topics,
@@ -8,6 +8,11 @@
 //!                               opt instance, opt rack, client id, host, u64 rebalance timeout, opt expression, opt assignor,
 //!                               u32 count of topic names, u8 1 if classic, and then u64 session timeout, u32 count of
 //!                               protocols: name, bytes metadata; partitions assigned, being revoked (with epochs), of the target
+//! key "h" group           value u8 version (1), i32 epoch, i32 assignment epoch, u64 assigned at, u64 hash of topics, u64 hash of
+//!                               targets: a share group
+//! key "i" u16 length, group, member id
+//!                         value u8 version (1), i32 epoch, i32 previous epoch, opt rack, client id, host, u32 count of topic names,
+//!                               partitions assigned, partitions of the target: a member of a share group
 //! partitions: u32 count of topics: 16 bytes id, u32 count of u32 index (and i32 epoch)
 //! text, bytes: u32 length and content; opt: u8 0, or 1 and a text
 //! ```

@@ -36,6 +36,10 @@ pub struct CoordinatorSettings {
     pub migration: Migration,
     /// Of consumer groups that have no times of their own.
     pub consumer_times: GroupTimes,
+    /// `group.share.max.size`
+    pub share_size_max: usize,
+    /// Of share groups that have no times of their own.
+    pub share_times: GroupTimes,
 }
 
 /// Which groups with members may change from one protocol to the other.
@@ -135,6 +139,7 @@ pub struct GroupCoordinator<W> {
     pub(crate) groups: HashMap<String, Kind<W>>,
     /// Of groups that have their own.
     pub(crate) consumer_times: HashMap<String, GroupTimes>,
+    pub(crate) share_times: HashMap<String, GroupTimes>,
     /// After a restart: the hash of a group's targets as it was recorded.
     pub(crate) recorded: HashMap<String, u64>,
     offsets: HashMap<String, Offsets>,
@@ -155,6 +160,7 @@ impl<W: Copy> GroupCoordinator<W> {
             topics,
             groups: HashMap::new(),
             consumer_times: HashMap::new(),
+            share_times: HashMap::new(),
             recorded: HashMap::new(),
             offsets: HashMap::new(),
             deadlines: BTreeSet::new(),
@@ -214,6 +220,10 @@ impl<W: Copy> GroupCoordinator<W> {
                     let expired = group.expired(now);
                     self.remove_consumers(&name, &expired, now, out);
                 }
+                Some(Kind::Share(group)) => {
+                    let expired = group.expired(now);
+                    group.remove(&expired, &*self.topics, out);
+                }
                 None => drop(self.deadlines.pop_first()),
             }
             self.reschedule(&name);
@@ -255,7 +265,7 @@ impl<W: Copy> GroupCoordinator<W> {
         match self.groups.get_mut(name) {
             Some(Kind::Classic(group)) => group.sync(request, waiter, now, out),
             Some(Kind::Consumer(group)) => out.push(answer(group.classic_sync(&request, &around).unwrap_or_else(Synced::refused))),
-            None => out.push(answer(Synced::refused(error))),
+            Some(Kind::Share(_)) | None => out.push(answer(Synced::refused(error))),
         }
         self.reschedule(name);
     }
@@ -278,6 +288,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let outcome = match self.groups.get_mut(name).ok_or(GroupError::UnknownMember)? {
             Kind::Classic(group) => group.heartbeat(member_id, instance, generation, now),
             Kind::Consumer(group) => group.classic_heartbeat(member_id, instance, generation, now),
+            Kind::Share(_) => Err(GroupError::UnknownMember),
         };
         self.reschedule(name);
         outcome
@@ -306,6 +317,7 @@ impl<W: Copy> GroupCoordinator<W> {
                 self.reschedule(name);
                 return Ok(found.into_iter().map(|found| found.map(drop)).collect());
             }
+            Kind::Share(_) => return Err(GroupError::UnknownMember),
         };
         let mut outcomes = Vec::new();
         for leaving in members {
@@ -359,6 +371,9 @@ impl<W: Copy> GroupCoordinator<W> {
                 older.check_older_commit(member.generation, topic, commit.partition)
             };
             return Ok(commits.iter().map(|commit| fits(commit).and_then(|()| prepare(commit))).collect());
+        }
+        if let Some(Kind::Share(_)) = self.groups.get(name) {
+            return Err(GroupError::GroupNotFound);
         }
         self.check_commit(name, member, now)?;
         Ok(commits.iter().map(prepare).collect())
@@ -453,7 +468,9 @@ impl<W: Copy> GroupCoordinator<W> {
     /// # Errors
     /// `Subscribed`, `GroupNotFound`.
     pub fn delete_offset(&mut self, name: &str, topic: &str, partition: u32, subscribed: bool) -> Result<Option<Bytes>, GroupError> {
-        self.groups.get(name).ok_or(GroupError::GroupNotFound)?;
+        if let None | Some(Kind::Share(_)) = self.groups.get(name) {
+            return Err(GroupError::GroupNotFound);
+        }
         if subscribed {
             return Err(GroupError::Subscribed);
         }

@@ -12,12 +12,14 @@ use crate::consumer_record::{GROUP, MEMBER, names_of_member};
 use crate::coordinator::GroupCoordinator;
 use crate::group::{Answer, Effect, Group, GroupState, JoinRequest, Joined, Synced};
 use crate::record::group_key;
+use crate::share_group::{self, ShareGroup, ShareHeartbeat, ShareMember};
 use crate::topology::Target;
 
 /// A group of one kind or the other.
 pub(crate) enum Kind<W> {
     Classic(Box<Group<W>>),
     Consumer(Box<ConsumerGroup>),
+    Share(Box<ShareGroup>),
 }
 
 impl<W: Copy> Kind<W> {
@@ -25,6 +27,7 @@ impl<W: Copy> Kind<W> {
         match self {
             Self::Classic(group) => group.next_deadline(),
             Self::Consumer(group) => group.next_deadline(),
+            Self::Share(group) => group.next_deadline(),
         }
     }
 
@@ -32,6 +35,7 @@ impl<W: Copy> Kind<W> {
         match self {
             Self::Classic(group) => group.state == GroupState::Empty,
             Self::Consumer(group) => group.members.is_empty(),
+            Self::Share(group) => group.members.is_empty(),
         }
     }
 
@@ -40,6 +44,8 @@ impl<W: Copy> Kind<W> {
         match self {
             Self::Classic(group) => (self.is_empty() && group.pending.is_empty()).then_some(group.emptied_at),
             Self::Consumer(group) => self.is_empty().then_some(group.emptied_at),
+            // What it has done with records is kept until it is deleted.
+            Self::Share(_) => None,
         }
     }
 
@@ -48,6 +54,7 @@ impl<W: Copy> Kind<W> {
         match self {
             Self::Classic(group) => vec![group_key(&group.name)],
             Self::Consumer(group) => group.members.keys().map(|id| group.member_key(id)).chain([group.group_key()]).collect(),
+            Self::Share(group) => group.keys(),
         }
     }
 }
@@ -61,8 +68,21 @@ pub struct GroupLine {
     pub state: &'static str,
     /// Empty for a group that only keeps offsets.
     pub protocol_type: String,
-    /// "classic" or "consumer".
+    /// "classic", "consumer" or "share".
     pub kind: &'static str,
+}
+
+/// A share group as it stands.
+#[derive(Clone, Debug)]
+pub struct ShareGroupSummary {
+    /// As Kafka calls it.
+    pub state: &'static str,
+    /// Of the group.
+    pub epoch: i32,
+    /// Of the target.
+    pub assignment_epoch: i32,
+    /// In order of their ids.
+    pub members: Vec<ShareMember>,
 }
 
 /// A consumer group as it stands.
@@ -98,25 +118,29 @@ impl<W: Copy> GroupCoordinator<W> {
         let (name, member) = match *key.first()? {
             GROUP => (std::str::from_utf8(key.get(1..)?).ok()?, None),
             MEMBER => names_of_member(MEMBER, key).map(|(group, member)| (group, Some(member)))?,
+            share_group::GROUP => (std::str::from_utf8(key.get(1..)?).ok()?, None),
+            share_group::MEMBER => names_of_member(share_group::MEMBER, key).map(|(group, member)| (group, Some(member)))?,
             _ => return None,
         };
-        let kind = self.groups.entry(name.to_owned()).or_insert_with(|| Kind::Consumer(Box::new(ConsumerGroup::new(name, now))));
+        let fresh = || match key.first() {
+            Some(&(GROUP | MEMBER)) => Kind::Consumer(Box::new(ConsumerGroup::new(name, now))),
+            _ => Kind::Share(Box::new(ShareGroup::new(name))),
+        };
+        let kind = self.groups.entry(name.to_owned()).or_insert_with(fresh);
         if matches!(kind, Kind::Classic(_)) {
             // It was made for its offsets, which came first.
-            *kind = Kind::Consumer(Box::new(ConsumerGroup::new(name, now)));
+            *kind = fresh();
         }
-        let Kind::Consumer(group) = kind else { return Some(false) };
-        let restored = match member {
-            Some(member) => group.restore_member(member, value).is_some(),
-            None => match group.restore(value) {
-                Some(targets) => {
-                    self.recorded.insert(name.to_owned(), targets);
-                    true
-                }
-                None => false,
-            },
+        let restored = match (kind, member) {
+            (Kind::Consumer(group), Some(member)) => group.restore_member(member, value).map(|()| None),
+            (Kind::Share(group), Some(member)) => group.restore_member(member, value).map(|()| None),
+            (Kind::Consumer(group), None) => group.restore(value).map(Some),
+            (Kind::Share(group), None) => group.restore(value).map(Some),
+            (Kind::Classic(_), _) => None,
         };
-        Some(restored)
+        let Some(recorded) = restored else { return Some(false) };
+        self.recorded.extend(recorded.map(|targets| (name.to_owned(), targets)));
+        Some(true)
     }
 
     /// All records are back, and the times of groups are set: members have a whole session from now.
@@ -125,10 +149,13 @@ impl<W: Copy> GroupCoordinator<W> {
         for name in names {
             let times = self.consumer_times(&name);
             let recorded = self.recorded.remove(&name);
-            if let Some(Kind::Consumer(group)) = self.groups.get_mut(&name) {
-                group.resume(now, times.session_timeout, recorded);
-                self.reschedule(&name);
+            let share_times = self.share_times(&name);
+            match self.groups.get_mut(&name) {
+                Some(Kind::Consumer(group)) => group.resume(now, times.session_timeout, recorded),
+                Some(Kind::Share(group)) => group.resume(now, share_times.session_timeout, recorded),
+                Some(Kind::Classic(_)) | None => {}
             }
+            self.reschedule(&name);
         }
     }
 
@@ -139,7 +166,7 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Are answers of this group to wait until what they tell is durable?
     pub fn answers_when_durable(&self, name: &str) -> bool {
-        matches!(self.groups.get(name), Some(Kind::Consumer(_)))
+        matches!(self.groups.get(name), Some(Kind::Consumer(_) | Kind::Share(_)))
     }
 
     /// The classic group that a member may join; an empty group of another kind makes room for it.
@@ -151,7 +178,7 @@ impl<W: Copy> GroupCoordinator<W> {
         }
         match kind {
             Kind::Classic(group) => Some(group),
-            Kind::Consumer(_) => None,
+            Kind::Consumer(_) | Kind::Share(_) => None,
         }
     }
 
@@ -181,6 +208,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Consumer(group)) => group.heartbeat(request, &around, &mut effects),
+            Some(Kind::Share(_)) => Err(GroupError::GroupNotFound),
             Some(Kind::Classic(_)) | None if !joins => Err(GroupError::GroupNotFound),
             found => {
                 let mut group = match found {
@@ -284,6 +312,78 @@ impl<W: Copy> GroupCoordinator<W> {
         Ok(joined)
     }
 
+    pub(crate) fn share_times(&self, name: &str) -> GroupTimes {
+        self.share_times.get(name).copied().unwrap_or(self.settings.share_times)
+    }
+
+    /// Gives a share group times of its own, or takes them away.
+    pub fn set_share_times(&mut self, name: &str, times: Option<GroupTimes>) {
+        match times {
+            Some(times) => drop(self.share_times.insert(name.to_owned(), times)),
+            None => drop(self.share_times.remove(name)),
+        }
+    }
+
+    /// A heartbeat of a member of a share group. Its answer may be given once the effects are durable.
+    ///
+    /// # Errors
+    /// Nothing has changed then.
+    pub fn share_heartbeat(
+        &mut self,
+        name: &str,
+        request: &ShareHeartbeat,
+        now: u64,
+        out: &mut Vec<Effect<W>>,
+    ) -> Result<HeartbeatAnswer, GroupError> {
+        let times = self.share_times(name);
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
+        let outcome = match self.groups.get_mut(name) {
+            Some(Kind::Share(group)) if request.epoch < 0 => {
+                group.members.get(&request.member_id).ok_or(GroupError::UnknownMember)?;
+                group.remove(std::slice::from_ref(&request.member_id), around.topics, out);
+                Ok(HeartbeatAnswer { member_id: request.member_id.clone(), epoch: request.epoch, interval: 0, assignment: None })
+            }
+            Some(Kind::Share(group)) => group.heartbeat(request, &around, out),
+            None if request.epoch == 0 => {
+                let mut group = ShareGroup::new(name);
+                let answer = group.heartbeat(request, &around, out)?;
+                self.groups.insert(name.to_owned(), Kind::Share(Box::new(group)));
+                Ok(answer)
+            }
+            _ => Err(GroupError::GroupNotFound),
+        };
+        self.reschedule(name);
+        outcome
+    }
+
+    /// Makes a share group without members, if there is no group of that name.
+    ///
+    /// # Errors
+    /// `GroupNotFound` when there is one of another kind.
+    pub fn make_share_group(&mut self, name: &str, out: &mut Vec<Effect<W>>) -> Result<(), GroupError> {
+        match self.groups.get(name) {
+            Some(Kind::Share(_)) => Ok(()),
+            Some(_) => Err(GroupError::GroupNotFound),
+            None => {
+                let group = ShareGroup::new(name);
+                group.persist_all(out);
+                self.groups.insert(name.to_owned(), Kind::Share(Box::new(group)));
+                Ok(())
+            }
+        }
+    }
+
+    /// A share group as it stands.
+    pub fn describe_share(&self, name: &str) -> Option<ShareGroupSummary> {
+        let Kind::Share(group) = self.groups.get(name)? else { return None };
+        Some(ShareGroupSummary {
+            state: group.state(),
+            epoch: group.epoch,
+            assignment_epoch: group.assignment_epoch,
+            members: group.members.values().cloned().collect(),
+        })
+    }
+
     /// A consumer group as it stands.
     pub fn describe_consumers(&self, name: &str) -> Option<ConsumerGroupSummary> {
         let Kind::Consumer(group) = self.groups.get(name)? else { return None };
@@ -312,6 +412,9 @@ impl<W: Copy> GroupCoordinator<W> {
                 protocol_type: "consumer".to_owned(),
                 kind: "consumer",
             },
+            Kind::Share(group) => {
+                GroupLine { group: name.clone(), state: group.state(), protocol_type: "share".to_owned(), kind: "share" }
+            }
         };
         self.groups.iter().map(line).collect()
     }
@@ -325,7 +428,7 @@ impl<W: Copy> GroupCoordinator<W> {
     pub fn consumers_read(&self, name: &str, topic: &str) -> Option<bool> {
         match self.groups.get(name)? {
             Kind::Consumer(group) => Some(group.reads_topic(topic)),
-            Kind::Classic(_) => None,
+            Kind::Classic(_) | Kind::Share(_) => None,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Consumption as pure state machines: no I/O, no threads, no clock. Time comes in as milliseconds; answers that
 //! had to wait and state to be made durable go out as [`Effect`]s.
 //!
-//! Here so far: Kafka's groups ([`GroupCoordinator`]) with committed offsets, of the classic protocol and of the one in which the
-//! coordinator assigns, transactions ([`TransactionCoordinator`]), and subscriptions that consumers share ([`Subscription`]).
+//! Here so far: Kafka's groups ([`GroupCoordinator`]) with committed offsets, of the classic protocol and of those in which the
+//! coordinator assigns (consumer groups, members of share groups), transactions ([`TransactionCoordinator`]), and subscriptions that
+//! consumers share ([`Subscription`]).
 
 mod assignors;
 mod classic_members;
@@ -17,6 +18,7 @@ mod offsets;
 mod reconcile;
 mod record;
 mod runs;
+mod share_group;
 mod subscription;
 mod subscription_record;
 mod topology;
@@ -30,10 +32,11 @@ pub use consumer_group::{
 pub use coordinator::{Commit, Committer, CoordinatorSettings, GroupCoordinator, GroupSummary, LeaveMember, Migration};
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
-pub use kinds::{ConsumerGroupSummary, GroupLine};
+pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
 pub use reconcile::MemberState;
 pub use record::offset_record;
+pub use share_group::{ShareHeartbeat, ShareMember};
 pub use subscription::{Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, Done, KeyHash, NotHeld, RecordState, Rules, Subscription, Verdict};
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{Owned, Target, Topics};

@@ -45,6 +45,7 @@ bodies!(
     update_features::UpdateFeaturesResponse,
     consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
     consumer_group_describe::ConsumerGroupDescribeResponse,
+    share_group_heartbeat::ShareGroupHeartbeatResponse, share_group_describe::ShareGroupDescribeResponse,
 );
 
 /// A whole response frame.

@@ -8,5 +8,6 @@ mod crowd;
 mod membership;
 mod offsets;
 mod room;
+mod share_groups;
 mod subscription;
 mod transactions;

@@ -36,6 +36,8 @@ pub fn settings() -> CoordinatorSettings {
         consumer_assignors: vec![Assignor::Uniform, Assignor::Range],
         migration: Migration::Bidirectional,
         consumer_times: GroupTimes { session_timeout: SESSION_MS, heartbeat_interval: 1_000, assignment_interval: 0 },
+        share_size_max: 4,
+        share_times: GroupTimes { session_timeout: SESSION_MS, heartbeat_interval: 1_000, assignment_interval: 0 },
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) const FEATURES: &[Feature] = &[
     Feature { name: "metadata.version", level: 30 },
     Feature { name: "transaction.version", level: 2 },
     Feature { name: "group.version", level: 1 },
+    Feature { name: "share.version", level: 1 },
 ];
 
 /// Why an update cannot be.

@@ -22,6 +22,7 @@ mod replication;
 mod share_acknowledge;
 mod share_batches;
 mod share_fetch;
+mod share_groups;
 mod share_offsets;
 mod telemetry;
 mod topics;
@@ -210,6 +211,8 @@ static APIS: &[Api] = &[
     Api::new(72, 0, 0, telemetry::push),
     Api::new(74, 0, 1, configs::list_resources),
     Api::new(75, 0, 0, cluster::describe_topic_partitions),
+    Api::new(76, 1, 1, share_groups::heartbeat),
+    Api::new(77, 1, 1, share_groups::describe),
     Api::new(78, 1, 2, share_fetch::handle),
     Api::new(79, 1, 2, share_acknowledge::handle),
     Api::new(90, 0, 1, share_offsets::describe),

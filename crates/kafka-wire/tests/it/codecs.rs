@@ -87,6 +87,8 @@ codecs! {
     alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
     alter_share_group_offsets::{ AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse };
     api_versions::{ ApiVersionsRequest, ApiVersionsResponse };
+    consumer_group_describe::{ ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse };
+    consumer_group_heartbeat::{ ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse };
     create_acls::{ CreateAclsRequest, CreateAclsResponse };
     create_partitions::{ CreatePartitionsRequest, CreatePartitionsResponse };
     create_topics::{ CreateTopicsRequest, CreateTopicsResponse };
@@ -129,6 +131,8 @@ codecs! {
     push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
     share_acknowledge::{ ShareAcknowledgeRequest, ShareAcknowledgeResponse };
     share_fetch::{ ShareFetchRequest, ShareFetchResponse };
+    share_group_describe::{ ShareGroupDescribeRequest, ShareGroupDescribeResponse };
+    share_group_heartbeat::{ ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse };
     sync_group::{ SyncGroupRequest, SyncGroupResponse };
     txn_offset_commit::{ TxnOffsetCommitRequest, TxnOffsetCommitResponse };
     update_features::{ UpdateFeaturesRequest, UpdateFeaturesResponse };

@@ -1,0 +1,121 @@
+//! Members of share groups (KIP-932): ShareGroupHeartbeat, ShareGroupDescribe.
+
+use std::collections::BTreeMap;
+
+use broker::Broker;
+use delivery::{GroupError, HeartbeatAnswer, ShareHeartbeat};
+use kafka_wire::share_group_describe::{
+    self, DescribedGroup, Member, ShareGroupDescribeRequest, ShareGroupDescribeResponse, TopicPartitions,
+};
+use kafka_wire::share_group_heartbeat::{self, Assignment, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+use types::TopicId;
+
+use super::Outcome;
+use super::consumer_groups::{named, partitions_by_id, told};
+use crate::error_code::of_group;
+use crate::session::Context;
+
+/// The one assignor of share groups.
+const ASSIGNOR: &str = "simple";
+/// Below what a leaving member says.
+const IMPOSSIBLE: i32 = -2;
+
+fn check(request: &ShareGroupHeartbeatRequest) -> Result<(), &'static str> {
+    if request.member_id.trim().is_empty() {
+        return Err("MemberId can't be empty.");
+    }
+    if request.group_id.trim().is_empty() {
+        return Err("GroupId can't be empty.");
+    }
+    if request.rack_id.as_ref().is_some_and(|rack| rack.trim().is_empty()) {
+        return Err("RackId can't be empty.");
+    }
+    match request.member_epoch {
+        0 if request.subscribed_topic_names.as_ref().is_none_or(Vec::is_empty) => Err("SubscribedTopicNames must be set in first request."),
+        ..=IMPOSSIBLE => Err("MemberEpoch is invalid."),
+        _ => Ok(()),
+    }
+}
+
+fn respond(outcome: Result<HeartbeatAnswer, (ErrorCode, String)>) -> ShareGroupHeartbeatResponse {
+    match outcome {
+        Ok(answer) => ShareGroupHeartbeatResponse {
+            member_id: Some(answer.member_id.into()),
+            member_epoch: answer.epoch,
+            heartbeat_interval_ms: answer.interval as i32,
+            assignment: answer.assignment.map(|target| Assignment {
+                topic_partitions: partitions_by_id(&target)
+                    .map(|(topic_id, partitions)| share_group_heartbeat::TopicPartitions { topic_id, partitions, ..Default::default() })
+                    .collect(),
+                ..Assignment::default()
+            }),
+            ..ShareGroupHeartbeatResponse::default()
+        },
+        Err((code, message)) => ShareGroupHeartbeatResponse {
+            error_code: code.code(),
+            error_message: Some(message.into()),
+            ..ShareGroupHeartbeatResponse::default()
+        },
+    }
+}
+
+pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ShareGroupHeartbeatRequest::decode(reader, context.version)?;
+    if let Err(rule) = check(&request) {
+        return Ok(Outcome::answer(respond(Err((ErrorCode::InvalidRequest, rule.to_owned())))));
+    }
+    let beat = ShareHeartbeat {
+        member_id: request.member_id.to_string(),
+        epoch: request.member_epoch,
+        rack: request.rack_id.map(|rack| rack.to_string()),
+        topics: request.subscribed_topic_names.map(|names| names.iter().map(ToString::to_string).collect()),
+        client_id: context.client_id.to_owned(),
+        host: format!("/{}", context.peer.ip().to_canonical()),
+    };
+    Ok(told(context.gateway.broker.share_heartbeat(&request.group_id, &beat, context.to), respond))
+}
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ShareGroupDescribeRequest::decode(reader, context.version)?;
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_one(&context.gateway.broker, group.clone()));
+    Ok(Outcome::answer(ShareGroupDescribeResponse { groups: groups.collect(), ..ShareGroupDescribeResponse::default() }))
+}
+
+fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {
+    if group.is_empty() {
+        return DescribedGroup { error_code: ErrorCode::InvalidGroupId.code(), group_id: group, ..DescribedGroup::default() };
+    }
+    let Some(found) = broker.groups().describe_share(&group) else {
+        let message = if broker.groups().exists(&group) { "is not a share group" } else { "not found" };
+        return DescribedGroup {
+            error_code: of_group(GroupError::GroupNotFound).code(),
+            error_message: Some(format!("Group {group} {message}.").into()),
+            group_id: group,
+            ..DescribedGroup::default()
+        };
+    };
+    let members = found.members.into_iter().map(|member| {
+        let partitions: BTreeMap<TopicId, Vec<i32>> = partitions_by_id(&member.assigned).map(|(id, partitions)| (TopicId(id), partitions)).collect();
+        let one = |topic_id, topic_name, partitions| TopicPartitions { topic_id, topic_name, partitions, ..TopicPartitions::default() };
+        Member {
+            member_id: member.id.into(),
+            rack_id: member.rack.map(Into::into),
+            member_epoch: member.epoch,
+            client_id: member.client_id.into(),
+            client_host: member.host.into(),
+            subscribed_topic_names: member.topics.into_iter().map(Into::into).collect(),
+            assignment: share_group_describe::Assignment { topic_partitions: named(broker, partitions, one), ..Default::default() },
+            ..Member::default()
+        }
+    });
+    DescribedGroup {
+        group_state: Str::from_static(found.state),
+        group_epoch: found.epoch,
+        assignment_epoch: found.assignment_epoch,
+        assignor_name: Str::from_static(ASSIGNOR),
+        members: members.collect(),
+        group_id: group,
+        ..DescribedGroup::default()
+    }
+}
