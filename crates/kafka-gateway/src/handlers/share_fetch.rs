@@ -182,6 +182,9 @@ fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &Share
     let found = broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
     let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if broker.subscriptions().get(group, found.id, index.0).is_none() && broker.share_group_members(group).is_none() {
+        return Err(ErrorCode::GroupIdNotFound);
+    }
     let shared = broker.open_subscription(group, &found, index, rules);
     if let Some(shared) = &shared {
         shared.lock().set_key_ordered(rules.config.share_key_ordered);
@@ -336,12 +339,12 @@ impl ShareFetchWait {
         for step in 0..self.worked.len() {
             let at = (self.start + step) % self.worked.len();
             let worked = &mut self.worked[at];
+            if let Some(kept) = held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition) {
+                kept.told |= worked.new;
+            }
             let due = worked.acknowledged || worked.new && self.bytes == 0;
             if !due && worked.code.is_none() && worked.acquired.is_empty() {
                 continue;
-            }
-            if let Some(kept) = held.partitions.get_mut(at).filter(|one| one.topic == worked.topic && one.partition == worked.partition) {
-                kept.told = true;
             }
             let acquired = worked.acquired.drain(..).map(|one| AcquiredRecords {
                 first_offset: one.first as i64,

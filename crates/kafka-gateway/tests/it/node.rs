@@ -153,6 +153,11 @@ impl Node {
         self.sessions[client].close(&mut self.context);
     }
 
+    pub fn make_share_group(&self, group: &str, settings: &[(&str, &str)]) {
+        self.broker.make_share_group(group).expect("a name that is free");
+        self.configure_group(group, settings);
+    }
+
     pub fn configure_group(&self, group: &str, settings: &[(&str, &str)]) {
         let overrides = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         self.broker.set_group_config(group, overrides).expect("settings of a group");

@@ -101,7 +101,7 @@ fn started(folder: &Path, counts: &[usize]) -> Node {
     for count in counts {
         assert_eq!(node.produce(producer, "t", 0, batch(*count)).0, 0);
     }
-    node.configure_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
     node
 }
 
