@@ -251,7 +251,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let size_max = self.settings.size_max;
         match self.classic_for_join(name, now, out) {
             Some(group) => group.join(request, asked, size_max, out),
-            None => return out.push(refuse(GroupError::InconsistentProtocol)),
+            None => return out.push(Effect::Answer(waiter, Answer::Joined(Joined::refused(GroupError::InconsistentProtocol, "")))),
         }
         self.reschedule(name);
     }

@@ -274,7 +274,8 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if request.group_id.is_empty() {
             return OffsetDeleteResponse { error_code: ErrorCode::InvalidGroupId.code(), ..OffsetDeleteResponse::default() };
         }
-        if !broker.groups().exists(&request.group_id) {
+        // Share groups keep no offsets.
+        if !broker.groups().exists(&request.group_id) || broker.groups().describe_share(&request.group_id).is_some() {
             return OffsetDeleteResponse { error_code: ErrorCode::GroupIdNotFound.code(), ..OffsetDeleteResponse::default() };
         }
         let topics = request.topics.iter().map(|topic| {
