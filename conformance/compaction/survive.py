@@ -25,8 +25,8 @@ UNTOUCHED = 3000
 
 def survive(binary, seconds):
     with tempfile.TemporaryDirectory(prefix="mainstem-compaction-") as scratch:
-        flags = ["--set", "log.cleaner.backoff.ms=200", "--set", "mainstem.segment.bytes=1048576",
-                 "--set", "mainstem.journal.window.bytes=16777216"]
+        flags = ["--set", "log.cleaner.backoff.ms=200", "--set", "mainstem.segment.bytes=4194304",
+                 "--set", "mainstem.journal.window.bytes=33554432"]
         broker = Broker(binary, f"{scratch}/data", flags).start()
         try:
             admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
