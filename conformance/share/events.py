@@ -90,8 +90,8 @@ def check(records, lock_ms, limit, broker_kills):
     """Complaints about what cannot be, whatever was killed."""
     lock, kills = lock_ms * 1000, sorted(broker_kills)
     for place, record in records.items():
-        ends = [one for one in record.said if one.done and one.type in TERMINAL and not is_late(one, lock) and not is_void(one, record)]
-        if len(ends) > 1:
+        ends = [one for one in record.said if one.type in TERMINAL and counts(one, record, lock)]
+        if any(not same_answer(ends[0], one) for one in ends[1:]):
             yield f"{place}: done with {len(ends)} times: {ends}"
         for end in ends[:1]:
             # Who had it before, and lost it because a lock ran out or the broker was killed, may come to it a little later.
@@ -125,6 +125,16 @@ def is_void(said, record):
     return any(one.count > said.got.count and one.at <= said.done for one in record.got)
 
 
+def counts(said, record, lock):
+    """Is it confirmed, by who had the record at the time?"""
+    return said.done and not is_late(said, lock) and not is_void(said, record)
+
+
+def same_answer(before, after):
+    """A member that said it when the broker was killed, and was given the record again, may have both confirmed."""
+    return before.member == after.member and before.got.count == after.got.count and before.done > after.got.began
+
+
 def by_count(deliveries):
     found = collections.defaultdict(list)
     for one in deliveries:
@@ -132,9 +142,10 @@ def by_count(deliveries):
     return found
 
 
-def outcome(record):
-    """`ACCEPT` or `REJECT` when that was confirmed, or else what may have been taken, or None: it was not done with."""
+def outcome(record, lock_ms):
+    """`ACCEPT` or `REJECT` when that was confirmed; or `perhaps` and what may have been taken: it was said, and the answer was not seen or
+    is a failure that does not tell; or None: it was not done with."""
     said = [one for one in record.said if one.type in TERMINAL]
-    sure = [one.type for one in sorted(said, key=lambda one: one.done) if one.done]
-    # Said, and the answer was not seen, or was a failure of which the client cannot tell what it means.
-    return sure[0] if sure else "perhaps " + said[-1].type if said else None
+    sure = [one.type for one in said if counts(one, record, lock_ms * 1000)]
+    unsure = [one.type for one in said if not one.done]
+    return sure[0] if sure else f"perhaps {unsure[-1]}" if unsure else None

@@ -104,7 +104,7 @@ def check(members, disturber, written, letters):
     else:
         complaints = list(unburied(records, written, letters))
     assert not complaints, f"{len(complaints)} records, the first is {complaints[0]}"
-    counts = collections.Counter(events.outcome(record) for record in records.values())
+    counts = collections.Counter(events.outcome(record, LOCK_MS) for record in records.values())
     said = collections.Counter(one.type for record in records.values() for one in record.said if one.done)
     assert counts["ACCEPT"] > len(written) / 2 and counts["REJECT"] and said["RENEW"] and said["RELEASE"], (counts, said)
     too_often = sum(1 for record in records.values() if any(one.count == LIMIT for one in record.got))
@@ -119,7 +119,7 @@ def lost(records, written, disruptions):
     have been given a record that it never told of."""
     for place in written:
         record = records.get(place, events.Record())
-        if events.outcome(record):
+        if events.outcome(record, LOCK_MS):
             continue
         most, last = max((one.count for one in record.got), default=0), max((one.at for one in record.got), default=0)
         unseen = sum(1 for at in disruptions if at >= last - LOCK_MS * 1000)
@@ -139,7 +139,7 @@ def unburied(records, written, letters):
         if (letter.key(), letter.value(), own) != (key, value, headers):
             yield f"{place} is not as it was among the dead letters: {letter.key()} {letter.value()} {own}"
     for place in written:
-        ends, told = events.outcome(records.get(place, events.Record())), there.get(place)
+        ends, told = events.outcome(records.get(place, events.Record()), LOCK_MS), there.get(place)
         if told is None and ends in (None, "REJECT"):
             yield f"{place} is neither accepted nor among the dead letters: {records.get(place)}"
         if told is not None and ends == "ACCEPT":

@@ -93,8 +93,8 @@ public final class Share {
             try {
                 long began = now();
                 List<ConsumerRecord<String, String>> got = new ArrayList<>();
+                sendsWithoutWaiting();
                 consumer.poll(Duration.ofMillis(500)).forEach(got::add);
-                sendsWithPoll();
                 if (!got.isEmpty()) {
                     tell(got, began);
                     if (kind.equals("mixed")) {
@@ -113,8 +113,8 @@ public final class Share {
         line("left");
     }
 
-    /** What was said before a poll and not committed goes with the poll. */
-    private void sendsWithPoll() {
+    /** What was said and not committed goes with the next poll, or is sent now; a callback tells the outcome. */
+    private void sendsWithoutWaiting() {
         sent.putAll(said);
         said.clear();
     }
@@ -160,7 +160,7 @@ public final class Share {
         switch (random.nextInt(3)) {
             case 0 -> commit();
             case 1 -> {
-                sendsWithPoll();
+                sendsWithoutWaiting();
                 consumer.commitAsync();
             }
             default -> { }
