@@ -51,7 +51,7 @@ def share(report):
     before in batches of up to 1 MB; each record is accepted, the acceptances travel with the next fetch. Mainstem with durability
     `memory`, Kafka with its defaults (the same promise: a killed process loses nothing). Fresh folders, alternating, three pairs,
     medians. In each run a first group goes before the one that is measured, and of that the first sixth of the records does not count."""
-    ours, theirs, records = [], [], report.amount(1_000_000)
+    ours, theirs, records = [], [], report.amount(2_000_000)
     for _ in range(PAIRS):
         with Folder() as folder:
             ours.append(measured(report, Mainstem(f"{folder}/data", "--durability", "memory"), records))
