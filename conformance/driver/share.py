@@ -20,7 +20,7 @@ def run(results, binary, seconds, missing):
         return
     cases(results, binary)
     program(results, "a share group loses nothing while members and broker are killed", ["survive.py", binary, seconds, *missing], seconds)
-    program(results, "keys of a share group stay in order, also under kills", ["ordered.py", binary, max(6, seconds / 4), *missing], seconds)
+    program(results, "keys of a share group stay in order, also under kills", ["ordered.py", binary, max(5, seconds / 4), *missing], seconds)
 
 
 def cases(results, binary):
