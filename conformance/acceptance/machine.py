@@ -156,7 +156,8 @@ class Kafka(Process):
         self.heap = {"HEAP": heap} if heap else {}
         if not PEER.exists():
             raise RuntimeError("the peer's script ../shared/peers/kafka.sh is not there: nothing to compare with")
-        self.port, self.bootstrap = 19092, "127.0.0.1:19092"
+        self.port = int(os.environ.get("KAFKA_PORT", 19092))
+        self.bootstrap = f"127.0.0.1:{self.port}"
         self.home = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers"))
 
     def call(self, *arguments, prefix=()):

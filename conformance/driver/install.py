@@ -63,7 +63,7 @@ def kafkajs():
 
 
 def franz_go():
-    need("go", "Go 1.24 or later")
+    need("go", "Go 1.26 or later")
     sources = sorted((CLIENTS / "franz-go").iterdir())
 
     def work():

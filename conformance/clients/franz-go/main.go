@@ -1,4 +1,4 @@
-// franz-go. `produce BOOTSTRAP COUNT TOPIC=CODEC ...` and `consume BOOTSTRAP COUNT TOPIC ...`.
+// franz-go. `produce BOOTSTRAP COUNT TOPIC=CODEC ...` and `consume BOOTSTRAP COUNT TOPIC ...`; `share` is in share.go.
 package main
 
 import (
@@ -84,6 +84,13 @@ func consume(bootstrap string, count int64, topic string) error {
 }
 
 func main() {
+	if os.Args[1] == "share" {
+		if err := share(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	count, err := strconv.ParseInt(os.Args[3], 10, 64)
 	if err != nil {
 		panic(err)

@@ -1,0 +1,151 @@
+"""What members of a share group said, and whether it can be. The lines are those of `clients/java/Share.java` and
+`clients/franz-go/share.go`; times are microseconds of the system's clock.
+
+    NAME got PARTITION OFFSET COUNT POLL-BEGAN NOW KEY VALUE     a poll has returned a record
+    NAME again ...                                              the same, of a record that this member renewed
+    NAME says PARTITION OFFSET TYPE NOW                         before it is sent
+    NAME done PARTITION OFFSET TYPE NOW                         the broker has confirmed it
+    NAME failed PARTITION OFFSET TYPE NOW ERROR                 the broker has refused it, or nobody knows
+    NAME unsaid PARTITION OFFSET TYPE ...                       the client refused to send it
+    NAME worked PARTITION OFFSET COUNT BEGAN ENDED KEY VALUE
+"""
+
+import bisect
+import collections
+from dataclasses import dataclass, field
+
+TERMINAL = ("ACCEPT", "REJECT")
+# How far the system may be behind: a process that was not scheduled.
+LATE = 1_500_000
+
+
+@dataclass
+class Got:
+    member: str
+    count: int
+    began: int
+    at: int
+
+
+@dataclass
+class Said:
+    member: str
+    type: str
+    at: int
+    # Of the last delivery to this member before.
+    got: Got
+    # When the lock was last known to be fresh.
+    fresh: int
+    done: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Record:
+    got: list = field(default_factory=list)
+    said: list = field(default_factory=list)
+
+
+def lines(paths):
+    for path in paths:
+        for line in path.read_text(errors="replace").splitlines(keepends=True):
+            if line.endswith("\n"):  # The last line of a killed process may be cut.
+                yield line.split()
+
+
+def read(paths):
+    """What was said of each record, by partition and offset."""
+    records = collections.defaultdict(Record)
+    last = {}
+    for name, word, *more in lines(paths):
+        if word in ("got", "worked", "again", "says", "done", "failed", "unsaid"):
+            place = int(more[0]), int(more[1])
+            record, mine = records[place], (name, *map(int, more[:2]))
+        if word == "got":
+            record.got.append(Got(name, int(more[2]), int(more[3]), int(more[4])))
+            last[mine] = [record.got[-1], record.got[-1].at]
+        elif word == "says":
+            got, fresh = last[mine]
+            record.said.append(Said(name, more[2], int(more[3]), got, fresh))
+        elif word in ("done", "failed"):
+            of = next(one for one in reversed(record.said) if one.member == name and one.type == more[2] and not one.done and not one.failed)
+            setattr(of, word, int(more[3]))
+            if word == "done" and more[2] == "RENEW":
+                last[mine][1] = int(more[3])
+        elif word == "unsaid":
+            of = next(one for one in reversed(record.said) if one.member == name and one.type == more[2])
+            record.said.remove(of)
+    for record in records.values():
+        record.got.sort(key=lambda one: one.at)
+        record.said.sort(key=lambda one: one.at)
+    return records
+
+
+def any_between(times, first, last):
+    at = bisect.bisect_left(times, first)
+    return at < len(times) and times[at] <= last
+
+
+def check(records, lock_ms, limit, broker_kills):
+    """Complaints about what cannot be, whatever was killed."""
+    lock, kills = lock_ms * 1000, sorted(broker_kills)
+    for place, record in records.items():
+        ends = [one for one in record.said if one.type in TERMINAL and counts(one, record, lock)]
+        if any(not same_answer(ends[0], one) for one in ends[1:]):
+            yield f"{place}: done with {len(ends)} times: {ends}"
+        for end in ends[:1]:
+            # Who had it before, and lost it because a lock ran out or the broker was killed, may come to it a little later.
+            late = [one for one in record.got if one.began > end.done and (one.count > end.got.count or one.began > end.done + lock + LATE)]
+            if late:
+                yield f"{place}: delivered after it was done with, {end}: {late}"
+        for said in record.said:
+            # What others have done with meanwhile is no failure.
+            if said.done and is_late(said, lock) and not any(one is not said and one.type in TERMINAL for one in record.said):
+                yield f"{place}: taken although the lock had run out: {said}"
+        for before, after in zip(record.got, record.got[1:]):
+            if after.count < before.count and after.began > before.at + lock + LATE:
+                yield f"{place}: the delivery count falls: {before}, {after}"
+        if any(not 1 <= one.count <= limit for one in record.got):
+            yield f"{place}: delivery counts beyond the limit: {record.got}"
+        for same in by_count(record.got).values():
+            for before, after in zip(same, same[1:]):
+                # What is in flight when the broker is killed does not count.
+                if not any_between(kills, before.began - lock - LATE, after.at):
+                    yield f"{place}: the same delivery twice: {before}, {after}"
+
+
+def is_late(said, lock):
+    """Was it said for certain after the lock had run out? Members that forget a record sleep for a second longer than the lock."""
+    return said.at > said.fresh + lock + 900_000
+
+
+def is_void(said, record):
+    """Did somebody get the record after the one who says this? Then the lock had run out before the client returned the record, and a
+    broker may take what is said of a record that is done with long since."""
+    return any(one.count > said.got.count and one.at <= said.done for one in record.got)
+
+
+def counts(said, record, lock):
+    """Is it confirmed, by who had the record at the time?"""
+    return said.done and not is_late(said, lock) and not is_void(said, record)
+
+
+def same_answer(before, after):
+    """A member that said it when the broker was killed, and was given the record again, may have both confirmed."""
+    return before.member == after.member and before.got.count == after.got.count and before.done > after.got.began
+
+
+def by_count(deliveries):
+    found = collections.defaultdict(list)
+    for one in deliveries:
+        found[one.count].append(one)
+    return found
+
+
+def outcome(record, lock_ms):
+    """`ACCEPT` or `REJECT` when that was confirmed; or `perhaps` and what may have been taken: it was said, and the answer was not seen or
+    is a failure that does not tell; or None: it was not done with."""
+    said = [one for one in record.said if one.type in TERMINAL]
+    sure = [one.type for one in said if counts(one, record, lock_ms * 1000)]
+    unsure = [one.type for one in said if not one.done]
+    return sure[0] if sure else f"perhaps {unsure[-1]}" if unsure else None
