@@ -1,6 +1,8 @@
 """Produce and InitProducerId: batches of every shape, sequences, acknowledgements."""
 
-from batch import batch, old_message
+import time
+
+from batch import batch, old_message, record
 from client import produce
 from . import UNKNOWN_ID, case
 
@@ -277,6 +279,19 @@ def produce_a_batch_too_large(t):
 @case
 def produce_a_null_key_to_a_compacted_topic(t):
     send(t, t.topic(cleanup_policy="compact"), batch(key=None))
+
+
+@case
+def produce_some_null_keys_to_a_compacted_topic(t):
+    payload = b"".join(record(at, None if at in (1, 3) else b"key", b"value") for at in range(5))
+    send(t, t.topic(cleanup_policy="compact"), batch(payload=payload, count=5, last_delta=4))
+
+
+@case
+def produce_some_timestamps_older_than_the_topic_allows(t):
+    then = int(time.time() * 1000) - 100_000
+    payload = b"".join(record(at, b"key", b"value", time=0 if at in (0, 2) else 100_000) for at in range(4))
+    send(t, t.topic(message_timestamp_before_max_ms=50_000), batch(payload=payload, count=4, last_delta=3, first=then, last=then + 100_000))
 
 
 @case

@@ -292,7 +292,7 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
     let (bytes, header) = if config.append_time {
         restamp(&bytes, topic.now)
     } else {
-        check_timestamps(&header, config.timestamp_window_ms, topic.now)
+        check_timestamps(&bytes, &header, config.timestamp_window_ms, topic.now)
             .map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
         (bytes, header)
     };
@@ -325,14 +325,21 @@ fn restamp(bytes: &Bytes, now: i64) -> (Bytes, BatchHeader) {
     (copy.freeze(), header)
 }
 
-fn check_timestamps(header: &BatchHeader, (before, after): (i64, i64), now: i64) -> Result<(), Refusal> {
-    let too_old = header.base_timestamp >= 0 && now.saturating_sub(header.base_timestamp) > before;
-    let too_new = header.max_timestamp.saturating_sub(now) > after;
-    if too_old || too_new {
-        let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
-        return Err(Refusal { message: Some(message), records: vec![0], ..ErrorCode::InvalidTimestamp.into() });
+fn check_timestamps(bytes: &[u8], header: &BatchHeader, (before, after): (i64, i64), now: i64) -> Result<(), Refusal> {
+    let too_old = |timestamp: i64| timestamp >= 0 && now.saturating_sub(timestamp) > before;
+    let too_new = |timestamp: i64| timestamp.saturating_sub(now) > after;
+    if !too_old(header.base_timestamp) && !too_new(header.max_timestamp) {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
+    // What cannot be read is as bad as its batch.
+    let unpacked = record::records(bytes).unwrap_or_default();
+    let bad = (0..).zip(&unpacked).filter(|(_, record)| too_old(record.timestamp) || too_new(record.timestamp));
+    let mut records: Vec<i32> = bad.map(|(place, _)| place).take(RECORDS_NAMED).collect();
+    if records.is_empty() {
+        records.push(0);
+    }
+    Err(Refusal { message: Some(message), records, ..ErrorCode::InvalidTimestamp.into() })
 }
 
 impl Wait for ProduceWait {
