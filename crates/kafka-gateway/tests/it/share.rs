@@ -7,7 +7,9 @@ use kafka_wire::share_acknowledge::{AcknowledgePartition, AcknowledgeTopic, Ackn
 use kafka_wire::share_fetch::{AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse};
 use kafka_wire::{ErrorCode, Records};
 
-use crate::node::{Node, batch, flexible};
+use record::{BatchBuilder, Batches};
+
+use crate::node::{Node, batch, flexible, wants};
 
 const SHARE_FETCH: (i16, i16) = (78, 2);
 const SHARE_ACKNOWLEDGE: (i16, i16) = (79, 2);
@@ -184,5 +186,86 @@ fn a_fetch_without_news_ends_on_time() {
     node.advance(Duration::from_millis(500));
     let (_, body) = node.poll(one.client).expect("an empty answer on time");
     assert_eq!(Worker::take(body), (0, 0, Vec::new(), 0));
+    node.stop();
+}
+
+#[test]
+fn what_the_bound_keeps_back_comes_later() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[60, 60, 60]);
+    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("share.partition.max.record.locks", "100")]);
+    let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 99, 1)]);
+    assert_eq!(two.fetch(&mut node, &[]), []);
+    assert_eq!(one.say(&mut node, 0, 49, ACCEPT), 0);
+    assert_eq!(two.fetch(&mut node, &[]), [(100, 149, 1)]);
+    assert_eq!(one.fetch(&mut node, &[(50, 99, ACCEPT)]), [(150, 179, 1)]);
+    node.stop();
+}
+
+/// One batch of records with these keys.
+fn keyed(keys: &[&str]) -> bytes::Bytes {
+    let add = |batch: BatchBuilder, key: &&str| batch.record(1_000, Some(key.as_bytes()), Some(b"a value"));
+    keys.iter().fold(BatchBuilder::default(), add).build()
+}
+
+#[test]
+fn records_of_a_key_are_with_one_member_in_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[]);
+    let producer = node.connect();
+    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.share.key.ordered", "true")]);
+    node.produce(producer, "t", 0, keyed(&["a", "b"]));
+    let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 1, 1)]);
+    node.produce(producer, "t", 0, keyed(&["a", "c", "b", "c"]));
+    assert_eq!(two.fetch(&mut node, &[]), [(3, 3, 1), (5, 5, 1)]);
+    assert_eq!(one.fetch(&mut node, &[(0, 0, RELEASE)]), [(0, 0, 2), (2, 2, 1), (4, 4, 1)]);
+    // The first of "b" goes back: nobody gets the second before it.
+    assert_eq!(one.say(&mut node, 1, 1, RELEASE), 0);
+    assert_eq!(two.fetch(&mut node, &[]), []);
+    assert_eq!(one.say(&mut node, 4, 4, RELEASE), 0);
+    assert_eq!(two.fetch(&mut node, &[]), [(1, 1, 2), (4, 4, 2)]);
+    node.stop();
+}
+
+#[test]
+fn what_nobody_can_do_is_copied_with_where_it_comes_from() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[]);
+    let producer = node.connect();
+    node.create_topic(producer, "dead", 1);
+    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.share.dead.letter.topic", "dead")]);
+    node.produce(producer, "t", 0, keyed(&["a", "b", "c"]));
+    let mut one = Worker::new(&mut node, "one");
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 2, 1)]);
+    assert_eq!(one.say(&mut node, 1, 1, REJECT), 0);
+    let reader = node.connect();
+    let mut read = Vec::new();
+    for _ in 0..3000 {
+        let found = node.fetch(reader, &wants("dead", &[(0, 0)]));
+        let records = found.responses[0].partitions[0].records.clone().unwrap_or_default();
+        read = records.0.concat();
+        if !read.is_empty() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let (at, _) = Batches::new(&read).next().expect("a batch").expect("whole");
+    let dead = record::records(&read[at..]).expect("records");
+    assert_eq!((dead[0].key.as_deref(), dead[0].value.as_deref()), (Some(&b"b"[..]), Some(&b"a value"[..])));
+    let header = |name: &[u8]| dead[0].headers.iter().find(|(other, _)| other == name).and_then(|(_, value)| value.clone()).expect("it is there");
+    let told: Vec<bytes::Bytes> =
+        [&b"__dlq.errors.topic"[..], b"__dlq.errors.offset", b"__dlq.errors.group", b"__dlq.errors.delivery.count", b"__dlq.errors.message"]
+            .into_iter()
+            .map(header)
+            .collect();
+    assert_eq!(told, ["t", "1", "workers", "1", "rejected"]);
+    // It never comes back, and the others are as they were.
+    assert_eq!(one.say(&mut node, 0, 0, ACCEPT), 0);
+    node.stop();
+    let mut node = Node::start(folder.path(), &[]);
+    let mut two = Worker::new(&mut node, "two");
+    assert_eq!(two.fetch(&mut node, &[]), [(2, 2, 1)]);
     node.stop();
 }
