@@ -191,6 +191,8 @@ impl Groups {
             }
             arrived.woken = false;
         }
+        // Nobody tells them any more.
+        self.state.lock().blocked.clear();
     }
 
     /// Who is to be told what, now that appends have an outcome.
@@ -297,6 +299,12 @@ pub fn now() -> u64 {
 }
 
 impl State {
+    /// Has the groups' own thread to wake up earlier than it thought?
+    fn wakes_earlier(&self, before: Option<u64>) -> bool {
+        let after = self.coordinator.next_deadline();
+        !self.refused.is_empty() || after.is_some_and(|after| before.is_none_or(|before| after < before))
+    }
+
     /// Gives the journal what it has had no room for.
     fn send(&mut self, broker: &Broker) {
         while let Some(append) = self.refused.pop_front() {
@@ -367,15 +375,14 @@ impl Broker {
     /// Lets the coordinator decide; what follows goes to the journal in this order.
     fn with_groups<T>(&self, group: &str, decide: impl FnOnce(&mut GroupCoordinator<ReplyTo>, &mut Vec<Effect<ReplyTo>>) -> T) -> T {
         let mut effects = Vec::new();
-        let (before, outcome, after) = {
+        let (outcome, earlier) = {
             let mut state = self.groups().state.lock();
             let before = state.coordinator.next_deadline();
             let outcome = decide(&mut state.coordinator, &mut effects);
             state.perform(self, effects, Some(group));
-            (before, outcome, state.coordinator.next_deadline())
+            (outcome, state.wakes_earlier(before))
         };
-        // The groups' own thread may have to wake up earlier now.
-        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+        if earlier {
             self.groups().wake();
         }
         outcome
@@ -390,6 +397,7 @@ impl Broker {
     ) -> GroupTold {
         let mut state = self.groups().state.lock();
         let mut effects = Vec::new();
+        let before = state.coordinator.next_deadline();
         let heard = decide(&mut state.coordinator, &mut effects);
         let waits = state.coordinator.answers_when_durable(group) && effects.iter().any(|effect| matches!(effect, Effect::Persist(..)));
         let mut items = Vec::new();
@@ -407,8 +415,11 @@ impl Broker {
             GroupTold::Now(heard)
         };
         state.append(self, items, answers, waits);
+        let earlier = state.wakes_earlier(before);
         drop(state);
-        self.groups().wake();
+        if earlier {
+            self.groups().wake();
+        }
         told
     }
 
