@@ -308,7 +308,14 @@ impl Subscriptions {
 /// Records of subscriptions as they are found in the journals at the start.
 #[derive(Default)]
 pub(crate) struct Found {
-    by_name: HashMap<SubscriptionName, (Option<u64>, Vec<PageRun>, Vec<Bytes>)>,
+    by_name: HashMap<SubscriptionName, FoundOne>,
+}
+
+#[derive(Default)]
+struct FoundOne {
+    start: Option<u64>,
+    runs: Vec<PageRun>,
+    keys: Vec<Bytes>,
 }
 
 impl Found {
@@ -320,10 +327,10 @@ impl Found {
             return true;
         };
         let entry = self.by_name.entry(name).or_default();
-        entry.2.push(key.clone());
+        entry.keys.push(key.clone());
         match record {
-            SubscriptionRecord::Start(start) => entry.0 = Some(start),
-            SubscriptionRecord::Page(runs) => entry.1.extend(runs),
+            SubscriptionRecord::Start(start) => entry.start = Some(start),
+            SubscriptionRecord::Page(runs) => entry.runs.extend(runs),
         }
         true
     }
@@ -333,7 +340,7 @@ impl Broker {
     /// Makes subscriptions of what was found; records of topics that are gone are deleted.
     pub(crate) fn restore_subscriptions(&self, found: Found) {
         let mut orphans: Vec<AppendItem> = Vec::new();
-        for (name, (start, runs, keys)) in found.by_name {
+        for (name, FoundOne { start, runs, keys }) in found.by_name {
             let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {

@@ -172,7 +172,7 @@ impl Run {
     }
 
     fn key(offset: u64) -> Option<u64> {
-        (offset % 7 != 0).then_some(offset % 5)
+        (!offset.is_multiple_of(7)).then_some(offset % 5)
     }
 
     fn owner(&self, key: Option<u64>) -> Option<ConsumerId> {

@@ -354,7 +354,7 @@ impl Archiver {
                 let passed = header.delete_horizon().is_some_and(|horizon| horizon <= pass.now);
                 let keep = |record: &record::RecordKey<'_>| {
                     record.offset >= pass.until
-                        || record.key.is_some_and(|key| !pass.keys.has_newer(key, record.offset) && !(record.tombstone && passed))
+                        || record.key.is_some_and(|key| !(pass.keys.has_newer(key, record.offset) || record.tombstone && passed))
                 };
                 match record::retain(batch, horizon, keep).map_err(damaged)? {
                     Retained::All => {

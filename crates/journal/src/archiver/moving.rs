@@ -20,6 +20,9 @@ use crate::log::Log;
 use crate::run::Run;
 use crate::segments::Segment;
 
+/// Runs with the segments that hold them.
+type PlacedRuns = Vec<(Arc<Segment>, Run)>;
+
 /// Batches gathered for one append, in objects.
 const OBJECTS_AT_ONCE: u64 = 4;
 /// A log with less than this part of an object in the oldest segments stays there.
@@ -155,7 +158,7 @@ impl Archiver {
     }
 
     /// The runs of a log that are not in the archive yet, up to `until`, and their length: at least one, and about `room`.
-    pub(super) fn runs_of(&self, log: &Arc<Log>, until: Offset, room: u64) -> Result<(Vec<(Arc<Segment>, Run)>, u64), ReadError> {
+    pub(super) fn runs_of(&self, log: &Arc<Log>, until: Offset, room: u64) -> Result<(PlacedRuns, u64), ReadError> {
         let from = log.start().max(log.archived_until());
         self.runs_between(log, from, until, room)
     }
@@ -167,7 +170,7 @@ impl Archiver {
         from: Offset,
         until: Offset,
         room: u64,
-    ) -> Result<(Vec<(Arc<Segment>, Run)>, u64), ReadError> {
+    ) -> Result<(PlacedRuns, u64), ReadError> {
         let (mut runs, mut bytes) = (Vec::new(), 0);
         let want = ColdWant { log: Arc::clone(log), from, until, max_bytes: 0 };
         self.journal.visit_runs(&want, |_: &Archived| true, |segment, run| {

@@ -37,6 +37,9 @@ impl Random {
 
 type Value = Option<Vec<u8>>;
 
+/// Offset, key, value.
+type Written = Vec<(u64, Vec<u8>, Value)>;
+
 /// A log, and what was written to it.
 struct Model {
     log: Arc<Log>,
@@ -44,7 +47,7 @@ struct Model {
     committed: BTreeMap<u64, (Vec<u8>, Value)>,
     aborted: BTreeSet<u64>,
     /// By producer: its next sequence, and what its open transaction has written.
-    producers: BTreeMap<i64, (i32, Vec<(u64, Vec<u8>, Value)>)>,
+    producers: BTreeMap<i64, (i32, Written)>,
 }
 
 impl Model {

@@ -2,6 +2,7 @@
 //! control batches, without aborted transactions where only committed records count, by key where keys are ordered.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use broker::{Log, ShareRules};
 use bytes::{Bytes, BytesMut};
@@ -102,15 +103,15 @@ fn aborted(log: &Log, slices: &[Bytes], found: &[Found], from: Offset, next: Off
     found.iter().map(judge).collect()
 }
 
-/// Acquires for one member what may be given to it of what was read from `from` to before `next`.
+/// Acquires for one member what may be given to it of what was read, which is all that there is in `range`.
 pub(crate) fn give(
     giving: &Giving<'_>,
     log: &Log,
     state: &mut Subscription,
     slices: SmallVec<[Bytes; 4]>,
-    from: Offset,
-    next: Offset,
+    range: Range<Offset>,
 ) -> Result<Given, BatchError> {
+    let (from, next) = (range.start, range.end);
     let found = batches(&slices)?;
     let committed_only = giving.rules.committed_only();
     let dead = if committed_only { aborted(log, &slices, &found, from, next) } else { Vec::new() };

@@ -1,6 +1,7 @@
 //! ShareFetch: a member of a share group says what it has done, and gets records that nobody else has. What is in memory is
 //! served as shared slices; history is read by the cold-read pool, for one partition of a request at a time.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ use crate::body::Body;
 use crate::error_code::of_read;
 use crate::pinned::{BLOCK_BYTES, Reserved};
 use crate::session::{Context, ShardContext};
-use crate::share_sessions::{Asker, CLOSE, OPEN, ShareSession};
+use crate::share_sessions::{Asker, CLOSE, OPEN, SharePartition, ShareSession};
 
 /// Longest wait of a poll, whatever is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(300);
@@ -78,86 +79,93 @@ struct ShareFetchWait {
     held_back: Option<Instant>,
 }
 
-pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = ShareFetchRequest::decode(reader, context.version)?;
-    let fail = |code: ErrorCode| Ok(Outcome::answer(ShareFetchResponse { error_code: code.code(), ..ShareFetchResponse::default() }));
-    let named = |text: &Option<kafka_wire::Str>| text.as_ref().filter(|text| !text.is_empty()).map(ToString::to_string);
-    let (Some(group), Some(member)) = (named(&request.group_id), named(&request.member_id)) else {
-        return fail(ErrorCode::InvalidRequest);
-    };
-    let epoch = request.share_session_epoch;
+/// What a request is refused for before anything of it is done; otherwise whether it wants single records.
+fn check(request: &ShareFetchRequest) -> Result<bool, ErrorCode> {
     let acknowledges = request.topics.iter().flat_map(|topic| &topic.partitions).any(|one| !one.acknowledgement_batches.is_empty());
     let wants = request.max_bytes != 0 || request.max_records != 0 || request.min_bytes != 0 || request.max_wait_ms != 0;
-    let by_record = match request.share_acquire_mode {
-        BATCH_OPTIMIZED => false,
-        RECORD_LIMIT => true,
-        _ => return fail(ErrorCode::InvalidRequest),
-    };
-    if request.is_renew_ack && wants || epoch == OPEN && acknowledges {
-        return fail(ErrorCode::InvalidRequest);
+    if request.is_renew_ack && wants || request.share_session_epoch == OPEN && acknowledges {
+        return Err(ErrorCode::InvalidRequest);
     }
-    let broker = &context.gateway.broker;
-    let asker = Asker { group: &group, member: &member, connection: (context.to.shard, context.to.connection) };
-    let session = match context.gateway.share_sessions.enter(&asker, epoch, broker) {
-        Ok(session) => session,
-        Err(code) => return fail(code),
-    };
-    let rules = broker.share_rules(&group);
-    let consumer = session.lock().consumer;
-    let acknowledgement = Acknowledgement::new(context.to);
-    let sayer = Sayer { broker, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
-    let mut said: HashMap<(Uuid, i32), Option<ErrorCode>> = HashMap::new();
-    let mut listed = Vec::new();
+    match request.share_acquire_mode {
+        BATCH_OPTIMIZED => Ok(false),
+        RECORD_LIMIT => Ok(true),
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
+/// Does what the request says of records; the outcomes by topic and partition.
+fn acknowledge(request: &ShareFetchRequest, sayer: &Sayer<'_>, asker: &Arc<Acknowledgement>) -> HashMap<(Uuid, i32), Option<ErrorCode>> {
+    let mut said = HashMap::new();
     for topic in &request.topics {
-        for partition in &topic.partitions {
-            listed.push((topic.topic_id, partition.partition_index));
-            if partition.acknowledgement_batches.is_empty() {
-                continue;
-            }
+        for partition in topic.partitions.iter().filter(|one| !one.acknowledgement_batches.is_empty()) {
             let batches = partition.acknowledgement_batches.iter();
             let batches: Vec<Said> =
                 batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: one.acknowledge_types.clone() }).collect();
-            let outcome = sayer.say(topic.topic_id, partition.partition_index, &batches, &acknowledgement);
+            let outcome = sayer.say(topic.topic_id, partition.partition_index, &batches, asker);
             said.insert((topic.topic_id, partition.partition_index), outcome.err());
         }
     }
-    let closes = epoch == CLOSE;
+    said
+}
+
+/// Brings the session up to date with what the request lists and forgets; the partitions that it has then.
+fn update(request: &ShareFetchRequest, session: &Mutex<ShareSession>) -> Result<(Vec<SharePartition>, usize), ErrorCode> {
+    let listed = request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, one.partition_index)));
+    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
+    let mut held = session.lock();
+    held.update(listed, forgotten)?;
+    Ok((held.partitions.clone(), held.start))
+}
+
+pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = ShareFetchRequest::decode(reader, context.version)?;
+    let code = match begin(&request, context) {
+        Ok(wait) => return Ok(Outcome::Wait(Box::new(wait))),
+        Err(code) => code,
+    };
+    Ok(Outcome::answer(ShareFetchResponse { error_code: code.code(), ..ShareFetchResponse::default() }))
+}
+
+fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<ShareFetchWait, ErrorCode> {
+    let named = |text: &Option<kafka_wire::Str>| text.as_ref().filter(|text| !text.is_empty()).map(ToString::to_string);
+    let group = named(&request.group_id).ok_or(ErrorCode::InvalidRequest)?;
+    let member = named(&request.member_id).ok_or(ErrorCode::InvalidRequest)?;
+    let by_record = check(request)?;
+    let broker = &context.gateway.broker;
+    let asker = Asker { group: &group, member: &member, connection: (context.to.shard, context.to.connection) };
+    let session = context.gateway.share_sessions.enter(&asker, request.share_session_epoch, broker)?;
+    let (rules, consumer) = (broker.share_rules(&group), session.lock().consumer);
+    let (partitions, start) = update(request, &session)?;
+    let acknowledgement = Acknowledgement::new(context.to);
+    let sayer = Sayer { broker, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
+    let said = acknowledge(request, &sayer, &acknowledgement);
+    let closes = request.share_session_epoch == CLOSE;
     if closes {
         context.gateway.share_sessions.close(&group, &member);
         broker.release_consumer(&group, consumer, &rules.rules);
     }
-    let forgotten = request.forgotten_topics_data.iter().flat_map(|topic| topic.partitions.iter().map(|one| (topic.topic_id, *one)));
-    let (worked, start) = {
-        let mut held = session.lock();
-        if let Err(code) = held.update(listed.into_iter(), forgotten) {
-            return fail(code);
-        }
-        let fetches = request.max_records > 0 && !closes;
-        let of = |topic: Uuid, partition: i32, told: bool| {
-            let acknowledge_code = said.get(&(topic, partition)).copied();
-            let found = if closes { Ok(None) } else { open(broker, &group, topic, partition, &rules) };
-            Worked {
-                topic,
-                partition,
-                acknowledged: acknowledge_code.is_some(),
-                new: !told && fetches,
-                code: found.as_ref().err().copied(),
-                shared: found.ok().flatten(),
-                acknowledge_code: acknowledge_code.flatten(),
-                slices: SmallVec::new(),
-                acquired: Vec::new(),
-            }
-        };
-        let worked: Vec<Worked> = held.partitions.iter().map(|one| of(one.topic, one.partition, one.told)).collect();
-        (worked, held.start)
-    };
     broker.close_acknowledgement(&acknowledgement);
+    let fetches = request.max_records > 0 && !closes;
+    let work = |one: &SharePartition| {
+        let acknowledge_code = said.get(&(one.topic, one.partition)).copied();
+        let found = if closes { Ok(None) } else { open(broker, &group, one.topic, one.partition, &rules) };
+        Worked {
+            topic: one.topic,
+            partition: one.partition,
+            acknowledged: acknowledge_code.is_some(),
+            new: !one.told && fetches,
+            code: found.as_ref().err().copied(),
+            shared: found.ok().flatten(),
+            acknowledge_code: acknowledge_code.flatten(),
+            slices: SmallVec::new(),
+            acquired: Vec::new(),
+        }
+    };
+    let worked = partitions.iter().map(work).collect();
     let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
-    Ok(Outcome::Wait(Box::new(ShareFetchWait {
+    Ok(ShareFetchWait {
         session,
-        group,
         consumer,
-        rules,
         worked,
         start,
         closes,
@@ -174,7 +182,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         cold: None,
         reserved: None,
         held_back: None,
-    })))
+        group,
+        rules,
+    })
 }
 
 /// The subscription of a group to a partition, made if it is not there; `None`: it is being made.
@@ -209,17 +219,17 @@ impl ShareFetchWait {
             };
             for _ in 0..PASSES_MAX {
                 let (log, mut state) = (shared.log(), shared.lock());
-                let Some((from, end)) = self.next_range(&broker, &shared, &mut state) else { break };
+                let Some(range) = self.next_range(&broker, &shared, &mut state) else { break };
                 let room = (self.max_bytes - self.bytes).min(PARTITION_BYTES_MAX);
-                match broker.journal_of(log.id()).read_tail(log, from..end, room, true) {
+                match broker.journal_of(log.id()).read_tail(log, range.clone(), room, true) {
                     TailRead::Data { slices, next, .. } => {
-                        if self.give(at, &shared, &mut state, slices, from, next) {
+                        if self.give(at, &shared, &mut state, (slices, range.start..next)) {
                             break;
                         }
                     }
                     TailRead::Cold => {
                         drop(state);
-                        self.read_cold(at, &shared, from, end, room, context);
+                        self.read_cold(at, &shared, range, room, context);
                         break;
                     }
                     TailRead::Empty | TailRead::OutOfRange => break,
@@ -243,7 +253,7 @@ impl ShareFetchWait {
     }
 
     /// What to read next for this member, if there is anything.
-    fn next_range(&self, broker: &Broker, shared: &Arc<SharedSubscription>, state: &mut Subscription) -> Option<(Offset, Offset)> {
+    fn next_range(&self, broker: &Broker, shared: &Arc<SharedSubscription>, state: &mut Subscription) -> Option<Range<Offset>> {
         if shared.is_dropped() {
             return None;
         }
@@ -251,7 +261,7 @@ impl ShareFetchWait {
         state.trim(shared.log().start().0);
         let from = Offset(state.wanted(self.consumer, &self.rules.rules)?);
         let end = visible_end(shared.log(), self.rules.committed_only());
-        (from < end).then_some((from, end))
+        (from < end).then_some(from..end)
     }
 
     /// Gives the member what it may have of what was read; true when there was something.
@@ -260,10 +270,9 @@ impl ShareFetchWait {
         at: usize,
         shared: &SharedSubscription,
         state: &mut Subscription,
-        slices: SmallVec<[Bytes; 4]>,
-        from: Offset,
-        next: Offset,
+        read: (SmallVec<[Bytes; 4]>, Range<Offset>),
     ) -> bool {
+        let (slices, range) = read;
         let giving = Giving {
             consumer: self.consumer,
             rules: &self.rules,
@@ -272,7 +281,7 @@ impl ShareFetchWait {
             batch_size: self.batch_size,
             by_record: self.by_record,
         };
-        match give(&giving, shared.log(), state, slices, from, next) {
+        match give(&giving, shared.log(), state, slices, range) {
             Ok(given) => {
                 self.records_left = self.records_left.saturating_sub(given.records);
                 self.acquired += given.records;
@@ -290,7 +299,7 @@ impl ShareFetchWait {
     }
 
     /// Sends the cold-read pool after what is not in memory, one partition at a time.
-    fn read_cold(&mut self, at: usize, shared: &Arc<SharedSubscription>, from: Offset, until: Offset, room: usize, context: &mut Context<'_>) {
+    fn read_cold(&mut self, at: usize, shared: &Arc<SharedSubscription>, range: Range<Offset>, room: usize, context: &mut Context<'_>) {
         if self.cold.is_some() || !shared.begin_reading() {
             return;
         }
@@ -301,6 +310,7 @@ impl ShareFetchWait {
         };
         let (log, held, reader) = (Arc::clone(shared.log()), Arc::clone(&reserved), Arc::clone(shared));
         let work = Box::new(move |broker: &Arc<Broker>| {
+            let (from, until) = (range.start, range.end);
             let want = ColdWant { log, from, until, max_bytes: room };
             let result = broker.journal_of(want.log.id()).read_cold(std::slice::from_ref(&want), room).pop();
             drop(held);
@@ -394,7 +404,7 @@ impl Wait for ShareFetchWait {
             Some(Ok(data)) => {
                 let mut state = shared.lock();
                 if !shared.is_dropped() {
-                    self.give(at, &shared, &mut state, data.slices, from, data.next);
+                    self.give(at, &shared, &mut state, (data.slices, from..data.next));
                 }
             }
             Some(Err(error)) => self.worked[at].code = Some(of_read(&error)),
