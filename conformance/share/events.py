@@ -120,9 +120,10 @@ def is_late(said, lock):
 
 
 def is_void(said, record):
-    """Did somebody get the record after the one who says this? Then the lock had run out before the client returned the record, and a
-    broker may take what is said of a record that is done with long since."""
-    return any(one.count > said.got.count and one.at <= said.done for one in record.got)
+    """Did somebody get the record after the one who says this? Then the lock had run out before the client returned the record, or the
+    broker was killed since, and a broker may take what is said of a record that is done with long since."""
+    mine = said.got
+    return any(one.at <= said.done and (one.count > mine.count or one.count == mine.count and one.at > mine.at) for one in record.got)
 
 
 def counts(said, record, lock):

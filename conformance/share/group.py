@@ -138,9 +138,11 @@ class Disturber:
         if time.time() < self.due:
             return
         self.due = time.time() + random.uniform(0.5, 2)
+        # The broker is the first, so that it is killed however short the run is.
+        first = self.broker.binary and not self.broker_kills
         if missing and random.random() < 0.7:
             self.start(random.choice(missing))
-        elif not self.broker.binary or random.random() < 0.6 and self.members.running:
+        elif not first and (not self.broker.binary or random.random() < 0.6 and self.members.running):
             name = random.choice(list(self.members.running))
             self.leaving.append(self.members.disrupt(name, random.choice([signal.SIGKILL, signal.SIGTERM])))
         else:
