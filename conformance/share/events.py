@@ -148,5 +148,5 @@ def outcome(record, lock_ms):
     is a failure that does not tell; or None: it was not done with."""
     said = [one for one in record.said if one.type in TERMINAL]
     sure = [one.type for one in said if counts(one, record, lock_ms * 1000)]
-    unsure = [one.type for one in said if not one.done]
+    unsure = [one.type for one in said if not counts(one, record, lock_ms * 1000)]
     return sure[0] if sure else f"perhaps {unsure[-1]}" if unsure else None
