@@ -94,8 +94,9 @@ def check(records, lock_ms, limit, broker_kills):
         if any(not same_answer(ends[0], one) for one in ends[1:]):
             yield f"{place}: done with {len(ends)} times: {ends}"
         for end in ends[:1]:
-            # Who had it before, and lost it because a lock ran out or the broker was killed, may come to it a little later.
-            late = [one for one in record.got if one.began > end.done and (one.count > end.got.count or one.began > end.done + lock + LATE)]
+            # A client may return what it was sent long before, when its lock has run out or the broker was killed meanwhile: such a
+            # delivery has no larger count, and the broker refuses what is said of it.
+            late = [one for one in record.got if one.began > end.done and (one.count > end.got.count or holds(one, record, lock) and one is not end.got)]
             if late:
                 yield f"{place}: delivered after it was done with, {end}: {late}"
         for said in record.said:
@@ -103,7 +104,8 @@ def check(records, lock_ms, limit, broker_kills):
             if said.done and is_late(said, lock) and not any(one is not said and one.type in TERMINAL for one in record.said):
                 yield f"{place}: taken although the lock had run out: {said}"
         for before, after in zip(record.got, record.got[1:]):
-            if after.count < before.count and after.began > before.at + lock + LATE:
+            fell = after.count < before.count and after.began > before.at + lock + LATE
+            if fell and holds(after, record, lock) and not any_between(kills, before.began - lock - LATE, after.at):
                 yield f"{place}: the delivery count falls: {before}, {after}"
         if any(not 1 <= one.count <= limit for one in record.got):
             yield f"{place}: delivery counts beyond the limit: {record.got}"
@@ -129,6 +131,11 @@ def is_void(said, record):
 def counts(said, record, lock):
     """Is it confirmed, by who had the record at the time?"""
     return said.done and not is_late(said, lock) and not is_void(said, record)
+
+
+def holds(got, record, lock):
+    """Has the broker confirmed something of this delivery?"""
+    return any(one.got is got and counts(one, record, lock) for one in record.said)
 
 
 def same_answer(before, after):
