@@ -496,8 +496,7 @@ impl Journal {
         let sealed: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
         for sequence in sealed {
             let Some((_, row)) = self.row(sequence, log)?.filter(|(_, row)| row.next > from) else { continue };
-            let (left, all) = (row.next.since(from.max(row.base)), row.next.since(row.base));
-            bytes += (u128::from(row.bytes) * u128::from(left) / u128::from(all.max(1))) as u64;
+            bytes += row.bytes_from(from);
         }
         let unsealed = |segment| self.segments().get(segment).is_none_or(|segment| segment.index.get().is_none());
         self.recent().visit_from(&log.inner().runs, from, |recent| {

@@ -81,6 +81,12 @@ pub struct LogRow {
 }
 
 impl LogRow {
+    /// About how many of its bytes lie behind an offset.
+    pub fn bytes_from(&self, from: Offset) -> u64 {
+        let (left, all) = (self.next.since(from.max(self.base).min(self.next)), self.next.since(self.base));
+        (u128::from(self.bytes) * u128::from(left) / u128::from(all.max(1))) as u64
+    }
+
     /// Without any run yet.
     fn empty(log: LogId) -> Self {
         Self {

@@ -374,7 +374,8 @@ impl Archiver {
         };
         let last_of_producer = !header.control() && pass.lasts.get(&header.producer_id).is_some_and(|last| last.0 + 1 == header.next().0);
         let kept = match kept {
-            None if last_of_producer || header.next() >= pass.log.high_watermark() => {
+            // Readers of committed records get to their end, too, while a transaction is open.
+            None if last_of_producer || header.next() >= pass.log.last_stable() => {
                 output.changed |= header.records_count > 0;
                 Some(record::emptied(batch).map_err(damaged)?)
             }

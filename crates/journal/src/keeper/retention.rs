@@ -98,7 +98,7 @@ impl Keeper {
                     used.live_bytes += row.bytes;
                 }
                 if row.next > considered_from(&log).1.max(archived) {
-                    *live.entry(row.log).or_default() += row.bytes;
+                    *live.entry(row.log).or_default() += row.bytes_from(archived);
                 }
             }
             usage.push(used);
@@ -162,7 +162,8 @@ impl Keeper {
                 let (retention, from) = considered_from(&log);
                 if retention != Retention::default() && row.next > from.max(log.archived_until()) {
                     let left = pass.left.get(&log.id()).copied().unwrap_or_else(|| self.bytes_of(&log));
-                    pass.consider(&log, retention, left, (row.next, row.bytes, now - row.last_append));
+                    let bytes = row.bytes_from(log.archived_until());
+                    pass.consider(&log, retention, left, (row.next, bytes, now - row.last_append));
                 }
             }
         }
