@@ -501,10 +501,11 @@ impl Broker {
     /// Starts a subscription of a group anew, durably; false: the journal does not take it. On the controller's thread.
     pub fn reset_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: Offset) -> bool {
         let Some(shared) = self.subscription(group, topic, partition, |_| start) else { return false };
-        let mut state = shared.lock();
-        state.reset(start.0);
-        let durable = self.durably(|asker| self.write_subscription(&shared, &mut state, Some(asker)));
-        drop(state);
+        let durable = self.durably(|asker| {
+            let mut state = shared.lock();
+            state.reset(start.0);
+            self.write_subscription(&shared, &mut state, Some(asker));
+        });
         self.wake_subscription(&shared);
         durable
     }

@@ -135,7 +135,9 @@ impl ShareSession {
         if !gone.is_empty() {
             self.partitions.retain(|one| !gone.contains(&(one.topic, one.partition)));
         }
-        let mut known: hashbrown::HashSet<(Uuid, i32)> = self.partitions.iter().map(|one| (one.topic, one.partition)).collect();
+        let mut added = added.peekable();
+        let news = added.peek().is_some();
+        let mut known: hashbrown::HashSet<(Uuid, i32)> = self.partitions.iter().filter(|_| news).map(|one| (one.topic, one.partition)).collect();
         for (topic, partition) in added {
             if known.insert((topic, partition)) {
                 if self.partitions.len() >= PARTITIONS_MAX {
