@@ -34,8 +34,9 @@ def sequential_read(folder, megabytes=2000):
 
 
 def window(report):
-    """A topic of 30 GB is written and kept with a journal window of 4 GB: what the journal's folder takes at most, and how fast
-    all of it is read again by one client, against what the disk gives to a program that reads the same files in order."""
+    """A topic of 30 GB is written as fast as one client can and kept with a journal window of 4 GB: what the journal's folder takes
+    at most meanwhile, and how fast all of it is read again by one client, against what the disk gives to a program that
+    reads the same files in order."""
     megabytes, bound = report.amount(30_000), report.amount(4_000) * 1_000_000
     segment = min(256 << 20, bound // 12 // 4096 * 4096)
     with Folder() as folder:
@@ -49,18 +50,25 @@ def window(report):
                 nonlocal worst
                 while writing:
                     worst = max(worst, disk_bytes(f"{folder}/data/journal-0"))
-                    time.sleep(0.2)
+                    time.sleep(0.05)
             watcher = threading.Thread(target=watch)
             watcher.start()
-            # At a pace that leaves the disk and the processors room, as a broker has that lives for long.
-            for _ in range(20):
-                load("produce", system.bootstrap, "kept", 8, max(1, megabytes // 20), *BULK)
-                time.sleep(0.5)
-            writing = False
-            watcher.join()
-            time.sleep(20)
+            began = time.time()
+            try:
+                for number in range(20):
+                    load("produce", system.bootstrap, "kept", 8, max(1, megabytes // 20), *BULK)
+                    if number % 4 == 3:
+                        report.note(written_gb=(number + 1) * megabytes / 20_000, seconds=round(time.time() - began), worst_gb=worst / 1e9)
+            finally:
+                wrote = time.time() - began
+                writing = False
+                watcher.join()
+            waits = [system.journal_sum(f"mainstem_journal_window_wait_seconds_{what}") for what in ("count", "sum")]
+            beyond = system.journal_sum("mainstem_journal_window_exceeded_total")
+            time.sleep(10)
             settled, archived = disk_bytes(f"{folder}/data/journal-0"), disk_bytes(f"{folder}/data/archive")
-            report.note(worst_gb=worst / 1e9, settled_gb=settled / 1e9, archived_gb=archived / 1e9, window_gb=bound / 1e9)
+            report.note(worst_gb=worst / 1e9, settled_gb=settled / 1e9, archived_gb=archived / 1e9, window_gb=bound / 1e9,
+                        written_mb_per_s=megabytes / wrote, waits=waits[0], waited_seconds=waits[1], segments_beyond=beyond)
             drop_page_cache()
             disk = sequential_read(f"{folder}/data/archive")
             drop_page_cache()
@@ -69,7 +77,7 @@ def window(report):
         finally:
             system.stop(signal.SIGKILL)
     report.judge("the journal's folder, settled", round(settled / 1e9, 2), f"<= {bound / 1e9:.1f} GB", settled <= bound, " GB")
-    report.judge("the journal's folder, worst while written", round(worst / 1e9, 2), f"<= {1.5 * bound / 1e9:.1f} GB", worst <= 1.5 * bound, " GB")
+    report.judge("the journal's folder, worst while written", round(worst / 1e9, 2), f"<= {bound / 1e9:.1f} GB", worst <= bound, " GB")
     share = read["mb_per_s"] / disk
     report.judge("all read again, of the disk's sequential rate", round(share, 2), ">= 0.6", share >= 0.6)
 
@@ -112,9 +120,9 @@ def table(bootstrap):
 
 
 def compaction(report):
-    """A topic of 5 GB with 1 % distinct keys is compacted while a producer writes 5,000 records of 1 KiB a second to another one: its
-    p99 against that of a broker that compacts nothing, the bytes that are left, and the table that a reader of all has
-    after the broker was killed in the middle."""
+    """A topic of 5 GB with 1 % distinct keys is compacted while a producer writes 5,000 records of 1 KiB a second to another one, before
+    and after the broker is killed in the middle: the larger p99 of both times against that of a broker that compacts nothing, the
+    bytes that are left, and the table that a reader of all has in the end."""
     megabytes = report.amount(5_000)
     keys, rate, seconds = megabytes * 10, 5_000, 30
     with Folder() as folder:
@@ -124,21 +132,29 @@ def compaction(report):
             create(system.bootstrap, "table", 4, cleanup_policy="compact", segment_ms=1000)
             create(system.bootstrap, "light", 1)
             newest = keyed(system.bootstrap, megabytes, keys)
+            report.note(written_mb=megabytes)
             alone = load("latency", system.bootstrap, "light", 1, seconds, rate, *LIGHT)
+            report.note(p99_ms_alone=alone["p99_ms"])
             before = disk_bytes(f"{folder}/data")
             system.stop()
             system = Mainstem(f"{folder}/data", "--set", eager).start()
             time.sleep(3)
-            beside = finish(start_load("latency", system.bootstrap, "light", 1, seconds, rate, *LIGHT))
-            during = system.journal_sum("mainstem_journal_compaction_read_bytes_total")
-            system.stop(signal.SIGKILL)
-            system = Mainstem(f"{folder}/data", "--set", eager).start()
-            began, passes = time.time(), -1
+            times, during = [], 0
+            for part in (seconds, 2 * seconds):
+                times.append(finish(start_load("latency", system.bootstrap, "light", 1, part, rate, *LIGHT)))
+                read = system.journal_sum("mainstem_journal_compaction_read_bytes_total")
+                during += read
+                report.note(p99_ms=times[-1]["p99_ms"], compacted_mb=read / 1e6, passes=system.journal_sum("mainstem_journal_compaction_passes_total"))
+                system.stop(signal.SIGKILL)
+                system = Mainstem(f"{folder}/data", "--set", eager).start()
+            beside = max(times, key=lambda found: found["p99_ms"])
+            began, read = time.time(), -1
             while time.time() - began < 600:
-                now = system.journal_sum("mainstem_journal_compaction_passes_total")
-                if now == passes and now > 0:
+                now = system.journal_sum("mainstem_journal_compaction_read_bytes_total")
+                # What was left to do by the kill has begun by then, and reads on while it lasts.
+                if now == read:
                     break
-                passes = now
+                read = now
                 time.sleep(10)
             found, count = table(system.bootstrap)
             after = disk_bytes(f"{folder}/data")

@@ -152,8 +152,9 @@ class Kafka(Process):
 
     name = "kafka"
 
-    def __init__(self, folder, heap=None):
-        self.heap = {"HEAP": heap} if heap else {}
+    def __init__(self, folder, heap=None, properties=None):
+        """`properties`: a file with lines for `server.properties`."""
+        self.wishes = {name: value for name, value in {"HEAP": heap, "EXTRA_PROPS": properties}.items() if value}
         if not PEER.exists():
             raise RuntimeError("the peer's script ../shared/peers/kafka.sh is not there: nothing to compare with")
         self.port = int(os.environ.get("KAFKA_PORT", 19092))
@@ -161,7 +162,7 @@ class Kafka(Process):
         self.home = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers"))
 
     def call(self, *arguments, prefix=()):
-        environment = {**os.environ, **self.heap, "PORT": str(self.port)}
+        environment = {**os.environ, **self.wishes, "PORT": str(self.port)}
         subprocess.run([*prefix, "bash", str(PEER), *arguments], check=True, stdout=subprocess.DEVNULL, env=environment)
 
     def start(self, prefix=()):

@@ -1,5 +1,6 @@
 """Bytes on the disk: per byte accepted, and what stays of old data."""
 
+import os
 import signal
 import time
 
@@ -38,8 +39,15 @@ def writes(report):
 
 
 def disk_bytes(folder):
-    import os
-    return sum(os.stat(os.path.join(path, name)).st_blocks * 512 for path, _, names in os.walk(folder) for name in names)
+    """What the files below a folder take; one may go while it is looked at."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(path, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+    return total
 
 
 def retention(report):

@@ -3,14 +3,13 @@ with the same topic. Arguments: bootstrap, seconds (not used here)."""
 
 import json
 import re
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from driver.install import java_command
+from driver.tools import Machine
 
 PACKAGE = "org.apache.kafka.tools"
 CLASSES = {
@@ -40,21 +39,6 @@ def file(name, content):
 PLACE = file("place.json", {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [int(NODE)]}]})
 ELECTED = file("elect.json", {"partitions": [{"topic": topic, "partition": 0}]})
 ELSEWHERE = file("elsewhere.json", {"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [7]}]})
-
-
-class Machine:
-    """One virtual machine that runs tools one after the other: starting one for each takes longer than all they do."""
-
-    def __init__(self):
-        self.process = subprocess.Popen(java_command("Tools"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-
-    def run(self, words, text):
-        """Exit status, and what was printed."""
-        line = "\x1f".join([*words, text.replace("\n", "\x1e")])
-        self.process.stdin.write(f"{line}\n".encode())
-        self.process.stdin.flush()
-        status, size = map(int, self.process.stdout.readline().split())
-        return status, self.process.stdout.read(size).decode(errors="replace")
 
 
 machine = Machine()

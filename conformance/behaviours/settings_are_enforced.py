@@ -9,6 +9,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Producer, TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
+from client import Case
+
 bootstrap = sys.argv[1]
 admin = AdminClient({"bootstrap.servers": bootstrap})
 number = 0
@@ -220,6 +223,43 @@ def mainstem_durability():
 
 def flush_messages():
     durability(flush_messages=1, mainstem_durability="memory")
+
+
+def size_of(name, count=200):
+    """Bytes that a topic takes for records that pack well, written without a codec in one batch; they are read back."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 500, "batch.num.messages": count})
+    values = [b"%d " % at + b"words and words " * 20 for at in range(count)]
+    for value in values:
+        producer.produce(name, value, b"k")
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "settings", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    read = consumer.consume(count, 20)
+    consumer.close()
+    assert [message.value() for message in read] == values, f"{len(read)} records of {count}"
+    host, port = bootstrap.split(":")
+    case = Case((host, int(port)), "sizes", "memory")
+    answer = case.quiet("DescribeLogDirs", 4, {"topics": [{"topic": name, "partitions": [0]}]})
+    case.end()
+    return answer["results"][0]["topics"][0]["partitions"][0]["partition_size"]
+
+
+def compression_type():
+    plain = size_of(topic(compression_type="producer"))
+    assert size_of(topic(compression_type="uncompressed")) == plain
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        packed = size_of(topic(compression_type=codec))
+        assert packed < plain / 3, f"{codec}: {packed} of {plain} bytes"
+
+
+def compression_gzip_level():
+    stored, tight = (size_of(topic(compression_type="gzip", compression_gzip_level=level)) for level in (0, 9))
+    assert tight < stored / 3, f"{tight} and {stored} bytes"
+
+
+def compression_zstd_level():
+    loose, tight = (size_of(topic(compression_type="zstd", compression_zstd_level=level)) for level in (-100_000, 19))
+    assert tight < loose, f"{tight} and {loose} bytes"
 
 
 settings = (Path(__file__).resolve().parents[2] / "crates/broker/src/settings.rs").read_text()

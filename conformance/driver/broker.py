@@ -42,6 +42,11 @@ class Broker:
         self.log.close()
         return status
 
+    def metrics(self):
+        """Its metrics, as Prometheus reads them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=10) as answer:
+            return answer.read().decode()
+
     def log_lines(self):
         return Path(self.folder).with_suffix(".log").read_text(errors="replace").splitlines()
 

@@ -1,4 +1,4 @@
-"""Every client writes in five codecs, every client reads what all wrote. Used by the driver."""
+"""Every client writes in five codecs, every client reads what all wrote, and what the broker packed again. Used by the driver."""
 
 import subprocess
 
@@ -6,23 +6,28 @@ from driver.install import PYTHON, CLIENTS, commands, java_command
 from driver.results import call, parse_lines
 from records import CODECS, is_text, partitions, record, timestamp
 
+# Written in another codec to topics that want this one.
+PACKED = "packed"
+
 KCAT_FORMAT = "%p %o %T %K %S %h|%k|%s\n"
 
 
 def run(results, bootstrap, count, missing, label):
     """`label` keeps the topics of several runs on one broker apart."""
     clients = {name: command for name, command in commands().items() if name not in missing}
-    writers = [*clients, *({"text-kcat", "text-console"} - {f"text-{name}" for name in missing})]
+    writers = [*clients, PACKED, *({"text-kcat", "text-console"} - {f"text-{name}" for name in missing})]
     topics = {writer: {codec: f"{label}-{writer}-{codec}" for codec in CODECS} for writer in writers}
     flat = [topic for of_writer in topics.values() for topic in of_writer.values()]
     limit = 300 + count // 50
     if not results.step(f"create {len(flat)} topics", lambda: call(
-            [str(PYTHON), str(CLIENTS / "confluent/topics.py"), bootstrap, *(f"{t}={partitions(t)}" for t in flat)])):
+            [str(PYTHON), str(CLIENTS / "confluent/topics.py"), bootstrap, *(wanted(t) for t in flat)])):
         return
     for writer, command in clients.items():
         targets = [f"{topic}={codec}" for codec, topic in topics[writer].items()]
         each(results, [*command, "produce", bootstrap, str(count), *targets], topics[writer].values(), limit,
              lambda topic, writer=writer: f"{writer} writes {count} records in {topic.rsplit('-', 1)[1]}")
+    each(results, [*clients["confluent-kafka"], "produce", bootstrap, str(count), *(f"{topic}={other(codec)}" for codec, topic in topics[PACKED].items())],
+         topics[PACKED].values(), limit, lambda topic: f"{count} records are packed again in {topic.rsplit('-', 1)[1]}")
     for codec in CODECS:
         if "text-kcat" in topics:
             results.step(f"kcat writes {count} records in {codec}", lambda: kcat_writes(
@@ -39,6 +44,17 @@ def run(results, bootstrap, count, missing, label):
     if "text-console" in topics:
         results.step("console consumer reads what console producer and kcat wrote",
                      lambda: console_reads(bootstrap, [t for t in flat if is_text(t)], label, count, limit))
+
+
+def other(codec):
+    return "zstd" if codec == "none" else "none"
+
+
+def wanted(topic):
+    """A topic to be made: its name, partitions and, where the broker packs, its codec."""
+    *_, writer, codec = topic.split("-")
+    packs = f",compression.type={'uncompressed' if codec == 'none' else codec}" if writer == PACKED else ""
+    return f"{topic}={partitions(topic)}{packs}"
 
 
 def each(results, command, topics, limit, name):

@@ -19,7 +19,9 @@ def run(results, binary, seconds, missing):
         results.note("share groups", "Java is missing")
         return
     cases(results, binary)
-    program(results, "a share group loses nothing while members and broker are killed", ["survive.py", binary, seconds, *missing], seconds)
+    for durability in ("fsync", "memory"):
+        words = ["survive.py", binary, seconds, durability, *missing]
+        program(results, f"a share group loses nothing while members and broker are killed, class {durability}", words, seconds)
     program(results, "keys of a share group stay in order, also under kills", ["ordered.py", binary, max(5, seconds / 4), *missing], seconds)
 
 

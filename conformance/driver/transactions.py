@@ -15,8 +15,9 @@ def run(results, binary, seconds, missing, full):
     if "java" in missing:
         results.note("Kafka Streams counts and joins exactly once", "Java is missing")
     else:
-        program(results, "Kafka Streams counts and joins exactly once while it and the broker are killed",
-                ["streams.py", binary, seconds + 5], seconds)
+        for protocol in ("classic", "streams") if full else ("streams",):
+            program(results, f"Kafka Streams counts and joins exactly once while it and the broker are killed, protocol {protocol}",
+                    ["streams.py", binary, seconds + 5, protocol], seconds)
 
 
 def program(results, name, words, seconds):

@@ -15,6 +15,8 @@ def _table():
 
 TABLE = _table()
 
+CODECS = ["", *(f" in {name}" for name in ("gzip", "snappy", "lz4", "zstd", "5", "6", "7"))]
+
 
 def crc32c(data):
     crc = 0xFFFFFFFF
@@ -67,14 +69,14 @@ def old_message(magic, value=b"value"):
 
 
 def summary(data):
-    """What a Fetch returned: how many records from which offset on, batch by batch."""
+    """What a Fetch returned: how many records from which offset on, and in which codec, batch by batch."""
     out, at = [], 0
     while data and at + 61 <= len(data):
         base, size = struct.unpack_from(">qi", data, at)
         if at + 12 + size > len(data):
             break
-        _, delta, = struct.unpack_from(">hi", data, at + 21)
+        attributes, delta, = struct.unpack_from(">hi", data, at + 21)
         count, = struct.unpack_from(">i", data, at + 57)
-        out.append(f"{count} from {base} to {base + delta}")
+        out.append(f"{count} from {base} to {base + delta}{CODECS[attributes & 7]}")
         at += 12 + size
     return out

@@ -13,7 +13,7 @@ APIS = schema.load()
 NAMES = {api.key: api.name for api in APIS.values()}
 WAIT = 15.0
 # What differs from run to run or between hosts, or is wording.
-NEVER = {"transaction_start_time_ms", "last_timestamp", "coordinator_epoch", "throttle_time_ms", "host", "port", "error_message", "batch_index_error_message", "log_append_time_ms", "cluster_id",
+NEVER = {"transaction_start_time_ms", "last_timestamp", "coordinator_epoch", "throttle_time_ms", "host", "port", "error_message", "status_detail", "batch_index_error_message", "log_append_time_ms", "cluster_id",
          "rack", "authorized_operations", "topic_authorized_operations", "cluster_authorized_operations", "client_host",
          "documentation", "finalized_features_epoch", "node_endpoints", "is_internal", "total_bytes", "usable_bytes", "log_dir"}
 NODES = {"node_id", "leader_id", "leader", "controller_id", "broker_id"}

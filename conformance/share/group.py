@@ -167,8 +167,8 @@ class Foreign:
         pass
 
 
-def broker_of(where, folder, **settings):
-    """Our binary, or a broker that runs at HOST:PORT."""
+def broker_of(where, folder, more=(), **settings):
+    """Our binary, with more words on its command line, or a broker that runs at HOST:PORT."""
     if ":" in where:
         return Foreign(where)
-    return Broker(where, f"{folder}/data", flags(**settings)).start()
+    return Broker(where, f"{folder}/data", [*flags(**settings), *more]).start()

@@ -1,7 +1,8 @@
 """A share group at work while its members leave, are killed and come again, and the broker is killed: members of two clients accept,
 release, reject, renew and forget records. Nothing is lost, nothing is done with twice, nothing comes again after it was done with, and
 what nobody could do is in the dead-letter topic as it was.
-Arguments: the binary, or HOST:PORT of a broker that is not to be killed and has no dead-letter topics; seconds; clients that are missing."""
+Arguments: the binary, or HOST:PORT of a broker that is not to be killed and has no dead-letter topics; seconds; the durability class of
+the topics, fsync or memory; clients that are missing."""
 
 import collections
 import random
@@ -19,9 +20,9 @@ PARTITIONS, LIMIT = 3, 5
 SETTLES = 90
 
 
-def survive(where, seconds, missing):
+def survive(where, seconds, durability, missing):
     with tempfile.TemporaryDirectory(prefix="mainstem-share-") as scratch:
-        broker = broker_of(where, scratch, mainstem_journals=2)
+        broker = broker_of(where, scratch, ["--durability", durability], mainstem_journals=2)
         group, topic, dead = (f"{name}-{time.time_ns()}" for name in (GROUP, TOPIC, DEAD))
         members = Members(scratch, group, topic, LOCK_MS)
         roster = {"java-a": ("java", 2), "java-b": ("java", 2), "franz-a": ("franz-go", 1), "franz-b": ("franz-go", 1)}
@@ -151,4 +152,4 @@ def unburied(records, written, letters):
 
 
 if __name__ == "__main__":
-    survive(sys.argv[1], float(sys.argv[2]), sys.argv[3:])
+    survive(sys.argv[1], float(sys.argv[2]), sys.argv[3], sys.argv[4:])

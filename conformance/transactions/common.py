@@ -4,7 +4,7 @@ import random
 import signal
 import time
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
@@ -27,6 +27,25 @@ def messages(consumer, seconds):
     for message in consumer.consume(5000, seconds):
         assert not message.error(), message.error()
         yield message
+
+
+def standing(broker, group, topics):
+    """Where a group and its topics stand, as text: for whoever asks why something did not come to its end."""
+    admin, lines = AdminClient({"bootstrap.servers": broker.bootstrap}), []
+    described = admin.describe_consumer_groups([group])[group].result(20)
+    lines.append(f"group {group}: {described.state.name}, {len(described.members)} members")
+    for member in described.members:
+        lines.append(f"  {member.client_id} {member.member_id}: {member.assignment.topic_partitions if member.assignment else None}")
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+    lines += [f"  committed {place.topic}[{place.partition}] = {place.offset}" for place in committed.topic_partitions]
+    for isolation in ("read_committed", "read_uncommitted"):
+        consumer = reader(broker.bootstrap, {}, isolation)
+        for name, count in topics.items():
+            ends = [consumer.get_watermark_offsets(TopicPartition(name, partition), 20) for partition in range(count)]
+            lines.append(f"  {isolation}: {name} {ends}")
+        consumer.close()
+    lines += [line for line in broker.metrics().splitlines() if "transaction" in line and not line.startswith("#")]
+    return "\n".join(lines)
 
 
 class Killer:

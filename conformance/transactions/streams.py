@@ -1,5 +1,6 @@
 """A Kafka Streams application that works exactly once, `Words.java`, while it and the broker are killed: the counts are those of the
-words that were written, and each word is joined once. Arguments: binary, seconds."""
+words that were written, and each word is joined once. A second instance comes and goes meanwhile. Arguments: binary, seconds, and
+the group protocol (classic or streams)."""
 
 import collections
 import random
@@ -22,26 +23,64 @@ RESULTS = {"counts": 3, "explained": 3}
 SETTLES = 120
 
 
-def main(binary, seconds):
-    with tempfile.TemporaryDirectory(prefix="mainstem-streams-") as scratch:
-        broker = Broker(binary, f"{scratch}/data", ["--set", "group.initial.rebalance.delay.ms=0"]).start()
-        application = None
+# Short times of streams groups, so that who is killed is missed soon.
+FLAGS = [word for setting in ("group.initial.rebalance.delay.ms=0", "group.streams.initial.rebalance.delay.ms=0",
+                              "group.streams.min.session.timeout.ms=1000", "group.streams.session.timeout.ms=6000",
+                              "group.streams.min.heartbeat.interval.ms=100", "group.streams.heartbeat.interval.ms=400",
+                              "group.streams.assignment.interval.ms=200") for word in ("--set", setting)]
 
-        def run():
-            nonlocal application
-            if application is None or application.poll() is not None:
-                application = subprocess.Popen(java_command("Words", broker.bootstrap, f"{scratch}/state"), stdout=subprocess.DEVNULL,
-                                               stderr=subprocess.DEVNULL)
-            return [application]
+
+class Application:
+    """One instance that runs always, and another one that comes and goes."""
+
+    def __init__(self, broker, scratch, protocol):
+        self.broker, self.scratch, self.protocol, self.processes, self.leaves = broker, scratch, protocol, {}, None
+        self.turns_at = time.time() + 12
+
+    def run(self):
+        """Starts what is not there; the processes."""
+        if time.time() > self.turns_at:
+            self.turns_at = time.time() + random.uniform(6, 10)
+            if "second" in self.processes:
+                self.leaves = self.processes.pop("second")
+                self.leaves.terminate()
+            else:
+                self.start("second")
+        if "first" not in self.processes or self.processes["first"].poll() is not None:
+            self.start("first")
+        return list(self.processes.values())
+
+    def start(self, name):
+        if name == "second" and self.leaves:
+            # They have one folder.
+            self.gone(self.leaves, 15)
+        command = java_command("Words", self.broker.bootstrap, f"{self.scratch}/state-{name}", self.protocol)
+        self.processes[name] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    @staticmethod
+    def gone(process, seconds):
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def end(self):
+        for process in [*self.processes.values(), *([self.leaves] if self.leaves else [])]:
+            self.gone(process, 0)
+
+
+def main(binary, seconds, protocol="classic"):
+    with tempfile.TemporaryDirectory(prefix="mainstem-streams-") as scratch:
+        broker = Broker(binary, f"{scratch}/data", FLAGS).start()
+        application = Application(broker, scratch, protocol)
         try:
             create(broker.bootstrap, {"lines": 4, "meanings": 3, **RESULTS})
-            truth, killer = load(broker, run, seconds)
-            check(broker, run, truth)
-            print(f"{truth.total()} words counted and joined once, {killer.kills} kills")
+            truth, killer = load(broker, application.run, seconds)
+            check(broker, application.run, truth)
+            print(f"{protocol}: {truth.total()} words counted and joined once, {killer.kills} kills")
         finally:
-            if application:
-                application.kill()
-                application.wait()
+            application.end()
             broker.end(signal.SIGKILL)
 
 
@@ -87,4 +126,4 @@ def check(broker, run, truth):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), *sys.argv[3:])

@@ -13,12 +13,12 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from common import Killer, create, messages, reader
+from common import Killer, create, messages, reader, standing
 from driver.broker import Broker
 from driver.install import HERE, PYTHON, java_command
 
 SOURCE, TARGET = {"source": 4}, {"target": 3}
-# Copiers' transactions end by themselves after 10 s.
+# Copiers' transactions end by themselves after 10 s. Within this time something more must have been copied.
 SETTLES = 60
 
 
@@ -35,13 +35,19 @@ def survive(binary, seconds, journals, missing):
             for name, command in commands.items():
                 if name not in copiers or copiers[name].poll() is not None:
                     words = [*command, broker.bootstrap, *SOURCE, *TARGET, name]
-                    copiers[name] = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                    with open(f"{scratch}/{name}.log", "ab") as log:
+                        copiers[name] = subprocess.Popen(words, stdout=log, stderr=log)
             return list(copiers.values())
         try:
             create(broker.bootstrap, SOURCE | TARGET)
             count, killer = load(broker, run, seconds)
             check(broker, run, count)
             print(f"{count} records copied once, {killer.kills} kills")
+        except AssertionError:
+            print(standing(broker, "target", SOURCE | TARGET), file=sys.stderr)
+            for log in Path(scratch).glob("*.log"):
+                print(f"{log.name}:", *log.read_text(errors="replace").splitlines()[-8:], sep="\n  ", file=sys.stderr)
+            raise
         finally:
             for copier in copiers.values():
                 copier.kill()
@@ -70,7 +76,11 @@ def check(broker, run, count):
     seen, deadline = collections.Counter(), time.time() + SETTLES
     while len(seen) < count and time.time() < deadline:
         run()
+        before = len(seen)
         seen.update(message.value() for message in messages(consumer, 0.5))
+        # A copier of librdkafka copies little more than is written, so that much may be left to do after the kills.
+        if len(seen) > before:
+            deadline = time.time() + SETTLES
     # Whatever comes twice would come after the first.
     until = time.time() + 2
     while time.time() < until:

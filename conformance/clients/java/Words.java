@@ -1,3 +1,4 @@
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Properties;
 import org.apache.kafka.common.serialization.Serdes;
@@ -15,7 +16,8 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * A Kafka Streams application, exactly once: counts the words of `lines` by way of a repartition topic into `counts`, and joins each
- * word with the table `meanings` into `explained`. Runs until it is ended. Arguments: bootstrap, folder for its state.
+ * word with the table `meanings` into `explained`. Runs until it is ended. Arguments: bootstrap, folder for its state, and the group
+ * protocol (classic or streams).
  */
 public final class Words {
     public static void main(String[] arguments) {
@@ -27,7 +29,12 @@ public final class Words {
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 2);
         settings.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), 10000);
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+        String protocol = arguments.length > 2 ? arguments[2] : "classic";
+        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, protocol);
+        if (protocol.equals("classic")) {
+            // In the other protocol the broker decides.
+            settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 6000);
+        }
         settings.put("reconnect.backoff.max.ms", 500);
         settings.put("auto.offset.reset", "earliest");
 
@@ -49,6 +56,8 @@ public final class Words {
             System.err.println("a thread is replaced after " + failure);
             return StreamThreadExceptionResponse.REPLACE_THREAD;
         });
+        // Who is ended, and not killed, leaves the group.
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> application.close(Duration.ofSeconds(10))));
         application.start();
     }
 }

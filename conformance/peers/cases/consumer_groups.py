@@ -4,6 +4,8 @@ import uuid
 
 from client import join
 from . import UNKNOWN_ID, case
+from .transactions import begun, of
+from .transactions import commit as commit_in
 
 
 def beat(group, member="m1", epoch=0, **more):
@@ -489,3 +491,14 @@ def settings_of_a_group_are_deleted(t):
         t.ask("IncrementalAlterConfigs", 1, {"resources": [{"resource_type": 32, "resource_name": group, "configs": change}]})
     change = [{"name": "share.auto.offset.reset", "config_operation": 2, "value": "earliest"}]
     t.ask("IncrementalAlterConfigs", 1, {"resources": [{"resource_type": 32, "resource_name": group, "configs": change}]})
+
+
+@case
+def consumer_group_commits_in_a_transaction(t):
+    topic, group = t.topic(), t.group()
+    epoch = member(t, group, [topic])
+    tx = begun(t)
+    t.quiet("AddOffsetsToTxn", 3, {**of(tx), "group_id": group})
+    for number in (epoch, epoch + 1, 1):
+        commit_in(t, tx, group, topic, generation_id=number, member_id="m1")
+    commit_in(t, tx, group, topic, generation_id=epoch, member_id="nobody")

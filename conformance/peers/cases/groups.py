@@ -153,6 +153,16 @@ def join_as_a_static_member_nobody_knows(t):
 
 
 @case
+def join_of_a_static_member_that_comes_back_with_other_metadata(t):
+    group = t.group()
+    _, generation = t.member(group, instance="one")
+    for version in (6, 9):
+        back = t.ask("JoinGroup", version, join(group, instance="one", protocols=(("range", b"other"),)))
+        beat(t, group, back["member_id"], generation, group_instance_id="one")
+        sync(t, group, back["member_id"], generation, group_instance_id="one")
+
+
+@case
 def join_again_as_the_only_member(t):
     group = t.group()
     member, _ = t.member(group)

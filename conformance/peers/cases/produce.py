@@ -224,6 +224,35 @@ def produce_gzip_that_is_none(t):
     send(t, t.topic(), batch(payload=b"not gzip", attributes=1))
 
 
+def of_codec(t, codec, data, version=9, **more):
+    """Sends to a topic that wants a codec, and fetches what has come of it."""
+    topic = t.topic(compression_type=codec, **more)
+    send(t, topic, data, version)
+    t.ask("Fetch", 12, {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": [{"topic": topic, "partitions": [
+        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}]})
+
+
+@case
+def produce_to_topics_that_want_another_codec(t):
+    for codec in ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        of_codec(t, codec, batch([b"a", b"b", b"c"]))
+        of_codec(t, codec, batch([b"a", b"b", b"c"], attributes=1))
+
+
+@case
+def produce_what_is_no_record_to_a_topic_of_a_codec(t):
+    of_codec(t, "zstd", batch(payload=b"\xff" * 20, count=1))
+    of_codec(t, "zstd", batch(payload=b"not gzip", attributes=1))
+    of_codec(t, "gzip", batch([b"a", b"b"], deltas=[0, 5], last_delta=1))
+    of_codec(t, "gzip", batch([b"a", b"b", b"c"], count=2, last_delta=1))
+    of_codec(t, "gzip", batch([b"a", b"b"], count=3, last_delta=2))
+
+
+@case
+def produce_what_is_too_large_when_it_is_unpacked(t):
+    of_codec(t, "uncompressed", batch([b"x" * 50_000], attributes=1), max_message_bytes=10_000)
+
+
 @case
 def produce_zstd_before_version_7(t):
     send(t, t.topic(), batch(payload=b"\x28\xb5\x2f\xfd", attributes=4), version=6)

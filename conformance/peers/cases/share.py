@@ -382,6 +382,40 @@ def share_fetch_by_the_record(t):
     one.fetch(max_records=2, batch_size=2, share_acquire_mode=1)
 
 
+def working_on_batches(t, counts, **configs):
+    """A worker at the beginning of a topic with batches of so many records."""
+    one = working(t, counts[0], **configs)
+    for count in counts[1:]:
+        answer = t.quiet("Produce", 9, produce(one.topic, batch([b"more %d" % at for at in range(count)])))
+        assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
+    return one
+
+
+@case
+def share_fetch_up_to_the_locks_of_a_partition(t):
+    one = working_on_batches(t, (60, 60, 60), share_partition_max_record_locks=100)
+    for _ in range(3):
+        one.fetch(max_records=1, batch_size=1000)
+    one.say([(0, 49, ACCEPT)])
+    one.fetch(max_records=1, batch_size=1000)
+    one.say([(50, 119, ACCEPT)])
+    one.fetch(max_records=1, batch_size=1000)
+
+
+@case
+def share_fetch_up_to_the_locks_of_a_partition_at_once(t):
+    one = working_on_batches(t, (60, 60, 60), share_partition_max_record_locks=100)
+    one.fetch(batch_size=1000)
+    one.fetch(batch_size=1000)
+
+
+@case
+def share_fetch_by_the_record_up_to_the_locks_of_a_partition(t):
+    one = working_on_batches(t, (60, 60, 60), share_partition_max_record_locks=100)
+    one.fetch(batch_size=1000, share_acquire_mode=1)
+    one.fetch(batch_size=1000, share_acquire_mode=1)
+
+
 @case
 def share_fetch_in_an_unknown_mode(t):
     one = working(t, 5)

@@ -3,7 +3,7 @@
 //! ```text
 //! key   "t" name                 value  u8 version (1), [16] topic id,
 //!                                       u32 range count, (u64 first log id, u32 count) each,
-//!                                       u32 setting count, (u16 length, name, u16 length, value) each
+//!                                       settings as in `overrides.rs`
 //! key   "m" "log"                value  u64 next log id
 //! key   "m" "producer"           value  u64 next producer id
 //! ```
@@ -18,6 +18,7 @@ use parking_lot::RwLock;
 use types::{LogId, TopicId};
 use uuid::Uuid;
 
+use crate::overrides::{self, Overrides};
 use crate::topic::Topic;
 
 /// First byte of a topic's key.
@@ -34,7 +35,7 @@ const VERSION: u8 = 1;
 pub(crate) struct TopicRecord {
     pub id: TopicId,
     pub logs: Vec<LogId>,
-    pub overrides: BTreeMap<String, String>,
+    pub overrides: Overrides,
 }
 
 pub(crate) fn topic_key(name: &str) -> Bytes {
@@ -55,22 +56,12 @@ impl TopicRecord {
             out.put_u64(range[0].0);
             out.put_u32(range.len() as u32);
         }
-        out.put_u32(self.overrides.len() as u32);
-        for text in self.overrides.iter().flat_map(|(name, value)| [name, value]) {
-            out.put_u16(text.len() as u16);
-            out.put_slice(text.as_bytes());
-        }
+        overrides::encode(&self.overrides, &mut out);
         out.freeze()
     }
 
     /// `None` when the bytes are no topic of this or an older version.
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let text = |bytes: &mut &[u8]| -> Option<String> {
-            let length = bytes.try_get_u16().ok()? as usize;
-            let (head, rest) = bytes.split_at_checked(length)?;
-            *bytes = rest;
-            String::from_utf8(head.to_vec()).ok()
-        };
         if bytes.try_get_u8().ok()? != VERSION || bytes.len() < 16 {
             return None;
         }
@@ -80,12 +71,7 @@ impl TopicRecord {
             let (first, count) = (bytes.try_get_u64().ok()?, bytes.try_get_u32().ok()?);
             logs.extend((0..u64::from(count)).map(|number| LogId(first + number)));
         }
-        let mut overrides = BTreeMap::new();
-        for _ in 0..bytes.try_get_u32().ok()? {
-            let (name, value) = (text(&mut bytes)?, text(&mut bytes)?);
-            overrides.insert(name, value);
-        }
-        Some(Self { id, logs, overrides })
+        Some(Self { id, logs, overrides: overrides::decode(&mut bytes)? })
     }
 }
 

@@ -4,15 +4,14 @@
 use std::sync::Arc;
 
 use delivery::{Dead, SubscriptionName};
-use journal::{AppendError, AppendItem, ColdWant, ReadError, ReplyTo, TailRead};
+use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
 use record::{BatchBuilder, BatchError, Batches, Record};
-use types::{ConnectionId, Offset, ShardId, TopicId};
+use types::{Offset, TopicId};
 
+use crate::jobs::NOBODY;
 use crate::subscriptions::{ShareEvent, SharedSubscription};
 use crate::{Broker, CreateTopic, Topic};
 
-/// Nobody waits for the outcome of a job.
-const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
 /// Read at once, about.
 const READ_BYTES: usize = 1 << 20;
 
@@ -31,6 +30,17 @@ enum DeadLetterError {
     Append(#[from] AppendError),
 }
 
+/// Copies on their way to a log of the dead-letter topic.
+struct Copies<'a> {
+    topic: &'a Topic,
+    log: &'a Arc<Log>,
+    source: Option<&'a Topic>,
+    items: Vec<AppendItem>,
+    bytes: usize,
+    /// Of which all copies are among the items, or durable already.
+    whole: Vec<Dead>,
+}
+
 impl Broker {
     /// Copies dead records to their topic, on a thread that may wait, and archives them.
     pub(crate) fn send_dead_letters(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
@@ -39,11 +49,12 @@ impl Broker {
         }
         let shared = Arc::clone(shared);
         let work = Box::new(move |broker: &Arc<Self>| {
-            for one in dead {
-                if let Err(error) = broker.send_dead_letter(&shared, one) {
-                    let SubscriptionName { group, partition, .. } = shared.name();
-                    tracing::warn!(%error, group, partition, first = one.first, last = one.last, "dead records wait for their topic");
-                }
+            let warn = |error: DeadLetterError, one: Dead| {
+                let SubscriptionName { group, partition, .. } = shared.name();
+                tracing::warn!(%error, group, partition, first = one.first, last = one.last, "dead records wait for their topic");
+            };
+            if let (Err(error), Some(first)) = (broker.copy_dead_letters(&shared, &dead, &warn), dead.first()) {
+                warn(error, *first);
             }
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
@@ -51,24 +62,67 @@ impl Broker {
         let _ = self.read_history(NOBODY, work);
     }
 
-    fn send_dead_letter(self: &Arc<Self>, shared: &Arc<SharedSubscription>, dead: Dead) -> Result<(), DeadLetterError> {
+    /// Copies what is due together with as few commits as its size allows. What of it cannot be read is told to `warn`, and is not in
+    /// the way of the others.
+    fn copy_dead_letters(
+        self: &Arc<Self>,
+        shared: &Arc<SharedSubscription>,
+        dead: &[Dead],
+        warn: &impl Fn(DeadLetterError, Dead),
+    ) -> Result<(), DeadLetterError> {
         let name = self.group_config(&shared.name().group).share_dead_letter_topic.clone().ok_or(DeadLetterError::NotWanted)?;
         let Some(topic) = self.topic(&name) else {
             self.create_dead_letter_topic(name);
             return Err(DeadLetterError::NoTopic);
         };
+        let logs = topic.logs();
+        let log = logs.get(shared.name().partition as usize % logs.len().max(1)).ok_or(DeadLetterError::NoTopic)?;
         let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
+        let mut copies = Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, whole: Vec::new() };
+        for one in dead {
+            let before = copies.items.len();
+            match self.copy_dead(shared, &mut copies, *one) {
+                Ok(()) => copies.whole.push(*one),
+                Err(error @ DeadLetterError::Append(_)) => return Err(error),
+                Err(error) => {
+                    copies.items.truncate(before);
+                    warn(error, *one);
+                }
+            }
+        }
+        self.commit_copies(shared, &mut copies)
+    }
+
+    fn copy_dead(&self, shared: &SharedSubscription, copies: &mut Copies<'_>, dead: Dead) -> Result<(), DeadLetterError> {
         let mut from = dead.first.max(shared.log().start().0);
         while from <= dead.last {
             let (records, next) = self.read_records(shared, from, dead.last)?;
             for record in &records {
-                self.append_dead_letter(&topic, source.as_deref(), shared.name(), dead, record)?;
+                if copies.bytes >= READ_BYTES {
+                    self.commit_copies(shared, copies)?;
+                }
+                let item = self.dead_letter(copies, shared.name(), dead, record)?;
+                copies.bytes += item.body_bytes();
+                copies.items.push(item);
             }
-            self.subscriptions().note(ShareEvent::DeadLettered, records.len() as u64);
             from = next.max(from + 1);
         }
+        Ok(())
+    }
+
+    /// Makes copies durable, and archives the originals that are copied whole.
+    fn commit_copies(&self, shared: &SharedSubscription, copies: &mut Copies<'_>) -> Result<(), DeadLetterError> {
+        let items = std::mem::take(&mut copies.items);
+        copies.bytes = 0;
+        if !items.is_empty() {
+            let count = items.len() as u64;
+            self.commit(self.journal_number(copies.log.id()), items)?;
+            self.subscriptions().note(ShareEvent::DeadLettered, count);
+        }
         let mut state = shared.lock();
-        state.buried(dead.first, dead.last);
+        for one in copies.whole.drain(..) {
+            state.buried(one.first, one.last);
+        }
         self.write_subscription(shared, &mut state, None);
         self.wake_subscription(shared);
         Ok(())
@@ -100,18 +154,9 @@ impl Broker {
         Ok((found, next.0))
     }
 
-    fn append_dead_letter(
-        &self,
-        topic: &Topic,
-        source: Option<&Topic>,
-        name: &SubscriptionName,
-        dead: Dead,
-        record: &Record,
-    ) -> Result<(), DeadLetterError> {
-        let logs = topic.logs();
-        let Some(log) = logs.get(name.partition as usize % logs.len().max(1)) else { return Err(DeadLetterError::NoTopic) };
+    fn dead_letter(&self, copies: &Copies<'_>, name: &SubscriptionName, dead: Dead, record: &Record) -> Result<AppendItem, DeadLetterError> {
         let number = |value: u64| value.to_string().into_bytes();
-        let origin = source.map_or_else(|| uuid::Uuid::from_u128(name.topic).to_string(), |topic| topic.name.clone());
+        let origin = copies.source.map_or_else(|| uuid::Uuid::from_u128(name.topic).to_string(), |topic| topic.name.clone());
         let reason = if dead.rejected { "rejected" } else { "delivered too often" };
         let told: [(&[u8], Vec<u8>); 6] = [
             (b"__dlq.errors.topic", origin.into_bytes()),
@@ -125,14 +170,13 @@ impl Broker {
         let headers: Vec<(&[u8], Option<&[u8]>)> = own.chain(told.iter().map(|(name, value)| (*name, Some(&value[..])))).collect();
         let batch = BatchBuilder::default().record_with_headers(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
         let mut bytes = batch.build();
-        if topic.config().append_time {
+        if copies.topic.config().append_time {
             let mut stamped = bytes.to_vec();
             record::stamp_append_time(&mut stamped, self.now_ms());
             bytes = stamped.into();
         }
         let header = record::BatchHeader::parse(&bytes)?;
-        let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
-        Ok(self.commit(self.journal_number(log.id()), vec![item])?)
+        Ok(AppendItem::Batch { log: Arc::clone(copies.log), bytes, header, gate: None })
     }
 
     /// Where topics are made by being named, this one is as well; the records follow when their lock runs out.

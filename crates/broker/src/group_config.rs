@@ -1,19 +1,20 @@
-//! Settings of one group: consumer and share groups can have their own. Kept as keyed state in journal 0, checked against
+//! Settings of one group: consumer, share and streams groups can have their own. Kept as keyed state in journal 0, checked against
 //! the limits that the broker's settings give.
 //!
 //! ```text
-//! key   "k" group                value  u8 version (1), u32 setting count, (u16 length, name, u16 length, value) each
+//! key   "k" group                value  u8 version (1), settings as in `overrides.rs`
 //! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use delivery::GroupTimes;
+use delivery::{GroupTimes, StreamsConfig};
 use hashbrown::HashMap;
 use journal::AppendItem;
 use parking_lot::RwLock;
 
+use crate::overrides::{self, Overrides};
 use crate::settings::{Class, Kind, Setting, SettingError, Settings, find};
 use crate::{AlterError, Broker};
 
@@ -26,8 +27,34 @@ struct Row {
     setting: Setting,
     /// Gives the default.
     default: Option<&'static str>,
-    /// Give the least and the largest value.
-    limits: Option<(&'static str, &'static str)>,
+    limits: Limits,
+}
+
+/// The broker's settings that bound a group's.
+#[derive(Clone, Copy)]
+enum Limits {
+    None,
+    UpTo(&'static str),
+    Between(&'static str, &'static str),
+}
+
+impl Limits {
+    /// The least and the largest value, if there are such.
+    fn range(self, settings: &Settings) -> Option<(i64, i64)> {
+        match self {
+            Self::None => None,
+            Self::UpTo(high) => Some((0, settings.int(high))),
+            Self::Between(low, high) => Some((settings.int(low), settings.int(high))),
+        }
+    }
+
+    fn names(self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::UpTo(high) => format!("0 to {high}"),
+            Self::Between(low, high) => format!("{low} to {high}"),
+        }
+    }
 }
 
 const INT: i64 = i32::MAX as i64;
@@ -40,14 +67,15 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'stati
 pub const GROUP: &[Setting] = &[
     ROWS[0].setting, ROWS[1].setting, ROWS[2].setting, ROWS[3].setting, ROWS[4].setting, ROWS[5].setting, ROWS[6].setting,
     ROWS[7].setting, ROWS[8].setting, ROWS[9].setting, ROWS[10].setting, ROWS[11].setting, ROWS[12].setting, ROWS[13].setting,
+    ROWS[14].setting, ROWS[15].setting, ROWS[16].setting, ROWS[17].setting, ROWS[18].setting,
 ];
 
 const fn limited(setting: Setting, default: &'static str, low: &'static str, high: &'static str) -> Row {
-    Row { setting, default: Some(default), limits: Some((low, high)) }
+    Row { setting, default: Some(default), limits: Limits::Between(low, high) }
 }
 
 const fn own(setting: Setting) -> Row {
-    Row { setting, default: None, limits: None }
+    Row { setting, default: None, limits: Limits::None }
 }
 
 const ROWS: &[Row] = &[
@@ -56,7 +84,7 @@ const ROWS: &[Row] = &[
         "group.consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms",
     ),
     limited(
-        row("consumer.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the consumer group send heartbeats."),
+        row("consumer.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the consumer group send heartbeats; those that wait for partitions up to ten times as often."),
         "group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms",
     ),
     limited(
@@ -88,6 +116,28 @@ const ROWS: &[Row] = &[
         "group.share.partition.max.record.locks", "group.share.min.partition.max.record.locks",
         "group.share.max.partition.max.record.locks",
     ),
+    limited(
+        row("streams.session.timeout.ms", Kind::Int(1, INT), "45000", "A member that is silent for so long is out of the streams group."),
+        "group.streams.session.timeout.ms", "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms",
+    ),
+    limited(
+        row("streams.heartbeat.interval.ms", Kind::Int(1, INT), "5000", "How often members of the streams group send heartbeats."),
+        "group.streams.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms", "group.streams.max.heartbeat.interval.ms",
+    ),
+    limited(
+        row("streams.assignment.interval.ms", Kind::Int(0, INT), "1000", "Tasks of the streams group are not given out more often."),
+        "group.streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms",
+    ),
+    Row {
+        setting: row("streams.num.standby.replicas", Kind::Int(0, INT), "0", "How many members keep the state of a task that they do not run."),
+        default: Some("group.streams.num.standby.replicas"),
+        limits: Limits::UpTo("group.streams.max.standby.replicas"),
+    },
+    Row {
+        setting: row("streams.initial.rebalance.delay.ms", Kind::Int(0, INT), "3000", "A new streams group waits so long for more members before tasks are given out."),
+        default: Some("group.streams.initial.rebalance.delay.ms"),
+        limits: Limits::None,
+    },
     own(row("share.auto.offset.reset", Kind::Text, "latest", "Where a new share group begins: earliest, latest, or by_duration: and an ISO 8601 duration.")),
     own(row("share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", "Which records of transactions are delivered.")),
     own(row("share.renew.acknowledge.enable", Kind::Bool, "true", "May members have more time for a record?")),
@@ -158,6 +208,8 @@ pub struct GroupConfig {
     pub consumer: GroupTimes,
     /// As a share group.
     pub share: GroupTimes,
+    /// As a streams group.
+    pub streams: StreamsConfig,
     /// `share.record.lock.duration.ms`
     pub share_lock_ms: u64,
     /// `share.delivery.count.limit`
@@ -196,8 +248,7 @@ fn value<'a>(row: &Row, overrides: &BTreeMap<String, String>, settings: &'a Sett
     let default = || broker.map_or(row.setting.default, |(_, value, _)| value).to_owned();
     let mut value = own.cloned().unwrap_or_else(default);
     // The broker's limits may be others than when the value was set.
-    if let (Some((low, high)), Some(number)) = (row.limits, own.and_then(|value| value.parse::<i64>().ok())) {
-        let (low, high) = (settings.int(low), settings.int(high));
+    if let (Some((low, high)), Some(number)) = (row.limits.range(settings), own.and_then(|value| value.parse::<i64>().ok())) {
         value = number.max(low).min(high.max(low)).to_string();
     }
     GroupValue { value, own: own.is_some(), broker }
@@ -218,6 +269,11 @@ impl GroupConfig {
         Self {
             consumer: times("consumer"),
             share: times("share"),
+            streams: StreamsConfig {
+                times: times("streams"),
+                standbys: int("streams.num.standby.replicas") as u32,
+                initial_delay: int("streams.initial.rebalance.delay.ms"),
+            },
             share_lock_ms: int("share.record.lock.duration.ms"),
             share_delivery_limit: int("share.delivery.count.limit") as u32,
             share_locks_max: int("share.partition.max.record.locks") as u32,
@@ -243,31 +299,15 @@ impl GroupConfigs {
     }
 }
 
-fn encode(overrides: &BTreeMap<String, String>) -> Bytes {
+fn encode(overrides: &Overrides) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(VERSION);
-    out.put_u32(overrides.len() as u32);
-    for text in overrides.iter().flat_map(|(name, value)| [name, value]) {
-        out.put_u16(text.len() as u16);
-        out.put_slice(text.as_bytes());
-    }
+    overrides::encode(overrides, &mut out);
     out.freeze()
 }
 
-fn decode(mut bytes: &[u8]) -> Option<BTreeMap<String, String>> {
-    let text = |bytes: &mut &[u8]| -> Option<String> {
-        let length = bytes.try_get_u16().ok()? as usize;
-        let (head, rest) = bytes.split_at_checked(length)?;
-        *bytes = rest;
-        String::from_utf8(head.to_vec()).ok()
-    };
-    (bytes.try_get_u8().ok()? == VERSION).then_some(())?;
-    let mut overrides = BTreeMap::new();
-    for _ in 0..bytes.try_get_u32().ok()? {
-        let (name, value) = (text(&mut bytes)?, text(&mut bytes)?);
-        overrides.insert(name, value);
-    }
-    Some(overrides)
+fn decode(mut bytes: &[u8]) -> Option<Overrides> {
+    if bytes.try_get_u8().ok()? != VERSION { None } else { overrides::decode(&mut bytes) }
 }
 
 fn group_key(group: &str) -> Bytes {
@@ -282,10 +322,11 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
         find(GROUP, name)?.check(text)?;
         let refuse = |expected: String| Err(SettingError { name: name.clone(), value: text.clone(), expected });
         let row = ROWS.iter().find(|row| row.setting.name == name);
-        if let (Some((low, high)), Ok(number)) = (row.and_then(|row| row.limits), text.trim().parse::<i64>())
-            && !(settings.int(low)..=settings.int(high)).contains(&number)
+        if let (Some(limits), Ok(number)) = (row.map(|row| row.limits), text.trim().parse::<i64>())
+            && let Some((low, high)) = limits.range(settings)
+            && !(low..=high).contains(&number)
         {
-            return refuse(format!("it is from {low} to {high}, which are {} and {}", settings.int(low), settings.int(high)));
+            return refuse(format!("it is from {}, which are {low} and {high}", limits.names()));
         }
         if name == "share.auto.offset.reset" && ShareStart::parse(text).is_none() {
             return refuse("it is earliest, latest, or by_duration: and a duration like P1DT2H3M4S".to_owned());
@@ -295,7 +336,7 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
         }
     }
     let config = GroupConfig::new(overrides.clone(), settings);
-    for (kind, times) in [("consumer", config.consumer), ("share", config.share)] {
+    for (kind, times) in [("consumer", config.consumer), ("share", config.share), ("streams", config.streams.times)] {
         if times.heartbeat_interval >= times.session_timeout {
             let name = format!("{kind}.heartbeat.interval.ms");
             let expected = format!("it is less than {kind}.session.timeout.ms, which is {}", times.session_timeout);

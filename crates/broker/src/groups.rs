@@ -4,7 +4,6 @@
 //! Members of the classic protocol are answered at once. Of the others, what is told is durable: the answer waits for it, so
 //! that a restart never knows less than a member was told.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -13,7 +12,7 @@ use bytes::Bytes;
 use delivery::{
     Answer, Assignor, Commit, CommittedOffset, Committer, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
-    ShareGroupSummary, ShareHeartbeat, SyncRequest,
+    ShareGroupSummary, ShareHeartbeat, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
 };
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, AppendResults, EventSink, JournalEvent, ReplyTo};
@@ -21,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{ConnectionId, ShardId};
 
 use crate::catalog::Catalog;
+use crate::unsent::Unsent;
 use crate::{Broker, GroupConfig, Reply, Settings};
 
 /// Group state is appended under this shard number, in one lane.
@@ -44,8 +44,7 @@ pub struct Groups {
 
 struct State {
     coordinator: GroupCoordinator<ReplyTo>,
-    /// Appends that the journal's queue had no room for, in order.
-    refused: VecDeque<Append>,
+    unsent: Unsent,
     /// Answers that wait for an append, by its token.
     waiting: HashMap<u64, Vec<(ReplyTo, GroupReply)>>,
     /// Threads that wait for an append, by its token.
@@ -67,6 +66,8 @@ pub enum Heard {
     Classic(Answer),
     /// To a heartbeat.
     Heartbeat(Result<HeartbeatAnswer, GroupError>),
+    /// To a heartbeat of a member of a streams group.
+    Streams(Result<StreamsAnswer, StreamsError>),
     /// Outcomes of leaving, by member.
     Left(Result<Vec<Result<(), GroupError>>, GroupError>),
 }
@@ -116,9 +117,15 @@ impl Groups {
             consumer_times: times("consumer"),
             share_size_max: int("group.share.max.size") as usize,
             share_times: times("share"),
+            streams_size_max: int("group.streams.max.size") as usize,
+            streams_config: StreamsConfig {
+                times: times("streams"),
+                standbys: int("group.streams.num.standby.replicas") as u32,
+                initial_delay: int("group.streams.initial.rebalance.delay.ms"),
+            },
         };
         let coordinator = GroupCoordinator::with_topics(chosen, topics);
-        let state = State { coordinator, refused: VecDeque::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
+        let state = State { coordinator, unsent: Unsent::default(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
         Self { state: Mutex::new(state), inbox: Arc::default(), closed: false.into() }
     }
 
@@ -135,6 +142,7 @@ impl Groups {
         let mut state = self.state.lock();
         state.coordinator.set_consumer_times(group, config.map(|config| config.consumer));
         state.coordinator.set_share_times(group, config.map(|config| config.share));
+        state.coordinator.set_streams_config(group, config.map(|config| config.streams));
     }
 
     pub(crate) fn restore(&self, key: &[u8], value: &[u8]) {
@@ -163,11 +171,11 @@ impl Groups {
             }
             let (next, full) = {
                 let mut state = self.state.lock();
-                state.send(broker);
+                state.unsent.send(broker.journals());
                 let mut effects = Vec::new();
                 state.coordinator.handle_timeouts(now(), &mut effects);
                 state.perform(broker, effects, None);
-                (state.coordinator.next_deadline(), !state.refused.is_empty())
+                (state.coordinator.next_deadline(), !state.unsent.is_empty())
             };
             broker.expire_subscriptions();
             if now() >= expiry_at {
@@ -237,7 +245,12 @@ impl Groups {
         self.state.lock().coordinator.describe_share(name)
     }
 
-    /// Does a member of this consumer group read the topic? `None`: it is no consumer group.
+    /// One streams group.
+    pub fn describe_streams(&self, name: &str) -> Option<StreamsGroupSummary> {
+        self.state.lock().coordinator.describe_streams(name)
+    }
+
+    /// Does a member of this consumer or streams group read the topic? `None`: it is neither.
     pub fn consumers_read(&self, name: &str, topic: &str) -> Option<bool> {
         self.state.lock().coordinator.consumers_read(name, topic)
     }
@@ -302,17 +315,7 @@ impl State {
     /// Has the groups' own thread to wake up earlier than it thought?
     fn wakes_earlier(&self, before: Option<u64>) -> bool {
         let after = self.coordinator.next_deadline();
-        !self.refused.is_empty() || after.is_some_and(|after| before.is_none_or(|before| after < before))
-    }
-
-    /// Gives the journal what it has had no room for.
-    fn send(&mut self, broker: &Broker) {
-        while let Some(append) = self.refused.pop_front() {
-            if let Err(append) = broker.journals()[0].append(append) {
-                self.refused.push_front(append);
-                return;
-            }
-        }
+        !self.unsent.is_empty() || after.is_some_and(|after| before.is_none_or(|before| after < before))
     }
 
     /// Carries effects out. With a group whose answers wait until they are durable, answers do.
@@ -340,8 +343,8 @@ impl State {
         if waits {
             self.waiting.insert(token, answers);
         }
-        self.refused.push_back(Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: waits });
-        self.send(broker);
+        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: waits };
+        self.unsent.append(broker.journals(), 0, append);
     }
 }
 
@@ -351,8 +354,8 @@ impl State {
         let token = self.next_token;
         self.next_token += 1;
         self.blocked.insert(token, thread);
-        self.refused.push_back(Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: true });
-        self.send(broker);
+        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: true };
+        self.unsent.append(broker.journals(), 0, append);
     }
 }
 
@@ -449,6 +452,11 @@ impl Broker {
     /// A member of a share group is alive, joins or goes.
     pub fn share_heartbeat(&self, group: &str, request: &ShareHeartbeat, to: ReplyTo) -> GroupTold {
         self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.share_heartbeat(group, request, now(), effects)))
+    }
+
+    /// A member of a streams group is alive, joins or goes.
+    pub fn streams_heartbeat(&self, group: &str, request: &StreamsHeartbeat, to: ReplyTo) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| Heard::Streams(groups.streams_heartbeat(group, request, now(), effects)))
     }
 
     /// Members of a share group; `None`: there is no such group.

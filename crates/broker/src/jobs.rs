@@ -8,12 +8,16 @@ use std::sync::Arc;
 
 use journal::ReplyTo;
 use parking_lot::{Condvar, Mutex};
+use types::{ConnectionId, ShardId};
 
 use crate::Broker;
 use crate::mailbox::Reply;
 
 /// Jobs that may wait in one queue; an asker beyond that is told that the broker is busy.
 pub const JOBS_MAX: usize = 10_000;
+
+/// Nobody waits for the outcome of such a job.
+pub(crate) const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
 
 /// Niceness of the cold-read pool.
 const NICE: i32 = 10;

@@ -9,14 +9,18 @@ mod admin;
 mod catalog;
 mod group_config;
 mod groups;
+mod internal_topics;
 mod jobs;
 mod mailbox;
+mod overrides;
 mod dead_letters;
+mod read_ahead;
 mod settings;
 mod share_rules;
 mod subscriptions;
 mod topic;
 mod transactions;
+mod unsent;
 mod watches;
 
 use std::collections::BTreeMap;
@@ -41,6 +45,7 @@ pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
 pub use mailbox::{Event, Mailbox, Reply};
+pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
@@ -49,6 +54,7 @@ pub use transactions::{Told, Transactions};
 pub use watches::Watches;
 
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
+use internal_topics::InternalTopics;
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
 use mailbox::Mailboxes;
@@ -103,6 +109,7 @@ pub struct Broker {
     own: Arc<OwnSink>,
     groups: Groups,
     group_configs: GroupConfigs,
+    internal_topics: InternalTopics,
     transactions: Transactions,
     subscriptions: Subscriptions,
 }
@@ -161,6 +168,7 @@ impl Broker {
             own,
             groups,
             group_configs,
+            internal_topics: InternalTopics::default(),
             transactions,
         };
         broker.restore(state)?;

@@ -2,7 +2,8 @@
 //! the journal that holds the partition's log.
 //!
 //! Changes become records under the subscription's lock and go through a lane of their own, so that they are placed in the order
-//! in which they were made; an answer to a consumer waits until they are durable. Locks of consumers that run out are noticed by
+//! in which they were made; an answer to a consumer waits until they count as a record of the log would: written for class
+//! `memory`, flushed for class `fsync`. What an administrator changes is flushed in any case. Locks of consumers that run out are noticed by
 //! whoever looks at a subscription next, and twice a second by the thread `groups`.
 
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
 use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
+use crate::read_ahead::Kept;
+use crate::unsent::Unsent;
 use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
@@ -69,7 +72,9 @@ pub struct SharedSubscription {
     /// Shards of consumers that wait for something to become available, as bits.
     waiting: AtomicU64,
     /// Somebody reads history for it.
-    reading: AtomicBool,
+    pub(crate) reading: AtomicBool,
+    /// What was read of history, until it is taken.
+    pub(crate) ahead: Mutex<Option<Kept>>,
     /// Records of it were not written: all of it has to be written again.
     lost: Arc<AtomicBool>,
     /// It was deleted: what is said of it has no effect.
@@ -83,7 +88,7 @@ pub struct Acknowledgement {
     failed: AtomicBool,
 }
 
-/// All writes of an acknowledgement are durable, or not all.
+/// All writes of an acknowledgement count, or not all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledged(pub bool);
 
@@ -115,8 +120,7 @@ pub(crate) struct Writes {
 struct WritesState {
     next: u64,
     open: HashMap<u64, Write>,
-    /// Appends that a full queue refused, in order, by journal.
-    refused: Vec<std::collections::VecDeque<Append>>,
+    unsent: Unsent,
 }
 
 struct Write {
@@ -158,27 +162,7 @@ impl Writes {
         let token = state.next;
         state.open.insert(token, write);
         let append = Append { to: ReplyTo { shard: SHARD, connection: lane, token }, items, acknowledge: true };
-        if state.refused.len() <= journal {
-            state.refused.resize_with(journal + 1, Default::default);
-        }
-        if !state.refused[journal].is_empty() {
-            state.refused[journal].push_back(append);
-        } else if let Err(append) = self.journals.read()[journal].append(append) {
-            state.refused[journal].push_back(append);
-        }
-    }
-
-    fn append_refused(&self) {
-        let mut state = self.state.lock();
-        let journals = self.journals.read();
-        for (journal, waiting) in journals.iter().zip(&mut state.refused) {
-            while let Some(append) = waiting.pop_front() {
-                if let Err(append) = journal.append(append) {
-                    waiting.push_front(append);
-                    break;
-                }
-            }
-        }
+        state.unsent.append(&self.journals.read(), journal, append);
     }
 }
 
@@ -197,7 +181,7 @@ impl EventSink for Writes {
                         self.leave(&asker);
                     }
                 }
-                JournalEvent::Space => self.append_refused(),
+                JournalEvent::Space => self.state.lock().unsent.send(&self.journals.read()),
                 JournalEvent::Advanced(_) => {}
             }
         }
@@ -223,11 +207,6 @@ impl SharedSubscription {
     /// Is it still there?
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst)
-    }
-
-    /// One reads history for it at a time; false: somebody does. Ends with [`Broker::end_reading`].
-    pub fn begin_reading(&self) -> bool {
-        !self.reading.swap(true, Ordering::SeqCst)
     }
 
     /// A consumer of `shard` waits for something to become available: it hears [`Event::Advanced`] of the log.
@@ -295,6 +274,7 @@ impl Subscriptions {
             state: Mutex::new(state),
             waiting: AtomicU64::new(0),
             reading: AtomicBool::new(false),
+            ahead: Mutex::default(),
             lost: Arc::default(),
             dropped: AtomicBool::new(false),
             name: name.clone(),
@@ -414,8 +394,19 @@ impl Broker {
         let _ = self.read_history(nobody, work);
     }
 
-    /// Writes what changed; `asker` waits for it.
+    /// Writes what changed, in the class of the log; `asker` waits for it.
     pub fn write_subscription(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
+        let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
+        self.write_changes(shared, state, asker, item);
+    }
+
+    fn write_changes(
+        &self,
+        shared: &SharedSubscription,
+        state: &mut Subscription,
+        asker: Option<&Arc<Acknowledgement>>,
+        item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
+    ) {
         if shared.is_dropped() {
             return;
         }
@@ -426,7 +417,7 @@ impl Broker {
         if changes.is_empty() {
             return;
         }
-        let items = shared.name.records(&changes).into_iter().map(|(key, value)| AppendItem::State { key, value }).collect();
+        let items = shared.name.records(&changes).into_iter().map(item).collect();
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);
         }
@@ -447,12 +438,6 @@ impl Broker {
             waiting &= waiting - 1;
             self.subscriptions().writes.mailboxes.push(ShardId(shard as u16), Event::Advanced(shared.log.id()));
         }
-    }
-
-    /// History has been read for it, or was not.
-    pub fn end_reading(&self, shared: &SharedSubscription) {
-        shared.reading.store(false, Ordering::SeqCst);
-        self.wake_subscription(shared);
     }
 
     /// Takes back what consumers have kept for too long.
@@ -483,6 +468,7 @@ impl Broker {
     pub(crate) fn expire_subscriptions(&self) {
         let due = now();
         for shared in self.subscriptions().all() {
+            shared.forget_stale_ahead(due);
             let mut state = shared.lock();
             if state.next_deadline().is_some_and(|deadline| deadline <= due) {
                 let rules = self.share_rules(&shared.name.group).rules;
@@ -504,7 +490,7 @@ impl Broker {
         let durable = self.durably(|asker| {
             let mut state = shared.lock();
             state.reset(start.0);
-            self.write_subscription(&shared, &mut state, Some(asker));
+            self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State { key, value });
         });
         self.wake_subscription(&shared);
         durable

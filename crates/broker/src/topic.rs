@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use journal::{Compaction, Log, Retention};
 use parking_lot::RwLock;
+use record::{Compression, Packing};
 use types::{Durability, PartitionIndex, TopicId};
 
 use crate::settings::{Settings, TOPIC};
@@ -30,6 +31,8 @@ pub struct TopicConfig {
     pub compacted: bool,
     /// Its records go by compaction only.
     pub compacted_only: bool,
+    /// What batches of another codec are packed into.
+    pub packing: Option<Packing>,
 }
 
 /// The broker setting that gives a topic setting its default.
@@ -47,6 +50,9 @@ fn broker_name(topic_setting: &str) -> Option<&'static str> {
         "max.message.bytes" => "message.max.bytes",
         "message.timestamp.type" => "log.message.timestamp.type",
         "min.insync.replicas" => "min.insync.replicas",
+        "compression.type" => "compression.type",
+        "compression.gzip.level" => "compression.gzip.level",
+        "compression.zstd.level" => "compression.zstd.level",
         _ => return None,
     })
 }
@@ -92,9 +98,23 @@ impl TopicConfig {
             compaction,
             compacted,
             compacted_only: !deletes && !policy.is_empty(),
+            packing: packing(value),
             overrides,
         }
     }
+}
+
+/// What `compression.type` and the level of that codec come to.
+fn packing(value: impl Fn(&str) -> String) -> Option<Packing> {
+    let level = |name: &str| value(name).trim().parse().unwrap_or(-1);
+    Some(match value("compression.type").as_str() {
+        "uncompressed" => Packing::fast(Compression::None),
+        "gzip" => Packing { codec: Compression::Gzip, level: level("compression.gzip.level") },
+        "snappy" => Packing::fast(Compression::Snappy),
+        "lz4" => Packing::fast(Compression::Lz4),
+        "zstd" => Packing { codec: Compression::Zstd, level: level("compression.zstd.level") },
+        _ => return None,
+    })
 }
 
 /// The value of a topic setting in force, and where it comes from.

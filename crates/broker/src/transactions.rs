@@ -5,14 +5,13 @@
 //! order, of which a crash leaves a beginning. With logs in other journals the decision is durable before their markers are
 //! appended, and they are before it is done.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use delivery::{
-    Claim, Commit, Ended, Ending, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
+    Claim, Commit, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
     TransactionSettings, Version, offset_record,
 };
 use hashbrown::HashMap;
@@ -22,6 +21,7 @@ use record::{BatchHeader, Marker};
 use types::{ConnectionId, Gate, LogId, ShardId};
 
 use crate::groups::now;
+use crate::unsent::Unsent;
 use crate::{Broker, Reply, Settings};
 
 /// The shard number under which transactions append.
@@ -51,8 +51,7 @@ pub struct Transactions {
 
 struct State {
     coordinator: TransactionCoordinator,
-    /// Appends that a full queue refused, in order.
-    refused: VecDeque<(usize, Append)>,
+    unsent: Unsent,
     /// By token.
     steps: HashMap<u64, Step>,
     next_token: u64,
@@ -66,7 +65,8 @@ struct State {
 enum Step {
     Tell(ReplyTo),
     Prepared(Attempt),
-    Marked(Attempt),
+    /// With the number of the journal.
+    Marked(Attempt, usize),
     Completed(Attempt),
 }
 
@@ -85,6 +85,12 @@ struct End {
     attempt: u64,
     /// Journals whose markers are not there yet.
     open: usize,
+    /// The decision is durable.
+    decided: bool,
+    /// Journals whose markers are there.
+    marked: Vec<usize>,
+    /// An attempt has failed.
+    failed: bool,
 }
 
 /// Outcomes of appends, from the journals' threads.
@@ -122,7 +128,7 @@ impl Transactions {
         });
         let state = State {
             coordinator,
-            refused: VecDeque::new(),
+            unsent: Unsent::default(),
             steps: HashMap::new(),
             next_token: 0,
             ends: HashMap::new(),
@@ -189,7 +195,7 @@ impl Transactions {
                 for (token, results) in results {
                     state.take_results(broker, token, &results);
                 }
-                state.send_refused(broker);
+                state.unsent.send(broker.journals());
                 for ending in state.coordinator.handle_timeouts(now()) {
                     tracing::info!(transactional_id = ending.id, "transaction timed out and is aborted");
                     state.begin_end(broker, ending, None);
@@ -208,7 +214,7 @@ impl Transactions {
                         state.append(broker, 0, items, None);
                     }
                 }
-                (state.coordinator.next_deadline(), !state.refused.is_empty())
+                (state.coordinator.next_deadline(), !state.unsent.is_empty())
             };
             let mut wait = next.take().map_or(EXPIRY_INTERVAL, |next| Duration::from_millis(next.saturating_sub(now()).max(1)));
             if waits {
@@ -235,17 +241,7 @@ impl State {
         if let Some(step) = step {
             self.steps.insert(token, step);
         }
-        self.refused.push_back((journal, append));
-        self.send_refused(broker);
-    }
-
-    fn send_refused(&mut self, broker: &Broker) {
-        while let Some((journal, append)) = self.refused.pop_front() {
-            if let Err(append) = broker.journals()[journal].append(append) {
-                self.refused.push_front((journal, append));
-                return;
-            }
-        }
+        self.unsent.append(broker.journals(), journal, append);
     }
 
     fn record(&mut self, broker: &Broker, record: TransactionRecord, tell: ReplyTo) {
@@ -254,20 +250,48 @@ impl State {
     }
 
     fn begin_end(&mut self, broker: &Broker, ending: Ending, tell: Option<ReplyTo>) {
-        let journals = broker.journals().len();
-        let mut markers = markers(broker, &ending);
-        let attempt = Attempt { id: ending.id.clone(), token: self.next_token };
-        let (key, value) = ending.prepare.clone();
-        let mut items = vec![AppendItem::State { key, value }];
-        items.append(&mut markers[0]);
-        let step = if (1..journals).all(|journal| markers[journal].is_empty()) {
-            items.extend(completion(&ending));
+        self.attempt(broker, End { ending, tell, attempt: 0, open: 0, decided: false, marked: Vec::new(), failed: false });
+    }
+
+    /// Begins with what is not there yet: a decision or a marker that is durable is not written again, because each attempt on a
+    /// full disk would use up space that is kept back.
+    fn attempt(&mut self, broker: &Broker, mut end: End) {
+        let attempt = Attempt { id: end.ending.id.clone(), token: self.next_token };
+        let (here, elsewhere): (Vec<_>, Vec<_>) = end.markers(broker).into_iter().partition(|(journal, _)| *journal == 0);
+        let mut items = Vec::new();
+        if !end.decided {
+            let (key, value) = end.ending.prepare.clone();
+            items.push(AppendItem::State { key, value });
+        }
+        items.extend(here.into_iter().flat_map(|(_, markers)| markers));
+        let step = if elsewhere.is_empty() {
+            items.extend(completion(&end.ending));
             Step::Completed(attempt.clone())
         } else {
             Step::Prepared(attempt.clone())
         };
-        self.ends.insert(attempt.id, End { ending, tell, attempt: attempt.token, open: 0 });
-        self.append(broker, 0, items, Some(step));
+        end.attempt = attempt.token;
+        self.ends.insert(attempt.id.clone(), end);
+        if items.is_empty() {
+            self.append_markers(broker, &attempt);
+        } else {
+            self.append(broker, 0, items, Some(step));
+        }
+    }
+
+    /// The markers of other journals than the first, in whose append the decision was.
+    fn append_markers(&mut self, broker: &Broker, attempt: &Attempt) {
+        let Some(end) = self.ends.get_mut(&attempt.id) else { return };
+        let markers = end.markers(broker);
+        end.open = markers.len();
+        if markers.is_empty() {
+            // Their topics were deleted meanwhile.
+            self.complete(broker, attempt.clone());
+            return;
+        }
+        for (journal, items) in markers {
+            self.append(broker, journal, items, Some(Step::Marked(attempt.clone(), journal)));
+        }
     }
 
     fn take_results(&mut self, broker: &Broker, token: u64, results: &AppendResults) {
@@ -277,27 +301,21 @@ impl State {
         let failed = results.iter().filter_map(|result| result.err()).find(|error| !harmless(error));
         let attempt = match &step {
             Step::Tell(to) => return broker.reply(*to, Reply::Done(Box::new(failed.map_or(Ok(()), Err)))),
-            Step::Prepared(attempt) | Step::Marked(attempt) | Step::Completed(attempt) => attempt.clone(),
+            Step::Prepared(attempt) | Step::Marked(attempt, _) | Step::Completed(attempt) => attempt.clone(),
         };
         let Some(end) = self.ends.get_mut(&attempt.id).filter(|end| end.attempt == attempt.token) else { return };
+        // The first thing of the first attempt is the decision.
+        end.decided |= results.first().is_some_and(Result::is_ok);
         if let Some(error) = failed {
             return self.fail(broker, attempt.id, error);
         }
         match step {
             Step::Prepared(_) => {
-                let markers = markers(broker, &end.ending).into_iter().enumerate().skip(1);
-                let markers: Vec<(usize, Vec<AppendItem>)> = markers.filter(|(_, items)| !items.is_empty()).collect();
-                end.open = markers.len();
-                if markers.is_empty() {
-                    // Their topics were deleted meanwhile.
-                    self.complete(broker, attempt);
-                    return;
-                }
-                for (journal, items) in markers {
-                    self.append(broker, journal, items, Some(Step::Marked(attempt.clone())));
-                }
+                end.marked.push(0);
+                self.append_markers(broker, &attempt);
             }
-            Step::Marked(_) => {
+            Step::Marked(_, journal) => {
+                end.marked.push(journal);
                 end.open -= 1;
                 if end.open == 0 {
                     self.complete(broker, attempt);
@@ -316,7 +334,10 @@ impl State {
     }
 
     fn finish(&mut self, broker: &Broker, id: &str) {
-        let Some(End { ending, tell, .. }) = self.ends.remove(id) else { return };
+        let Some(End { ending, tell, failed, .. }) = self.ends.remove(id) else { return };
+        if failed {
+            tracing::info!(transactional_id = id, "transaction has ended after all");
+        }
         for (group, commit) in ending.offsets {
             broker.groups().apply_commit(&group, vec![commit]);
         }
@@ -328,9 +349,13 @@ impl State {
 
     /// The asker is told; the end stays decided and is tried again.
     fn fail(&mut self, broker: &Broker, id: String, error: AppendError) {
-        tracing::warn!(transactional_id = id, %error, "transaction cannot end now");
-        if let Some(to) = self.ends.get_mut(&id).and_then(|end| end.tell.take()) {
-            broker.reply(to, Reply::Done(Box::new(Err::<(), _>(error))));
+        if let Some(end) = self.ends.get_mut(&id) {
+            if !std::mem::replace(&mut end.failed, true) {
+                tracing::warn!(transactional_id = id, %error, "transaction cannot end now, will be tried again");
+            }
+            if let Some(to) = end.tell.take() {
+                broker.reply(to, Reply::Done(Box::new(Err::<(), _>(error))));
+            }
         }
         if error != AppendError::Stopped && !self.again.contains(&id) {
             self.again.push(id);
@@ -340,9 +365,17 @@ impl State {
     fn try_again(&mut self, broker: &Broker) {
         for id in std::mem::take(&mut self.again) {
             if let Some(end) = self.ends.remove(&id) {
-                self.begin_end(broker, end.ending, end.tell);
+                self.attempt(broker, end);
             }
         }
+    }
+}
+
+impl End {
+    /// The markers that are not there yet, with the numbers of their journals.
+    fn markers(&self, broker: &Broker) -> Vec<(usize, Vec<AppendItem>)> {
+        let all = markers(broker, &self.ending).into_iter().enumerate();
+        all.filter(|(journal, items)| !items.is_empty() && !self.marked.contains(journal)).collect()
     }
 }
 
@@ -383,18 +416,20 @@ impl Broker {
     /// was decided is carried out.
     pub(crate) fn resume_transactions(&self) {
         let mut state = self.transactions().state.lock();
+        let mut found: Vec<(FoundOpen, i16)> = Vec::new();
         for topic in self.topics() {
             for log in topic.logs().iter() {
-                for (producer_id, known, open) in log.producers() {
-                    let Some(open) = open else { continue };
-                    if !state.coordinator.found_open(log.id(), producer_id, open.since.max(0) as u64) {
-                        tracing::warn!(topic = topic.name, log = %log.id(), producer_id, "a transaction of nobody is aborted");
-                        let (bytes, header) = marker_batch(Marker::Abort, (producer_id, known.epoch), self);
-                        let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
-                        state.append(self, self.journal_number(log.id()), vec![item], None);
-                    }
-                }
+                let open = log.producers().into_iter().filter_map(|(id, known, open)| open.map(|open| (id, known.epoch, open.since)));
+                found.extend(open.map(|(id, epoch, since)| (FoundOpen { log: log.id(), producer_id: id, since: since.max(0) as u64 }, epoch)));
             }
+        }
+        let of_nobody = state.coordinator.found_open(found.iter().map(|(found, _)| *found));
+        for (FoundOpen { log: id, producer_id, .. }, epoch) in found {
+            let Some(log) = self.journal_of(id).log(id).filter(|_| of_nobody.contains(&producer_id)) else { continue };
+            tracing::warn!(log = %id, producer_id, "a transaction of nobody is aborted");
+            let (bytes, header) = marker_batch(Marker::Abort, (producer_id, epoch), self);
+            let item = AppendItem::Batch { log, bytes, header, gate: None };
+            state.append(self, self.journal_number(id), vec![item], None);
         }
         for ending in state.coordinator.unfinished() {
             state.begin_end(self, ending, None);
@@ -433,7 +468,7 @@ impl Broker {
     /// See [`TransactionCoordinator::add_logs`].
     pub fn add_to_transaction(&self, claim: Claim<'_>, logs: Vec<LogId>, tell: ReplyTo) -> Result<Told<()>, TransactionError> {
         let mut state = self.transactions().state.lock();
-        let (_, record) = state.coordinator.add_logs(claim, logs, now())?;
+        let record = state.coordinator.add_logs(claim, logs, now())?;
         let told = state.tell_when_durable(self, record, tell);
         self.transactions().wake();
         Ok(told)
@@ -442,7 +477,7 @@ impl Broker {
     /// May records of this transaction be appended to these logs? With [`Version::V2`] that adds them. The appends carry the gate.
     ///
     /// # Errors
-    /// See [`TransactionCoordinator::add_logs`], [`TransactionCoordinator::verify_logs`].
+    /// See [`TransactionCoordinator::enter_logs`], [`TransactionCoordinator::verify_logs`].
     pub fn write_in_transaction(
         &self,
         claim: Claim<'_>,
@@ -454,7 +489,7 @@ impl Broker {
             return state.coordinator.verify_logs(claim, logs);
         }
         let before = state.coordinator.next_deadline();
-        let (gate, _) = state.coordinator.add_logs(claim, logs, now())?;
+        let (gate, _) = state.coordinator.enter_logs(claim, logs, now())?;
         if state.coordinator.next_deadline() != before {
             self.transactions().wake();
         }

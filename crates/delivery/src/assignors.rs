@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hashbrown::HashMap;
 use types::TopicId;
 
-use crate::topology::Target;
+use crate::topology::{Owned, Target};
 
 /// A server-side assignor of consumer groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +41,15 @@ pub struct Subscriber {
     pub instance: Option<String>,
     /// What it reads; only topics that exist.
     pub topics: BTreeSet<TopicId>,
+    /// What it may read by now: the rest of its target it has only been promised.
+    pub has: Owned,
+}
+
+impl Subscriber {
+    /// The epoch in which it got a partition; the last of all for one that it does not have yet.
+    fn since(&self, (topic, one): &Place) -> i32 {
+        self.has.get(topic).and_then(|has| has.get(one)).copied().unwrap_or(i32::MAX)
+    }
 }
 
 /// Targets by member.
@@ -94,7 +104,10 @@ fn uniform(members: &[Subscriber], partitions: &BTreeMap<TopicId, u32>, before: 
     for member in members {
         let had = before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
         let exists = |(topic, one): &Place| member.topics.contains(topic) && partitions.get(topic).is_some_and(|count| one < count);
-        held.push(had.filter(exists).filter(|place| taken.insert(*place)).collect());
+        let mut kept: Vec<Place> = had.filter(exists).filter(|place| taken.insert(*place)).collect();
+        // What goes is taken from the end: first what it has only been promised, which nobody has to give up, then what it got last.
+        kept.sort_by_key(|place| (member.since(place), *place));
+        held.push(kept);
     }
     let free: Vec<Place> = total.iter().filter(|place| !taken.contains(*place)).copied().collect();
     let same = members.iter().all(|member| member.topics == members[0].topics);
@@ -146,12 +159,18 @@ fn balance(members: &[Subscriber], held: &mut [Vec<Place>], free: Vec<Place>) {
     }
     let mut moves = held.iter().map(Vec::len).sum::<usize>() + free.len();
     let mut free = free;
+    // How much each has of each topic.
+    let mut counts: HashMap<(usize, TopicId), usize> = HashMap::new();
+    for (number, held) in held.iter().enumerate() {
+        held.iter().for_each(|(topic, _)| *counts.entry((number, *topic)).or_default() += 1);
+    }
     // Those with the fewest readers first: they have the least choice.
     free.sort_by_key(|(topic, one)| (readers.get(topic).map_or(0, Vec::len), *topic, *one));
     for place in free {
         let lightest = readers.get(&place.0).and_then(|readers| readers.iter().min_by_key(|reader| held[**reader].len()));
         if let Some(lightest) = lightest {
             held[*lightest].push(place);
+            *counts.entry((*lightest, place.0)).or_default() += 1;
         }
     }
     let mut changed = true;
@@ -159,7 +178,7 @@ fn balance(members: &[Subscriber], held: &mut [Vec<Place>], free: Vec<Place>) {
         changed = false;
         for (topic, readers) in &readers {
             loop {
-                let has = |reader: &&usize| held[**reader].iter().any(|place| place.0 == *topic);
+                let has = |reader: &&usize| counts.get(&(**reader, *topic)).is_some_and(|count| *count > 0);
                 let heaviest = readers.iter().filter(has).max_by_key(|reader| held[**reader].len()).copied();
                 let lightest = readers.iter().min_by_key(|reader| held[**reader].len()).copied();
                 let (Some(heaviest), Some(lightest)) = (heaviest, lightest) else { break };
@@ -169,6 +188,10 @@ fn balance(members: &[Subscriber], held: &mut [Vec<Place>], free: Vec<Place>) {
                 let Some(at) = held[heaviest].iter().rposition(|place| place.0 == *topic) else { break };
                 let place = held[heaviest].remove(at);
                 held[lightest].push(place);
+                for (reader, more) in [(heaviest, false), (lightest, true)] {
+                    let count = counts.entry((reader, *topic)).or_default();
+                    *count = if more { *count + 1 } else { count.saturating_sub(1) };
+                }
                 moves -= 1;
                 changed = true;
             }

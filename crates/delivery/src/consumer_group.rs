@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use types::TopicId;
 
 use crate::GroupError;
@@ -20,10 +20,17 @@ use crate::assignors::{Assignor, Subscriber, Targets, assign};
 use crate::coordinator::CoordinatorSettings;
 use crate::group::Effect;
 use crate::reconcile::{MemberState, Step};
+use crate::timers::{MemberTimers, Timers};
 use crate::topology::{Owned, Target, Topics, target_hash, topics_hash};
 
-/// Memory that a compiled expression may take.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+/// Length of an expression.
+const REGEX_TEXT_MAX: usize = 32_767;
+/// Memory that a compiled expression may take. In the worst case all of it is gone through for each byte of a topic's name.
+const REGEX_BYTES_MAX: usize = 1 << 17;
+/// A member that waits is to be heard so many times as often,
+const WAITING_SHARE: u64 = 10;
+/// but all members of a group, if all of them wait, no more often than every so many ms.
+const WAITING_GAP_MS: u64 = 5;
 /// A static member that is away and comes back.
 pub(crate) const AWAY: i32 = -2;
 /// A member that goes for good.
@@ -145,7 +152,7 @@ pub struct HeartbeatAnswer {
     pub member_id: String,
     /// Its epoch.
     pub epoch: i32,
-    /// Milliseconds to the next heartbeat; 0 for one that leaves.
+    /// Milliseconds to the next heartbeat: the group's interval, or less for a member that waits; 0 for one that leaves.
     pub interval: u64,
     /// What it may read; `None`: as before.
     pub assignment: Option<Target>,
@@ -168,23 +175,6 @@ pub(crate) struct Surroundings<'a> {
     pub topics: &'a dyn Topics,
     pub times: GroupTimes,
     pub settings: &'a CoordinatorSettings,
-}
-
-/// When a member is out if nothing comes of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Timers {
-    pub session: Option<u64>,
-    /// And the epoch that the member has to leave until then.
-    pub rebalance: Option<(u64, i32)>,
-    pub join: Option<u64>,
-    pub sync: Option<u64>,
-}
-
-impl Timers {
-    fn next(&self) -> Option<u64> {
-        let all = [self.session, self.rebalance.map(|(at, _)| at), self.join, self.sync];
-        all.into_iter().flatten().min()
-    }
 }
 
 /// Topics that match an expression, of one state of the topics.
@@ -235,9 +225,7 @@ pub struct ConsumerGroup {
     pub(crate) targets: Targets,
     /// Who holds what: from when a member may read it until it has given it up.
     holders: HashMap<(TopicId, u32), String>,
-    pub(crate) timers: BTreeMap<String, Timers>,
-    /// No deadline is before this.
-    wakes_at: Option<u64>,
+    timers: MemberTimers,
     /// State of the topics that was looked at last.
     seen: Option<u64>,
     resolved: HashMap<String, Resolved>,
@@ -245,11 +233,18 @@ pub struct ConsumerGroup {
 }
 
 fn compile(text: &str) -> Result<Regex, GroupError> {
-    let whole = format!("^(?:{text})$");
-    let built = regex::RegexBuilder::new(&whole).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
+    // What is parsed takes a multiple of its length, before any limit on what comes of it holds.
+    if text.len() > REGEX_TEXT_MAX {
+        return Err(GroupError::InvalidRegex);
+    }
+    let build = |text: &str, unicode| {
+        RegexBuilder::new(text).unicode(unicode).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build()
+    };
+    // Names of topics are ASCII, and of bytes an expression is much smaller; not all can be said without Unicode's classes.
+    let compiled = |text: &str| build(text, false).or_else(|_| build(text, true));
     // An expression that is only whole with what is put around it is none.
-    let alone = regex::RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build();
-    alone.and(built).map_err(|_| GroupError::InvalidRegex)
+    let alone = compiled(text);
+    alone.and(compiled(&format!("^(?:{text})$"))).map_err(|_| GroupError::InvalidRegex)
 }
 
 impl ConsumerGroup {
@@ -265,8 +260,7 @@ impl ConsumerGroup {
             instances: HashMap::new(),
             targets: Targets::new(),
             holders: HashMap::new(),
-            timers: BTreeMap::new(),
-            wakes_at: None,
+            timers: MemberTimers::default(),
             seen: None,
             resolved: HashMap::new(),
             emptied_at: now,
@@ -364,42 +358,23 @@ impl ConsumerGroup {
             let session = member.classic.as_ref().map_or(session_timeout, |classic| classic.session_timeout);
             let revokes = member.state == MemberState::Unrevoked && member.classic.is_none();
             let rebalance = revokes.then_some((now + member.rebalance_timeout, member.epoch));
-            self.timers.insert(member.id.clone(), Timers { session: Some(now + session), rebalance, ..Timers::default() });
+            self.timers.set(&member.id, |timers| *timers = Timers { session: Some(now + session), rebalance, ..Timers::default() });
         }
-        self.wakes_at = self.timers.values().filter_map(Timers::next).min();
     }
 
     // Timers.
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.wakes_at
+        self.timers.next_deadline()
     }
 
     pub(crate) fn set_timers(&mut self, id: &str, set: impl FnOnce(&mut Timers)) {
-        let timers = self.timers.entry(id.to_owned()).or_default();
-        set(timers);
-        self.wakes_at = self.wakes_at.into_iter().chain(timers.next()).min();
+        self.timers.set(id, set);
     }
 
     /// Members whose time is over at `now`.
     pub(crate) fn expired(&mut self, now: u64) -> Vec<String> {
-        let mut expired = Vec::new();
-        for (id, timers) in &mut self.timers {
-            let over = |at: Option<u64>| at.is_some_and(|at| at <= now);
-            let mut out = over(timers.session) || over(timers.join) || over(timers.sync);
-            if let Some((at, epoch)) = timers.rebalance
-                && at <= now
-            {
-                timers.rebalance = None;
-                // It has left that epoch: what it was asked for is done.
-                out |= self.members.get(id).is_some_and(|member| member.epoch == epoch);
-            }
-            if out {
-                expired.push(id.clone());
-            }
-        }
-        self.wakes_at = self.timers.iter().filter(|(id, _)| !expired.contains(id)).filter_map(|(_, timers)| timers.next()).min();
-        expired
+        self.timers.expired(now, |id| self.members.get(id).map(|member| member.epoch))
     }
 
     // Members.
@@ -504,9 +479,17 @@ impl ConsumerGroup {
         Ok(HeartbeatAnswer {
             member_id: updated.id.clone(),
             epoch: updated.epoch,
-            interval: around.times.heartbeat_interval,
+            interval: self.next_heartbeat(&updated, around.times.heartbeat_interval),
             assignment: told.then(|| crate::topology::without_epochs(&updated.assigned)),
         })
+    }
+
+    /// In how many ms a member is to be heard again. One that waits for a target, or for what others hold, comes back sooner: what becomes
+    /// free meanwhile is read by nobody until then.
+    fn next_heartbeat(&self, member: &ConsumerMember, interval: u64) -> u64 {
+        let waits = member.state == MemberState::Unreleased || !self.targets.contains_key(&member.id);
+        let sooner = (interval / WAITING_SHARE).max(self.members.len() as u64 * WAITING_GAP_MS).max(1);
+        if waits { interval.min(sooner) } else { interval }
     }
 
     /// Takes a member's word over, computes what follows for the group, and takes the member a step towards its target. Also tells
@@ -576,7 +559,7 @@ impl ConsumerGroup {
             let before = self.resolved.get(expression).map(|resolved| resolved.regex.clone());
             let Some(regex) = before.or_else(|| compile(expression).ok()) else { continue };
             let names = names.get_or_insert_with(|| topics.names());
-            let topics = names.iter().filter(|name| regex.is_match(name)).cloned().collect();
+            let topics = names.iter().filter(|name| regex.is_match(name.as_bytes())).cloned().collect();
             self.resolved.insert(expression.to_owned(), Resolved { version, regex, topics });
         }
     }
@@ -600,7 +583,7 @@ impl ConsumerGroup {
             let reads = self.reads(member, around.topics);
             let topics = reads.keys().copied().collect();
             partitions.extend(reads);
-            subscribers.push(Subscriber { id: member.id.clone(), instance: member.instance.clone(), topics });
+            subscribers.push(Subscriber { id: member.id.clone(), instance: member.instance.clone(), topics, has: member.assigned.clone() });
         }
         let targets = assign(self.assignor(around.settings), &subscribers, &partitions, &self.targets);
         let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();

@@ -13,6 +13,7 @@ use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined
 use crate::kinds::Kind;
 use crate::offsets::CommittedOffset;
 use crate::record::{decode_offset_key, offset_key, offset_record};
+use crate::streams_group::StreamsConfig;
 use crate::topology::{NoTopics, Topics};
 
 /// Limits of the coordinator.
@@ -40,6 +41,10 @@ pub struct CoordinatorSettings {
     pub share_size_max: usize,
     /// Of share groups that have no times of their own.
     pub share_times: GroupTimes,
+    /// `group.streams.max.size`
+    pub streams_size_max: usize,
+    /// Of streams groups that have no settings of their own.
+    pub streams_config: StreamsConfig,
 }
 
 /// Which groups with members may change from one protocol to the other.
@@ -140,6 +145,7 @@ pub struct GroupCoordinator<W> {
     /// Of groups that have their own.
     pub(crate) consumer_times: HashMap<String, GroupTimes>,
     pub(crate) share_times: HashMap<String, GroupTimes>,
+    pub(crate) streams_configs: HashMap<String, StreamsConfig>,
     /// After a restart: the hash of a group's targets as it was recorded.
     pub(crate) recorded: HashMap<String, u64>,
     offsets: HashMap<String, Offsets>,
@@ -161,6 +167,7 @@ impl<W: Copy> GroupCoordinator<W> {
             groups: HashMap::new(),
             consumer_times: HashMap::new(),
             share_times: HashMap::new(),
+            streams_configs: HashMap::new(),
             recorded: HashMap::new(),
             offsets: HashMap::new(),
             deadlines: BTreeSet::new(),
@@ -224,6 +231,7 @@ impl<W: Copy> GroupCoordinator<W> {
                     let expired = group.expired(now);
                     group.remove(&expired, &*self.topics, out);
                 }
+                Some(Kind::Streams(_)) => self.streams_timeouts(&name, now, out),
                 None => drop(self.deadlines.pop_first()),
             }
             self.reschedule(&name);
@@ -265,7 +273,7 @@ impl<W: Copy> GroupCoordinator<W> {
         match self.groups.get_mut(name) {
             Some(Kind::Classic(group)) => group.sync(request, waiter, now, out),
             Some(Kind::Consumer(group)) => out.push(answer(group.classic_sync(&request, &around).unwrap_or_else(Synced::refused))),
-            Some(Kind::Share(_)) | None => out.push(answer(Synced::refused(error))),
+            Some(Kind::Share(_) | Kind::Streams(_)) | None => out.push(answer(Synced::refused(error))),
         }
         self.reschedule(name);
     }
@@ -288,7 +296,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let outcome = match self.groups.get_mut(name).ok_or(GroupError::UnknownMember)? {
             Kind::Classic(group) => group.heartbeat(member_id, instance, generation, now),
             Kind::Consumer(group) => group.classic_heartbeat(member_id, instance, generation, now),
-            Kind::Share(_) => Err(GroupError::UnknownMember),
+            Kind::Share(_) | Kind::Streams(_) => Err(GroupError::UnknownMember),
         };
         self.reschedule(name);
         outcome
@@ -317,7 +325,7 @@ impl<W: Copy> GroupCoordinator<W> {
                 self.reschedule(name);
                 return Ok(found.into_iter().map(|found| found.map(drop)).collect());
             }
-            Kind::Share(_) => return Err(GroupError::UnknownMember),
+            Kind::Share(_) | Kind::Streams(_) => return Err(GroupError::UnknownMember),
         };
         let mut outcomes = Vec::new();
         for leaving in members {
@@ -370,6 +378,17 @@ impl<W: Copy> GroupCoordinator<W> {
                 let topic = topics.find(&commit.topic).map(|(id, _)| id);
                 older.check_older_commit(member.generation, topic, commit.partition)
             };
+            return Ok(commits.iter().map(|commit| fits(commit).and_then(|()| prepare(commit))).collect());
+        }
+        if let Some(Kind::Streams(group)) = self.groups.get_mut(name) {
+            let Some(older) = group.check_commit(&member)? else {
+                if group.members.is_empty() {
+                    group.emptied_at = now;
+                }
+                return Ok(commits.iter().map(prepare).collect());
+            };
+            let readers = group.topology.as_ref().map(|topology| topology.readers()).unwrap_or_default();
+            let fits = |commit: &Commit| older.check_older_commit(member.generation, readers.get(commit.topic.as_str()).copied(), commit.partition);
             return Ok(commits.iter().map(|commit| fits(commit).and_then(|()| prepare(commit))).collect());
         }
         if let Some(Kind::Share(_)) = self.groups.get(name) {

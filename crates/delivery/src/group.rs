@@ -15,6 +15,9 @@ use hashbrown::HashMap;
 
 use crate::GroupError;
 
+/// How long a rebalance that nobody joins takes at least.
+const AWAY_MS_MIN: u64 = 1_000;
+
 /// Where a group stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupState {
@@ -346,7 +349,6 @@ impl<W: Copy> Group<W> {
         }
         let id = request.fresh_id.clone();
         let led = self.leader.as_deref() == Some(old);
-        let unchanged = member.protocols == request.protocols;
         member.id.clone_from(&id);
         member.protocols = request.protocols;
         member.rebalance_timeout = request.rebalance_timeout;
@@ -358,7 +360,8 @@ impl<W: Copy> Group<W> {
         if led {
             self.leader = Some(id.clone());
         }
-        if self.state == GroupState::Stable && unchanged {
+        // What it says of itself may be other than before: one that owned partitions comes back with none, and has its assignment still.
+        if self.state == GroupState::Stable && self.vote() == self.protocol {
             let skip = led && request.may_skip;
             let mut joined = self.joined(&id);
             joined.skip_assignment = skip;
@@ -480,8 +483,10 @@ impl<W: Copy> Group<W> {
             if self.members.is_empty() {
                 self.become_empty(now, out);
             } else {
-                // Only static members that are away: they keep their places until their sessions end.
-                self.phase_ends = Some(now + self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or(0));
+                // Only static members that are away: they keep their places until their sessions end. A time-out of nothing would be over
+                // at once, again and again.
+                let timeout = self.members.values().map(|member| member.rebalance_timeout).max().unwrap_or(0);
+                self.phase_ends = Some(now + timeout.max(AWAY_MS_MIN));
             }
             return;
         }

@@ -13,6 +13,8 @@ use crate::coordinator::GroupCoordinator;
 use crate::group::{Answer, Effect, Group, GroupState, JoinRequest, Joined, Synced};
 use crate::record::group_key;
 use crate::share_group::{self, ShareGroup, ShareHeartbeat, ShareMember};
+use crate::streams_group::StreamsGroup;
+use crate::streams_record;
 use crate::topology::Target;
 
 /// A group of one kind or the other.
@@ -20,6 +22,7 @@ pub(crate) enum Kind<W> {
     Classic(Box<Group<W>>),
     Consumer(Box<ConsumerGroup>),
     Share(Box<ShareGroup>),
+    Streams(Box<StreamsGroup>),
 }
 
 impl<W: Copy> Kind<W> {
@@ -28,6 +31,7 @@ impl<W: Copy> Kind<W> {
             Self::Classic(group) => group.next_deadline(),
             Self::Consumer(group) => group.next_deadline(),
             Self::Share(group) => group.next_deadline(),
+            Self::Streams(group) => group.next_deadline(),
         }
     }
 
@@ -36,6 +40,7 @@ impl<W: Copy> Kind<W> {
             Self::Classic(group) => group.state == GroupState::Empty,
             Self::Consumer(group) => group.members.is_empty(),
             Self::Share(group) => group.members.is_empty(),
+            Self::Streams(group) => group.members.is_empty(),
         }
     }
 
@@ -44,6 +49,7 @@ impl<W: Copy> Kind<W> {
         match self {
             Self::Classic(group) => (self.is_empty() && group.pending.is_empty()).then_some(group.emptied_at),
             Self::Consumer(group) => self.is_empty().then_some(group.emptied_at),
+            Self::Streams(group) => self.is_empty().then_some(group.emptied_at),
             // What it has done with records is kept until it is deleted.
             Self::Share(_) => None,
         }
@@ -55,6 +61,7 @@ impl<W: Copy> Kind<W> {
             Self::Classic(group) => vec![group_key(&group.name)],
             Self::Consumer(group) => group.members.keys().map(|id| group.member_key(id)).chain([group.group_key()]).collect(),
             Self::Share(group) => group.keys(),
+            Self::Streams(group) => group.keys(),
         }
     }
 }
@@ -68,7 +75,7 @@ pub struct GroupLine {
     pub state: &'static str,
     /// Empty for a group that only keeps offsets.
     pub protocol_type: String,
-    /// "classic", "consumer" or "share".
+    /// "classic", "consumer", "share" or "streams".
     pub kind: &'static str,
 }
 
@@ -120,10 +127,15 @@ impl<W: Copy> GroupCoordinator<W> {
             MEMBER => names_of_member(MEMBER, key).map(|(group, member)| (group, Some(member)))?,
             share_group::GROUP => (std::str::from_utf8(key.get(1..)?).ok()?, None),
             share_group::MEMBER => names_of_member(share_group::MEMBER, key).map(|(group, member)| (group, Some(member)))?,
+            streams_record::GROUP | streams_record::TOPOLOGY => (std::str::from_utf8(key.get(1..)?).ok()?, None),
+            streams_record::MEMBER => names_of_member(streams_record::MEMBER, key).map(|(group, member)| (group, Some(member)))?,
             _ => return None,
         };
         let fresh = || match key.first() {
             Some(&(GROUP | MEMBER)) => Kind::Consumer(Box::new(ConsumerGroup::new(name, now))),
+            Some(&(streams_record::GROUP | streams_record::TOPOLOGY | streams_record::MEMBER)) => {
+                Kind::Streams(Box::new(StreamsGroup::new(name, now)))
+            }
             _ => Kind::Share(Box::new(ShareGroup::new(name))),
         };
         let kind = self.groups.entry(name.to_owned()).or_insert_with(fresh);
@@ -136,6 +148,9 @@ impl<W: Copy> GroupCoordinator<W> {
             (Kind::Share(group), Some(member)) => group.restore_member(member, value).map(|()| None),
             (Kind::Consumer(group), None) => group.restore(value).map(Some),
             (Kind::Share(group), None) => group.restore(value).map(Some),
+            (Kind::Streams(group), Some(member)) => group.restore_member(member, value).map(|()| None),
+            (Kind::Streams(group), None) if key.first() == Some(&streams_record::TOPOLOGY) => group.restore_topology(value).map(|()| None),
+            (Kind::Streams(group), None) => group.restore(value).map(Some),
             (Kind::Classic(_), _) => None,
         };
         let Some(recorded) = restored else { return Some(false) };
@@ -150,9 +165,11 @@ impl<W: Copy> GroupCoordinator<W> {
             let times = self.consumer_times(&name);
             let recorded = self.recorded.remove(&name);
             let share_times = self.share_times(&name);
+            let streams_times = self.streams_config(&name).times;
             match self.groups.get_mut(&name) {
                 Some(Kind::Consumer(group)) => group.resume(now, times.session_timeout, recorded),
                 Some(Kind::Share(group)) => group.resume(now, share_times.session_timeout, recorded),
+                Some(Kind::Streams(group)) => group.resume(now, streams_times.session_timeout, recorded, &*self.topics),
                 Some(Kind::Classic(_)) | None => {}
             }
             self.reschedule(&name);
@@ -166,19 +183,23 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Are answers of this group to wait until what they tell is durable?
     pub fn answers_when_durable(&self, name: &str) -> bool {
-        matches!(self.groups.get(name), Some(Kind::Consumer(_) | Kind::Share(_)))
+        matches!(self.groups.get(name), Some(Kind::Consumer(_) | Kind::Share(_) | Kind::Streams(_)))
     }
 
     /// The classic group that a member may join; an empty group of another kind makes room for it.
     pub(crate) fn classic_for_join(&mut self, name: &str, now: u64, out: &mut Vec<Effect<W>>) -> Option<&mut Group<W>> {
         let kind = self.groups.entry(name.to_owned()).or_insert_with(|| Kind::Classic(Box::new(Group::new(name, now))));
-        if let Kind::Consumer(group) = kind {
-            group.forget(out);
+        match kind {
+            Kind::Consumer(group) => group.forget(out),
+            Kind::Streams(group) if group.members.is_empty() => group.forget(out),
+            Kind::Classic(_) | Kind::Share(_) | Kind::Streams(_) => {}
+        }
+        if matches!(kind, Kind::Consumer(_)) || matches!(kind, Kind::Streams(group) if group.members.is_empty()) {
             *kind = Kind::Classic(Box::new(Group::new(name, now)));
         }
         match kind {
             Kind::Classic(group) => Some(group),
-            Kind::Consumer(_) | Kind::Share(_) => None,
+            Kind::Consumer(_) | Kind::Share(_) | Kind::Streams(_) => None,
         }
     }
 
@@ -208,7 +229,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Consumer(group)) => group.heartbeat(request, &around, &mut effects),
-            Some(Kind::Share(_)) => Err(GroupError::GroupNotFound),
+            Some(Kind::Share(_) | Kind::Streams(_)) => Err(GroupError::GroupNotFound),
             Some(Kind::Classic(_)) | None if !joins => Err(GroupError::GroupNotFound),
             found => {
                 let mut group = match found {
@@ -415,6 +436,9 @@ impl<W: Copy> GroupCoordinator<W> {
             Kind::Share(group) => {
                 GroupLine { group: name.clone(), state: group.state(), protocol_type: "share".to_owned(), kind: "share" }
             }
+            Kind::Streams(group) => {
+                GroupLine { group: name.clone(), state: group.state(), protocol_type: "streams".to_owned(), kind: "streams" }
+            }
         };
         self.groups.iter().map(line).collect()
     }
@@ -424,10 +448,11 @@ impl<W: Copy> GroupCoordinator<W> {
         self.groups.contains_key(name)
     }
 
-    /// Does a member of this consumer group read the topic? `None`: it is no consumer group.
+    /// Does a member of this consumer or streams group read the topic? `None`: it is neither.
     pub fn consumers_read(&self, name: &str, topic: &str) -> Option<bool> {
         match self.groups.get(name)? {
             Kind::Consumer(group) => Some(group.reads_topic(topic)),
+            Kind::Streams(group) => Some(group.reads_topic(topic)),
             Kind::Classic(_) | Kind::Share(_) => None,
         }
     }
@@ -439,6 +464,7 @@ impl<W: Copy> GroupCoordinator<W> {
     pub fn check_fetch(&self, name: &str, member_id: Option<&str>, epoch: i32) -> Result<(), GroupError> {
         match self.groups.get(name) {
             Some(Kind::Consumer(group)) => group.check_fetch(member_id, epoch),
+            Some(Kind::Streams(group)) => group.check_fetch(member_id, epoch),
             _ => Ok(()),
         }
     }

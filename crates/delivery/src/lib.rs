@@ -2,7 +2,7 @@
 //! had to wait and state to be made durable go out as [`Effect`]s.
 //!
 //! Here so far: Kafka's groups ([`GroupCoordinator`]) with committed offsets, of the classic protocol and of those in which the
-//! coordinator assigns (consumer groups, members of share groups), transactions ([`TransactionCoordinator`]), and subscriptions that
+//! coordinator assigns (consumer groups, members of share groups, streams groups), transactions ([`TransactionCoordinator`]), and subscriptions that
 //! consumers share ([`Subscription`]).
 
 mod assignors;
@@ -19,8 +19,15 @@ mod reconcile;
 mod record;
 mod runs;
 mod share_group;
+mod streams_assignor;
+mod streams_group;
+mod streams_kinds;
+mod streams_reconcile;
+mod streams_record;
+mod streams_topology;
 mod subscription;
 mod subscription_record;
+mod timers;
 mod topology;
 mod transaction_record;
 mod transactions;
@@ -37,10 +44,18 @@ pub use offsets::CommittedOffset;
 pub use reconcile::MemberState;
 pub use record::offset_record;
 pub use share_group::{ShareHeartbeat, ShareMember};
+pub use streams_assignor::{TaskSets, Tasks, Work, Worker, sticky};
+pub use streams_group::{
+    EndpointPartitions, HeldTasks, StreamsAnswer, StreamsConfig, StreamsError, StreamsHeartbeat, StreamsMember,
+};
+pub use streams_kinds::{StreamsGroupSummary, StreamsGroupTopology};
+pub use streams_topology::{
+    ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind, StreamsTopology, Subtopology,
+};
 pub use subscription::{Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, Done, KeyHash, NotHeld, RecordState, Rules, Subscription, Verdict};
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{Owned, Target, Topics};
 pub use transactions::{
-    Claim, Ended, Ending, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings,
+    Claim, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord, TransactionSettings,
     TransactionState, Version,
 };

@@ -13,7 +13,7 @@ use crate::consumer_group::{HeartbeatAnswer, Surroundings};
 use crate::consumer_record::{key_of_group, key_of_member, put_target, put_topics, take_target, take_topics};
 use crate::group::Effect;
 use crate::record::{put, put_option, take_option, take_text};
-use crate::topology::{Target, Topics, target_hash, topics_hash};
+use crate::topology::{Owned, Target, Topics, target_hash, topics_hash};
 
 /// First byte of the key of a share group, and of its members.
 pub(crate) const GROUP: u8 = b'h';
@@ -208,7 +208,7 @@ impl ShareGroup {
             let reads: BTreeMap<TopicId, u32> = member.topics.iter().filter_map(|name| around.topics.find(name)).collect();
             let topics = reads.keys().copied().collect();
             partitions.extend(reads);
-            subscribers.push(Subscriber { id: member.id.clone(), instance: None, topics });
+            subscribers.push(Subscriber { id: member.id.clone(), instance: None, topics, has: Owned::new() });
         }
         let targets = simple(&subscribers, &partitions, &self.targets);
         let changed = targets.iter().filter(|(id, target)| self.targets.get(*id) != Some(*target)).map(|(id, _)| id.clone()).collect();

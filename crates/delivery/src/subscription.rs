@@ -106,7 +106,7 @@ pub struct Dead {
 pub struct Rules {
     /// A record that is returned after this many deliveries is dead.
     pub deliveries_max: u16,
-    /// Ready and in flight together; beyond it nothing new is looked at.
+    /// Ready and in flight together; from there on nothing new is looked at.
     pub unfinished_max: u64,
     /// How long a consumer may keep a record, in ms.
     pub lock: u64,
@@ -232,6 +232,11 @@ impl Subscription {
         self.end
     }
 
+    /// Nothing before it is to be given to anybody, as things stand.
+    pub fn available_from(&self) -> u64 {
+        self.ready.first().map_or(self.end, |run| run.first)
+    }
+
     /// Records that consumers have.
     pub fn in_flight(&self) -> u64 {
         self.in_flight.count()
@@ -280,12 +285,13 @@ impl Subscription {
         ready.or_else(|| (self.unfinished() < rules.unfinished_max).then_some(self.end))
     }
 
-    fn unfinished(&self) -> u64 {
+    /// Records that have been looked at, and are not done.
+    pub fn unfinished(&self) -> u64 {
         self.ready.count() + self.in_flight.count()
     }
 
-    /// Gives `consumer` up to `limit` of what is available in `first..=last`, which has been read. `hash` tells the keys, when
-    /// they are ordered.
+    /// Gives `consumer` up to `limit` of what is available in `first..=last`, which has been read. `hash` tells the keys, when they
+    /// are ordered.
     #[expect(clippy::too_many_arguments, reason = "a range, a limit and who wants it")]
     pub fn acquire(
         &mut self,
@@ -338,15 +344,15 @@ impl Subscription {
         }
     }
 
-    /// What is new in `first..=last` becomes ready, as far as the bound allows. What follows on something that has not been
-    /// looked at stays as it is.
+    /// What is new in `first..=last` becomes ready: all of it if the bound allows any, but where keys are ordered no more than it
+    /// allows. What follows on something that has not been looked at stays as it is.
     fn look_at(&mut self, first: u64, last: u64, rules: &Rules) {
         if !(first..=last).contains(&self.end) {
             return;
         }
         let room = rules.unfinished_max.saturating_sub(self.unfinished());
         if room > 0 {
-            let until = last.min(self.end.saturating_add(room - 1));
+            let until = if self.keys.is_none() { last } else { last.min(self.end.saturating_add(room - 1)) };
             self.ready.insert(self.end, until, 0);
             self.end = until + 1;
         }

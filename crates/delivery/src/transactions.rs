@@ -157,6 +157,17 @@ pub struct Ending {
     pub complete: TransactionRecord,
 }
 
+/// A log holds records of a transaction without a marker.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundOpen {
+    /// The log.
+    pub log: LogId,
+    /// Whose.
+    pub producer_id: i64,
+    /// Of the first of them; ms since 1970.
+    pub since: u64,
+}
+
 /// What initialisation came to.
 #[derive(Debug)]
 pub enum Initialised {
@@ -206,15 +217,23 @@ impl TransactionCoordinator {
         true
     }
 
-    /// At start: a log holds records of a transaction without a marker, since `since`. What is written tells more than the record
-    /// of the id, which is not written for every log that is added. False when no id has this producer.
-    pub fn found_open(&mut self, log: LogId, producer_id: i64, since: u64) -> bool {
-        let Some((id, known)) = self.by_id.iter_mut().find(|(_, known)| known.writer() == producer_id) else { return false };
-        known.logs.insert(log);
-        if !known.state.ending() && known.begin(since) {
-            self.deadlines.insert((since + known.timeout, id.clone()));
+    /// At start: what logs hold of transactions without a marker. That tells more than the record of the id, which is not written
+    /// for every log that is added. Returns the producers that no id has.
+    pub fn found_open(&mut self, found: impl IntoIterator<Item = FoundOpen>) -> BTreeSet<i64> {
+        let mut by_writer: HashMap<i64, (&String, &mut Transaction)> =
+            self.by_id.iter_mut().map(|(id, known)| (known.writer(), (id, known))).collect();
+        let mut of_nobody = BTreeSet::new();
+        for FoundOpen { log, producer_id, since } in found {
+            let Some((id, known)) = by_writer.get_mut(&producer_id) else {
+                of_nobody.insert(producer_id);
+                continue;
+            };
+            known.logs.insert(log);
+            if !known.state.ending() && known.begin(since) {
+                self.deadlines.insert((since + known.timeout, (*id).clone()));
+            }
         }
-        true
+        of_nobody
     }
 
     /// Transactions whose end was decided before a restart.
@@ -289,28 +308,33 @@ impl TransactionCoordinator {
         if known.state.ending() { Err(TransactionError::Concurrent) } else { Ok(known) }
     }
 
-    /// Adds logs to the transaction, which begins with the first; a record when there is anything new. It needs to be durable only
-    /// before somebody is told who has not written yet: what is written says itself to which transaction it belongs.
+    /// Adds logs to the transaction, which begins with the first, for a producer that has not written to them yet; a record when
+    /// there is anything new.
+    ///
+    /// # Errors
+    /// See [`Self::enter_logs`].
+    pub fn add_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<Option<TransactionRecord>, TransactionError> {
+        let (_, new) = self.enter_logs(claim, logs, now)?;
+        Ok(self.by_id.get(claim.id).filter(|_| new).map(|known| known.record(claim.id)))
+    }
+
+    /// Adds the logs of what is about to be written; its gate, and whether there is anything new. That needs no record, which would
+    /// name all logs for each one that is new: what is written says itself to which transaction it belongs.
     ///
     /// # Errors
     /// `UnknownProducer`, `Fenced`, `Concurrent`.
-    pub fn add_logs(
-        &mut self,
-        claim: Claim<'_>,
-        logs: impl IntoIterator<Item = LogId>,
-        now: u64,
-    ) -> Result<(Arc<Gate>, Option<TransactionRecord>), TransactionError> {
+    pub fn enter_logs(&mut self, claim: Claim<'_>, logs: impl IntoIterator<Item = LogId>, now: u64) -> Result<(Arc<Gate>, bool), TransactionError> {
         let id = claim.id;
         let known = self.of(claim)?;
         let begins = known.begin(now);
         let before = known.logs.len();
         known.logs.extend(logs);
-        let record = (begins || known.logs.len() > before).then(|| known.record(id));
+        let new = begins || known.logs.len() > before;
         let (gate, deadline) = (Arc::clone(&known.gate), now + known.timeout);
         if begins {
             self.deadlines.insert((deadline, id.to_owned()));
         }
-        Ok((gate, record))
+        Ok((gate, new))
     }
 
     /// Are these logs part of the transaction under way? Its gate, if so.

@@ -119,6 +119,15 @@ pub enum AppendItem {
         /// The new value; `None` deletes.
         value: Option<Bytes>,
     },
+    /// A keyed state record that tells of a log's records: it counts when they would, so it is of the log's class.
+    StateOf {
+        /// Whose.
+        log: Arc<Log>,
+        /// What it replaces.
+        key: Bytes,
+        /// The new value; `None` deletes.
+        value: Option<Bytes>,
+    },
     /// A new first offset for a log; what lies before it may be removed.
     Trim {
         /// Whose.
@@ -133,6 +142,7 @@ impl std::fmt::Debug for AppendItem {
         match self {
             Self::Batch { log, bytes, .. } => write!(f, "Batch({}, {} bytes)", log.id(), bytes.len()),
             Self::State { key, value } => write!(f, "State({key:?}, {:?} bytes)", value.as_ref().map(Bytes::len)),
+            Self::StateOf { log, key, value } => write!(f, "StateOf({}, {key:?}, {:?} bytes)", log.id(), value.as_ref().map(Bytes::len)),
             Self::Trim { log, to } => write!(f, "Trim({}, {to})", log.id()),
         }
     }
@@ -143,7 +153,7 @@ impl AppendItem {
     pub fn body_bytes(&self) -> usize {
         match self {
             Self::Batch { bytes, .. } => bytes.len(),
-            Self::State { key, value } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
+            Self::State { key, value } | Self::StateOf { key, value, .. } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
             Self::Trim { .. } => 0,
         }
     }

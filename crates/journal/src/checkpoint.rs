@@ -127,7 +127,7 @@ pub(crate) fn encode_log(log: &Log, out: &mut Vec<u8>) {
 }
 
 fn encode_transactions(transactions: &Transactions, out: &mut Vec<u8>) {
-    let (open, aborted) = transactions.parts();
+    let (open, aborted) = (transactions.open(), transactions.aborted());
     out.extend_from_slice(&(open.len() as u32).to_le_bytes());
     for one in open {
         out.extend_from_slice(&one.producer_id.to_le_bytes());

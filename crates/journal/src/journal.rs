@@ -24,6 +24,7 @@ use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, weight};
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
+use crate::window::{Marks, Relief, WindowState};
 use crate::writer::CommitHere;
 
 /// Memory for blocks is never less: chunks are built and read while two are written.
@@ -52,7 +53,7 @@ pub struct JournalConfig {
     pub retention_check_ms: u64,
     /// [`Journal::append_here`] leaves the write to the journal's thread when small ones have taken longer than this lately.
     pub quick_write: Duration,
-    /// Segment files may take about this much; what is beyond goes into the archive, the oldest first. `None`: any number.
+    /// The journal's files may take so much, four segments at least: the oldest goes into the archive in time. `None`: any number.
     pub window_bytes: Option<u64>,
     /// Archive objects are about this long.
     pub object_bytes: u64,
@@ -150,6 +151,7 @@ pub struct Journal {
     archiver: Mutex<ArchiverInbox>,
     archiver_wakes: Condvar,
     spare_segments: AtomicUsize,
+    window: WindowState,
     recovered_state: Mutex<Vec<(Bytes, Bytes)>>,
     /// Logs of which the checkpoint names a segment that is not there, with the first of these.
     lacking: Mutex<Vec<(LogId, u64)>>,
@@ -205,6 +207,7 @@ impl Journal {
             archiver: Mutex::default(),
             archiver_wakes: Condvar::new(),
             spare_segments: AtomicUsize::new(0),
+            window: WindowState::default(),
             recovered_state: Mutex::default(),
             lacking: Mutex::default(),
             metrics: JournalMetrics::default(),
@@ -547,8 +550,36 @@ impl Journal {
     pub(crate) fn set_spare_segments(&self, count: usize) {
         self.spare_segments.store(count, Ordering::Relaxed);
     }
-    pub(crate) fn spare_segments(&self) -> usize {
-        self.spare_segments.load(Ordering::Relaxed)
+
+    /// What is said of the window.
+    pub(crate) fn window(&self) -> &WindowState {
+        &self.window
+    }
+
+    /// Where in its window what begins, if it has one.
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        self.config.window_bytes.map(|window| Marks::new(window, self.config.segment_bytes))
+    }
+
+    /// What the journal's files take, without those that are kept to be written again.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.segments.bytes() + self.window.others()
+    }
+
+    /// What all of the journal's files take on the disk.
+    pub fn file_bytes(&self) -> u64 {
+        self.used_bytes() + self.spare_segments.load(Ordering::Relaxed) as u64 * self.config.segment_bytes
+    }
+
+    /// How pressing it is that something goes into the archive, from 0 to 1; not at all, if nothing can.
+    pub(crate) fn pressure(&self) -> f64 {
+        let marks = self.marks().filter(|_| self.window.relief() != Relief::Nothing);
+        marks.map_or(0.0, |marks| marks.pressure(self.used_bytes()))
+    }
+
+    /// Does data wait for the archive to take what lies beyond the window?
+    pub fn waits_for_archive(&self) -> bool {
+        self.window.is_waiting()
     }
 
     pub(crate) fn wake_archiver(&self) {

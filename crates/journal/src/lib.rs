@@ -32,6 +32,7 @@ mod segment_set;
 mod segments;
 mod tail;
 mod transactions;
+mod window;
 mod writer;
 
 pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo};

@@ -22,8 +22,11 @@ pub struct JournalMetrics {
     pub segments_sealed: Counter,
     pub segments_freed: Counter,
     pub segments_rewritten: Counter,
+    pub window_wait_seconds: Histogram,
+    pub window_exceeded: Counter,
     pub archive_objects: Counter,
     pub archive_deletes: Counter,
+    pub archive_idle: Counter,
     pub archive_reads: Counter,
     pub compaction_passes: Counter,
     pub compaction_removed: Counter,
@@ -51,8 +54,11 @@ impl Default for JournalMetrics {
             segments_sealed: Counter::default(),
             segments_freed: Counter::default(),
             segments_rewritten: Counter::default(),
+            window_wait_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 12)),
+            window_exceeded: Counter::default(),
             archive_objects: Counter::default(),
             archive_deletes: Counter::default(),
+            archive_idle: Counter::default(),
             archive_reads: Counter::default(),
             compaction_passes: Counter::default(),
             compaction_removed: Counter::default(),
@@ -83,8 +89,13 @@ impl JournalMetrics {
         registry.register("segments_sealed", "Segments sealed", self.segments_sealed.clone());
         registry.register("segments_freed", "Segments whose space was freed", self.segments_freed.clone());
         registry.register("segments_rewritten", "Segments replaced by rewriting", self.segments_rewritten.clone());
+        let help = "How long appends waited because the window was full and the archive behind";
+        registry.register_with_unit("window_wait", help, Unit::Seconds, self.window_wait_seconds.clone());
+        let help = "Segments added beyond the window, because the archive failed, was too slow, or could take nothing";
+        registry.register("window_exceeded", help, self.window_exceeded.clone());
         registry.register("archive_objects", "Archive objects written", self.archive_objects.clone());
         registry.register("archive_deletes", "Archive objects deleted", self.archive_deletes.clone());
+        registry.register("archive_idle", "Times the archiver looked for work and found none", self.archive_idle.clone());
         registry.register("archive_reads", "Reads of archive objects for readers of history", self.archive_reads.clone());
         registry.register("compaction_passes", "Logs that were cleaned by compaction, passes", self.compaction_passes.clone());
         registry.register("compaction_removed", "Records that compaction removed", self.compaction_removed.clone());

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use types::{ConnectionId, ShardId};
 
-use crate::append::{Append, AppendItem, AppendResults, ReplyTo};
+use crate::append::{Append, AppendError, AppendItem, AppendResults, ReplyTo};
 use crate::bell::Bell;
 use crate::disk::Waker;
 
@@ -23,8 +23,14 @@ const SMALL_REQUEST_BYTES: usize = 64 << 10;
 const QUANTUM_BYTES: usize = 64 << 10;
 /// Requests up to this size may go ahead of the bulk of other connections, in a chunk of their own.
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 10;
+/// Requests without data may go beyond the limit by this much: what holds data back need not hold them.
+const STATE_BYTES_MAX: usize = 2 << 20;
 /// Weight of an item beyond its body: directory entry and bookkeeping.
 const ITEM_OVERHEAD_BYTES: usize = 64;
+
+/// Lanes whose memory is kept, and for how many requests each.
+const SPARE_LANES: usize = 64;
+const SPARE_REQUESTS: usize = 8;
 
 /// Logs are fetched from memory this many items before they are needed.
 const ITEMS_AHEAD: usize = 8;
@@ -88,7 +94,14 @@ impl Intake {
 
     fn queue(&self, append: Append) -> Result<(), Append> {
         let bytes = weight(&append);
-        let limit = if bytes > SMALL_REQUEST_BYTES { QUEUE_BYTES_MAX / 4 * 3 } else { QUEUE_BYTES_MAX };
+        let data = append.items.iter().any(|item| matches!(item, AppendItem::Batch { .. }));
+        let limit = match bytes {
+            // One at a time, and what holds the others back may wait for it.
+            _ if append.to.shard == crate::archiver::SHARD => usize::MAX / 2,
+            _ if !data => QUEUE_BYTES_MAX + STATE_BYTES_MAX,
+            _ if bytes > SMALL_REQUEST_BYTES => QUEUE_BYTES_MAX / 4 * 3,
+            _ => QUEUE_BYTES_MAX,
+        };
         let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);
         if self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
             self.refused.fetch_or(1 << (append.to.shard.0 % 64), Ordering::SeqCst);
@@ -185,6 +198,8 @@ pub(crate) struct Placing {
     pub results: AppendResults,
     /// Some item needs a flush before the answer.
     pub fsync: bool,
+    /// Some item found no space, and why.
+    pub no_space: Option<AppendError>,
     small: bool,
     items: VecDeque<AppendItem>,
 }
@@ -210,12 +225,16 @@ pub(crate) enum Place {
     Done,
     /// The chunk is full: the item stays.
     Full(AppendItem),
+    /// It stays for now, and what is behind it; those of other connections are looked at.
+    Held(AppendItem),
 }
 
 /// The writer's end of the queue.
 #[derive(Default)]
 pub(crate) struct Lanes {
     by_connection: HashMap<(ShardId, ConnectionId), Lane>,
+    /// Empty; their memory is used again.
+    spare: Vec<Lane>,
     turn: VecDeque<(ShardId, ConnectionId)>,
     bytes: usize,
     small_requests: usize,
@@ -229,7 +248,8 @@ impl Lanes {
         self.bytes += bytes;
         *self.count(small) += 1;
         let key = (append.to.shard, append.to.connection);
-        let lane = self.by_connection.entry(key).or_default();
+        let spare = &mut self.spare;
+        let lane = self.by_connection.entry(key).or_insert_with(|| spare.pop().unwrap_or_default());
         if lane.requests.is_empty() {
             self.turn.push_back(key);
         }
@@ -238,6 +258,7 @@ impl Lanes {
             acknowledge: append.acknowledge,
             results: AppendResults::with_capacity(append.items.len()),
             fsync: false,
+            no_space: None,
             small,
             items: append.items.into(),
         });
@@ -276,16 +297,20 @@ impl Lanes {
     ) -> usize {
         let (before, placed_before) = (self.bytes, finished.len());
         let mut turns = if pass == Pass::Small { self.turn.len() } else { usize::MAX };
-        while turns > 0 && let Some(key) = self.turn.front().copied() {
+        // In a row.
+        let mut held = 0;
+        while turns > 0 && held < self.turn.len() && let Some(key) = self.turn.front().copied() {
             turns -= 1;
             let alone = self.turn.len() == 1;
             let lane = self.by_connection.get_mut(&key).expect("a lane in turn exists");
-            let full = lane.serve(pass, alone, &mut self.bytes, &mut place, finished);
-            if full {
-                break;
+            match lane.serve(pass, alone, &mut self.bytes, &mut place, finished) {
+                Served::Full => break,
+                Served::Held => held += 1,
+                Served::Turn => held = 0,
             }
             if lane.requests.is_empty() {
-                self.by_connection.remove(&key);
+                let lane = self.by_connection.remove(&key).filter(|_| self.spare.len() < SPARE_LANES);
+                self.spare.extend(lane.map(Lane::emptied));
                 self.turn.pop_front();
             } else {
                 self.turn.rotate_left(1);
@@ -308,7 +333,14 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Offers what the lane may place in this turn; true when the chunk is full.
+    /// As new, with memory for a few requests.
+    fn emptied(mut self) -> Self {
+        self.requests.shrink_to(SPARE_REQUESTS);
+        self.deficit = 0;
+        self
+    }
+
+    /// Offers what the lane may place in this turn.
     fn serve(
         &mut self,
         pass: Pass,
@@ -316,13 +348,13 @@ impl Lane {
         queued_bytes: &mut usize,
         place: &mut impl FnMut(&mut Placing, AppendItem) -> Place,
         finished: &mut Vec<Placing>,
-    ) -> bool {
+    ) -> Served {
         if pass == Pass::Fair {
             self.deficit += QUANTUM_BYTES;
         }
         while let Some(request) = self.requests.front_mut() {
             if pass == Pass::Small && !request.small {
-                return false;
+                return Served::Turn;
             }
             let Some(item) = request.items.pop_front() else {
                 finished.extend(self.requests.pop_front());
@@ -335,7 +367,7 @@ impl Lane {
             if pass == Pass::Fair && bytes > self.deficit && !alone {
                 // An item larger than a quantum waits until its lane has saved up for it.
                 request.items.push_front(item);
-                return false;
+                return Served::Turn;
             }
             match place(request, item) {
                 Place::Done => {
@@ -344,12 +376,28 @@ impl Lane {
                 }
                 Place::Full(item) => {
                     request.items.push_front(item);
-                    return true;
+                    return Served::Full;
+                }
+                Place::Held(item) => {
+                    request.items.push_front(item);
+                    // Waiting earns nothing.
+                    self.deficit = self.deficit.saturating_sub(QUANTUM_BYTES);
+                    return Served::Held;
                 }
             }
         }
-        false
+        Served::Turn
     }
+}
+
+/// How a lane's turn ended.
+enum Served {
+    /// It has placed what it may, or all that it has.
+    Turn,
+    /// The chunk is full.
+    Full,
+    /// What is first in it has to wait.
+    Held,
 }
 
 impl Placing {
@@ -416,6 +464,30 @@ mod tests {
         assert_eq!(take(&mut lanes, Pass::Small, 2), [0, 1]);
         assert_eq!(take(&mut lanes, Pass::Fair, 3), [2, 3, 4]);
         assert_eq!(take(&mut lanes, Pass::Small, 3), [5]);
+    }
+
+    #[test]
+    fn what_is_held_lets_others_pass_and_keeps_its_order() {
+        let mut lanes = Lanes::default();
+        for (connection, token, bytes) in [(1, 10, 100), (1, 11, 100), (2, 20, 300_000), (3, 30, 100), (3, 31, 200_000)] {
+            lanes.push(append(connection, token, bytes));
+        }
+        let fill = |lanes: &mut Lanes, pass: Pass, holds: &[u64]| {
+            let mut finished = Vec::new();
+            let place = |request: &mut Placing, item| if holds.contains(&request.to.token) { Place::Held(item) } else { Place::Done };
+            lanes.fill(pass, place, &mut finished);
+            tokens(&finished)
+        };
+        for _ in 0..50 {
+            assert_eq!(fill(&mut lanes, Pass::Fair, &[10, 20, 30]), [0; 0], "all wait");
+        }
+        assert_eq!(fill(&mut lanes, Pass::Small, &[10]), [30]);
+        assert_eq!(fill(&mut lanes, Pass::Fair, &[10, 20]), [31]);
+        let deficits: Vec<usize> = lanes.by_connection.values().map(|lane| lane.deficit).collect();
+        assert!(deficits.iter().all(|deficit| *deficit <= 300_000 + QUANTUM_BYTES), "waiting earns nothing: {deficits:?}");
+        assert_eq!(fill(&mut lanes, Pass::Fair, &[20]), [10, 11]);
+        assert_eq!(fill(&mut lanes, Pass::Fair, &[]), [20]);
+        assert!(lanes.is_empty() && lanes.bytes() == 0);
     }
 
     #[test]

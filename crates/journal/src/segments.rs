@@ -197,6 +197,8 @@ pub(crate) struct Segment {
     pub id: u64,
     pub sequence: u64,
     pub file: Arc<dyn File>,
+    /// Length of the file; of an archive object 0.
+    pub bytes: u64,
     pub index: OnceLock<Arc<SealedIndex>>,
     /// It is an archive object, which has no sequence and an index of its own.
     pub archived: bool,
@@ -205,7 +207,7 @@ pub(crate) struct Segment {
 impl Segment {
     /// An archive object.
     pub fn archived(id: u64, file: Arc<dyn File>) -> Self {
-        Self { id, sequence: 0, file, index: OnceLock::new(), archived: true }
+        Self { id, sequence: 0, file, bytes: 0, index: OnceLock::new(), archived: true }
     }
 }
 
@@ -227,7 +229,8 @@ impl SegmentTable {
     }
 
     fn put(&self, sequence: u64, file: Arc<dyn File>, index: OnceLock<Arc<SealedIndex>>) -> Arc<Segment> {
-        let segment = Arc::new(Segment { id: self.next_id(), sequence, file, index, archived: false });
+        let bytes = file.size().unwrap_or(0);
+        let segment = Arc::new(Segment { id: self.next_id(), sequence, file, bytes, index, archived: false });
         self.by_sequence.write().insert(sequence, Arc::clone(&segment));
         segment
     }
@@ -249,6 +252,11 @@ impl SegmentTable {
     pub fn sealed(&self) -> Vec<(Arc<Segment>, Arc<SealedIndex>)> {
         let table = self.by_sequence.read();
         table.values().filter_map(|segment| Some((Arc::clone(segment), Arc::clone(segment.index.get()?)))).collect()
+    }
+
+    /// Length of all files.
+    pub fn bytes(&self) -> u64 {
+        self.by_sequence.read().values().map(|segment| segment.bytes).sum()
     }
 
     pub fn len(&self) -> usize {

@@ -46,6 +46,7 @@ bodies!(
     consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
     consumer_group_describe::ConsumerGroupDescribeResponse,
     share_group_heartbeat::ShareGroupHeartbeatResponse, share_group_describe::ShareGroupDescribeResponse,
+    streams_group_heartbeat::StreamsGroupHeartbeatResponse, streams_group_describe::StreamsGroupDescribeResponse,
 );
 
 /// A whole response frame.

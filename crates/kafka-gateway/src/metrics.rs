@@ -1,5 +1,8 @@
 //! What the gateway measures.
 
+use std::sync::{Arc, OnceLock};
+
+use kafka_wire::ApiKey;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,12 +17,19 @@ pub struct ApiLabel {
     pub api: &'static str,
 }
 
+/// What is measured of one API.
+pub(crate) struct ApiMetrics {
+    pub requests: Counter,
+    pub seconds: Histogram,
+}
+
 /// Counters of the Kafka gateway; cheap to clone.
 #[derive(Clone)]
 #[expect(missing_docs, reason = "each is explained where it is registered")]
 pub struct GatewayMetrics {
     pub requests: Family<ApiLabel, Counter>,
     pub request_seconds: Family<ApiLabel, Histogram>,
+    by_api: Arc<[OnceLock<ApiMetrics>]>,
     pub produced_bytes: Counter,
     pub produced_records: Counter,
     pub fetched_bytes: Counter,
@@ -34,6 +44,7 @@ impl Default for GatewayMetrics {
         Self {
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 18))),
+            by_api: ApiKey::all().iter().map(|_| OnceLock::new()).collect(),
             produced_bytes: Counter::default(),
             produced_records: Counter::default(),
             fetched_bytes: Counter::default(),
@@ -46,6 +57,16 @@ impl Default for GatewayMetrics {
 }
 
 impl GatewayMetrics {
+    /// Those of an API, which are shown from the first use on. Looked up by name once, not for every request.
+    pub(crate) fn of(&self, api: &ApiKey) -> &ApiMetrics {
+        let place = ApiKey::all().binary_search_by_key(&api.key, |known| known.key);
+        let known = place.ok().and_then(|place| self.by_api.get(place)).expect("every API that is served has a codec");
+        known.get_or_init(|| {
+            let label = ApiLabel { api: api.name };
+            ApiMetrics { requests: self.requests.get_or_create_owned(&label), seconds: self.request_seconds.get_or_create_owned(&label) }
+        })
+    }
+
     /// Makes them visible under `mainstem_kafka_…`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("mainstem_kafka");

@@ -47,6 +47,11 @@ impl Pinned {
         self.used() >= self.max
     }
 
+    /// There is room for what nobody has asked for yet.
+    pub fn has_plenty(&self) -> bool {
+        self.used() < self.max / 4
+    }
+
     /// How near the bound is.
     pub fn pressure(&self) -> MemoryPressure {
         // A fetch needs more than a last block, so that others wait before the bound is met.

@@ -15,7 +15,6 @@ use types::{ConnectionId, ShardId};
 use crate::body::{Body, frame};
 use crate::gateway::{Advertise, Gateway};
 use crate::handlers::{self, Outcome, Wait};
-use crate::metrics::ApiLabel;
 
 /// Requests of one connection that may wait for their answers; more are not read.
 const PENDING_MAX: usize = 64;
@@ -199,8 +198,7 @@ impl Session {
         let number = self.first + self.slots.len() as u64;
         let to = ReplyTo { shard: self.shard, connection: self.connection, token: number * PARTS_MAX };
         let version = header.api_version;
-        let label = ApiLabel { api: wire.name };
-        self.gateway.metrics.requests.get_or_create(&label).inc();
+        self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         let outcome = if api.serves(version) {
             let mut context = Context {
@@ -351,9 +349,7 @@ impl Session {
                 out.extend(pieces);
                 any = true;
             }
-            let label = ApiLabel { api: slot.api.name };
-            let seconds = slot.started.elapsed().max(Duration::ZERO).as_secs_f64();
-            self.gateway.metrics.request_seconds.get_or_create(&label).observe(seconds);
+            self.gateway.metrics.of(slot.api).seconds.observe(slot.started.elapsed().as_secs_f64());
         }
         any
     }

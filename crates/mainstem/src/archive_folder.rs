@@ -1,12 +1,12 @@
-//! The archive in a folder: objects are written, listed and deleted through the interface of an object store, and read with the
-//! journal's own way of I/O, past the page cache and without memory of their own.
+//! The archive in a folder: objects are listed and deleted through the interface of an object store, and written and read with
+//! the journal's own way of I/O, past the page cache: what is archived is not read again soon, and pages that the system writes
+//! when it likes would stand in the way of commits.
 //!
 //! The interface is asynchronous; a store of the local file system does its work when it is polled, on the thread that polls
 //! it, which here is one of the archive's or of the readers of history.
 
 use std::future::Future;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::thread::Thread;
 
 use bytes::Bytes;
 use journal::ArchiveStore;
-use journal::disk::{IoMode, RealStorage, Storage};
+use journal::disk::{IoMode, RealStorage, SECTOR, Storage};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -24,8 +24,14 @@ use object_store::{ObjectStore, ObjectStoreExt};
 pub struct FolderArchive {
     folder: PathBuf,
     store: LocalFileSystem,
+    writing: RealStorage,
     reading: RealStorage,
 }
+
+/// Written at once: a commit waits for one such piece at most.
+const PIECE_BYTES: usize = 512 << 10;
+/// Behind the name of what is being written.
+const UNFINISHED: &str = "#1";
 
 /// Wakes the thread that waits for a future.
 struct Unpark(Thread);
@@ -66,20 +72,59 @@ impl FolderArchive {
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         std::fs::create_dir_all(folder)?;
         remove_unfinished(folder)?;
-        let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?.with_fsync(true).with_automatic_cleanup(true);
-        Ok(Self { folder: folder.canonicalize()?, store, reading: RealStorage::reading(folder, mode) })
+        let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?.with_automatic_cleanup(true);
+        Ok(Self { folder: folder.canonicalize()?, store, writing: RealStorage::open(folder, mode)?, reading: RealStorage::reading(folder, mode) })
     }
 
-    /// What was written is on the disk and will not be read again soon: its pages are others' now.
-    fn drop_pages(&self, name: &str) -> io::Result<()> {
-        let file = std::fs::File::open(self.folder.join(name))?;
-        // SAFETY: plain system call on an open descriptor.
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    /// Creates the folder of an object, durably.
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
+        for folder in missing.into_iter().rev() {
+            match std::fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            folder.parent().map_or(Ok(()), sync)?;
+        }
         Ok(())
+    }
+
+    /// Writes an object under a name that is not its own, durably.
+    fn write_unfinished(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let file = self.writing.create(name, bytes.len().next_multiple_of(SECTOR) as u64)?;
+        let mut memory = vec![0; PIECE_BYTES + SECTOR];
+        let skip = memory.as_ptr().align_offset(SECTOR);
+        for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+            let sectors = &mut memory[skip..skip + piece.len().next_multiple_of(SECTOR)];
+            sectors[..piece.len()].copy_from_slice(piece);
+            sectors[piece.len()..].fill(0);
+            file.write_at((number * PIECE_BYTES) as u64, sectors)?;
+        }
+        file.allocate(bytes.len() as u64)?;
+        file.sync()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let unfinished = format!("{name}{UNFINISHED}");
+        match self.writing.remove(&unfinished) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let outcome = self.write_unfinished(&unfinished, bytes).and_then(|()| self.writing.rename(&unfinished, name));
+        if outcome.is_err() {
+            // What cannot be removed either goes at the next start.
+            let _ = self.writing.remove(&unfinished);
+        }
+        outcome
     }
 }
 
-/// The store writes beside an object's name, with a `#` behind it, and renames.
+/// Makes what happened in a folder durable.
+fn sync(folder: &Path) -> io::Result<()> {
+    std::fs::File::open(folder)?.sync_all()
+}
+
+/// An object is written beside its name, with a `#` and a number behind it, and renamed.
 fn remove_unfinished(folder: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -95,8 +140,11 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
 
 impl ArchiveStore for FolderArchive {
     fn put(&self, name: &str, bytes: Bytes) -> io::Result<()> {
-        wait(self.store.put(&Name::from(name), bytes.into())).map_err(io_error)?;
-        self.drop_pages(name)
+        let path = self.folder.join(name);
+        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        self.create_folder(folder)?;
+        self.write(name, &bytes)?;
+        sync(folder)
     }
 
     fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {

@@ -58,11 +58,13 @@ enum Reading {
 struct Input {
     buffer: BytesMut,
     reading: Reading,
+    /// The last read left nothing in the socket.
+    drained: bool,
 }
 
 /// Serves a connection to its end.
 pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) -> End {
-    let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small };
+    let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small, drained: false };
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
     // The request that ends the connection, and until when the ones before it may be answered.
@@ -70,12 +72,12 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     let mut turn_ends = false;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
-        let started = Instant::now();
+        let now = Instant::now();
         match send(&stream, &mut outgoing) {
             Ok(0) => {}
             Ok(sent) => {
-                last_progress = Instant::now();
-                shard.watch_time(started);
+                last_progress = now;
+                shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
                     tokio::task::yield_now().await;
                     continue;
@@ -86,7 +88,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if std::mem::take(&mut turn_ends) {
             tokio::task::yield_now().await;
         }
-        if is_stalled(shard, &outgoing, &mut last_progress) {
+        if outgoing.is_empty() {
+            last_progress = now;
+        } else if is_stalled(shard, last_progress) {
             return End::Stalled;
         }
         if connection.session.borrow().is_broken() {
@@ -98,7 +102,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         }
         let may_read = refused.is_none() && waiting_bytes(&outgoing) < OUTGOING_BYTES_MAX && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
-        if may_read && let Some(end) = frames(shard, connection, &mut input) {
+        if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
         }
@@ -109,52 +113,59 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let wake_at = timeout.into_iter().chain(own_timeouts(&outgoing, memory, &refused)).min();
+        let own = own_timeouts(!outgoing.is_empty(), memory, refused.as_ref().map(|(_, until)| *until));
+        let wake_at = timeout.into_iter().chain(own).min();
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
                 match ready {
                     Ok(ready) if ready.is_readable() => {
-                        let end = receive(shard, connection, &stream, &mut input);
+                        let (end, answers) = take_turn(shard, connection, &stream, &mut input).await;
                         if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
-                        turn_ends = deliver_now(shard).await;
+                        turn_ends = answers;
                     }
                     Ok(_) => {}
                     Err(_) => return End::Closed,
                 }
             }
             () = connection.wake.notified() => {}
-            () = tokio::time::sleep_until(wake_at.unwrap_or_else(Instant::now).into()), if wake_at.is_some() => {
+            () = sleep_until(wake_at), if wake_at.is_some() => {
                 connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now());
             }
         }
     }
 }
 
-/// Has the client read nothing of what waits for it for too long?
-fn is_stalled(shard: &Shard, outgoing: &Outgoing, last_progress: &mut Instant) -> bool {
-    if outgoing.is_empty() {
-        *last_progress = Instant::now();
+/// Reads, and delivers what was committed on the spot: that is answered before others have their turn, which then is to end (true).
+/// Where nothing is left to be read, waiting for more gives the others theirs.
+async fn take_turn(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &mut Input) -> (Option<End>, bool) {
+    let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input), shard.deliver_pending()));
+    if !delivered && !input.drained {
+        tokio::task::yield_now().await;
     }
-    last_progress.elapsed() >= STALLED_AFTER_FULL && last_progress.elapsed() >= patience(shard)
+    (end, delivered && !input.drained)
+}
+
+/// Has the client read nothing of what waits for it for too long?
+fn is_stalled(shard: &Shard, last_progress: Instant) -> bool {
+    let elapsed = last_progress.elapsed();
+    elapsed >= STALLED_AFTER_FULL && elapsed >= patience(shard)
+}
+
+/// Waits, and asks the clock for nothing before it has to.
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// When a connection is to be looked at again whatever its session wants: the client may have stalled, there may be memory, the time
 /// for the answers before a refusal may be over.
-fn own_timeouts(outgoing: &Outgoing, memory: bool, refused: &Option<(CloseReason, Instant)>) -> impl Iterator<Item = Instant> {
-    let now = Instant::now();
-    let stalls = (!outgoing.is_empty()).then(|| now + STALLED_AFTER_FULL);
-    let retry = memory.then(|| now + MEMORY_RETRY);
-    [stalls, retry, refused.as_ref().map(|(_, until)| *until)].into_iter().flatten()
-}
-
-/// What was committed on the spot is answered before others have their turn; true when something was.
-async fn deliver_now(shard: &Shard) -> bool {
-    let delivered = shard.deliver_pending();
-    if !delivered {
-        tokio::task::yield_now().await;
-    }
-    delivered
+fn own_timeouts(sends: bool, no_memory: bool, refused_until: Option<Instant>) -> impl Iterator<Item = Instant> {
+    let stalls = sends.then(|| Instant::now() + STALLED_AFTER_FULL);
+    let retry = no_memory.then(|| Instant::now() + MEMORY_RETRY);
+    [stalls, retry, refused_until].into_iter().flatten()
 }
 
 /// How long a client may read nothing while answers wait for it.
@@ -235,9 +246,11 @@ fn turn(outgoing: &Outgoing, mut most: usize) -> smallvec::SmallVec<[IoSlice<'_>
 /// Reads what is there, up to a turn's worth, and handles the frames in it.
 fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &mut Input) -> Option<End> {
     let started = Instant::now();
-    let mut turn = 0;
+    let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {
+        input.drained = false;
         let got = match &mut input.reading {
+            // More of it arrives while it is read: it is looked for again.
             Reading::Large { frame, filled } => {
                 let got = stream.try_read(&mut frame.as_mut()[*filled..]);
                 if let Ok(got) = &got {
@@ -247,21 +260,31 @@ fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &m
             }
             Reading::Small => {
                 input.buffer.reserve(READ_BYTES);
-                stream.try_read_buf(&mut input.buffer)
+                let room = input.buffer.capacity() - input.buffer.len();
+                let got = stream.try_read_buf(&mut input.buffer);
+                input.drained = got.as_ref().is_ok_and(|got| *got < room);
+                got
             }
             Reading::NoMemory { .. } => break,
         };
+        if input.drained {
+            // What comes from now on is told anew: nobody has to find out by another read that nothing is there.
+            let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+        }
         match got {
             Ok(0) => return Some(End::Closed),
             Ok(got) => turn += got,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                input.drained = true;
+                break;
+            }
             Err(_) => return Some(End::Closed),
         }
-        if let Some(end) = frames(shard, connection, input) {
+        if let Some(end) = frames(shard, connection, input, first.take()) {
             return Some(end);
         }
         let answered = turn < READ_BYTES && shard.has_mail();
-        if answered || !connection.session.borrow().wants_read() {
+        if input.drained || answered || !connection.session.borrow().wants_read() {
             break;
         }
     }
@@ -269,8 +292,8 @@ fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &m
     None
 }
 
-/// Hands complete frames to the session while it wants them.
-fn frames(shard: &Shard, connection: &Connection, input: &mut Input) -> Option<End> {
+/// Hands complete frames to the session while it wants them; the first came at `now`.
+fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now: Option<Instant>) -> Option<End> {
     loop {
         if !connection.session.borrow().wants_read() {
             return None;
@@ -278,7 +301,7 @@ fn frames(shard: &Shard, connection: &Connection, input: &mut Input) -> Option<E
         match next_frame(shard, connection, input) {
             Ok(Some(frame)) => {
                 let mut context = shard.context.borrow_mut();
-                let outcome = connection.session.borrow_mut().handle_frame(frame, &mut context, Instant::now());
+                let outcome = connection.session.borrow_mut().handle_frame(frame, &mut context, now.take().unwrap_or_else(Instant::now));
                 if let Err(reason) = outcome {
                     return Some(End::Refused(reason));
                 }

@@ -64,6 +64,8 @@ pub struct Measurements {
     partitions: Gauge,
     stopped: Gauge,
     disk_full: Gauge,
+    waiting: Gauge,
+    files: Gauge,
     recovery_seconds: Gauge<f64, AtomicU64>,
     recovered_bytes: Gauge,
     backlog: Family<Backlog, Gauge>,
@@ -90,6 +92,8 @@ impl Measurements {
             ("partitions", "Partitions", &self.partitions),
             ("journals_stopped", "Journals that stopped after a failed write or flush", &self.stopped),
             ("journals_disk_full", "Journals that refuse data because the disk is full", &self.disk_full),
+            ("journals_waiting_for_archive", "Journals whose appends wait for the archive, because the window is full", &self.waiting),
+            ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
             ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
         ];
         for (name, help, gauge) in gauges {
@@ -134,6 +138,8 @@ impl Measurements {
         self.live.set(sum(&|journal| journal.segment_usage().1));
         self.stopped.set(count(node, stopped));
         self.disk_full.set(count(node, |journal| journal.status() == JournalStatus::DiskFull));
+        self.waiting.set(count(node, Journal::waits_for_archive));
+        self.files.set(sum(&|journal| journal.file_bytes() as usize));
         let topics = node.broker.topics();
         self.topics.set(topics.len() as i64);
         self.partitions.set(topics.iter().map(|topic| topic.logs().len() as i64).sum());

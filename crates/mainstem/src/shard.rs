@@ -62,6 +62,25 @@ pub struct Connection {
     pub session: RefCell<Session>,
     /// Something may be sent, or read again.
     pub wake: Notify,
+    /// Its own task is at work on it, and looks at the session when it is done.
+    served: Cell<bool>,
+}
+
+impl Connection {
+    /// Works on it in its own task, which is not to be woken for what happens meanwhile.
+    pub fn serving<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.served.set(true);
+        let outcome = work();
+        self.served.set(false);
+        outcome
+    }
+
+    /// Its session has something to do.
+    fn wake(&self) {
+        if !self.served.get() {
+            self.wake.notify_one();
+        }
+    }
 }
 
 /// State of one shard, used by its thread only.
@@ -147,7 +166,7 @@ impl Shard {
         };
         let gateway = Arc::clone(&self.shared.gateway);
         let session = Session::new(gateway, arrival.advertise, self.id, arrival.id, local, peer);
-        let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new() });
+        let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new(), served: Cell::new(false) });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, stream));
     }
@@ -174,7 +193,10 @@ impl Shard {
     pub fn deliver_pending(&self) -> bool {
         let mut events = self.events.take();
         self.mailbox.drain(&mut events);
-        let any = !events.is_empty();
+        if events.is_empty() {
+            self.events.replace(events);
+            return false;
+        }
         let now = Instant::now();
         for event in events.drain(..) {
             let to = if let Event::Reply { to, .. } = &event { Some(to.connection) } else { None };
@@ -184,10 +206,8 @@ impl Shard {
             }
         }
         self.events.replace(events);
-        if any {
-            self.watch_time(now);
-        }
-        any
+        self.watch_time(now);
+        true
     }
 
     /// Are there events to be delivered?
@@ -202,21 +222,21 @@ impl Shard {
             Event::Reply { to, reply } => {
                 if let Some(connection) = connections.get(&to.connection) {
                     connection.session.borrow_mut().handle_reply(to.token, reply, &mut context, now);
-                    connection.wake.notify_one();
+                    connection.wake();
                 }
             }
             Event::Advanced(log) => {
                 for id in context.watches.advanced(log) {
                     if let Some(connection) = connections.get(&id) {
                         connection.session.borrow_mut().handle_wake(&mut context, now);
-                        connection.wake.notify_one();
+                        connection.wake();
                     }
                 }
             }
             Event::Space => {
                 for connection in connections.values() {
                     connection.session.borrow_mut().handle_space();
-                    connection.wake.notify_one();
+                    connection.wake();
                 }
             }
         }

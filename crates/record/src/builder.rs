@@ -49,13 +49,30 @@ fn put_field(into: &mut BytesMut, field: Option<&[u8]>) {
     into.put_slice(field.unwrap_or_default());
 }
 
+/// How records are packed: the codec, and how hard it tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packing {
+    /// The codec.
+    pub codec: Compression,
+    /// Gzip 0 to 9, -1 for its default; zstd -131072 to 22. The others have one level.
+    pub level: i32,
+}
+
+impl Packing {
+    /// As fast as the codec can.
+    pub fn fast(codec: Compression) -> Self {
+        Self { codec, level: 1 }
+    }
+}
+
 /// Records as a batch of this codec carries them.
-pub(crate) fn pack(codec: Compression, records: &[u8]) -> Vec<u8> {
+pub(crate) fn pack(packing: Packing, records: &[u8]) -> Vec<u8> {
     const NO_FAILURE: &str = "compressing into memory does not fail";
-    match codec {
+    match packing.codec {
         Compression::None => records.to_vec(),
         Compression::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            let level = u32::try_from(packing.level).map_or(flate2::Compression::default(), |level| flate2::Compression::new(level.min(9)));
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
             encoder.write_all(records).expect(NO_FAILURE);
             encoder.finish().expect(NO_FAILURE)
         }
@@ -65,7 +82,8 @@ pub(crate) fn pack(codec: Compression, records: &[u8]) -> Vec<u8> {
             encoder.write_all(records).expect(NO_FAILURE);
             encoder.finish().expect(NO_FAILURE)
         }
-        Compression::Zstd => zstd::stream::encode_all(records, 1).expect(NO_FAILURE),
+        // Of a length that is known, so that a high level asks for no more memory than the records are worth.
+        Compression::Zstd => zstd::bulk::compress(records, packing.level).expect(NO_FAILURE),
     }
 }
 
@@ -152,21 +170,14 @@ impl BatchBuilder {
     /// Without any record.
     pub fn build(self) -> Bytes {
         assert!(self.count > 0, "a batch holds at least one record");
-        let packed = pack(self.compression, &self.records);
-        let codec = match self.compression {
-            Compression::None => 0,
-            Compression::Gzip => 1,
-            Compression::Snappy => 2,
-            Compression::Lz4 => 3,
-            Compression::Zstd => 4,
-        };
+        let packed = pack(Packing::fast(self.compression), &self.records);
         let mut out = BytesMut::with_capacity(HEADER_BYTES + packed.len());
         out.put_i64(0);
         out.put_i32((HEADER_BYTES - 12 + packed.len()) as i32);
         out.put_i32(-1);
         out.put_i8(2);
         out.put_u32(0);
-        out.put_i16(codec | self.flags);
+        out.put_i16(self.compression.code() | self.flags);
         out.put_i32(self.count - 1);
         out.put_i64(self.base_timestamp);
         out.put_i64(self.max_timestamp);

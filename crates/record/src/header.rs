@@ -28,6 +28,8 @@ pub(crate) const LENGTH_PREFIX: usize = 12;
 /// Where the checksummed part begins.
 pub(crate) const CRC_FROM: usize = 21;
 
+/// Attribute bits of the codec.
+pub(crate) const CODEC: i16 = 7;
 pub(crate) const APPEND_TIME: i16 = 1 << 3;
 pub(crate) const TRANSACTIONAL: i16 = 1 << 4;
 pub(crate) const CONTROL: i16 = 1 << 5;
@@ -46,6 +48,19 @@ pub enum Compression {
     Lz4,
     /// Zstandard.
     Zstd,
+}
+
+impl Compression {
+    /// Its number in a batch's attributes.
+    pub(crate) fn code(self) -> i16 {
+        match self {
+            Self::None => 0,
+            Self::Gzip => 1,
+            Self::Snappy => 2,
+            Self::Lz4 => 3,
+            Self::Zstd => 4,
+        }
+    }
 }
 
 /// The decoded head of a batch.
@@ -116,7 +131,7 @@ impl BatchHeader {
 
     /// The codec; `None` when the number stands for none.
     pub fn compression(&self) -> Option<Compression> {
-        Some(match self.attributes & 7 {
+        Some(match self.attributes & CODEC {
             0 => Compression::None,
             1 => Compression::Gzip,
             2 => Compression::Snappy,

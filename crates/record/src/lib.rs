@@ -8,11 +8,11 @@ mod records;
 mod retain;
 mod validate;
 
-pub use builder::BatchBuilder;
+pub use builder::{BatchBuilder, Packing};
 pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time};
 pub use marker::Marker;
 pub use records::{Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records};
-pub use retain::{RecordKey, Retained, emptied, retain, visit_keys, with_delete_horizon};
+pub use retain::{RecordKey, Retained, emptied, repacked, retain, visit_keys, with_delete_horizon};
 pub use validate::{BatchError, validate_produced};
 
 /// CRC-32C (Castagnoli), the checksum of record batches.

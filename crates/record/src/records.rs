@@ -1,5 +1,5 @@
 //! The records inside a batch: decompression and iteration, for look-ups by time, for readers of other
-//! protocols, and for tests. Never on the produce or fetch path.
+//! protocols, and for tests. On the produce path only where a topic asks for keys or a codec.
 
 use std::io::Read;
 
@@ -30,7 +30,7 @@ pub struct Record {
 /// Decodes all records of one batch.
 ///
 /// # Errors
-/// `Corrupt`, `UnknownCompression`; the batch's checksum is not looked at.
+/// `Corrupt`, `UnknownCompression`, `TooLarge` beyond [`UNPACKED_BYTES_MAX`]; the batch's checksum is not looked at.
 pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
     let header = BatchHeader::parse(batch)?;
     let packed = batch.get(HEADER_BYTES..header.total_bytes()).ok_or(BatchError::Truncated {
@@ -38,7 +38,7 @@ pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
         have: batch.len(),
     })?;
     let codec = header.compression().ok_or(BatchError::UnknownCompression)?;
-    let mut bytes = Bytes::from(unpack(codec, packed)?);
+    let mut bytes = Bytes::from(unpack(codec, packed, UNPACKED_BYTES_MAX)?);
     let count = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
     // A record takes at least seven bytes.
     if count > bytes.len() / 7 + 1 {
@@ -47,35 +47,37 @@ pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
     (0..count).map(|_| record(&header, &mut bytes)).collect()
 }
 
-pub(crate) fn unpack(codec: Compression, packed: &[u8]) -> Result<Vec<u8>, BatchError> {
+/// At most `bytes_max` bytes come out; more are `TooLarge`.
+pub(crate) fn unpack(codec: Compression, packed: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
     let mut out = Vec::new();
-    let limit = UNPACKED_BYTES_MAX as u64 + 1;
+    let limit = bytes_max as u64 + 1;
     let outcome = match codec {
         Compression::None => {
             out.extend_from_slice(packed);
             Ok(0)
         }
         Compression::Gzip => flate2::read::MultiGzDecoder::new(packed).take(limit).read_to_end(&mut out),
-        Compression::Snappy => return unpack_snappy(packed),
+        Compression::Snappy => return unpack_snappy(packed, bytes_max),
         Compression::Lz4 => lz4_flex::frame::FrameDecoder::new(packed).take(limit).read_to_end(&mut out),
         Compression::Zstd => {
             zstd::stream::read::Decoder::new(packed).and_then(|decoder| decoder.take(limit).read_to_end(&mut out))
         }
     };
     match outcome {
-        Ok(_) if out.len() <= UNPACKED_BYTES_MAX => Ok(out),
-        _ => Err(BatchError::Corrupt { what: "compressed records" }),
+        Ok(_) if out.len() <= bytes_max => Ok(out),
+        Ok(_) => Err(BatchError::TooLarge { bytes: out.len(), max: bytes_max }),
+        Err(_) => Err(BatchError::Corrupt { what: "compressed records" }),
     }
 }
 
 /// Java frames snappy: a 16-byte head, then blocks with a big-endian length each. Others send it raw.
-fn unpack_snappy(packed: &[u8]) -> Result<Vec<u8>, BatchError> {
+fn unpack_snappy(packed: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
     const JAVA: &[u8] = b"\x82SNAPPY\0";
     let corrupt = BatchError::Corrupt { what: "compressed records" };
     let block = |bytes: &[u8], out: &mut Vec<u8>| -> Result<(), BatchError> {
         let unpacked = snap::raw::decompress_len(bytes).map_err(|_| corrupt.clone())?;
-        if out.len() + unpacked > UNPACKED_BYTES_MAX {
-            return Err(corrupt.clone());
+        if out.len() + unpacked > bytes_max {
+            return Err(BatchError::TooLarge { bytes: out.len() + unpacked, max: bytes_max });
         }
         out.extend(snap::raw::Decoder::new().decompress_vec(bytes).map_err(|_| corrupt.clone())?);
         Ok(())

@@ -1,5 +1,5 @@
-//! Batches with some of their records taken out, for compaction: offsets, producer, sequence and codec stay what they were, and a
-//! batch covers the offsets that it covered before.
+//! Batches made of batches. With some of their records taken out, for compaction: offsets, producer, sequence and codec stay what they
+//! were, and a batch covers the offsets that it covered before. And in the codec that a topic asks for.
 //!
 //! A batch with tombstones or markers that are to go some day says when: its delete horizon stands in place of the base
 //! timestamp (attribute bit 6), and the records' timestamps count from there.
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use bytes::{BufMut, Bytes, BytesMut};
 use types::{Offset, Timestamp};
 
-use crate::builder::{pack, put_varint};
-use crate::header::{APPEND_TIME, CONTROL, CRC_FROM, DELETE_HORIZON, HEADER_BYTES, TRANSACTIONAL};
-use crate::records::unpack;
+use crate::builder::{Packing, pack, put_varint};
+use crate::header::{APPEND_TIME, CODEC, CONTROL, CRC_FROM, DELETE_HORIZON, HEADER_BYTES, TRANSACTIONAL};
+use crate::records::{UNPACKED_BYTES_MAX, unpack};
 use crate::{BatchError, BatchHeader, Compression, crc32c};
 
 /// What compaction looks at in a record.
@@ -124,14 +124,14 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn unpacked(batch: &[u8]) -> Result<(BatchHeader, Cow<'_, [u8]>), BatchError> {
+fn unpacked(batch: &[u8], limit: usize) -> Result<(BatchHeader, Cow<'_, [u8]>), BatchError> {
     let header = BatchHeader::parse(batch)?;
     let need = header.total_bytes();
     let packed = batch.get(HEADER_BYTES..need).ok_or(BatchError::Truncated { need, have: batch.len() })?;
     let records = match header.compression().ok_or(BatchError::UnknownCompression)? {
         Compression::None => Cow::Borrowed(packed),
         _ if header.records_count == 0 => Cow::Borrowed(&[][..]),
-        codec => Cow::Owned(unpack(codec, packed)?),
+        codec => Cow::Owned(unpack(codec, packed, limit)?),
     };
     Ok((header, records))
 }
@@ -139,9 +139,9 @@ fn unpacked(batch: &[u8]) -> Result<(BatchHeader, Cow<'_, [u8]>), BatchError> {
 /// Shows offset and key of each record of a batch.
 ///
 /// # Errors
-/// `Corrupt`, `UnknownCompression`; the batch's checksum is not looked at.
+/// `Corrupt`, `UnknownCompression`, `TooLarge` beyond [`crate::UNPACKED_BYTES_MAX`]; the batch's checksum is not looked at.
 pub fn visit_keys(batch: &[u8], mut visit: impl FnMut(&RecordKey<'_>)) -> Result<(), BatchError> {
-    let (header, records) = unpacked(batch)?;
+    let (header, records) = unpacked(batch, UNPACKED_BYTES_MAX)?;
     for record in Walk::new(header, &records)? {
         visit(&record?.key);
     }
@@ -154,7 +154,7 @@ pub fn visit_keys(batch: &[u8], mut visit: impl FnMut(&RecordKey<'_>)) -> Result
 /// # Errors
 /// As [`visit_keys`].
 pub fn retain(batch: &[u8], horizon: Timestamp, mut keep: impl FnMut(&RecordKey<'_>) -> bool) -> Result<Retained, BatchError> {
-    let (header, records) = unpacked(batch)?;
+    let (header, records) = unpacked(batch, UNPACKED_BYTES_MAX)?;
     let (mut kept, mut tombstones) = (Vec::new(), false);
     for record in Walk::new(header, &records)? {
         let record = record?;
@@ -180,7 +180,7 @@ pub fn retain(batch: &[u8], horizon: Timestamp, mut keep: impl FnMut(&RecordKey<
 /// # Errors
 /// As [`visit_keys`].
 pub fn with_delete_horizon(batch: &[u8], horizon: Timestamp) -> Result<Bytes, BatchError> {
-    let (header, records) = unpacked(batch)?;
+    let (header, records) = unpacked(batch, UNPACKED_BYTES_MAX)?;
     let all: Vec<Raw<'_>> = Walk::new(header, &records)?.collect::<Result<_, _>>()?;
     rebuilt(&header, &all, Some(horizon))
 }
@@ -193,6 +193,34 @@ pub fn emptied(batch: &[u8]) -> Result<Bytes, BatchError> {
     let header = BatchHeader::parse(batch)?;
     let attributes = header.attributes & (APPEND_TIME | TRANSACTIONAL | CONTROL);
     Ok(assembled(&header, attributes, header.max_timestamp, header.max_timestamp, 0, &[]))
+}
+
+/// The same records, offsets, timestamps and producer in another codec; `None` when it is that codec already.
+///
+/// # Errors
+/// As [`visit_keys`]; `TooLarge` when the batch would have more than `bytes_max`.
+pub fn repacked(batch: &[u8], packing: Packing, bytes_max: usize) -> Result<Option<Bytes>, BatchError> {
+    if BatchHeader::parse(batch)?.compression() == Some(packing.codec) {
+        return Ok(None);
+    }
+    // What stays unpacked need not be unpacked further than it may become large.
+    let limit = if packing.codec == Compression::None { bytes_max.min(UNPACKED_BYTES_MAX) } else { UNPACKED_BYTES_MAX };
+    let (header, records) = unpacked(batch, limit)?;
+    let mut walk = Walk::new(header, &records)?;
+    for (place, record) in (header.base_offset..).zip(&mut walk) {
+        if record?.key.offset.0 as i64 != place {
+            return Err(BatchError::Invalid { what: "records are not numbered from 0 on" });
+        }
+    }
+    if !walk.rest.is_empty() {
+        return Err(BatchError::Invalid { what: "more records than it counts" });
+    }
+    let attributes = header.attributes & !CODEC | packing.codec.code();
+    let batch = assembled(&header, attributes, header.base_timestamp, header.max_timestamp, header.records_count, &pack(packing, &records));
+    if batch.len() > bytes_max {
+        return Err(BatchError::TooLarge { bytes: batch.len(), max: bytes_max });
+    }
+    Ok(Some(batch))
 }
 
 fn rebuilt(header: &BatchHeader, kept: &[Raw<'_>], horizon: Option<Timestamp>) -> Result<Bytes, BatchError> {
@@ -218,7 +246,7 @@ fn rebuilt(header: &BatchHeader, kept: &[Raw<'_>], horizon: Option<Timestamp>) -
     };
     let codec = header.compression().ok_or(BatchError::UnknownCompression)?;
     let attributes = header.attributes | if horizon.is_some() { DELETE_HORIZON } else { 0 };
-    let packed = pack(codec, &records);
+    let packed = pack(Packing::fast(codec), &records);
     Ok(assembled(header, attributes, base_timestamp, max_timestamp, kept.len() as i32, &packed))
 }
 

@@ -5,6 +5,7 @@ mod archive;
 mod compacted;
 mod disk;
 mod random;
+mod state;
 mod transactions;
 mod world;
 

@@ -7,6 +7,8 @@
 //! written moves into an archive meanwhile, and some logs are compacted: of these a record may be gone of which a newer
 //! one is there.
 
+mod window;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -26,6 +28,7 @@ use crate::archive::SimArchive;
 use crate::compacted;
 use crate::disk::{Faults, SimDisk, SimSubmitter};
 use crate::random::Random;
+use crate::state::{self, State};
 use crate::transactions;
 
 const LOGS: u64 = 12;
@@ -46,7 +49,6 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 const WINDOW_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
-const STATE_KEYS: u64 = 8;
 
 /// What a run is like.
 #[derive(Clone, Copy, Debug)]
@@ -158,8 +160,7 @@ struct World {
     clock: Arc<SimClock>,
     running: Option<Running>,
     logs: BTreeMap<LogId, ModelLog>,
-    /// Per key: the acknowledged value, and those that may have taken effect since.
-    state: BTreeMap<u64, (Option<u64>, Vec<Option<u64>>)>,
+    state: State,
     waiting: BTreeMap<u64, Waiting>,
     next_token: u64,
     next_id: u64,
@@ -167,6 +168,7 @@ struct World {
     /// Logs that there are; the last of them come late.
     made: u64,
     planted: Option<Planted>,
+    watch: window::Watch,
     trace: u64,
 }
 
@@ -194,10 +196,6 @@ fn compaction(log: LogId) -> Option<Compaction> {
     is_compacted(log).then_some(eager)
 }
 
-fn state_key(key: u64) -> Bytes {
-    Bytes::from(format!("key-{key}"))
-}
-
 /// Runs one seed on two journals; the result is a fingerprint of all that happened.
 ///
 /// # Errors
@@ -214,7 +212,7 @@ pub fn run(seed: u64, options: Options, coverage: &mut Coverage) -> Result<u64, 
         outcome.map_err(|failure| format!("journal {} operation {operation}: {failure}", world.name))?;
     }
     for world in &mut worlds {
-        world.crash(true, coverage).map_err(|failure| format!("journal {} at the end: {failure}", world.name))?;
+        world.settle(coverage).and_then(|()| world.crash(true, coverage)).map_err(|failure| format!("journal {} at the end: {failure}", world.name))?;
         world.report(coverage);
     }
     Ok(worlds[0].trace ^ worlds[1].trace.rotate_left(1))
@@ -231,13 +229,14 @@ impl World {
             clock: Arc::new(SimClock(AtomicI64::new(1_000_000))),
             running: None,
             logs: BTreeMap::new(),
-            state: BTreeMap::new(),
+            state: State::default(),
             waiting: BTreeMap::new(),
             next_token: 1,
             next_id: 1,
             last_term: 0,
             made: LOGS_AT_FIRST,
             planted,
+            watch: window::Watch::default(),
             trace: seed,
         }
     }
@@ -286,9 +285,13 @@ impl World {
         running.journal.check_segments().map_err(|error| format!("is refused: {error}"))?;
         let state = running.journal.take_state();
         self.running = Some(running);
+        self.watch = window::Watch::of(self.disk.used());
         coverage.add("restarts", 1);
         self.check_after_restart(power_lost, coverage)?;
-        self.check_state(state)
+        let in_memory = |key| state::log_of(key, LOGS_AT_FIRST).is_some_and(|log| durability(log) == Durability::Memory);
+        let gone = self.state.check(state, |key| power_lost && in_memory(key))?;
+        coverage.add("memory state lost with the power", gone);
+        Ok(())
     }
 
     fn check_after_restart(&mut self, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
@@ -323,20 +326,6 @@ impl World {
             self.note(u64::from(next_id as u32) ^ end);
         }
         self.next_id += 1_000;
-        Ok(())
-    }
-
-    fn check_state(&mut self, recovered: Vec<(Bytes, Bytes)>) -> Result<(), String> {
-        let recovered: BTreeMap<Bytes, Bytes> = recovered.into_iter().collect();
-        for key in 0..STATE_KEYS {
-            let found = recovered.get(&state_key(key)).map(|value| String::from_utf8_lossy(value).parse().unwrap_or(0));
-            let (acknowledged, possible) = self.state.entry(key).or_default();
-            if found != *acknowledged && !possible.contains(&found) {
-                return Err(format!("state {key} is {found:?}, acknowledged was {acknowledged:?}, possible {possible:?}"));
-            }
-            *acknowledged = found;
-            possible.clear();
-        }
         Ok(())
     }
 
@@ -401,7 +390,7 @@ impl World {
         if let Some((term, index)) = self.disk.chunk_named_twice() {
             return Err(format!("term {term} index {index} names two different chunks"));
         }
-        Ok(())
+        self.running.as_ref().map_or(Ok(()), |running| self.watch.look(&running.journal, self.disk.used(), coverage))
     }
 
     fn submit(&mut self, connection: u64, item: AppendItem, waiting: Waiting) {
@@ -466,11 +455,11 @@ impl World {
     }
 
     fn put_state(&mut self) {
-        let key = self.random.below(STATE_KEYS);
+        let key = state::choose(&mut self.random);
         let value = (!self.random.one_in(5)).then(|| self.random.next());
-        self.state.entry(key).or_default().1.push(value);
-        let bytes = value.map(|value| Bytes::from(value.to_string()));
-        self.submit(900, AppendItem::State { key: state_key(key), value: bytes }, Waiting::State { key, value });
+        let log = state::log_of(key, LOGS_AT_FIRST).map(|id| self.log(id));
+        let item = self.state.put(key, value, log);
+        self.submit(900, item, Waiting::State { key, value });
     }
 
     fn trim(&mut self) {
@@ -531,14 +520,7 @@ impl World {
             self.note(to.token);
             match (waiting, result) {
                 (Waiting::Batch(sent), Ok(appended)) => self.acknowledged(sent, appended, coverage)?,
-                (Waiting::State { key, value }, Ok(_)) => {
-                    // Later values may be there too: they stay possible.
-                    let entry = self.state.entry(key).or_default();
-                    if let Some(at) = entry.1.iter().position(|possible| *possible == value) {
-                        entry.1.drain(..=at);
-                    }
-                    entry.0 = value;
-                }
+                (Waiting::State { key, value }, Ok(_)) => self.state.acknowledge(key, value),
                 (Waiting::Trim { log, to }, Ok(_)) => {
                     let model = self.logs.entry(log).or_default();
                     model.start = model.start.max(to.0);

@@ -40,6 +40,11 @@ fn values_lie_within_the_limits_of_the_broker() {
     settings.set("group.consumer.min.session.timeout.ms", "100").unwrap();
     assert!(check(&session("6000"), &settings).is_ok());
     assert!(check(&session("5000"), &settings).is_err(), "no longer than the time between heartbeats");
+    let standbys = |value: &str| overrides(&[("streams.num.standby.replicas", value)]);
+    assert!(check(&standbys("2"), &settings).is_ok());
+    assert!(check(&standbys("3"), &settings).is_err(), "one bound only");
+    assert!(check(&overrides(&[("streams.initial.rebalance.delay.ms", "2147483647")]), &settings).is_ok(), "and here there is none");
+    assert!(check(&overrides(&[("streams.session.timeout.ms", "44999")]), &settings).is_err());
     assert!(check(&overrides(&[("mainstem.share.dead.letter.topic", "a b")]), &settings).is_err());
     assert!(check(&overrides(&[("share.auto.offset.reset", "yesterday")]), &settings).is_err());
 }
@@ -56,4 +61,9 @@ fn what_is_set_comes_before_what_the_broker_says() {
     settings.set("group.consumer.max.session.timeout.ms", "48000").unwrap();
     let config = GroupConfig::new(config.overrides, &settings);
     assert_eq!(config.consumer.session_timeout, 48_000, "limits that are set later hold too");
+    settings.set("group.streams.initial.rebalance.delay.ms", "70").unwrap();
+    let config = GroupConfig::new(overrides(&[("streams.num.standby.replicas", "2"), ("streams.heartbeat.interval.ms", "6000")]), &settings);
+    assert_eq!((config.streams.standbys, config.streams.initial_delay, config.streams.times.heartbeat_interval), (2, 70, 6_000));
+    settings.set("group.streams.max.standby.replicas", "1").unwrap();
+    assert_eq!(GroupConfig::new(config.overrides, &settings).streams.standbys, 1);
 }

@@ -13,7 +13,7 @@ fn topic(number: u128) -> TopicId {
 }
 
 fn subscriber(id: &str, topics: &[u128]) -> Subscriber {
-    Subscriber { id: id.to_owned(), instance: None, topics: topics.iter().map(|number| topic(*number)).collect() }
+    Subscriber { id: id.to_owned(), instance: None, topics: topics.iter().map(|number| topic(*number)).collect(), has: BTreeMap::new() }
 }
 
 fn sizes(targets: &Targets) -> Vec<usize> {
@@ -97,6 +97,42 @@ fn uniform_is_whole_and_even_for_any_group() {
             before = targets;
         }
     }
+}
+
+/// What a member was only promised goes before what it has, and of that what it got last.
+#[test]
+fn uniform_takes_the_newest_away() {
+    let mut random = Random::new(13);
+    let (mut lost_some, mut promised_some) = (0, 0);
+    for _ in 0..2_000 {
+        let partitions = BTreeMap::from([(topic(1), 2 + random.below(12) as u32), (topic(2), 1 + random.below(6) as u32)]);
+        let group = |count: u64| (0..count).map(|number| subscriber(&format!("m{number}"), &[1, 2])).collect::<Vec<_>>();
+        let first = 1 + random.below(4);
+        let before = assign(Assignor::Uniform, &group(first), &partitions, &Targets::new());
+        let mut members = group(first + 1 + random.below(4));
+        for member in &mut members {
+            for (topic, one) in before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one))) {
+                if random.below(3) > 0 {
+                    member.has.entry(topic).or_default().insert(one, random.below(9) as i32);
+                }
+            }
+        }
+        let after = assign(Assignor::Uniform, &members, &partitions, &before);
+        check_whole(&members, &partitions, &after);
+        for member in &members {
+            let since = |(topic, one): &(TopicId, u32)| member.has.get(topic).and_then(|has| has.get(one)).copied().unwrap_or(i32::MAX);
+            let had = before.get(&member.id).into_iter().flatten().flat_map(|(topic, set)| set.iter().map(|one| (*topic, *one)));
+            let keeps = |(topic, one): &(TopicId, u32)| after[&member.id].get(topic).is_some_and(|set| set.contains(one));
+            let (kept, lost): (Vec<_>, Vec<_>) = had.partition(keeps);
+            let (newest, oldest) = (kept.iter().map(since).max(), lost.iter().map(since).min());
+            if let (Some(newest), Some(oldest)) = (newest, oldest) {
+                assert!(newest <= oldest, "{}: keeps {kept:?}, loses {lost:?}, has {:?}", member.id, member.has);
+                lost_some += 1;
+                promised_some += usize::from(oldest == i32::MAX);
+            }
+        }
+    }
+    assert!(lost_some > 100 && promised_some > 10, "{lost_some} {promised_some}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Groups in which the coordinator assigns: epochs, who may read what and when, static members, expressions, restarts.
 
+use std::collections::BTreeSet;
+
 use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Topics};
 
 use crate::crowd::{Client, Crowd, Random};
@@ -98,6 +100,8 @@ fn what_is_refused_names_its_reason() {
     assert_eq!(crowd.beat(&with(|beat| beat.regex = Some("(".to_owned()))), Err(GroupError::InvalidRegex));
     assert_eq!(crowd.beat(&with(|beat| beat.regex = Some("a)(b".to_owned()))), Err(GroupError::InvalidRegex), "only whole ones");
     assert_eq!(crowd.beat(&with(|beat| beat.regex = Some("(((a{900}){900}){900})".to_owned()))), Err(GroupError::InvalidRegex), "too large");
+    let long = "a|".repeat(20_000);
+    assert_eq!(crowd.beat(&ConsumerHeartbeat { regex: Some(long), ..joining("a", &[]) }), Err(GroupError::InvalidRegex), "too long");
     assert!(!crowd.groups.exists(GROUP), "no group came of it");
     for id in ["a", "b", "c", "d"] {
         crowd.enter(id, &["t"]);
@@ -195,9 +199,43 @@ fn targets_wait_for_the_interval() {
     crowd.enter("a", &["t"]);
     crowd.enter("b", &["t"]);
     assert_eq!((crowd.describe().state, crowd.clients["b"].epoch), (ConsumerGroupState::Assigning, 2));
+    let interval = |crowd: &mut Crowd, id: &str| {
+        let words = crowd.words(id);
+        crowd.beat(&words).unwrap().interval
+    };
+    assert_eq!([interval(&mut crowd, "a"), interval(&mut crowd, "b")], [1_000, 100], "who has no target yet comes back sooner");
     crowd.pass(1_000);
     crowd.settle();
     crowd.check_whole();
+    assert_eq!([interval(&mut crowd, "a"), interval(&mut crowd, "b")], [1_000, 1_000]);
+}
+
+/// A member goes and comes back while one of the others has been told of what it left and one has not: it gets back what nobody reads, the
+/// first one gives the same partition back, and what they had before is never touched.
+#[test]
+fn a_member_that_comes_back_takes_what_it_left() {
+    let mut crowd = Crowd::new();
+    crowd.shelf.set("t", 6);
+    for id in ["a", "b", "c"] {
+        crowd.enter(id, &["t"]);
+    }
+    crowd.settle();
+    let has = |crowd: &Crowd, id: &str| crowd.clients[id].has.values().flatten().copied().collect::<BTreeSet<u32>>();
+    let before = ["a", "b", "c"].map(|id| has(&crowd, id));
+    crowd.beat(&ConsumerHeartbeat { member_id: "c".to_owned(), epoch: -1, ..ConsumerHeartbeat::default() }).unwrap();
+    crowd.clients.remove("c");
+    crowd.speak("a", false);
+    assert_eq!(has(&crowd, "a").len(), 3, "what is free comes with the next heartbeat");
+    crowd.enter("d", &["t"]);
+    assert_eq!(has(&crowd, "d").len(), 1, "what was only promised is there at once");
+    let words = crowd.words("d");
+    assert_eq!(crowd.beat(&words).unwrap().interval, 100, "it waits for the other one");
+    crowd.speak("b", false);
+    assert_eq!(has(&crowd, "b"), before[1]);
+    crowd.settle();
+    assert_eq!(["a", "b", "d"].map(|id| has(&crowd, id)), before);
+    let words = crowd.words("d");
+    assert_eq!(crowd.beat(&words).unwrap().interval, 1_000);
 }
 
 #[test]

@@ -9,5 +9,6 @@ mod membership;
 mod offsets;
 mod room;
 mod share_groups;
+mod streams_groups;
 mod subscription;
 mod transactions;

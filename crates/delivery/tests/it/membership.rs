@@ -152,9 +152,60 @@ fn a_restart_finds_members_and_generation() {
     }
 }
 
+/// Static members that give a rebalance no time at all do not keep the coordinator busy with rebalances that nobody joins.
+#[test]
+fn a_rebalance_without_time_ends() {
+    let mut room = Room::new();
+    let fixed = |instance: &str| JoinRequest { instance: Some(instance.to_owned()), rebalance_timeout: 0, ..join("") };
+    let first = room.ask_to_join(fixed("one"));
+    let one = room.joined(first).expect("nobody is waited for");
+    room.sync(&one.member_id, one.generation, &[(&one.member_id, "all")]);
+    let second = room.ask_to_join(JoinRequest { rebalance_timeout: 0, ..join("") });
+    let id = room.joined(second).expect("an id at once").member_id;
+    room.ask_to_join(JoinRequest { rebalance_timeout: 0, member_id: id.clone(), ..join("") });
+    assert_eq!(room.leave(&id, None), Ok(()));
+    room.pass(100);
+    assert!(room.groups.next_deadline().is_none_or(|due| due > room.now));
+    room.pass(SESSION_MS * 2);
+    assert_eq!(room.state(), GroupState::Empty, "its session has ended");
+}
+
 /// A cooperative consumer says in its join what it owns.
 fn cooperative(member_id: &str, owned: &'static str) -> JoinRequest {
     JoinRequest { protocols: vec![("cooperative-sticky".to_owned(), Bytes::from_static(owned.as_bytes()))], ..join(member_id) }
+}
+
+/// A static member that comes back does not say any more what it owned: the others go on in their generation all the same, and it gets its
+/// assignment back.
+#[test]
+fn a_cooperative_static_member_comes_back_without_a_rebalance() {
+    let mut room = Room::new();
+    let fixed = |member_id: &str, instance: &str, owned| JoinRequest { instance: Some(instance.to_owned()), ..cooperative(member_id, owned) };
+    let waits = [room.ask_to_join(fixed("", "one", "")), room.ask_to_join(fixed("", "two", ""))];
+    room.pass(2 * INITIAL_DELAY_MS);
+    let [one, two] = waits.map(|waiter| room.joined(waiter).expect("joined"));
+    let waits = [room.ask_to_join(fixed(&one.member_id, "one", "0")), room.ask_to_join(fixed(&two.member_id, "two", "1"))];
+    let joined: Vec<_> = waits.into_iter().map(|waiter| room.joined(waiter)).collect();
+    let (leader, follower) = if one.leader == one.member_id { (&one, &two) } else { (&two, &one) };
+    let generation = joined.iter().flatten().map(|joined| joined.generation).max().unwrap_or(one.generation);
+    room.sync(&leader.member_id, generation, &[(&leader.member_id, "leads"), (&follower.member_id, "follows")]);
+    for (gone, other, part) in [(follower, leader, "follows"), (leader, follower, "leads")] {
+        let instance = if gone.member_id == one.member_id { "one" } else { "two" };
+        let back = room.ask_to_join(fixed("", instance, ""));
+        let back = room.joined(back).expect("at once");
+        assert_eq!((back.error, back.generation), (None, generation), "{part}");
+        let synced = room.sync(&back.member_id, generation, &[]);
+        assert_eq!(room.synced(synced).expect("synced").assignment, part);
+        if part == "follows" {
+            let beat = room.groups.heartbeat(GROUP, &other.member_id, None, generation, room.now);
+            assert_eq!(beat, Ok(()), "nobody else has to do anything");
+        }
+        assert_eq!(room.state(), GroupState::Stable);
+    }
+    // One that does not know the chosen protocol any more is a reason to choose again.
+    let other = room.ask_to_join(JoinRequest { protocols: vec![("range".to_owned(), Bytes::new())], ..fixed("", "one", "") });
+    assert_eq!(room.joined(other).map(|joined| joined.error), Some(Some(GroupError::InconsistentProtocol)));
+    assert_eq!(room.state(), GroupState::Stable);
 }
 
 /// Two rebalances move one partition: in the first its owner learns that it is to give it up, and goes on with the others all the

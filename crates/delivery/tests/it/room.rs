@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use delivery::{
     Answer, Assignor, CoordinatorSettings, Effect, GroupCoordinator, GroupState, GroupTimes, JoinRequest, Joined, LeaveMember, Migration,
-    SyncRequest, Synced,
+    StreamsConfig, SyncRequest, Synced,
 };
 
 pub const GROUP: &str = "orders";
@@ -38,6 +38,12 @@ pub fn settings() -> CoordinatorSettings {
         consumer_times: GroupTimes { session_timeout: SESSION_MS, heartbeat_interval: 1_000, assignment_interval: 0 },
         share_size_max: 4,
         share_times: GroupTimes { session_timeout: SESSION_MS, heartbeat_interval: 1_000, assignment_interval: 0 },
+        streams_size_max: 4,
+        streams_config: StreamsConfig {
+            times: GroupTimes { session_timeout: SESSION_MS, heartbeat_interval: 1_000, assignment_interval: 0 },
+            standbys: 0,
+            initial_delay: 0,
+        },
     }
 }
 

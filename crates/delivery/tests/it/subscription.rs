@@ -80,7 +80,7 @@ fn a_dead_letter_is_held_until_it_is_buried() {
 #[test]
 fn beyond_the_bound_only_what_came_back_is_given_out() {
     let mut subscription = Subscription::new(0);
-    assert_eq!(take(&mut subscription, ONE, 99, 100, 0), [Acquired { first: 0, last: 49, count: 1 }]);
+    assert_eq!(take(&mut subscription, ONE, 49, 100, 0), [Acquired { first: 0, last: 49, count: 1 }]);
     assert_eq!(subscription.wanted(TWO, &RULES), None);
     say(&mut subscription, ONE, 20, 22, Verdict::Release);
     assert_eq!(take(&mut subscription, TWO, 99, 100, 0), [Acquired { first: 20, last: 22, count: 2 }]);
@@ -90,14 +90,39 @@ fn beyond_the_bound_only_what_came_back_is_given_out() {
 fn what_lies_behind_the_bound_is_not_lost() {
     let mut subscription = Subscription::new(0);
     let mut out = Vec::new();
-    // Two batches of which the bound lets one and a half through.
+    // Of three batches the bound lies in the second one.
     subscription.acquire(ONE, 0, 39, 100, 0, &RULES, &mut |_| None, &mut out);
     subscription.acquire(ONE, 40, 59, 100, 0, &RULES, &mut |_| None, &mut out);
     subscription.acquire(ONE, 60, 79, 100, 0, &RULES, &mut |_| None, &mut out);
     subscription.skip(80, 89);
-    assert_eq!((out, subscription.end()), (vec![Acquired { first: 0, last: 49, count: 1 }], 50));
-    say(&mut subscription, ONE, 0, 49, Verdict::Accept);
-    assert_eq!(take(&mut subscription, ONE, 79, 100, 0), [Acquired { first: 50, last: 79, count: 1 }]);
+    assert_eq!((out, subscription.end()), (vec![Acquired { first: 0, last: 59, count: 1 }], 60));
+    say(&mut subscription, ONE, 0, 59, Verdict::Accept);
+    assert_eq!(take(&mut subscription, ONE, 79, 100, 0), [Acquired { first: 60, last: 79, count: 1 }]);
+}
+
+#[test]
+fn a_batch_is_looked_at_whole_or_not_at_all() {
+    let mut subscription = Subscription::new(0);
+    let mut give = |first, last| {
+        let mut out = Vec::new();
+        subscription.acquire(ONE, first, last, u64::MAX, 0, &RULES, &mut |_| None, &mut out);
+        out
+    };
+    assert_eq!(give(0, 39), [Acquired { first: 0, last: 39, count: 1 }]);
+    assert_eq!(give(40, 79), [Acquired { first: 40, last: 79, count: 1 }]);
+    assert_eq!(give(80, 89), []);
+    assert_eq!((subscription.end(), subscription.wanted(ONE, &RULES)), (80, None));
+    // What a limit left of it may still be had.
+    let (mut subscription, mut out) = (Subscription::new(0), Vec::new());
+    subscription.acquire(ONE, 0, 79, 50, 0, &RULES, &mut |_| None, &mut out);
+    assert_eq!(out, [Acquired { first: 0, last: 49, count: 1 }]);
+    assert_eq!(subscription.wanted(TWO, &RULES), Some(50));
+    out.clear();
+    subscription.acquire(TWO, 50, 79, 50, 0, &RULES, &mut |_| None, &mut out);
+    assert_eq!(out, [Acquired { first: 50, last: 79, count: 1 }]);
+    assert_eq!(subscription.wanted(ONE, &RULES), None);
+    say(&mut subscription, ONE, 0, 30, Verdict::Accept);
+    assert_eq!(subscription.wanted(TWO, &RULES), Some(80));
 }
 
 #[test]
@@ -231,7 +256,7 @@ impl Run {
 
     fn acquire(&mut self) {
         let consumer = ConsumerId(self.next(3));
-        let (span, limit) = (self.next(20), 1 + self.next(15));
+        let (span, limit) = (self.next(20), if self.next(4) > 0 { 1 + self.next(15) } else { u64::MAX });
         let Some(first) = self.subscription.wanted(consumer, &RULES) else { return };
         if first >= self.log_end {
             return;
@@ -244,6 +269,7 @@ impl Run {
             return;
         }
         let mut out = Vec::new();
+        let (end, unfinished) = (self.subscription.end(), self.unfinished());
         self.subscription.acquire(consumer, first, last, limit, self.now, &RULES, &mut |offset| Self::key(offset), &mut out);
         let mut given = 0;
         for Acquired { first, last, count } in out {
@@ -262,7 +288,18 @@ impl Run {
             }
         }
         assert!(given <= limit);
+        // The bound is kept, but for the batch in which it lies.
+        let kept = self.unfinished() <= RULES.unfinished_max.max(unfinished);
+        assert!(kept || !self.ordered && unfinished < RULES.unfinished_max, "{}: the bound", self.what);
+        if !self.ordered && (first..=last).contains(&end) {
+            let wanted = if unfinished < RULES.unfinished_max { last + 1 } else { end };
+            assert_eq!(self.subscription.end(), wanted, "{}: all or nothing of what is new", self.what);
+        }
         assert!(self.ordered || !whole || given > 0, "{}: what is wanted is given", self.what);
+    }
+
+    fn unfinished(&self) -> u64 {
+        self.subscription.backlog(self.subscription.end())
     }
 
     fn judge(&mut self) {

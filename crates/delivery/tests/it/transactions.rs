@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use delivery::{
-    Claim, Commit, CommittedOffset, Ended, Ending, Initialised, ProducerEpoch, TransactionCoordinator, TransactionError, TransactionRecord,
+    Claim, Commit, CommittedOffset, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, TransactionCoordinator, TransactionError, TransactionRecord,
     TransactionSettings, TransactionState, Version,
 };
 use types::LogId;
@@ -70,10 +70,15 @@ impl Desk {
     }
 
     fn write(&mut self, producer: ProducerEpoch, log: u64) {
-        let (_, record) = self.coordinator.add_logs(claim(producer), [LogId(log)], self.now).unwrap();
+        let record = self.coordinator.add_logs(claim(producer), [LogId(log)], self.now).unwrap();
         if let Some(record) = record {
             self.keep(record);
         }
+    }
+
+    /// Whether an id has this producer.
+    fn found_open(&mut self, log: u64, producer_id: i64) -> bool {
+        self.coordinator.found_open([FoundOpen { log: LogId(log), producer_id, since: self.now }]).is_empty()
     }
 
     fn carry_out(&mut self, ending: &Ending) {
@@ -177,7 +182,7 @@ fn an_epoch_that_runs_out_is_followed_by_a_new_producer_id() {
     desk.keep(ending.prepare.clone());
     desk.restart();
     assert_eq!(desk.coordinator.unfinished()[0].producer, (41, i16::MAX));
-    assert!(desk.coordinator.found_open(LogId(1), 41, desk.now), "the log knows the old id");
+    assert!(desk.found_open(1, 41), "the log knows the old id");
 }
 
 #[test]
@@ -243,11 +248,12 @@ fn what_is_open_for_too_long_is_aborted_and_its_producer_fenced() {
 fn records_in_logs_tell_after_a_restart_what_was_under_way() {
     let mut desk = Desk::new();
     let producer = desk.init();
-    desk.coordinator.add_logs(claim(producer), [LogId(7), LogId(8)], desk.now).unwrap();
+    let (_, new) = desk.coordinator.enter_logs(claim(producer), [LogId(7), LogId(8)], desk.now).unwrap();
+    assert!(new);
     desk.restart();
     assert_eq!(desk.state(), TransactionState::Empty);
-    assert!(desk.coordinator.found_open(LogId(8), producer.0, desk.now));
-    assert!(!desk.coordinator.found_open(LogId(9), 1234, desk.now), "a producer of nobody");
+    assert!(desk.found_open(8, producer.0));
+    assert!(!desk.found_open(9, 1234), "a producer of nobody");
     assert_eq!(desk.state(), TransactionState::Ongoing);
     assert_eq!(desk.coordinator.next_deadline(), Some(desk.now + TIMEOUT as u64));
     let (ending, _) = desk.end(producer, true, Version::V2).unwrap();
@@ -280,4 +286,29 @@ fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
     assert!(desk.coordinator.expire(desk.now + 604_799_999).is_empty());
     assert_eq!(desk.coordinator.expire(desk.now + 604_800_000).len(), 1);
     assert_eq!(desk.init(), (42, 0));
+}
+
+/// A transaction that writes to one log after the other is not written down whole for each of them, and at start ids are not looked
+/// through for each log.
+#[test]
+fn transactions_with_many_logs_and_many_ids_cost_what_they_hold() {
+    const LOGS: u64 = 50_000;
+    let mut desk = Desk::new();
+    let producer = desk.init();
+    let began = std::time::Instant::now();
+    for log in 0..LOGS {
+        let (gate, new) = desk.coordinator.enter_logs(claim(producer), [LogId(log)], desk.now).unwrap();
+        assert!(new && !gate.is_closed());
+    }
+    assert!(!desk.coordinator.enter_logs(claim(producer), (0..LOGS).map(LogId), desk.now).unwrap().1, "they are there");
+    let (ending, _) = desk.end(producer, true, Version::V2).unwrap();
+    assert_eq!(ending.unwrap().logs.len(), LOGS as usize);
+    desk.restart();
+    for number in 0..2000 {
+        desk.coordinator.init(&format!("id-{number}"), TIMEOUT, None, Some(1000 + number), desk.now).unwrap();
+    }
+    let found = (0..LOGS).map(|log| FoundOpen { log: LogId(log), producer_id: 1000 + (log % 2001) as i64, since: desk.now });
+    assert_eq!(desk.coordinator.found_open(found).into_iter().collect::<Vec<_>>(), [3000]);
+    assert_eq!(desk.coordinator.describe("id-1").map(|known| known.logs.len()), Some(LOGS as usize / 2001 + 1));
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }

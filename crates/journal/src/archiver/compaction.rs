@@ -25,7 +25,7 @@ use types::{LogId, Offset, Timestamp};
 use super::keys::Keys;
 use super::rules::{Rules, Verdict};
 use super::sweep::Sweep;
-use super::{Archiver, ArchiverError, Haste, Pending, Turn};
+use super::{Archiver, ArchiverError, Pending, Turn};
 use crate::archive::{Archived, ObjectWriter};
 use crate::cold::{ColdWant, ReadError};
 use crate::log::{Compaction, Log};
@@ -107,10 +107,10 @@ impl Archiver {
     pub(super) fn compact(&mut self) -> Result<Turn, ArchiverError> {
         let Some(mut pass) = self.pass.take() else {
             self.pass = self.choose();
-            return Ok(if self.pass.is_some() { Turn::Worked(Haste::Rest) } else { Turn::Idle });
+            return Ok(if self.pass.is_some() { Turn::Worked } else { Turn::Idle });
         };
         if self.journal.log(pass.log.id()).is_none() || pass.log.compaction().is_none() {
-            return Ok(Turn::Worked(Haste::Rest));
+            return Ok(Turn::Worked);
         }
         let outcome = if pass.noting { self.note_keys(&mut pass) } else { self.clean(&mut pass) };
         match outcome {
@@ -126,17 +126,30 @@ impl Archiver {
                 Ok(self.turn_of_pass())
             }
             // The start has passed what was to be read: the next pass begins there.
-            Err(ArchiverError::Read(ReadError::Gone)) => Ok(Turn::Worked(Haste::Rest)),
+            Err(ArchiverError::Read(ReadError::Gone)) => Ok(Turn::Worked),
             Err(error) => {
                 // Not again before others had their turn.
-                self.resting.insert(pass.log.id(), self.journal.now_ms());
+                self.put_off(&pass);
                 Err(error)
             }
         }
     }
 
+    /// Ends a pass in the middle; the log has its turn again later.
+    pub(super) fn give_up_pass(&mut self) {
+        if let Some(pass) = self.pass.take() {
+            self.put_off(&pass);
+        }
+    }
+
+    fn put_off(&mut self, pass: &Pass) {
+        self.resting.insert(pass.log.id(), self.journal.now_ms());
+        // It was not gone through.
+        self.compacted.remove(&pass.log.id());
+    }
+
     fn turn_of_pass(&self) -> Turn {
-        if self.pending.is_some() { Turn::Waiting } else { Turn::Worked(Haste::Rest) }
+        if self.pending.is_some() { Turn::Waiting } else { Turn::Worked }
     }
 
     /// The log with the largest dirty part, of those that are due.
@@ -359,11 +372,12 @@ impl Archiver {
                 match record::retain(batch, horizon, keep).map_err(damaged)? {
                     Retained::All => {
                         removed = 0;
-                        header.delete_horizon().into_iter().for_each(|horizon| output.object.note_horizon(horizon));
+                        // One that has passed has nothing left to do.
+                        header.delete_horizon().filter(|at| *at > pass.now).into_iter().for_each(|at| output.object.note_horizon(at));
                         Some(Bytes::copy_from_slice(batch))
                     }
                     Retained::Changed { batch, removed: count, horizon } => {
-                        horizon.into_iter().for_each(|horizon| output.object.note_horizon(horizon));
+                        horizon.filter(|at| *at > pass.now).into_iter().for_each(|at| output.object.note_horizon(at));
                         removed = count;
                         output.changed = true;
                         Some(batch)
@@ -407,8 +421,10 @@ impl Archiver {
             return Ok(());
         }
         self.journal.metrics().compaction_written_bytes.inc_by(object.batch_bytes());
+        // Whatever is left of it, it was dealt with.
+        let taken = object.batch_bytes() + 1;
         let made = vec![self.put(object, kept_aborted, true)?];
-        self.commit(Pending { append: None, made, gone: replaces, passed: Vec::new(), haste: Haste::Rest });
+        self.commit(Pending { append: None, made, gone: replaces, passed: Vec::new(), taken });
         Ok(())
     }
 

@@ -18,6 +18,7 @@ mod sweep;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use types::{ConnectionId, LogId, Offset, ShardId, Timestamp};
@@ -29,6 +30,7 @@ use crate::journal::Journal;
 use crate::log::Log;
 use crate::segments::SegmentError;
 use crate::transactions::AbortedTransaction;
+use crate::window::Relief;
 
 /// Under which it appends.
 pub(crate) const SHARD: ShardId = ShardId(58);
@@ -65,18 +67,9 @@ enum Turn {
     Idle,
     /// An append is under way.
     Waiting,
-    /// Something was done, and there may be more; with how much haste.
-    Worked(Haste),
+    /// Something was done, and there may be more.
+    Worked,
     Failed,
-}
-
-/// How soon the next piece of work is to follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Haste {
-    /// Readers and writers come first.
-    Rest,
-    /// The journal grows faster than it is emptied.
-    Now,
 }
 
 /// Objects whose records are on their way.
@@ -88,7 +81,25 @@ struct Pending {
     gone: Vec<Arc<Archived>>,
     /// Logs whose objects up to an offset go, because the start has passed them.
     passed: Vec<(Arc<Log>, Offset)>,
-    haste: Haste,
+    /// What of it lay in segments.
+    taken: u64,
+}
+
+/// The thread of normal priority: it works on an archiver that it is given while room is short, and gives it back.
+fn spawn_hurried(borrow: Receiver<Archiver>, give_back: SyncSender<Archiver>) -> bool {
+    let name = std::thread::current().name().map_or_else(|| "archiver".to_owned(), |name| format!("{name}-now"));
+    let spawned = std::thread::Builder::new().name(name).spawn(move || {
+        while let Ok(mut archiver) = borrow.recv() {
+            archiver.run_while(|journal| journal.pressure() >= 0.5);
+            if give_back.send(archiver).is_err() {
+                return;
+            }
+        }
+    });
+    if let Err(error) = &spawned {
+        tracing::warn!(%error, "no thread for archiving in a hurry: it goes on at low priority");
+    }
+    spawned.is_ok()
 }
 
 /// The thread's work. `step` is called by it, or by a simulator.
@@ -128,20 +139,40 @@ impl Archiver {
         }
     }
 
-    /// Runs until the journal is shut down.
-    pub fn run(mut self) {
+    /// Runs until the journal is shut down: on a thread of low priority, and while the window is short of room, on one of normal
+    /// priority. A thread that has lowered its priority may not raise it again.
+    pub fn run(self) {
+        let (lend, borrow) = std::sync::mpsc::sync_channel::<Self>(1);
+        let (give_back, returned) = std::sync::mpsc::sync_channel::<Self>(1);
+        let hurries = self.journal.marks().is_some() && spawn_hurried(borrow, give_back);
         // SAFETY: a system call without pointers; 0 names the calling thread, and lowering needs no privilege.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        let mut archiver = self;
+        loop {
+            archiver.run_while(|journal| !hurries || journal.pressure() < 1.0);
+            if archiver.journal.is_shutting_down() || lend.send(archiver).is_err() {
+                return;
+            }
+            let Ok(back) = returned.recv() else { return };
+            archiver = back;
+        }
+    }
+
+    /// Works as long as it is so, and the journal is not shut down.
+    fn run_while(&mut self, so: impl Fn(&Journal) -> bool) {
         let check = Duration::from_millis(self.journal.config().archive_check_ms);
-        let mut wait = Duration::ZERO;
-        while !self.journal.is_shutting_down() {
+        let (mut wait, mut busy) = (Duration::ZERO, Duration::ZERO);
+        while so(&self.journal) && !self.journal.is_shutting_down() {
+            let results = self.journal.take_archiver_inbox(wait).results;
             let began = Instant::now();
-            wait = match self.turn(wait) {
+            let turn = self.turn(results);
+            busy += began.elapsed();
+            wait = match turn {
                 Turn::Idle => check,
                 Turn::Waiting => PATIENCE,
-                Turn::Worked(Haste::Now) => Duration::ZERO,
-                Turn::Worked(Haste::Rest) => {
-                    std::thread::sleep((began.elapsed() * REST).min(REST_MAX));
+                Turn::Worked => {
+                    let rest = std::mem::take(&mut busy) * REST;
+                    std::thread::sleep(rest.mul_f64(1.0 - self.journal.pressure()).min(REST_MAX));
                     Duration::ZERO
                 }
                 Turn::Failed => {
@@ -154,17 +185,18 @@ impl Archiver {
 
     /// One piece of work, if there is any. True when there may be more.
     pub fn step(&mut self) -> bool {
-        self.turn(Duration::ZERO) != Turn::Idle
+        let results = self.journal.take_archiver_inbox(Duration::ZERO).results;
+        self.turn(results) != Turn::Idle
     }
 
-    fn turn(&mut self, wait: Duration) -> Turn {
-        let inbox = self.journal.take_archiver_inbox(wait);
+    fn turn(&mut self, results: Option<AppendResults>) -> Turn {
         if self.journal.has_stopped() {
             return Turn::Idle;
         }
-        match self.advance(inbox.results) {
+        match self.advance(results) {
             Ok(turn) => {
                 self.failed = None;
+                self.journal.metrics().archive_idle.inc_by(u64::from(turn == Turn::Idle));
                 turn
             }
             Err(error) => {
@@ -173,8 +205,16 @@ impl Archiver {
                     tracing::warn!(journal = self.journal.number(), %error, "archiving failed, will be tried again");
                 }
                 self.failed = Some(text);
+                self.found(Relief::Failing);
                 Turn::Failed
             }
+        }
+    }
+
+    /// Tells the keeper whether archiving helps it.
+    fn found(&self, relief: Relief) {
+        if self.journal.window().set_relief(relief) {
+            self.journal.wake_keeper(false);
         }
     }
 
@@ -206,11 +246,10 @@ impl Archiver {
             self.pending = Some(pending);
             return Turn::Waiting;
         };
-        let haste = pending.haste;
         match results.iter().find_map(|result| result.err()) {
             None => {
                 self.settle(pending);
-                Turn::Worked(haste)
+                Turn::Worked
             }
             // Whether the records are there shows the next start.
             Some(AppendError::Stopped) => Turn::Idle,
@@ -224,7 +263,7 @@ impl Archiver {
 
     /// Some of the records are durable.
     fn settle_part(&mut self, pending: Pending, results: &AppendResults) {
-        let Pending { append, made, gone, haste, .. } = pending;
+        let Pending { append, made, gone, .. } = pending;
         let mut entered = Vec::new();
         for (at, object) in made.into_iter().enumerate() {
             if results.get(at).is_some_and(Result::is_ok) { entered.push(object) } else { self.retire(object) }
@@ -233,7 +272,7 @@ impl Archiver {
         let replaced = |object: &Arc<Archived>| entered.iter().any(|new| new.log == object.log && new.base <= object.base && object.next <= new.next);
         let left: Vec<_> = gone.into_iter().filter(|object| !replaced(object)).collect();
         self.journal.archive().leave(left.into_iter().filter(|object| !self.is_live(object)));
-        self.settle(Pending { append, made: entered, gone: Vec::new(), passed: Vec::new(), haste });
+        self.settle(Pending { append, made: entered, gone: Vec::new(), passed: Vec::new(), taken: 0 });
     }
 
     /// Is it part of a log?
@@ -257,6 +296,7 @@ impl Archiver {
             log.forget_archived(through);
         }
         pending.gone.into_iter().for_each(|object| self.retire(object));
+        self.journal.window().note_taken(pending.taken);
         self.journal.runs_moved();
     }
 
@@ -317,7 +357,7 @@ impl Archiver {
         if gone.is_empty() {
             return false;
         }
-        self.commit(Pending { append: None, made: Vec::new(), gone, passed: Vec::new(), haste: Haste::Rest });
+        self.commit(Pending { append: None, made: Vec::new(), gone, passed: Vec::new(), taken: 0 });
         true
     }
 
@@ -341,7 +381,7 @@ impl Archiver {
         if gone.is_empty() {
             return false;
         }
-        self.commit(Pending { append: None, made: Vec::new(), gone, passed, haste: Haste::Rest });
+        self.commit(Pending { append: None, made: Vec::new(), gone, passed, taken: 0 });
         true
     }
 
@@ -373,7 +413,11 @@ impl Archiver {
 
     /// Ends an object and puts it into the store. `aborted` are the transactions whose markers it holds.
     fn put(&mut self, object: ObjectWriter, aborted: Vec<AbortedTransaction>, cleaned: bool) -> Result<Arc<Archived>, ArchiverError> {
-        let (bytes, archived) = object.finish(cleaned, aborted);
+        let (bytes, mut archived) = object.finish(cleaned, aborted);
+        if !cleaned {
+            // The object says it; nobody asks its record, which is kept in memory.
+            archived.aborted = Vec::new();
+        }
         let archived = Arc::new(archived);
         if archived.length > 0 {
             let outcome = self.journal.archive().store.put(&archived.name(self.journal.uuid()), bytes);

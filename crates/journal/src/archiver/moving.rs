@@ -2,7 +2,7 @@
 //! live in these segments and frees them.
 //!
 //! A log with little in the oldest segments stays there, and is merged with others by rewriting, until it is enough for an
-//! object: a small object costs as much to keep track of as a large one. The further the journal is beyond its window, the less
+//! object: a small object costs as much to keep track of as a large one. When room in the window is short and nobody has more, less
 //! is enough.
 
 use std::sync::Arc;
@@ -12,13 +12,14 @@ use record::Batches;
 use types::{LogId, Offset};
 
 use super::sweep::Sweep;
-use super::{Archiver, ArchiverError, Haste, Pending, Turn};
+use super::{Archiver, ArchiverError, Pending, Turn};
 use crate::archive::{Archived, ObjectWriter};
 use crate::cold::{ColdWant, ReadError};
 use crate::index::SealedIndex;
 use crate::log::Log;
 use crate::run::Run;
 use crate::segments::Segment;
+use crate::window::Relief;
 
 /// Runs with the segments that hold them.
 type PlacedRuns = Vec<(Arc<Segment>, Run)>;
@@ -27,6 +28,8 @@ type PlacedRuns = Vec<(Arc<Segment>, Run)>;
 const OBJECTS_AT_ONCE: u64 = 4;
 /// A log with less than this part of an object in the oldest segments stays there.
 const WORTH_SHARE: u64 = 8;
+/// In a hurry a log with less than this part of that does.
+const LITTLE_SHARE: u64 = 16;
 
 /// What a log has in the segments that are to go.
 struct Candidate {
@@ -35,24 +38,45 @@ struct Candidate {
     until: Offset,
 }
 
+/// What is live in some segments.
+struct Live {
+    logs: Vec<Candidate>,
+    /// There is more, which is left to retention.
+    left: bool,
+    /// There is more, of a log that is being compacted.
+    compacting: bool,
+}
+
 impl Archiver {
-    /// Moves a part of what is beyond the window.
+    /// Moves a part of what is beyond the calm mark of the window.
     pub(super) fn move_beyond_window(&mut self) -> Result<Turn, ArchiverError> {
-        let Some(window) = self.journal.config().window_bytes else { return Ok(Turn::Idle) };
-        let sealed = self.journal.segments().sealed();
-        let Some(excess) = self.excess(&sealed, window) else { return Ok(Turn::Idle) };
+        let Some(marks) = self.journal.marks() else { return Ok(Turn::Idle) };
+        let used = self.journal.used_bytes();
+        let Some(excess) = used.checked_sub(marks.calm).filter(|excess| *excess > 0) else {
+            self.found(Relief::Likely);
+            return Ok(Turn::Idle);
+        };
         let mut freed = 0;
         let mut victims = Vec::new();
-        for (segment, index) in sealed {
+        for (segment, index) in self.journal.segments().sealed() {
             if freed >= excess {
                 break;
             }
-            freed += segment.file.size()?;
+            freed += segment.bytes;
             victims.push(index);
         }
-        let candidates = self.candidates(&victims, excess, window)?;
-        let objects = self.gather(candidates)?;
+        let hurried = marks.pressure(used) >= 1.0;
+        let mut victims_live = self.live_in(&victims, hurried)?;
+        if hurried && victims_live.logs.is_empty() && victims_live.compacting {
+            // A pass may end anywhere; what of it is not in the archive yet can be moved then.
+            self.give_up_pass();
+            victims_live = self.live_in(&victims, hurried)?;
+        }
+        let left = victims_live.left || !victims_live.logs.is_empty();
+        let objects = self.gather(self.worth_moving(victims_live.logs, used))?;
         if objects.is_empty() {
+            // What is only left to retention, or for later, will be taken when it has to be.
+            self.found(if left && hurried { Relief::Nothing } else { Relief::Likely });
             return Ok(Turn::Idle);
         }
         let mut made = Vec::new();
@@ -68,37 +92,31 @@ impl Archiver {
                 }
             }
         }
-        let haste = if excess > 2 * self.journal.config().segment_bytes { Haste::Now } else { Haste::Rest };
-        self.commit(Pending { append: None, made, gone: Vec::new(), passed: Vec::new(), haste });
+        self.found(Relief::Likely);
+        let taken = made.iter().map(|object| object.bytes).sum();
+        self.commit(Pending { append: None, made, gone: Vec::new(), passed: Vec::new(), taken });
         Ok(Turn::Waiting)
     }
 
-    /// Bytes of segment files beyond the window, with one more segment, which may be asked for at any time.
-    fn excess(&self, sealed: &[(Arc<Segment>, Arc<SealedIndex>)], window: u64) -> Option<u64> {
-        let segment_bytes = self.journal.config().segment_bytes;
-        let mut bytes = 0;
-        for (segment, _) in sealed {
-            bytes += segment.file.size().unwrap_or(segment_bytes);
-        }
-        let unsealed = self.journal.segments().len().saturating_sub(sealed.len());
-        let others = (unsealed + self.journal.spare_segments() + 1) as u64;
-        (bytes + others * segment_bytes).checked_sub(window).filter(|excess| *excess > 0)
-    }
-
-    /// The logs that have enough in the segments that are to go, those with the most first.
-    fn candidates(&self, victims: &[Arc<SealedIndex>], excess: u64, window: u64) -> Result<Vec<Candidate>, ArchiverError> {
+    /// What is live in segments that are to go, by log, that with the most first. In a hurry also what retention will soon let go.
+    fn live_in(&self, victims: &[Arc<SealedIndex>], hurried: bool) -> Result<Live, ArchiverError> {
         let now = self.journal.now_ms();
         let soon = 2 * self.journal.config().retention_check_ms;
+        let (mut left, mut compacting) = (false, false);
         let mut found: HashMap<LogId, Candidate> = HashMap::new();
         for index in victims {
             for row in index.rows()? {
                 let Some(log) = self.journal.log(row.log) else { continue };
-                let compacting = self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log));
-                if compacting || row.next <= log.start().max(log.archived_until()) {
+                if row.next <= log.start().max(log.archived_until()) {
+                    continue;
+                }
+                if self.pass.as_ref().is_some_and(|pass| pass.is_of(row.log)) {
+                    compacting = true;
                     continue;
                 }
                 let expires = log.inner().retention.ms.is_some_and(|ms| (now - row.last_append).max(0) as u64 + soon > ms);
-                if expires && !found.contains_key(&row.log) {
+                if expires && !hurried && !found.contains_key(&row.log) {
+                    left = true;
                     continue;
                 }
                 let candidate = found.entry(row.log).or_insert_with(|| Candidate { log, bytes: 0, until: row.next });
@@ -106,14 +124,23 @@ impl Archiver {
                 candidate.until = row.next;
             }
         }
-        let enough = match excess {
-            _ if excess * 2 > window => 0,
-            _ if excess * 4 > window => self.journal.config().object_bytes / WORTH_SHARE / 16,
-            _ => self.journal.config().object_bytes / WORTH_SHARE,
+        let mut logs: Vec<Candidate> = found.into_values().collect();
+        logs.sort_by_key(|candidate| (std::cmp::Reverse(candidate.bytes), candidate.log.id()));
+        Ok(Live { logs, left, compacting })
+    }
+
+    /// Those that have enough for an object. The shorter of room the window is, the less is enough, if nobody has more.
+    fn worth_moving(&self, mut logs: Vec<Candidate>, used: u64) -> Vec<Candidate> {
+        let (Some(marks), Some(window)) = (self.journal.marks(), self.journal.config().window_bytes) else { return Vec::new() };
+        let worth = self.journal.config().object_bytes / WORTH_SHARE;
+        let most = logs.first().map_or(0, |candidate| candidate.bytes);
+        let enough = match used {
+            _ if most >= worth || used < marks.hurry => worth,
+            _ if most >= worth / LITTLE_SHARE || used < window + window / 2 => worth / LITTLE_SHARE,
+            _ => 0,
         };
-        let mut candidates: Vec<Candidate> = found.into_values().filter(|candidate| candidate.bytes >= enough).collect();
-        candidates.sort_by_key(|candidate| (std::cmp::Reverse(candidate.bytes), candidate.log.id()));
-        Ok(candidates)
+        logs.retain(|candidate| candidate.bytes >= enough);
+        logs
     }
 
     /// Reads what some of the candidates have, in the order of the journal, into objects.

@@ -4,20 +4,23 @@
 use std::sync::Arc;
 
 use crate::chunk::crc32c;
+use crate::disk::SECTOR;
 use crate::run::Run;
 use crate::segments::{Segment, SegmentError};
 
 /// Bytes between two runs that are read rather than passed over.
 const GAP_BYTES: u64 = 128 << 10;
-/// Longest read, unless a run is longer.
-const READ_BYTES: u64 = 4 << 20;
+/// Longest read, unless a run is longer: a commit may have to wait for one.
+const READ_BYTES: u64 = 1 << 20;
 
 /// Runs, and how far they have been read.
 pub(super) struct Sweep {
     runs: Vec<(Arc<Segment>, Run)>,
     at: usize,
-    /// What was read, and where it begins.
+    /// What was read, behind what the first whole sector skips, and where it begins.
     held: Vec<u8>,
+    held_skip: usize,
+    held_bytes: usize,
     held_at: u64,
     held_until: usize,
 }
@@ -27,7 +30,7 @@ impl Sweep {
     pub fn new(mut runs: Vec<(Arc<Segment>, Run)>) -> Self {
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.base, run.position));
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.position));
-        Self { runs, at: 0, held: Vec::new(), held_at: 0, held_until: 0 }
+        Self { runs, at: 0, held: Vec::new(), held_skip: 0, held_bytes: 0, held_at: 0, held_until: 0 }
     }
 
     /// The next run and its bytes, checked.
@@ -41,7 +44,8 @@ impl Sweep {
         }
         self.at += 1;
         let from = (u64::from(run.position) - self.held_at) as usize;
-        let bytes = self.held.get(from..from + run.bytes as usize);
+        let held = &self.held[self.held_skip..self.held_skip + self.held_bytes];
+        let bytes = held.get(from..from + run.bytes as usize);
         let fits = bytes.is_some_and(|bytes| crc32c(bytes) == run.crc);
         let outcome = bytes.filter(|_| fits).ok_or_else(|| SegmentError::Corrupt {
             file: segment.file.name(),
@@ -65,10 +69,15 @@ impl Sweep {
             end = end.max(run_end);
             until += 1;
         }
-        self.held.resize((end - start) as usize, 0);
-        let got = segment.file.read_at(start, &mut self.held);
-        let got = got.map_err(|source| SegmentError::Io { file: segment.file.name(), source })?;
-        self.held.truncate(got);
+        // Whole sectors into memory that begins with one: the file reads straight into it.
+        let start = start / SECTOR as u64 * SECTOR as u64;
+        let wanted = ((end - start) as usize).next_multiple_of(SECTOR);
+        if self.held.len() < wanted + SECTOR {
+            self.held.resize(wanted.max(READ_BYTES as usize + SECTOR) + SECTOR, 0);
+        }
+        self.held_skip = self.held.as_ptr().align_offset(SECTOR);
+        let got = segment.file.read_at(start, &mut self.held[self.held_skip..self.held_skip + wanted]);
+        self.held_bytes = got.map_err(|source| SegmentError::Io { file: segment.file.name(), source })?;
         (self.held_at, self.held_until) = (start, until);
         Ok(())
     }

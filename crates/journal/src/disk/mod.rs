@@ -12,6 +12,7 @@
 
 mod blocking;
 mod real;
+mod remover;
 mod uring;
 
 use std::fmt;
@@ -63,6 +64,10 @@ pub trait Storage: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file; durable after [`Storage::sync_folder`].
     fn remove(&self, name: &str) -> io::Result<()>;
+    /// Removes a file that nobody has open. Its space may follow a little later, so that others notice nothing of it.
+    fn discard(&self, name: &str) -> io::Result<()> {
+        self.remove(name)
+    }
     /// Makes creations, renames and removals durable.
     fn sync_folder(&self) -> io::Result<()>;
     /// Bytes still free on the device.

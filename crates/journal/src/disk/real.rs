@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::remover::{PREFIX, Remover};
 use super::{File, IoMode, SECTOR, Storage};
 
 /// A folder of the machine's file system.
@@ -14,26 +15,42 @@ pub struct RealStorage {
     folder: PathBuf,
     direct: bool,
     read_only: bool,
+    remover: Remover,
 }
 
 impl RealStorage {
     /// Opens `folder`, creating it if it is new.
     ///
     /// # Errors
-    /// Those of creating the folder.
+    /// Those of creating and listing the folder.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Ok(Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered, read_only: false })
+        let storage = Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered, read_only: false, remover: Remover::default() };
+        for name in storage.names()?.into_iter().filter(|name| name.starts_with(PREFIX)) {
+            storage.remover.remove_rest(folder.join(name))?;
+        }
+        Ok(storage)
     }
 
     /// A folder that is only read, through the page cache.
     pub fn read_only(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), direct: false, read_only: true }
+        Self { folder: folder.to_owned(), direct: false, read_only: true, remover: Remover::default() }
     }
 
     /// A folder that is only read, in an I/O mode.
     pub fn reading(folder: &Path, mode: IoMode) -> Self {
         Self { direct: mode != IoMode::Buffered, ..Self::read_only(folder) }
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        Ok(names)
     }
 
     fn options(&self) -> OpenOptions {
@@ -52,13 +69,8 @@ impl RealStorage {
 
 impl Storage for RealStorage {
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                names.extend(entry.file_name().into_string());
-            }
-        }
+        let mut names = self.names()?;
+        names.retain(|name| !name.starts_with(PREFIX));
         Ok(names)
     }
 
@@ -83,6 +95,10 @@ impl Storage for RealStorage {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.folder.join(name))
+    }
+
+    fn discard(&self, name: &str) -> io::Result<()> {
+        self.remover.remove(&self.folder.join(name))
     }
 
     fn sync_folder(&self) -> io::Result<()> {

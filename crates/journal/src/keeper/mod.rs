@@ -20,7 +20,7 @@ use bytes::Bytes;
 use types::{LogId, LogIndex, Term};
 
 use crate::checkpoint::{self, ReplayFrom};
-use crate::disk::{File, Storage};
+use crate::disk::{File, SECTOR, Storage};
 use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::journal::Journal;
 use crate::log::Log;
@@ -28,6 +28,7 @@ use crate::recent::SegmentRuns;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
+use crate::window::{Gate, Grant};
 use crate::writer::ActiveSegment;
 
 /// Freed segment files kept for reuse.
@@ -108,6 +109,7 @@ pub struct Keeper {
     spares: Vec<String>,
     spare_number: u64,
     look: Look,
+    gate: Gate,
     failed: Option<String>,
 }
 
@@ -160,6 +162,7 @@ impl Keeper {
             spares: start.spares,
             spare_number: 0,
             look,
+            gate: Gate::default(),
             failed: None,
         }
     }
@@ -190,7 +193,9 @@ impl Keeper {
     fn look_if_due(&mut self) {
         let now = self.journal.now_ms();
         self.look.whole |= now - self.look.last >= self.journal.config().retention_check_ms as i64;
-        if !(self.look.wanted || self.look.whole) || now < self.look.not_before {
+        // What is to be freed is waited for.
+        let later = now < self.look.not_before && !self.journal.window().is_held();
+        if !(self.look.wanted || self.look.whole) || later {
             return;
         }
         let whole = self.look.whole;
@@ -218,14 +223,33 @@ impl Keeper {
         if self.journal.has_prepared() || self.journal.has_stopped() {
             return;
         }
+        let Some(grant) = self.ask_window() else { return };
         match self.make_segment() {
             Ok(prepared) => {
+                if let Grant::Beyond(reason) = grant {
+                    self.journal.metrics().window_exceeded.inc();
+                    let (bytes, window) = (self.journal.file_bytes(), self.journal.config().window_bytes);
+                    tracing::warn!(journal = self.journal.number(), reason, bytes, window, "the journal grows beyond its window");
+                }
                 self.next_sequence += 1;
                 self.journal.offer_prepared(prepared);
             }
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.journal.set_disk_full(true),
             Err(error) => self.report("prepare a segment", Err(error.into())),
         }
+    }
+
+    /// Is there room for another segment in the window, or is it not to be waited for (see `window`)?
+    fn ask_window(&mut self) -> Option<Grant> {
+        let Some(marks) = self.journal.marks() else { return Some(Grant::Room) };
+        // A file that is there already takes nothing more.
+        let wanted = if self.spares.is_empty() { self.journal.file_bytes() + self.journal.config().segment_bytes } else { 0 };
+        let held = self.journal.window().is_held();
+        let grant = self.gate.ask(&marks, self.journal.window(), wanted, self.journal.now_ms());
+        if grant.is_none() && !held {
+            self.journal.wake_archiver();
+        }
+        grant
     }
 
     fn make_segment(&mut self) -> io::Result<PreparedSegment> {
@@ -337,7 +361,9 @@ impl Keeper {
     /// A checkpoint after each segment, but rarer when it has grown large: it may not cost more than a
     /// twentieth of what is written.
     fn write_checkpoint_if_due(&mut self) {
-        if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(2 << 30) {
+        // Segments are freed only behind a checkpoint: within a window it may not be long in coming.
+        let latest = self.journal.marks().map_or(2 << 30, |marks| (marks.full - marks.calm) / 2);
+        if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(latest) {
             return;
         }
         let outcome = self.write_checkpoint();
@@ -375,6 +401,7 @@ impl Keeper {
         self.checkpoint_bytes = bytes.len() as u64;
         self.bytes_since_checkpoint = 0;
         self.rewritten_since_checkpoint = false;
+        self.journal.window().set_others(other_bytes(self.checkpoint_bytes));
         self.journal.metrics().checkpoints.inc();
         self.keep_reserve()
     }
@@ -426,6 +453,8 @@ impl Keeper {
             let spare = format!("spare-{sequence}-{}", self.spare_number);
             self.storage.rename(&name, &spare)?;
             self.spares.push(spare);
+        } else if unread {
+            self.storage.discard(&name)?;
         } else {
             self.storage.remove(&name)?;
         }
@@ -434,6 +463,11 @@ impl Keeper {
         self.journal.metrics().segments_freed.inc();
         Ok(())
     }
+}
+
+/// What the next checkpoint, the one before it and the space kept for it take beside segments.
+fn other_bytes(checkpoint_bytes: u64) -> u64 {
+    2 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN)
 }
 
 /// Why background work failed.

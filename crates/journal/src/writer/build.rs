@@ -2,6 +2,7 @@
 //! memory from which they are written and served.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use record::{BatchHeader, Marker};
@@ -29,6 +30,8 @@ const DSYNC_BYTES_MAX: usize = 64 << 10;
 
 /// Memory for this many batches of a chunk is kept for the next.
 const BATCHES_KEPT: usize = 4096;
+/// The same for requests that are placed whole.
+const FINISHED_KEPT: usize = 1024;
 /// Logs are fetched from memory this many batches before they are needed.
 pub(super) const LOGS_AHEAD: usize = 12;
 
@@ -82,15 +85,27 @@ impl Plan {
     }
 }
 
+/// What an item that did not fit waits for.
+#[derive(Default)]
+struct Wants {
+    roll: bool,
+    /// State has used up even what is reserved for it.
+    for_state: bool,
+}
+
 /// How much a chunk may take where it will be written.
 struct Room {
     /// For data.
     data: usize,
-    /// For state and trims, which may use the reserve too.
+    /// For state, trims and markers of transactions, which may use the reserve too: what readers wait for ends also on a full disk.
     state: usize,
     /// Longest chunk that there is memory for.
     memory: usize,
     disk_full: bool,
+    /// A segment follows, or may follow; otherwise data that does not fit waits, and state goes on.
+    rolls: bool,
+    /// The journal is being shut down, and no segment follows: nobody would bring one.
+    closing: bool,
     /// Longest chunk that fits into an empty segment.
     largest: usize,
 }
@@ -104,32 +119,51 @@ impl<S: Submitter> Writer<S> {
         }
         let now = self.journal.now_ms();
         let mut plan = Plan { batches: std::mem::take(&mut self.batches), ..Plan::default() };
-        let mut finished = Vec::new();
-        let mut wants_roll = false;
+        let mut finished = std::mem::take(&mut self.finished);
+        let mut wants = Wants::default();
         let mut lanes = std::mem::take(&mut self.lanes);
         let left = lanes.fill(
             pass,
-            |request, item| place(&mut plan, &room, &mut wants_roll, request, item, now),
+            |request, item| place(&mut plan, &room, &mut wants, request, item, now),
             &mut finished,
         );
         self.lanes = lanes;
         self.release_queue(left);
+        self.tell_wants(&wants);
         if plan.is_empty() {
             self.batches = plan.batches;
-            self.answer_unplaced(finished);
+            self.answer_unplaced(&mut finished);
+            self.finished = finished;
             // What does not fit before the zeroes that are being written fits behind them. A roll takes a snapshot of every log that
             // was touched: work for the journal's own thread.
-            return if wants_roll { !self.here && self.zeroing.is_none() && self.roll() } else { left > 0 };
+            return if wants.roll { !self.here && self.zeroing.is_none() && self.roll() } else { left > 0 };
         }
         let (mut flight, bytes) = self.write_plan(plan, now);
-        flight.take_answers(finished);
+        flight.take_answers(&mut finished);
+        finished.shrink_to(FINISHED_KEPT);
+        self.finished = finished;
         self.submit(flight, bytes);
         true
     }
 
+    /// Tells the keeper and whoever measures what is waited for.
+    fn tell_wants(&mut self, wants: &Wants) {
+        if !wants.roll || self.journal.has_prepared() {
+            return;
+        }
+        let window = self.journal.window();
+        if window.is_held() && self.window_wait.is_none() {
+            self.window_wait = Some(Instant::now());
+            window.set_waiting(true);
+        }
+        if wants.for_state && window.want_for_state() {
+            self.journal.wake_keeper(false);
+        }
+    }
+
     /// Requests whose items were all refused or duplicates: they wait for what is under way, if anything.
-    fn answer_unplaced(&mut self, finished: Vec<Placing>) {
-        for request in finished {
+    fn answer_unplaced(&mut self, finished: &mut Vec<Placing>) {
+        for request in finished.drain(..) {
             if let Some(event) = self.flights.attach_to_newest(request) {
                 self.post(event.0, event.1);
             }
@@ -144,6 +178,10 @@ impl<S: Submitter> Writer<S> {
         }
         let usable = segments::usable_end(&self.active, self.active.size).saturating_sub(self.active.position) as usize;
         let prepared = self.journal.has_prepared();
+        if let Some(since) = self.window_wait.take_if(|_| prepared) {
+            self.journal.window().set_waiting(false);
+            self.journal.metrics().window_wait_seconds.observe(since.elapsed().as_secs_f64());
+        }
         let reserve = if prepared { 0 } else { segments::STATE_RESERVE_BYTES.min(self.active.size / 4) as usize };
         let unzeroed = if self.zeroing.is_some() {
             self.active.written_before.saturating_sub(self.active.position) as usize
@@ -155,6 +193,8 @@ impl<S: Submitter> Writer<S> {
             state: usable.min(unzeroed),
             memory,
             disk_full: !prepared && self.journal.is_disk_full(),
+            rolls: prepared || self.zeroing.is_some(),
+            closing: !prepared && self.shutting_down,
             largest: segments::largest_chunk(self.active.size),
         })
     }
@@ -297,12 +337,9 @@ impl<S: Submitter> Writer<S> {
         log.add_bytes(u64::from(entry.bytes));
     }
 
-    fn submit(&mut self, mut flight: Flight, bytes: Bytes) {
+    fn submit(&mut self, flight: Flight, bytes: Bytes) {
         #[cfg(feature = "planted")]
-        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0.is_multiple_of(3) {
-            flight.position -= crate::disk::SECTOR as u64;
-        }
-        flight.submitted = Self::now();
+        let flight = self.planted_elsewhere(flight);
         let op = WriteOp {
             token: flight.index.0,
             file: Arc::clone(&flight.file),
@@ -317,6 +354,14 @@ impl<S: Submitter> Writer<S> {
         } else {
             self.submitter.write(op);
         }
+    }
+
+    #[cfg(feature = "planted")]
+    fn planted_elsewhere(&self, mut flight: Flight) -> Flight {
+        if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0.is_multiple_of(3) {
+            flight.position -= crate::disk::SECTOR as u64;
+        }
+        flight
     }
 
     /// The first chunk of a reign: no records, flushed like any commit of class `fsync`.
@@ -367,24 +412,27 @@ impl Flight {
 fn place(
     plan: &mut Plan,
     room: &Room,
-    wants_roll: &mut bool,
+    wants: &mut Wants,
     request: &mut Placing,
     item: AppendItem,
     now: Timestamp,
 ) -> Place {
     let bytes = plan.chunk_bytes_with(item.body_bytes());
-    let data = matches!(item, AppendItem::Batch { .. });
+    let data = matches!(&item, AppendItem::Batch { header, .. } if !header.control());
     if padded(bodies_at(1) + item.body_bytes()) > room.largest {
         request.results.push(Err(AppendError::TooLarge));
         return Place::Done;
     }
     if bytes > if data { room.data } else { room.state } {
         if room.disk_full && plan.is_empty() {
-            request.results.push(Err(AppendError::DiskFull));
-            return Place::Done;
+            return refuse_for_space(request, AppendError::DiskFull);
         }
-        *wants_roll = true;
-        return Place::Full(item);
+        if room.closing {
+            return refuse_for_space(request, AppendError::Stopped);
+        }
+        wants.roll = true;
+        wants.for_state |= !data;
+        return if data && !room.rolls && !room.disk_full { Place::Held(item) } else { Place::Full(item) };
     }
     if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() {
         return Place::Full(item);
@@ -399,16 +447,12 @@ fn place(
             place_batch(plan, request, log, bytes, header, now)
         }
         // A record behind data that found no space may say that the data is there.
-        AppendItem::State { .. } if request.results.contains(&Err(AppendError::DiskFull)) => {
-            request.results.push(Err(AppendError::DiskFull));
+        AppendItem::State { .. } | AppendItem::StateOf { .. } if let Some(error) = request.no_space => {
+            request.results.push(Err(error));
             return Place::Done;
         }
-        AppendItem::State { key, value } => {
-            plan.state.push((key, value));
-            plan.fsync = true;
-            request.fsync = true;
-            Some(Appended { base: Offset::ZERO, log_start: Offset::ZERO, duplicate: false })
-        }
+        AppendItem::State { key, value } => Some(place_state(plan, request, (key, value), Durability::Fsync)),
+        AppendItem::StateOf { log, key, value } => Some(place_state(plan, request, (key, value), log.durability())),
         AppendItem::Trim { log, to } => {
             let to = {
                 let mut inner = log.inner();
@@ -428,6 +472,20 @@ fn place(
         plan.body_bytes += body_bytes;
     }
     Place::Done
+}
+
+/// An item finds no space, and state behind it may not be placed either.
+fn refuse_for_space(request: &mut Placing, error: AppendError) -> Place {
+    request.no_space = Some(error);
+    request.results.push(Err(error));
+    Place::Done
+}
+
+fn place_state(plan: &mut Plan, request: &mut Placing, record: (Bytes, Option<Bytes>), class: Durability) -> Appended {
+    plan.state.push(record);
+    plan.fsync |= class == Durability::Fsync;
+    request.fsync |= class == Durability::Fsync;
+    Appended { base: Offset::ZERO, log_start: Offset::ZERO, duplicate: false }
 }
 
 fn place_batch(

@@ -31,6 +31,7 @@ pub(super) struct Flight {
     /// Somebody waits for stable storage.
     pub fsync: bool,
     pub dsync: bool,
+    /// When it was made, which is when it is submitted.
     pub submitted: Instant,
     /// New ends of the logs in the chunk, for readers to see once it is received …
     pub ends_memory: Vec<(Arc<Log>, Offset)>,
@@ -62,8 +63,8 @@ impl Flight {
     }
 
     /// The requests that are whole with this chunk are answered when it is.
-    pub fn take_answers(&mut self, finished: Vec<Placing>) {
-        for request in finished {
+    pub fn take_answers(&mut self, finished: &mut Vec<Placing>) {
+        for request in finished.drain(..) {
             self.take_answer(request);
         }
     }

@@ -98,6 +98,7 @@ pub struct Writer<S> {
     arrived: Vec<crate::append::Append>,
     /// Empty between chunks; its memory is used again.
     batches: Vec<build::PlacedBatch>,
+    finished: Vec<crate::queue::Placing>,
     completions: Vec<Completion>,
     active: ActiveSegment,
     open_block: Option<OpenBlock>,
@@ -112,6 +113,8 @@ pub struct Writer<S> {
     sealing: std::collections::VecDeque<SealJob>,
     zeroing: Option<u64>,
     zeroed_bytes: u64,
+    /// Data waits for the archive since.
+    window_wait: Option<Instant>,
     outbox: Vec<Vec<JournalEvent>>,
     stopped: bool,
     shutting_down: bool,
@@ -138,6 +141,7 @@ impl<S: Submitter> Writer<S> {
             lanes: Lanes::default(),
             arrived: Vec::new(),
             batches: Vec::new(),
+            finished: Vec::new(),
             completions: Vec::new(),
             active: start.active,
             open_block: None,
@@ -150,6 +154,7 @@ impl<S: Submitter> Writer<S> {
             sealing: start.sealing.into(),
             zeroing: None,
             zeroed_bytes: 0,
+            window_wait: None,
             outbox: Vec::new(),
             stopped: false,
             shutting_down: false,
@@ -389,10 +394,5 @@ impl<S: Submitter> Writer<S> {
 
     fn zeroes_from(&self) -> u64 {
         self.active.written_before.max(self.active.position)
-    }
-
-    /// Started at.
-    fn now() -> Instant {
-        Instant::now()
     }
 }

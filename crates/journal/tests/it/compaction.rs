@@ -159,6 +159,8 @@ fn consume(log: &Log, batches: &[Bytes]) -> Vec<Record> {
 fn check(node: &Node, model: &Model, piece: usize) -> usize {
     let log = &model.log;
     let cleaned_until = log.archived_until().0;
+    // What lies beyond a window is in the archive before it is compacted.
+    let moves = node.journal.config().window_bytes.is_some();
     let batches = batches(node, log, piece);
     let got = consume(log, &batches);
     let mut newest: BTreeMap<&[u8], (u64, &Value)> = BTreeMap::new();
@@ -169,7 +171,7 @@ fn check(node: &Node, model: &Model, piece: usize) -> usize {
         assert_eq!((record.key.as_deref(), record.value.as_deref()), (Some(&key[..]), value.as_deref()), "offset {offset}");
         assert_eq!(record.headers, [(Bytes::from_static(b"a"), Some(Bytes::from_static(b"b")))]);
         newest.insert(key, (offset, value));
-        if offset < cleaned_until {
+        if offset < cleaned_until && !moves {
             assert!(twice.insert(key), "{} is twice in what was compacted", key.escape_ascii());
         }
     }
@@ -185,7 +187,7 @@ fn check(node: &Node, model: &Model, piece: usize) -> usize {
         let control = BatchHeader::parse(batch).expect("a batch").control();
         record::records(batch).expect("readable").into_iter().filter(move |_| !control)
     });
-    for record in raw.filter(|record| record.offset.0 < cleaned_until) {
+    for record in raw.filter(|record| record.offset.0 < cleaned_until && !moves) {
         assert!(!model.aborted.contains(&record.offset.0), "offset {} was aborted", record.offset);
     }
     got.len()
@@ -205,14 +207,18 @@ fn compacted(models: &[Model]) {
 /// Waits until nothing is left to be compacted.
 fn settle(node: &Node, logs: &[&Arc<Log>]) {
     let began = Instant::now();
+    let idle = || node.journal.metrics().archive_idle.get();
+    let state = || (node.journal.metrics().compaction_passes.get(), logs.iter().map(|log| log.archived_until()).collect::<Vec<_>>());
     loop {
-        let before = (node.journal.metrics().compaction_passes.get(), logs.iter().map(|log| log.archived_until()).collect::<Vec<_>>());
-        std::thread::sleep(Duration::from_millis(150));
-        let after = (node.journal.metrics().compaction_passes.get(), logs.iter().map(|log| log.archived_until()).collect::<Vec<_>>());
-        if before == after && before.0 > 0 {
+        let (before, idle_before) = (state(), idle());
+        // A log that had its pass rests for a turn or two before it is looked at again.
+        while state() == before && idle() < idle_before + 6 {
+            assert!(began.elapsed() < Duration::from_secs(60), "compaction comes to an end: {before:?} {:?}", state());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if state() == before && before.0 > 0 {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "compaction comes to an end: {before:?} {after:?}");
     }
 }
 
@@ -316,7 +322,7 @@ fn tombstones_and_markers_go_after_their_time() {
         });
         records.collect()
     };
-    model.log.set_compaction(Some(Compaction { delete_retention_ms: 1_500, ..eager() }));
+    model.log.set_compaction(Some(Compaction { delete_retention_ms: 3_600_000, ..eager() }));
     settle(&node, &[&model.log]);
     let key = |key: &[u8]| Some(key.to_vec());
     let rest = [(10, key(b"kept"), false), (12, key(b"last"), false), (13, key(b"other"), false)];
@@ -324,6 +330,7 @@ fn tombstones_and_markers_go_after_their_time() {
     // "other" of the compacted part, and that of the last batch, which is not compacted.
     expected.extend([rest[0].clone(), (11, key(b"other"), false), rest[1].clone(), rest[2].clone()]);
     assert_eq!(shown(&node), expected, "the aborted records are gone, tombstone and markers are not");
+    node.clock.advance(3_600_001);
     let began = Instant::now();
     while shown(&node).len() > 4 {
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", shown(&node));

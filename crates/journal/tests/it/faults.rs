@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
-use journal::{AppendError, JournalStatus, Log};
+use bytes::Bytes;
+use journal::{AppendError, AppendItem, Appended, JournalStatus, Log};
+use record::{BatchBuilder, BatchHeader, Marker};
 use types::{Durability, LogId, Offset};
 
 use crate::node::{Node, read_all, small};
@@ -197,5 +199,51 @@ fn a_full_disk_refuses_writes_until_something_is_deleted() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!((log.start(), log.end()), (Offset(end - LONG_BATCH), Offset(end)));
+    node.close();
+}
+
+fn append(node: &Node, log: &Arc<Log>, bytes: Bytes) -> Result<Appended, AppendError> {
+    let header = BatchHeader::parse(&bytes).expect("a valid batch");
+    node.append(1, vec![AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }])
+}
+
+#[test]
+fn a_transaction_ends_on_a_full_disk_from_space_that_is_kept_back_until_that_is_used_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let (log, other) = (node.log(1), node.log(2));
+    for producer in [7, 8] {
+        let batch = BatchBuilder::default().producer(producer, 0, 0).transactional().record(1, None, Some(b"one")).build();
+        append(&node, &log, batch).expect("there is space");
+    }
+    faults.space.store(true, Ordering::SeqCst);
+    fill(&node, &other);
+    while node.append_batch(&other, 1, 1).is_ok() {}
+    let late = BatchBuilder::default().producer(7, 0, 1).transactional().record(1, None, Some(b"two")).build();
+    assert_eq!(append(&node, &log, late), Err(AppendError::DiskFull));
+    append(&node, &log, Marker::Abort.batch(7, 0, 0, 1)).expect("a marker is taken");
+    assert_eq!((log.last_stable(), log.high_watermark()), (Offset(1), Offset(3)));
+    let aborted = log.aborted_between(Offset(0), Offset(3));
+    assert_eq!(aborted.iter().map(|aborted| aborted.producer_id).collect::<Vec<_>>(), [7]);
+
+    // What is kept back has an end too; behind a marker that found no space nothing says that it is there.
+    let state = || AppendItem::State { key: Bytes::from_static(b"key"), value: Some(Bytes::from_static(b"value")) };
+    let mut records = 0;
+    while node.append(1, vec![state()]).is_ok() {
+        records += 1;
+        assert!(records < 10_000, "the disk is full");
+    }
+    assert!(records > 1, "state goes on for a while");
+    assert_eq!(append(&node, &log, Marker::Abort.batch(8, 0, 0, 1)), Err(AppendError::DiskFull));
+    assert_eq!(log.last_stable(), Offset(1));
+
+    faults.space.store(false, Ordering::SeqCst);
+    let began = Instant::now();
+    while let Err(error) = append(&node, &log, Marker::Abort.batch(8, 0, 0, 1)) {
+        assert_eq!(error, AppendError::DiskFull);
+        assert!(began.elapsed() < Duration::from_secs(30), "space comes back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((log.last_stable(), log.high_watermark()), (Offset(4), Offset(4)));
     node.close();
 }

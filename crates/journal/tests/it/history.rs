@@ -40,6 +40,32 @@ fn many_logs_that_share_a_segment_being_written_read_it_about_once() {
 }
 
 #[test]
+fn large_batches_of_logs_at_different_places_are_read_once() {
+    const VALUE_BYTES: usize = 90_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = JournalConfig { segment_bytes: 64 << 20, ..small() };
+    let node = Node::open(folder.path(), modes()[0], config).expect("it opens");
+    let logs: Vec<_> = (1..=4).map(|id| node.journal.create_log(LogId(id), Durability::Memory)).collect();
+    for _ in 0..10 {
+        for log in &logs {
+            node.append_batch(log, 10, VALUE_BYTES).expect("appended");
+        }
+    }
+    for log in &logs {
+        let mut at = Offset(0);
+        while at < log.high_watermark() {
+            let want = ColdWant { log: log.clone(), from: at, until: Offset(u64::MAX), max_bytes: 1 << 20 };
+            let data = node.journal.read_cold(&[want], 1 << 20).remove(0).expect("readable");
+            at = check(log, at, &data.slices, VALUE_BYTES);
+            assert_eq!(at, data.next);
+        }
+    }
+    let (written, read) = (logs.len() as u64 * 100 * VALUE_BYTES as u64, node.journal.metrics().cold_read_bytes.get());
+    assert!(read < written / 20 * 21, "{written} bytes were written, {read} read");
+    node.close();
+}
+
+#[test]
 fn a_time_is_looked_up_among_what_a_trim_has_left_of_a_batch() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Node::open(folder.path(), modes()[0], small()).expect("it opens");

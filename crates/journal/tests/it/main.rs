@@ -11,3 +11,4 @@ mod node;
 mod races;
 mod retention;
 mod transactions;
+mod window;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use journal::{
 };
 use parking_lot::{Condvar, Mutex};
 use record::{BatchBuilder, BatchHeader, Batches};
-use types::{ConnectionId, Durability, LogId, Offset, ShardId, SystemClock};
+use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, SystemClock, Timestamp};
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,9 +39,26 @@ impl EventSink for Sink {
     }
 }
 
+/// The system's clock, and how far it was put forward, in ms.
+#[derive(Default)]
+pub struct TestClock(AtomicI64);
+
+impl TestClock {
+    pub fn advance(&self, ms: i64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> Timestamp {
+        SystemClock.now_ms() + self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// A running journal.
 pub struct Node {
     pub journal: Arc<Journal>,
+    pub clock: Arc<TestClock>,
     sink: Arc<Sink>,
     next_token: AtomicU64,
     threads: Vec<JoinHandle<()>>,
@@ -74,8 +91,12 @@ impl Node {
 
     /// With an archive that outlives it.
     pub fn open_with(folder: &Path, archive: &Arc<MemoryArchive>, config: JournalConfig) -> Result<Self, OpenError> {
+        Self::open_storing(folder, Arc::clone(archive) as Arc<dyn ArchiveStore>, config)
+    }
+
+    /// With any archive.
+    pub fn open_storing(folder: &Path, archive: Arc<dyn ArchiveStore>, config: JournalConfig) -> Result<Self, OpenError> {
         let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
-        let archive = Arc::clone(archive) as Arc<dyn ArchiveStore>;
         Self::start(storage, archive, submitter(IoMode::Buffered).expect("always there"), config)
     }
 
@@ -85,7 +106,8 @@ impl Node {
         submitter: Box<dyn Submitter>,
         config: JournalConfig,
     ) -> Result<Self, OpenError> {
-        let opened = journal::open(config, storage, archive, submitter, Arc::new(SystemClock), uuid::Uuid::new_v4())?;
+        let clock = Arc::new(TestClock::default());
+        let opened = journal::open(config, storage, archive, submitter, Arc::clone(&clock) as Arc<dyn Clock>, uuid::Uuid::new_v4())?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(SHARD, Arc::clone(&sink) as Arc<dyn EventSink>);
         let (writer, keeper, archiver) = (opened.writer, opened.keeper, opened.archiver);
@@ -94,7 +116,7 @@ impl Node {
             std::thread::spawn(move || keeper.run()),
             std::thread::spawn(move || archiver.run()),
         ];
-        Ok(Self { journal: opened.journal, sink, next_token: AtomicU64::new(0), threads })
+        Ok(Self { journal: opened.journal, clock, sink, next_token: AtomicU64::new(0), threads })
     }
 
     pub fn log(&self, id: u64) -> Arc<Log> {

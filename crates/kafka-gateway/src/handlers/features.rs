@@ -16,12 +16,14 @@ pub(crate) struct Feature {
     pub(crate) level: i16,
 }
 
-/// Metadata of Kafka 4.3; the second protocol of transactions (KIP-890); consumer groups (KIP-848); share groups (KIP-932).
+/// Metadata of Kafka 4.3; the second protocol of transactions (KIP-890); consumer groups (KIP-848); share groups (KIP-932); streams groups
+/// (KIP-1071).
 pub(crate) const FEATURES: &[Feature] = &[
     Feature { name: "metadata.version", level: 30 },
     Feature { name: "transaction.version", level: 2 },
     Feature { name: "group.version", level: 1 },
     Feature { name: "share.version", level: 1 },
+    Feature { name: "streams.version", level: 1 },
 ];
 
 /// Why an update cannot be.

@@ -24,6 +24,7 @@ mod share_batches;
 mod share_fetch;
 mod share_groups;
 mod share_offsets;
+mod streams_groups;
 mod telemetry;
 mod topics;
 mod transaction_admin;
@@ -215,6 +216,8 @@ static APIS: &[Api] = &[
     Api::new(77, 1, 1, share_groups::describe),
     Api::new(78, 1, 2, share_fetch::handle),
     Api::new(79, 1, 2, share_acknowledge::handle),
+    Api::new(88, 0, 0, streams_groups::heartbeat),
+    Api::new(89, 0, 0, streams_groups::describe),
     Api::new(90, 0, 1, share_offsets::describe),
     Api::new(91, 0, 0, share_offsets::alter),
     Api::new(92, 0, 0, share_offsets::delete),

@@ -11,7 +11,8 @@ use kafka_wire::produce::{
     TopicProduceData, TopicProduceResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
-use record::{BatchError, BatchHeader, Compression, stamp_append_time, validate_produced};
+use record::{BatchError, BatchHeader, Compression, Packing, repacked, stamp_append_time, validate_produced};
+use smallvec::SmallVec;
 use types::{LogId, TopicId};
 
 use super::{Outcome, Wait};
@@ -33,11 +34,14 @@ const PARTITIONS_AHEAD: usize = 8;
 /// Where in the response an item of an append belongs.
 type Place = (usize, usize);
 
+/// One for each journal; mostly there is one.
+type ByJournal<T> = SmallVec<[T; 1]>;
+
 /// A request on its way through one or more journals.
 struct ProduceWait {
     response: ProduceResponse,
     /// By journal: the places of its items, in their order.
-    parts: Vec<Vec<Place>>,
+    parts: ByJournal<SmallVec<[Place; 2]>>,
     open: usize,
     /// A refusal that was known at once.
     refused: Option<ErrorCode>,
@@ -68,14 +72,14 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let journals = context.gateway.broker.journals().len();
     let mut wait = ProduceWait {
         response: ProduceResponse::default(),
-        parts: vec![Vec::new(); journals],
+        parts: (0..journals).map(|_| SmallVec::new()).collect(),
         open: 0,
         refused: None,
         transactional: false,
         records: 0,
         bytes: 0,
     };
-    let mut items: Vec<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
+    let mut items: ByJournal<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
     let whole = check_request(&request);
     let transactional_id = request.transactional_id.clone();
     for topic in request.topic_data {
@@ -289,13 +293,15 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
     if config.compacted {
         check_keys(&bytes).map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
     }
-    let (bytes, header) = if config.append_time {
-        restamp(&bytes, topic.now)
-    } else {
+    if !config.append_time {
         check_timestamps(&bytes, &header, config.timestamp_window_ms, topic.now)
             .map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
-        (bytes, header)
+    }
+    let (bytes, header) = match config.packing.filter(|packing| header.compression() != Some(packing.codec)) {
+        Some(packing) => repack(&bytes, packing, config.max_message_bytes, log.start().0 as i64)?,
+        None => (bytes, header),
     };
+    let (bytes, header) = if config.append_time { restamp(&bytes, topic.now) } else { (bytes, header) };
     Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }, header))
 }
 
@@ -317,7 +323,22 @@ fn check_keys(bytes: &[u8]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The one case in which a batch is changed: its topic wants the broker's time.
+/// A topic may want another codec than the producer's.
+fn repack(bytes: &Bytes, packing: Packing, bytes_max: usize, log_start: i64) -> Result<(Bytes, BatchHeader), Refusal> {
+    let refuse = |error: BatchError| {
+        let message = Some(error.to_string());
+        match error {
+            BatchError::TooLarge { .. } => Refusal { message, ..of_batch(&error).into() },
+            // The checksum was right: sending it again does not help.
+            _ => Refusal { message, log_start, ..ErrorCode::InvalidRecord.into() },
+        }
+    };
+    let packed = repacked(bytes, packing, bytes_max).map_err(refuse)?.unwrap_or_else(|| bytes.clone());
+    let header = BatchHeader::parse(&packed).map_err(refuse)?;
+    Ok((packed, header))
+}
+
+/// A topic may want the broker's time.
 fn restamp(bytes: &Bytes, now: i64) -> (Bytes, BatchHeader) {
     let mut copy = BytesMut::from(&bytes[..]);
     stamp_append_time(&mut copy, now);

@@ -17,10 +17,10 @@ use crate::session::Context;
 use crate::share_sessions::{Asker, CLOSE, OPEN};
 
 /// What is said of `first` to `last`: one word for all, or one for each.
-pub(crate) struct Said {
+pub(crate) struct Said<'a> {
     pub first: i64,
     pub last: i64,
-    pub types: Vec<i8>,
+    pub types: &'a [i8],
 }
 
 /// Who says it, and under which rules.
@@ -56,7 +56,7 @@ fn event(verdict: Verdict) -> Option<ShareEvent> {
 }
 
 /// Runs of offsets with one verdict each.
-fn verdicts(one: &Said) -> impl Iterator<Item = (u64, u64, Option<Verdict>)> + '_ {
+fn verdicts<'a>(one: &'a Said<'_>) -> impl Iterator<Item = (u64, u64, Option<Verdict>)> + 'a {
     let (first, last) = (one.first as u64, one.last as u64);
     let single = one.types.len() == 1;
     let mut at = 0;
@@ -69,7 +69,7 @@ fn verdicts(one: &Said) -> impl Iterator<Item = (u64, u64, Option<Verdict>)> + '
 }
 
 /// The order that Kafka asks for: each batch after the one before, with one type or as many as it has offsets.
-fn check(said: &[Said], renews: bool, state: &Subscription, consumer: ConsumerId) -> Result<(), ErrorCode> {
+fn check(said: &[Said<'_>], renews: bool, state: &Subscription, consumer: ConsumerId) -> Result<(), ErrorCode> {
     let mut before = -1;
     for one in said {
         if one.first < 0 || one.last < one.first || one.first < before {
@@ -100,7 +100,7 @@ fn check(said: &[Said], renews: bool, state: &Subscription, consumer: ConsumerId
 
 impl Sayer<'_> {
     /// Does all that is said of one partition, or nothing; `asker` waits until it is durable.
-    pub fn say(&self, topic: Uuid, partition: i32, said: &[Said], asker: &Arc<Acknowledgement>) -> Result<(), ErrorCode> {
+    pub fn say(&self, topic: Uuid, partition: i32, said: &[Said<'_>], asker: &Arc<Acknowledgement>) -> Result<(), ErrorCode> {
         let found = self.broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
         let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
@@ -168,13 +168,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let sayer = Sayer { broker, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
     let acknowledgement = Acknowledgement::new(context.to);
     let mut responses = Vec::with_capacity(request.topics.len());
-    for topic in request.topics {
-        let partitions = topic.partitions.into_iter().filter(|partition| !partition.acknowledgement_batches.is_empty()).map(|partition| {
-            let said: Vec<Said> = partition
-                .acknowledgement_batches
-                .into_iter()
-                .map(|one| Said { first: one.first_offset, last: one.last_offset, types: one.acknowledge_types })
-                .collect();
+    for topic in &request.topics {
+        let partitions = topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty()).map(|partition| {
+            let batches = partition.acknowledgement_batches.iter();
+            let said: Vec<Said<'_>> =
+                batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
             let outcome = sayer.say(topic.topic_id, partition.partition_index, &said, &acknowledgement);
             let error_code = outcome.err().map_or(0, ErrorCode::code);
             PartitionData { partition_index: partition.partition_index, error_code, ..PartitionData::default() }

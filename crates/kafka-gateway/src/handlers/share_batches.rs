@@ -19,6 +19,8 @@ pub(crate) struct Giving<'a> {
     /// Steady, in ms.
     pub now: u64,
     pub records_max: u64,
+    /// One batch at least.
+    pub bytes_max: usize,
     /// Offsets that are acknowledged together, at best.
     pub batch_size: u64,
     /// No more than `records_max`; otherwise a batch is given as a whole.
@@ -32,6 +34,8 @@ pub(crate) struct Given {
     pub bytes: usize,
     pub records: u64,
     pub acquired: Vec<Acquired>,
+    /// Where the first batch begins of which something is left, for whoever comes next.
+    pub rest: Option<(Offset, usize)>,
 }
 
 /// A batch among slices: its head, and where its bytes are.
@@ -41,7 +45,7 @@ struct Found {
 }
 
 /// `length` bytes from `at` on of slices that follow each other.
-fn cut(slices: &[Bytes], mut at: usize, mut length: usize) -> SmallVec<[Bytes; 4]> {
+pub(crate) fn cut(slices: &[Bytes], mut at: usize, mut length: usize) -> SmallVec<[Bytes; 4]> {
     let mut out = SmallVec::new();
     for slice in slices {
         if at >= slice.len() {
@@ -113,9 +117,15 @@ pub(crate) fn give(
 ) -> Result<Given, BatchError> {
     let (from, next) = (range.start, range.end);
     let found = batches(&slices)?;
+    if found.is_empty() && from < next {
+        state.skip(from.0, next.0 - 1);
+    }
     let committed_only = giving.rules.committed_only();
     let dead = if committed_only { aborted(log, &slices, &found, from, next) } else { Vec::new() };
     let now = giving.now;
+    // Single records are not given beyond the bound, but for what a batch has left beyond it.
+    let room = giving.rules.rules.unfinished_max.saturating_sub(state.unfinished());
+    let records_max = if giving.by_record && room > 0 { giving.records_max.min(room) } else { giving.records_max };
     let mut given = Given::default();
     let mut span: Option<(usize, usize)> = None;
     let mut expected = from.0;
@@ -130,12 +140,13 @@ pub(crate) fn give(
             state.skip(first.max(from.0), last);
             continue;
         }
-        let left = giving.records_max.saturating_sub(given.records);
-        if left == 0 {
+        let left = records_max.saturating_sub(given.records);
+        let length = one.header.total_bytes();
+        if left == 0 || span.is_some_and(|(start, _)| one.at + length - start > giving.bytes_max) {
+            given.rest.get_or_insert((Offset(first.max(from.0)), one.at));
             break;
         }
         let limit = if giving.by_record || state.is_key_ordered() { left } else { u64::MAX };
-        let length = one.header.total_bytes();
         let mut keys = None;
         if state.is_key_ordered() {
             keys = Some(hashes(&whole(&slices, one.at, length))?);
@@ -143,6 +154,10 @@ pub(crate) fn give(
         let mut hash = |offset: u64| keys.as_ref().and_then(|keys| keys.get(&offset).copied());
         let mut acquired = Vec::new();
         state.acquire(giving.consumer, first, last, limit, now, &giving.rules.rules, &mut hash, &mut acquired);
+        let available = state.available_from();
+        if (first.max(from.0)..=last).contains(&available) {
+            given.rest.get_or_insert((Offset(available), one.at));
+        }
         if acquired.is_empty() {
             continue;
         }

@@ -1,11 +1,13 @@
 //! ShareFetch: a member of a share group says what it has done, and gets records that nobody else has. What is in memory is
-//! served as shared slices; history is read by the cold-read pool, for one partition of a request at a time.
+//! served as shared slices; history is read by the cold-read pool, and what follows on it before anybody asks.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Acknowledged, Acknowledgement, Broker, ColdData, ColdWant, ReadError, Reply, ShareEvent, ShareRules, SharedSubscription, TailRead};
+use broker::{
+    Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Reply, ShareEvent, ShareRules, SharedSubscription, TailRead,
+};
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::HashMap;
@@ -18,11 +20,11 @@ use uuid::Uuid;
 
 use super::fetch::visible_end;
 use super::share_acknowledge::{Said, Sayer};
-use super::share_batches::{Giving, give};
+use super::share_batches::{Giving, cut, give};
 use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_read;
-use crate::pinned::{BLOCK_BYTES, Reserved};
+use crate::pinned::BLOCK_BYTES;
 use crate::session::{Context, ShardContext};
 use crate::share_sessions::{Asker, CLOSE, OPEN, SharePartition, ShareSession};
 
@@ -73,10 +75,17 @@ struct ShareFetchWait {
     by_record: bool,
     deadline: Instant,
     watching: bool,
-    /// The partition that the cold-read pool is reading now.
-    cold: Option<usize>,
-    reserved: Option<Arc<Reserved>>,
+    /// What the cold-read pool reads because this fetch asked for it.
+    reading: Option<Arc<SharedSubscription>>,
     held_back: Option<Instant>,
+}
+
+/// What became of batches that were read.
+struct Gave {
+    /// The member got something.
+    some: bool,
+    /// What is left begins with this offset, in the batch at this place.
+    rest: Option<(Offset, usize)>,
 }
 
 /// What a request is refused for before anything of it is done; otherwise whether it wants single records.
@@ -99,8 +108,8 @@ fn acknowledge(request: &ShareFetchRequest, sayer: &Sayer<'_>, asker: &Arc<Ackno
     for topic in &request.topics {
         for partition in topic.partitions.iter().filter(|one| !one.acknowledgement_batches.is_empty()) {
             let batches = partition.acknowledgement_batches.iter();
-            let batches: Vec<Said> =
-                batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: one.acknowledge_types.clone() }).collect();
+            let batches: Vec<Said<'_>> =
+                batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
             let outcome = sayer.say(topic.topic_id, partition.partition_index, &batches, asker);
             said.insert((topic.topic_id, partition.partition_index), outcome.err());
         }
@@ -179,8 +188,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         by_record,
         deadline: context.now + wait,
         watching: false,
-        cold: None,
-        reserved: None,
+        reading: None,
         held_back: None,
         group,
         rules,
@@ -202,6 +210,15 @@ fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &Share
     Ok(shared)
 }
 
+/// Has the cold-read pool read what follows on what was given, if there is plenty of memory.
+fn read_on(shared: &Arc<SharedSubscription>, range: Range<Offset>, context: &Context<'_>) {
+    let pinned = &context.gateway.pinned;
+    if let Some(reserved) = pinned.has_plenty().then(|| pinned.reserve(PARTITION_BYTES_MAX + BLOCK_BYTES)).flatten() {
+        let want = AheadWant { range, max_bytes: PARTITION_BYTES_MAX, held: Box::new(reserved), asked_for: false };
+        context.gateway.broker.read_ahead(shared, want);
+    }
+}
+
 impl ShareFetchWait {
     /// Takes what is in memory; true when there is something to say at once.
     fn take_tails(&mut self, context: &mut Context<'_>) -> bool {
@@ -220,21 +237,21 @@ impl ShareFetchWait {
             for _ in 0..PASSES_MAX {
                 let (log, mut state) = (shared.log(), shared.lock());
                 let Some(range) = self.next_range(&broker, &shared, &mut state) else { break };
-                let room = (self.max_bytes - self.bytes).min(PARTITION_BYTES_MAX);
-                match broker.journal_of(log.id()).read_tail(log, range.clone(), room, true) {
+                match broker.journal_of(log.id()).read_tail(log, range.clone(), self.room(), true) {
                     TailRead::Data { slices, next, .. } => {
-                        if self.give(at, &shared, &mut state, (slices, range.start..next)) {
+                        if self.give(at, &shared, &mut state, (slices, range.start..next)).is_none_or(|gave| gave.some) {
                             break;
                         }
                     }
                     TailRead::Cold => {
-                        drop(state);
-                        self.read_cold(at, &shared, range, room, context);
-                        break;
+                        if !self.take_history(at, &shared, &mut state, range, context) {
+                            break;
+                        }
                     }
                     TailRead::Empty | TailRead::OutOfRange => break,
                 }
             }
+            urgent |= self.worked[at].code.is_some();
         }
         urgent || self.is_full()
     }
@@ -245,6 +262,11 @@ impl ShareFetchWait {
             worked.shared = u32::try_from(worked.partition).ok().and_then(|index| broker.subscriptions().get(&self.group, TopicId(worked.topic), index));
         }
         worked.shared.clone()
+    }
+
+    /// How much of a partition the answer has room for.
+    fn room(&self) -> usize {
+        self.max_bytes.saturating_sub(self.bytes).min(PARTITION_BYTES_MAX)
     }
 
     fn is_full(&self) -> bool {
@@ -264,64 +286,96 @@ impl ShareFetchWait {
         (from < end).then_some(from..end)
     }
 
-    /// Gives the member what it may have of what was read; true when there was something.
+    /// Gives the member what it may have of what was read; `None`: it cannot be given.
     fn give(
         &mut self,
         at: usize,
         shared: &SharedSubscription,
         state: &mut Subscription,
         read: (SmallVec<[Bytes; 4]>, Range<Offset>),
-    ) -> bool {
+    ) -> Option<Gave> {
         let (slices, range) = read;
         let giving = Giving {
             consumer: self.consumer,
             rules: &self.rules,
             now: broker::steady_ms(),
             records_max: self.records_left,
+            bytes_max: self.room(),
             batch_size: self.batch_size,
             by_record: self.by_record,
         };
+        let worked = &mut self.worked[at];
         match give(&giving, shared.log(), state, slices, range) {
             Ok(given) => {
                 self.records_left = self.records_left.saturating_sub(given.records);
                 self.acquired += given.records;
                 self.bytes += given.bytes;
-                let worked = &mut self.worked[at];
                 worked.slices = given.slices;
                 worked.acquired = given.acquired;
-                !worked.acquired.is_empty()
+                Some(Gave { some: !worked.acquired.is_empty(), rest: given.rest })
             }
             Err(_) => {
-                self.worked[at].code = Some(ErrorCode::CorruptMessage);
-                true
+                worked.code = Some(ErrorCode::CorruptMessage);
+                None
             }
         }
     }
 
-    /// Sends the cold-read pool after what is not in memory, one partition at a time.
-    fn read_cold(&mut self, at: usize, shared: &Arc<SharedSubscription>, range: Range<Offset>, room: usize, context: &mut Context<'_>) {
-        if self.cold.is_some() || !shared.begin_reading() {
-            return;
-        }
-        let Some(reserved) = context.gateway.pinned.reserve(room + BLOCK_BYTES) else {
-            context.gateway.broker.end_reading(shared);
-            self.held_back = Some(context.now + HOLD_BACK);
-            return;
+    /// Gives the member of what was read of history, or has it read. True: what was there is none for this member, there may be more.
+    fn take_history(
+        &mut self,
+        at: usize,
+        shared: &Arc<SharedSubscription>,
+        state: &mut Subscription,
+        range: Range<Offset>,
+        context: &mut Context<'_>,
+    ) -> bool {
+        let Ahead { range: read, slices, held } = match shared.take_ahead(range.start) {
+            Some(Ok(ahead)) => ahead,
+            Some(Err(error)) => {
+                self.worked[at].code = Some(of_read(&error));
+                return false;
+            }
+            None => {
+                self.ask_for(shared, range, context);
+                return false;
+            }
         };
-        let (log, held, reader) = (Arc::clone(shared.log()), Arc::clone(&reserved), Arc::clone(shared));
-        let work = Box::new(move |broker: &Arc<Broker>| {
-            let (from, until) = (range.start, range.end);
-            let want = ColdWant { log, from, until, max_bytes: room };
-            let result = broker.journal_of(want.log.id()).read_cold(std::slice::from_ref(&want), room).pop();
-            drop(held);
-            broker.end_reading(&reader);
-            Box::new((from, result)) as Box<dyn std::any::Any + Send>
-        });
-        if context.gateway.broker.read_history(context.to, work) {
-            (self.cold, self.reserved) = (Some(at), Some(reserved));
-        } else {
-            context.gateway.broker.end_reading(shared);
+        let Some(gave) = self.give(at, shared, state, (slices.clone(), range.start..read.end)) else { return false };
+        match gave.rest {
+            Some((first, place)) => {
+                let total: usize = slices.iter().map(Bytes::len).sum();
+                shared.put_back(Ahead { range: first..read.end, slices: cut(&slices, place, total - place), held });
+            }
+            None => {
+                drop(held);
+                if gave.some && read.end < range.end {
+                    read_on(shared, read.end..range.end, context);
+                }
+            }
         }
+        !gave.some
+    }
+
+    /// Sends the cold-read pool after what is not in memory, for one partition at a time.
+    fn ask_for(&mut self, shared: &Arc<SharedSubscription>, range: Range<Offset>, context: &mut Context<'_>) {
+        if self.is_reading() || shared.is_reading() {
+            return;
+        }
+        let room = self.room();
+        match context.gateway.pinned.reserve(room + BLOCK_BYTES) {
+            Some(reserved) => {
+                let want = AheadWant { range, max_bytes: room, held: Box::new(reserved), asked_for: true };
+                if context.gateway.broker.read_ahead(shared, want) {
+                    self.reading = Some(Arc::clone(shared));
+                }
+            }
+            None => self.held_back = Some(context.now + HOLD_BACK),
+        }
+    }
+
+    fn is_reading(&self) -> bool {
+        self.reading.as_ref().is_some_and(|shared| shared.is_reading())
     }
 
     fn watch(&mut self, context: &mut Context<'_>) {
@@ -384,37 +438,18 @@ impl ShareFetchWait {
 impl Wait for ShareFetchWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Done(done) = reply else { return None };
-        let done = match done.downcast::<Acknowledged>() {
-            Ok(acknowledged) => {
-                self.acknowledging = false;
-                if *acknowledged == Acknowledged(false) {
-                    for worked in self.worked.iter_mut().filter(|worked| worked.acknowledged && worked.acknowledge_code.is_none()) {
-                        worked.acknowledge_code = Some(ErrorCode::KafkaStorageError);
-                    }
-                }
-                return self.look(context);
+        let acknowledged = *done.downcast::<Acknowledged>().ok()?;
+        self.acknowledging = false;
+        if acknowledged == Acknowledged(false) {
+            for worked in self.worked.iter_mut().filter(|worked| worked.acknowledged && worked.acknowledge_code.is_none()) {
+                worked.acknowledge_code = Some(ErrorCode::KafkaStorageError);
             }
-            Err(done) => done,
-        };
-        let (from, result) = *done.downcast::<(Offset, Option<Result<ColdData, ReadError>>)>().ok()?;
-        let at = self.cold.take()?;
-        self.reserved = None;
-        let shared = self.worked[at].shared.clone()?;
-        match result {
-            Some(Ok(data)) => {
-                let mut state = shared.lock();
-                if !shared.is_dropped() {
-                    self.give(at, &shared, &mut state, (data.slices, from..data.next));
-                }
-            }
-            Some(Err(error)) => self.worked[at].code = Some(of_read(&error)),
-            None => {}
         }
         self.look(context)
     }
 
     fn look(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        if self.cold.is_some() || self.held_back.is_some_and(|until| context.now < until) {
+        if self.held_back.is_some_and(|until| context.now < until) {
             return None;
         }
         self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
@@ -422,20 +457,21 @@ impl Wait for ShareFetchWait {
             return None;
         }
         let mut ready = self.take_tails(context);
-        if !ready && self.cold.is_none() && context.now < self.deadline {
+        if !ready && (context.now < self.deadline || self.reading.is_some()) {
             // Watch first, then look once more: something may have come in between. Whoever was woken watches no more.
             self.watch(context);
             ready = self.take_tails(context);
         }
-        let held_back = self.held_back.is_some() && self.bytes == 0 && context.now < self.deadline;
-        if self.acknowledging || self.cold.is_some() || held_back {
+        let nothing = self.bytes == 0 && !ready;
+        let held_back = self.held_back.is_some() && nothing && context.now < self.deadline;
+        if self.acknowledging || held_back || self.is_reading() && nothing {
             return None;
         }
         if ready || context.now >= self.deadline { self.respond(context) } else { None }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (!self.acknowledging && self.cold.is_none()).then_some(self.held_back.unwrap_or(self.deadline))
+        (!self.acknowledging && !self.is_reading()).then_some(self.held_back.unwrap_or(self.deadline))
     }
 
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {

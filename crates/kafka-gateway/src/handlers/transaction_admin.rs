@@ -103,8 +103,14 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
     Ok(Outcome::answer(ListTransactionsResponse { unknown_state_filters: unknown, transaction_states: listed, ..Default::default() }))
 }
 
+/// Length of a pattern: what is parsed takes a multiple of it, before any limit on what comes of it holds.
+const PATTERN_MAX: usize = 32_767;
+
 /// A pattern that has to match all of an id.
 fn whole(pattern: &str) -> Result<regex::Regex, regex::Error> {
+    if pattern.len() > PATTERN_MAX {
+        return Err(regex::Error::CompiledTooBig(PATTERN_MAX));
+    }
     regex::RegexBuilder::new(&format!("^(?:{pattern})$")).size_limit(1 << 20).build()
 }
 

@@ -3,7 +3,7 @@
 
 use broker::append::AppendError;
 use broker::{Broker, Reply, Told};
-use delivery::{Claim, Commit, CommittedOffset, Committer, ProducerEpoch, TransactionError, Version};
+use delivery::{Claim, Commit, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
 use kafka_wire::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use kafka_wire::add_partitions_to_txn::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, AddPartitionsToTxnResult,
@@ -24,6 +24,11 @@ use crate::session::Context;
 
 /// What a client does that meets an error of the coordinator's disk: it asks for the coordinator and tries again.
 const NOT_DURABLE: ErrorCode = ErrorCode::CoordinatorNotAvailable;
+
+/// The request speaks of generations, also where the group has epochs.
+fn of_commit(error: GroupError) -> ErrorCode {
+    if error == GroupError::StaleEpoch { ErrorCode::IllegalGeneration } else { of_group(error) }
+}
 
 /// Answers when the coordinator's records are durable.
 struct Durable<B> {
@@ -298,13 +303,13 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
     };
     let checked = match broker.groups().prepare_commit(&request.group_id, member, &commits) {
         Ok(checked) => checked,
-        Err(error) => return Ok(Outcome::answer(answer(Err(of_group(error)), &refused))),
+        Err(error) => return Ok(Outcome::answer(answer(Err(of_commit(error)), &refused))),
     };
     let mut kept = Vec::with_capacity(commits.len());
     for ((commit, outcome), (at, number)) in commits.into_iter().zip(checked).zip(places) {
         match outcome {
             Ok(_) => kept.push(commit),
-            Err(error) => refused.push((at, number, of_group(error))),
+            Err(error) => refused.push((at, number, of_commit(error))),
         }
     }
     if kept.is_empty() {

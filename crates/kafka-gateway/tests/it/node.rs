@@ -31,7 +31,7 @@ pub const CREATE_TOPICS: (i16, i16) = (19, 7);
 pub struct Node {
     pub gateway: Arc<Gateway>,
     broker: Arc<Broker>,
-    journal: Arc<Journal>,
+    journals: Vec<Arc<Journal>>,
     threads: Vec<JoinHandle<()>>,
     mailbox: Arc<Mailbox>,
     bell: Receiver<()>,
@@ -46,13 +46,21 @@ pub struct Node {
 impl Node {
     /// Starts on `folder`; `settings` are pairs of name and value.
     pub fn start(folder: &Path, settings: &[(&str, &str)]) -> Self {
-        let mode = IoMode::Buffered;
-        let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, mode).expect("a folder"));
-        let config = JournalConfig { segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
-        let opened = journal::open(config, storage, Arc::new(journal::MemoryArchive::default()), submitter(mode).expect("it blocks"), Arc::new(SystemClock), uuid::Uuid::from_u128(7))
-            .expect("it opens");
-        let (writer, keeper, journal) = (opened.writer, opened.keeper, opened.journal);
-        let mut threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
+        Self::start_on(vec![Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"))], settings)
+    }
+
+    /// Starts on disks of the caller's, with a journal on each.
+    pub fn start_on(disks: Vec<Arc<dyn Storage>>, settings: &[(&str, &str)]) -> Self {
+        let (mut journals, mut threads) = (Vec::new(), Vec::new());
+        for (number, storage) in (0..).zip(disks) {
+            let config = JournalConfig { number, segment_bytes: 1 << 20, tail_bytes: 16 << 20, ..JournalConfig::default() };
+            let archive = Arc::new(journal::MemoryArchive::default());
+            let id = uuid::Uuid::from_u128(7 + u128::from(number));
+            let opened = journal::open(config, storage, archive, submitter(IoMode::Buffered).expect("it blocks"), Arc::new(SystemClock), id).expect("it opens");
+            let (writer, keeper) = (opened.writer, opened.keeper);
+            threads.extend([std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())]);
+            journals.push(opened.journal);
+        }
         let mut chosen = Settings::default();
         for (name, value) in settings {
             chosen.set(name, value).expect("a setting");
@@ -64,7 +72,7 @@ impl Node {
             durability: Durability::Fsync,
             clock: Arc::new(SystemClock),
         };
-        let broker = Broker::open(config, vec![Arc::clone(&journal)]).expect("the catalog is readable");
+        let broker = Broker::open(config, journals.clone()).expect("the catalog is readable");
         let (ring, bell) = channel();
         let mailbox = Arc::new(Mailbox::new(Box::new(move || {
             let _ = ring.send(());
@@ -72,13 +80,13 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default(), 64 << 20);
-        Self { gateway, broker, journal, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), now: Instant::now() }
+        Self { gateway, broker, journals, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), now: Instant::now() }
     }
 
     /// Ends everything; what was acknowledged is on the disk.
     pub fn stop(self) {
         self.broker.shutdown();
-        self.journal.shutdown();
+        self.journals.iter().for_each(|journal| journal.shutdown());
         self.threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 
@@ -166,6 +174,16 @@ impl Node {
 
     pub fn topic_id(&self, name: &str) -> uuid::Uuid {
         self.broker.topic(name).expect("it is there").id.0
+    }
+
+    /// Changes the class of a topic.
+    pub fn set_durability(&self, topic: &str, durability: Durability) {
+        self.broker.topic(topic).expect("it is there").logs().iter().for_each(|log| log.set_durability(durability));
+    }
+
+    /// How far the journal is flushed.
+    pub fn durable(&self) -> u64 {
+        self.journals[0].durable_index().0
     }
 
     /// Lets time pass for the sessions.

@@ -8,6 +8,7 @@ use kafka_wire::share_fetch::{AcknowledgementBatch, FetchPartition, FetchTopic, 
 use kafka_wire::{ErrorCode, Records};
 
 use record::{BatchBuilder, Batches};
+use types::Durability;
 
 use crate::node::{Node, batch, flexible, wants};
 
@@ -125,6 +126,57 @@ fn what_was_accepted_is_gone_after_a_restart_and_the_rest_comes_back() {
     node.stop();
 }
 
+/// Accepts record by record; whether each answer came with a flush.
+fn accepted_with_a_flush(durability: Durability) -> Vec<bool> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let producer = node.connect();
+    node.create_topic(producer, "t", 1);
+    node.set_durability("t", durability);
+    assert_eq!(node.produce(producer, "t", 0, batch(20)).0, 0);
+    node.make_share_group("workers", &[("share.auto.offset.reset", "earliest")]);
+    let mut one = Worker::new(&mut node, "one");
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 19, 1)]);
+    let accept = |offset| {
+        let before = node.durable();
+        assert_eq!(one.say(&mut node, offset, offset, ACCEPT), 0);
+        node.durable() > before
+    };
+    let flushed = (0..10).map(accept).collect();
+    node.stop();
+    let mut node = Node::start(folder.path(), &[]);
+    let mut two = Worker::new(&mut node, "two");
+    assert_eq!(two.fetch(&mut node, &[]), [(10, 19, 1)]);
+    node.stop();
+    flushed
+}
+
+#[test]
+fn an_acknowledgement_is_as_durable_as_the_records() {
+    assert_eq!(accepted_with_a_flush(Durability::Fsync), [true; 10]);
+    // Once a second all that is written is flushed.
+    let flushes = accepted_with_a_flush(Durability::Memory).into_iter().filter(|flushed| *flushed).count();
+    assert!(flushes < 5, "{flushes} of 10 answers of class memory came with a flush");
+}
+
+#[test]
+fn history_is_given_piece_by_piece_and_what_follows_is_there_already() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = started(folder.path(), &[60, 60, 60]);
+    node.stop();
+    let mut node = Node::start(folder.path(), &[]);
+    let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
+    // All three batches are read at once, and two of them are enough for the first.
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 119, 1)]);
+    two.send(&mut node, 0, &[]);
+    let (_, body) = node.poll(two.client).expect("it is in memory");
+    assert_eq!(Worker::take(body).2, [(120, 179, 1)]);
+    // What comes back is read again.
+    assert_eq!(one.fetch(&mut node, &[(0, 59, RELEASE), (60, 119, ACCEPT)]), [(0, 59, 2)]);
+    assert_eq!(two.fetch(&mut node, &[(120, 179, ACCEPT)]), []);
+    node.stop();
+}
+
 #[test]
 fn a_connection_that_ends_gives_its_records_to_who_waits() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -195,11 +247,14 @@ fn what_the_bound_keeps_back_comes_later() {
     let mut node = started(folder.path(), &[60, 60, 60]);
     node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("share.partition.max.record.locks", "100")]);
     let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
-    assert_eq!(one.fetch(&mut node, &[]), [(0, 99, 1)]);
+    // The batch in which the bound lies is given whole.
+    assert_eq!(one.fetch(&mut node, &[]), [(0, 119, 1)]);
     assert_eq!(two.fetch(&mut node, &[]), []);
-    assert_eq!(one.say(&mut node, 0, 49, ACCEPT), 0);
-    assert_eq!(two.fetch(&mut node, &[]), [(100, 149, 1)]);
-    assert_eq!(one.fetch(&mut node, &[(50, 99, ACCEPT)]), [(150, 179, 1)]);
+    assert_eq!(one.say(&mut node, 0, 19, ACCEPT), 0);
+    assert_eq!(two.fetch(&mut node, &[]), []);
+    assert_eq!(one.say(&mut node, 20, 49, ACCEPT), 0);
+    assert_eq!(two.fetch(&mut node, &[]), [(120, 179, 1)]);
+    assert_eq!(one.fetch(&mut node, &[(50, 119, ACCEPT)]), []);
     node.stop();
 }
 

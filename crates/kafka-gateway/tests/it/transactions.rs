@@ -18,21 +18,25 @@ use crate::node::{Node, flexible, wants};
 const INIT: (i16, i16) = (22, 5);
 const ADD: (i16, i16) = (24, 3);
 const END_V1: (i16, i16) = (26, 3);
-const END_V2: (i16, i16) = (26, 5);
+pub const END_V2: (i16, i16) = (26, 5);
 const OFFSETS: (i16, i16) = (28, 5);
 const OFFSET_FETCH: (i16, i16) = (9, 8);
 const PRODUCE_V1: (i16, i16) = (0, 11);
-const PRODUCE_V2: (i16, i16) = (0, 12);
+pub const PRODUCE_V2: (i16, i16) = (0, 12);
 
 const ID: &str = "orders";
-const DONE: i16 = 0;
+pub const DONE: i16 = 0;
 
-type Producer = (i64, i16);
+pub type Producer = (i64, i16);
 
 fn init(node: &mut Node, client: usize) -> (i16, Producer) {
+    init_of(node, client, ID, 60_000)
+}
+
+pub fn init_of(node: &mut Node, client: usize, id: &str, timeout: i32) -> (i16, Producer) {
     let request = InitProducerIdRequest {
-        transactional_id: Some(ID.into()),
-        transaction_timeout_ms: 60_000,
+        transactional_id: Some(id.into()),
+        transaction_timeout_ms: timeout,
         producer_id: -1,
         producer_epoch: -1,
         ..InitProducerIdRequest::default()
@@ -43,16 +47,20 @@ fn init(node: &mut Node, client: usize) -> (i16, Producer) {
     (response.error_code, (response.producer_id, response.producer_epoch))
 }
 
-fn batch((id, epoch): Producer, sequence: i32) -> Bytes {
+pub fn batch((id, epoch): Producer, sequence: i32) -> Bytes {
     BatchBuilder::default().producer(id, epoch, sequence).transactional().record(1, None, Some(b"one")).build()
 }
 
 /// Error code and offset.
 fn produce(node: &mut Node, client: usize, api: (i16, i16), partition: i32, batch: Bytes) -> (i16, i64) {
+    produce_of(node, client, ID, api, partition, batch)
+}
+
+pub fn produce_of(node: &mut Node, client: usize, id: &str, api: (i16, i16), partition: i32, batch: Bytes) -> (i16, i64) {
     let data = PartitionProduceData { index: partition, records: Some(Records(vec![batch])), ..PartitionProduceData::default() };
     let topic = TopicProduceData { name: "t".into(), partition_data: vec![data], ..TopicProduceData::default() };
     let request =
-        ProduceRequest { transactional_id: Some(ID.into()), acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
+        ProduceRequest { transactional_id: Some(id.into()), acks: -1, timeout_ms: 30_000, topic_data: vec![topic], ..ProduceRequest::default() };
     node.send(client, api, 2, |writer| request.encode(writer, api.1)).expect("taken");
     let (_, body) = node.answer(client);
     let response = ProduceResponse::decode(&mut flexible(api, body), api.1).expect("an answer");
@@ -75,8 +83,12 @@ fn add(node: &mut Node, client: usize, producer: Producer, partitions: &[i32]) -
 }
 
 fn end(node: &mut Node, client: usize, api: (i16, i16), producer: Producer, committed: bool) -> (i16, Producer) {
+    end_of(node, client, ID, api, producer, committed)
+}
+
+pub fn end_of(node: &mut Node, client: usize, id: &str, api: (i16, i16), producer: Producer, committed: bool) -> (i16, Producer) {
     let request = EndTxnRequest {
-        transactional_id: ID.into(), producer_id: producer.0, producer_epoch: producer.1, committed, ..EndTxnRequest::default()
+        transactional_id: id.into(), producer_id: producer.0, producer_epoch: producer.1, committed, ..EndTxnRequest::default()
     };
     node.send(client, api, 4, |writer| request.encode(writer, api.1)).expect("taken");
     let (_, body) = node.answer(client);
@@ -86,7 +98,11 @@ fn end(node: &mut Node, client: usize, api: (i16, i16), producer: Producer, comm
 
 /// What a reader of committed records, or of all, gets of partition 0 from an offset on.
 fn read(node: &mut Node, client: usize, offset: i64, committed_only: bool) -> PartitionData {
-    let mut request = wants("t", &[(0, offset)]);
+    read_of(node, client, 0, offset, committed_only)
+}
+
+pub fn read_of(node: &mut Node, client: usize, partition: i32, offset: i64, committed_only: bool) -> PartitionData {
+    let mut request = wants("t", &[(partition, offset)]);
     request.isolation_level = i8::from(committed_only);
     node.fetch(client, &request).responses.remove(0).partitions.remove(0)
 }

@@ -56,6 +56,8 @@ pub mod share_acknowledge;
 pub mod share_fetch;
 pub mod share_group_describe;
 pub mod share_group_heartbeat;
+pub mod streams_group_describe;
+pub mod streams_group_heartbeat;
 pub mod sync_group;
 pub mod txn_offset_commit;
 pub mod update_features;
@@ -118,6 +120,8 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 77, name: "ShareGroupDescribe", first: 1, last: 1, flexible_from: Some(0) },
     ApiKey { key: 78, name: "ShareFetch", first: 1, last: 2, flexible_from: Some(0) },
     ApiKey { key: 79, name: "ShareAcknowledge", first: 1, last: 2, flexible_from: Some(0) },
+    ApiKey { key: 88, name: "StreamsGroupHeartbeat", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 89, name: "StreamsGroupDescribe", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 90, name: "DescribeShareGroupOffsets", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 91, name: "AlterShareGroupOffsets", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 92, name: "DeleteShareGroupOffsets", first: 0, last: 0, flexible_from: Some(0) },

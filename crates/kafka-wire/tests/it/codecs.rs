@@ -25,7 +25,7 @@ pub struct Codec {
     pub ours: fn(Bytes, i16) -> Result<Passed, DecodeError>,
     /// Decodes and encodes with theirs.
     pub theirs: fn(Bytes, i16) -> Result<Passed, String>,
-    /// First and last version of theirs.
+    /// First and last version of theirs; none when the last is -1.
     pub their_versions: (i16, i16),
 }
 
@@ -35,7 +35,7 @@ pub fn joined(writer: Writer) -> Vec<u8> {
 }
 
 macro_rules! codec {
-    ($module:ident :: $name:ident, $response:literal) => {
+    ($module:ident :: $name:ident, $response:literal, $theirs:expr, $versions:expr) => {
         Codec {
             name: stringify!($name),
             response: $response,
@@ -57,86 +57,102 @@ macro_rules! codec {
                 assert_eq!(again, message, "{} {version} changes on its way", stringify!($name));
                 Ok(Passed { bytes, text: format!("{message:?}") })
             },
-            theirs: |mut bytes, version| {
-                let fail = |error| format!("{error:#}");
-                let message = theirs::$name::decode(&mut bytes, version).map_err(fail)?;
-                if !bytes.is_empty() {
-                    return Err(format!("{} bytes left", bytes.len()));
-                }
-                let mut out = BytesMut::new();
-                message.encode(&mut out, version).map_err(fail)?;
-                Ok(Passed { bytes: out.to_vec(), text: format!("{message:?}") })
-            },
-            their_versions: (theirs::$name::VERSIONS.min, theirs::$name::VERSIONS.max),
+            theirs: $theirs,
+            their_versions: $versions,
         }
     };
 }
 
+/// A message that both know.
+macro_rules! shared {
+    ($module:ident :: $name:ident, $response:literal) => {
+        codec!($module::$name, $response, |mut bytes, version| {
+            let fail = |error| format!("{error:#}");
+            let message = theirs::$name::decode(&mut bytes, version).map_err(fail)?;
+            if !bytes.is_empty() {
+                return Err(format!("{} bytes left", bytes.len()));
+            }
+            let mut out = BytesMut::new();
+            message.encode(&mut out, version).map_err(fail)?;
+            Ok(Passed { bytes: out.to_vec(), text: format!("{message:?}") })
+        }, (theirs::$name::VERSIONS.min, theirs::$name::VERSIONS.max))
+    };
+}
+
+/// A message that the crate does not know.
+macro_rules! alone {
+    ($module:ident :: $name:ident, $response:literal) => {
+        codec!($module::$name, $response, |_, _| Err("not known".to_owned()), (0, -1))
+    };
+}
+
 macro_rules! codecs {
-    ($($module:ident :: { $request:ident, $response:ident };)*) => {
+    ($($known:ident $module:ident :: { $request:ident, $response:ident };)*) => {
         const CODECS: &[(&str, [Codec; 2])] =
-            &[$((stringify!($module), [codec!($module::$request, false), codec!($module::$response, true)])),*];
+            &[$((stringify!($module), [$known!($module::$request, false), $known!($module::$response, true)])),*];
     };
 }
 
 codecs! {
-    add_offsets_to_txn::{ AddOffsetsToTxnRequest, AddOffsetsToTxnResponse };
-    add_partitions_to_txn::{ AddPartitionsToTxnRequest, AddPartitionsToTxnResponse };
-    alter_configs::{ AlterConfigsRequest, AlterConfigsResponse };
-    alter_partition_reassignments::{ AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse };
-    alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
-    alter_share_group_offsets::{ AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse };
-    api_versions::{ ApiVersionsRequest, ApiVersionsResponse };
-    consumer_group_describe::{ ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse };
-    consumer_group_heartbeat::{ ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse };
-    create_acls::{ CreateAclsRequest, CreateAclsResponse };
-    create_partitions::{ CreatePartitionsRequest, CreatePartitionsResponse };
-    create_topics::{ CreateTopicsRequest, CreateTopicsResponse };
-    delete_acls::{ DeleteAclsRequest, DeleteAclsResponse };
-    delete_groups::{ DeleteGroupsRequest, DeleteGroupsResponse };
-    delete_records::{ DeleteRecordsRequest, DeleteRecordsResponse };
-    delete_share_group_offsets::{ DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse };
-    delete_topics::{ DeleteTopicsRequest, DeleteTopicsResponse };
-    describe_acls::{ DescribeAclsRequest, DescribeAclsResponse };
-    describe_cluster::{ DescribeClusterRequest, DescribeClusterResponse };
-    describe_configs::{ DescribeConfigsRequest, DescribeConfigsResponse };
-    describe_groups::{ DescribeGroupsRequest, DescribeGroupsResponse };
-    describe_log_dirs::{ DescribeLogDirsRequest, DescribeLogDirsResponse };
-    describe_producers::{ DescribeProducersRequest, DescribeProducersResponse };
-    describe_quorum::{ DescribeQuorumRequest, DescribeQuorumResponse };
-    describe_share_group_offsets::{ DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse };
-    describe_topic_partitions::{ DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse };
-    describe_transactions::{ DescribeTransactionsRequest, DescribeTransactionsResponse };
-    elect_leaders::{ ElectLeadersRequest, ElectLeadersResponse };
-    end_txn::{ EndTxnRequest, EndTxnResponse };
-    fetch::{ FetchRequest, FetchResponse };
-    find_coordinator::{ FindCoordinatorRequest, FindCoordinatorResponse };
-    get_telemetry_subscriptions::{ GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse };
-    heartbeat::{ HeartbeatRequest, HeartbeatResponse };
-    incremental_alter_configs::{ IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse };
-    init_producer_id::{ InitProducerIdRequest, InitProducerIdResponse };
-    join_group::{ JoinGroupRequest, JoinGroupResponse };
-    leave_group::{ LeaveGroupRequest, LeaveGroupResponse };
-    list_config_resources::{ ListConfigResourcesRequest, ListConfigResourcesResponse };
-    list_groups::{ ListGroupsRequest, ListGroupsResponse };
-    list_offsets::{ ListOffsetsRequest, ListOffsetsResponse };
-    list_partition_reassignments::{ ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse };
-    list_transactions::{ ListTransactionsRequest, ListTransactionsResponse };
-    metadata::{ MetadataRequest, MetadataResponse };
-    offset_commit::{ OffsetCommitRequest, OffsetCommitResponse };
-    offset_delete::{ OffsetDeleteRequest, OffsetDeleteResponse };
-    offset_fetch::{ OffsetFetchRequest, OffsetFetchResponse };
-    offset_for_leader_epoch::{ OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse };
-    produce::{ ProduceRequest, ProduceResponse };
-    push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
-    share_acknowledge::{ ShareAcknowledgeRequest, ShareAcknowledgeResponse };
-    share_fetch::{ ShareFetchRequest, ShareFetchResponse };
-    share_group_describe::{ ShareGroupDescribeRequest, ShareGroupDescribeResponse };
-    share_group_heartbeat::{ ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse };
-    sync_group::{ SyncGroupRequest, SyncGroupResponse };
-    txn_offset_commit::{ TxnOffsetCommitRequest, TxnOffsetCommitResponse };
-    update_features::{ UpdateFeaturesRequest, UpdateFeaturesResponse };
-    write_txn_markers::{ WriteTxnMarkersRequest, WriteTxnMarkersResponse };
+    shared add_offsets_to_txn::{ AddOffsetsToTxnRequest, AddOffsetsToTxnResponse };
+    shared add_partitions_to_txn::{ AddPartitionsToTxnRequest, AddPartitionsToTxnResponse };
+    shared alter_configs::{ AlterConfigsRequest, AlterConfigsResponse };
+    shared alter_partition_reassignments::{ AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse };
+    shared alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
+    shared alter_share_group_offsets::{ AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse };
+    shared api_versions::{ ApiVersionsRequest, ApiVersionsResponse };
+    shared consumer_group_describe::{ ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse };
+    shared consumer_group_heartbeat::{ ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse };
+    shared create_acls::{ CreateAclsRequest, CreateAclsResponse };
+    shared create_partitions::{ CreatePartitionsRequest, CreatePartitionsResponse };
+    shared create_topics::{ CreateTopicsRequest, CreateTopicsResponse };
+    shared delete_acls::{ DeleteAclsRequest, DeleteAclsResponse };
+    shared delete_groups::{ DeleteGroupsRequest, DeleteGroupsResponse };
+    shared delete_records::{ DeleteRecordsRequest, DeleteRecordsResponse };
+    shared delete_share_group_offsets::{ DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse };
+    shared delete_topics::{ DeleteTopicsRequest, DeleteTopicsResponse };
+    shared describe_acls::{ DescribeAclsRequest, DescribeAclsResponse };
+    shared describe_cluster::{ DescribeClusterRequest, DescribeClusterResponse };
+    shared describe_configs::{ DescribeConfigsRequest, DescribeConfigsResponse };
+    shared describe_groups::{ DescribeGroupsRequest, DescribeGroupsResponse };
+    shared describe_log_dirs::{ DescribeLogDirsRequest, DescribeLogDirsResponse };
+    shared describe_producers::{ DescribeProducersRequest, DescribeProducersResponse };
+    shared describe_quorum::{ DescribeQuorumRequest, DescribeQuorumResponse };
+    shared describe_share_group_offsets::{ DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse };
+    shared describe_topic_partitions::{ DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse };
+    shared describe_transactions::{ DescribeTransactionsRequest, DescribeTransactionsResponse };
+    shared elect_leaders::{ ElectLeadersRequest, ElectLeadersResponse };
+    shared end_txn::{ EndTxnRequest, EndTxnResponse };
+    shared fetch::{ FetchRequest, FetchResponse };
+    shared find_coordinator::{ FindCoordinatorRequest, FindCoordinatorResponse };
+    shared get_telemetry_subscriptions::{ GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse };
+    shared heartbeat::{ HeartbeatRequest, HeartbeatResponse };
+    shared incremental_alter_configs::{ IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse };
+    shared init_producer_id::{ InitProducerIdRequest, InitProducerIdResponse };
+    shared join_group::{ JoinGroupRequest, JoinGroupResponse };
+    shared leave_group::{ LeaveGroupRequest, LeaveGroupResponse };
+    shared list_config_resources::{ ListConfigResourcesRequest, ListConfigResourcesResponse };
+    shared list_groups::{ ListGroupsRequest, ListGroupsResponse };
+    shared list_offsets::{ ListOffsetsRequest, ListOffsetsResponse };
+    shared list_partition_reassignments::{ ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse };
+    shared list_transactions::{ ListTransactionsRequest, ListTransactionsResponse };
+    shared metadata::{ MetadataRequest, MetadataResponse };
+    shared offset_commit::{ OffsetCommitRequest, OffsetCommitResponse };
+    shared offset_delete::{ OffsetDeleteRequest, OffsetDeleteResponse };
+    shared offset_fetch::{ OffsetFetchRequest, OffsetFetchResponse };
+    shared offset_for_leader_epoch::{ OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse };
+    shared produce::{ ProduceRequest, ProduceResponse };
+    shared push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
+    shared share_acknowledge::{ ShareAcknowledgeRequest, ShareAcknowledgeResponse };
+    shared share_fetch::{ ShareFetchRequest, ShareFetchResponse };
+    shared share_group_describe::{ ShareGroupDescribeRequest, ShareGroupDescribeResponse };
+    shared share_group_heartbeat::{ ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse };
+    alone streams_group_describe::{ StreamsGroupDescribeRequest, StreamsGroupDescribeResponse };
+    alone streams_group_heartbeat::{ StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse };
+    shared sync_group::{ SyncGroupRequest, SyncGroupResponse };
+    shared txn_offset_commit::{ TxnOffsetCommitRequest, TxnOffsetCommitResponse };
+    shared update_features::{ UpdateFeaturesRequest, UpdateFeaturesResponse };
+    shared write_txn_markers::{ WriteTxnMarkersRequest, WriteTxnMarkersResponse };
 }
 
 /// A message with what the schema says of it.

@@ -25,6 +25,12 @@ const UNKNOWN_TO_THEM: &[(&str, i16, i16)] = &[
     ("ShareAcknowledgeResponse", 2, 2),
     ("ShareFetchRequest", 2, 2),
     ("ShareFetchResponse", 2, 2),
+    // They do not have these messages.
+    ("StreamsGroupDescribeRequest", 0, 0),
+    ("StreamsGroupDescribeResponse", 0, 0),
+    ("StreamsGroupHeartbeatRequest", 0, 0),
+    ("StreamsGroupHeartbeatResponse", 0, 0),
+    // Newer again.
     ("WriteTxnMarkersRequest", 2, 2),
     ("WriteTxnMarkersResponse", 2, 2),
 ];

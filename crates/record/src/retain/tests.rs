@@ -89,3 +89,49 @@ fn damaged_batches_are_errors() {
     many[57..61].copy_from_slice(&i32::MAX.to_be_bytes());
     assert!(retain(&many, 1, |_| true).is_err());
 }
+
+#[test]
+fn every_codec_can_be_packed_into_every_other() {
+    for codec in CODECS {
+        let whole = batch(codec);
+        let expected = records(&whole).unwrap();
+        let before = BatchHeader::parse(&whole).unwrap();
+        for other in CODECS {
+            for level in [-1, 1, 9] {
+                let packing = Packing { codec: other, level };
+                let Some(batch) = repacked(&whole, packing, 1 << 20).unwrap() else {
+                    assert_eq!(codec, other);
+                    continue;
+                };
+                let after = BatchHeader::parse(&batch).unwrap();
+                assert_eq!(records(&batch).unwrap(), expected, "{codec:?} into {packing:?}");
+                let same = BatchHeader { attributes: before.attributes, batch_length: before.batch_length, crc: before.crc, ..after };
+                assert_eq!((same, after.compression()), (before, Some(other)));
+                assert!(after.transactional() && crc32c(&batch[CRC_FROM..]) == after.crc && after.total_bytes() == batch.len());
+                let size = batch.len();
+                assert!(matches!(repacked(&whole, packing, size - 1), Err(BatchError::TooLarge { .. })));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_batch_inside_is_not_packed_again() {
+    let packing = Packing { codec: Compression::Zstd, level: 3 };
+    for codec in CODECS {
+        let whole = batch(codec);
+        for count in [19i32, 21] {
+            let mut wrong = whole.clone();
+            wrong[57..61].copy_from_slice(&count.to_be_bytes());
+            assert!(codec == packing.codec || repacked(&wrong, packing, 1 << 20).is_err(), "{codec:?} {count}");
+        }
+        let mut noise = whole;
+        noise[HEADER_BYTES..].fill(0xa5);
+        assert!(codec == packing.codec || repacked(&noise, packing, 1 << 20).is_err(), "{codec:?}");
+    }
+    // It would unpack to a megabyte.
+    let bomb = BatchBuilder::default().compression(Compression::Gzip).record(0, None, Some(&vec![0; 1 << 20])).build();
+    let unpacked = Packing { codec: Compression::None, level: 0 };
+    assert!(matches!(repacked(&bomb, unpacked, 1 << 16), Err(BatchError::TooLarge { .. })));
+    assert!(repacked(&bomb, unpacked, 2 << 20).is_ok());
+}

@@ -1,0 +1,49 @@
+//! What the journal promises of its window: its files stay within it unless it says that it goes beyond, and what waits for the
+//! archive gets its answer.
+
+use journal::Journal;
+
+use super::{Coverage, SEGMENT_BYTES, WINDOW_BYTES, World};
+use crate::disk::Faults;
+
+/// Time that passes while it is waited for the last answers, in steps of 100 ms.
+const STEPS_MAX: u64 = 400;
+
+/// Looks at the files of one run of a journal.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// They may be beyond the window: an earlier run left them so.
+    excused: bool,
+}
+
+impl Watch {
+    /// When a journal is opened.
+    pub fn of(used: u64) -> Self {
+        Self { excused: used + SEGMENT_BYTES > WINDOW_BYTES }
+    }
+
+    /// After each operation.
+    pub fn look(&self, journal: &Journal, used: u64, coverage: &mut Coverage) -> Result<(), String> {
+        coverage.add("operations while data waited for the archive", u64::from(journal.waits_for_archive()));
+        let beyond = journal.metrics().window_exceeded.get() > 0;
+        if used > WINDOW_BYTES && !beyond && !self.excused {
+            return Err(format!("files take {used} bytes of a window of {WINDOW_BYTES}"));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Everything that was submitted is answered in the end.
+    pub(super) fn settle(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        self.disk.set_faults(Faults::default());
+        for _ in 0..STEPS_MAX {
+            if self.waiting.is_empty() {
+                return Ok(());
+            }
+            self.clock.0.fetch_add(100, std::sync::atomic::Ordering::Relaxed);
+            self.drain(coverage)?;
+        }
+        Err(format!("{} appends are never answered", self.waiting.len()))
+    }
+}
