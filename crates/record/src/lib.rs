@@ -6,14 +6,16 @@ mod header;
 mod marker;
 mod records;
 mod retain;
+mod sliced;
 mod validate;
 mod writer;
 
 pub use builder::{BatchBuilder, Packing};
 pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time};
 pub use marker::Marker;
-pub use records::{Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records, shared_records};
+pub use records::{Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records};
 pub use retain::{RecordKey, Retained, emptied, repacked, retain, visit_keys, with_delete_horizon};
+pub use sliced::{SlicedBatch, cut, sliced_batches, sliced_records, whole};
 pub use validate::{BatchError, validate_produced};
 pub use writer::{BatchWriter, HeaderPieces};
 

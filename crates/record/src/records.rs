@@ -41,22 +41,8 @@ pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
     split(&header, Bytes::from(unpack(codec, packed, UNPACKED_BYTES_MAX)?))
 }
 
-/// As [`records`], of a batch in shared memory: what is not compressed is shared, not copied.
-///
-/// # Errors
-/// As [`records`].
-pub fn shared_records(batch: &Bytes) -> Result<Vec<Record>, BatchError> {
-    let header = BatchHeader::parse(batch)?;
-    if header.compression() != Some(Compression::None) {
-        return records(batch);
-    }
-    if batch.len() < header.total_bytes() || header.total_bytes() < HEADER_BYTES {
-        return Err(BatchError::Truncated { need: header.total_bytes(), have: batch.len() });
-    }
-    split(&header, batch.slice(HEADER_BYTES..header.total_bytes()))
-}
-
-fn split(header: &BatchHeader, mut bytes: Bytes) -> Result<Vec<Record>, BatchError> {
+/// The records of a batch with this head, which are not compressed.
+pub(crate) fn split(header: &BatchHeader, mut bytes: Bytes) -> Result<Vec<Record>, BatchError> {
     let count = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
     // A record takes at least seven bytes.
     if count > bytes.len() / 7 + 1 {

@@ -5,10 +5,10 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 
 use broker::{Log, ShareRules};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
-use record::{BatchError, BatchHeader, HEADER_BYTES, Marker};
+use record::{BatchError, Marker, SlicedBatch, cut, sliced_batches, whole};
 use smallvec::SmallVec;
 use types::Offset;
 
@@ -38,63 +38,13 @@ pub(crate) struct Given {
     pub rest: Option<(Offset, usize)>,
 }
 
-/// A batch among slices: its head, and where its bytes are.
-struct Found {
-    header: BatchHeader,
-    at: usize,
-}
-
-/// `length` bytes from `at` on of slices that follow each other.
-pub(crate) fn cut(slices: &[Bytes], mut at: usize, mut length: usize) -> SmallVec<[Bytes; 4]> {
-    let mut out = SmallVec::new();
-    for slice in slices {
-        if at >= slice.len() {
-            at -= slice.len();
-            continue;
-        }
-        let take = length.min(slice.len() - at);
-        if take == 0 {
-            break;
-        }
-        out.push(slice.slice(at..at + take));
-        (at, length) = (0, length - take);
-    }
-    out
-}
-
-/// The same in one piece; copied only where it crosses slices.
-fn whole(slices: &[Bytes], at: usize, length: usize) -> Bytes {
-    let mut parts = cut(slices, at, length);
-    if parts.len() == 1 {
-        return parts.remove(0);
-    }
-    let mut joined = BytesMut::with_capacity(length);
-    parts.iter().for_each(|part| joined.extend_from_slice(part));
-    joined.freeze()
-}
-
-fn batches(slices: &[Bytes]) -> Result<Vec<Found>, BatchError> {
-    let total: usize = slices.iter().map(Bytes::len).sum();
-    let (mut found, mut at) = (Vec::new(), 0);
-    while at + HEADER_BYTES <= total {
-        let header = BatchHeader::parse(&whole(slices, at, HEADER_BYTES))?;
-        let length = header.total_bytes();
-        if at + length > total {
-            break;
-        }
-        found.push(Found { header, at });
-        at += length;
-    }
-    Ok(found)
-}
-
 /// Which of the batches belong to transactions that were aborted.
-fn aborted(log: &Log, slices: &[Bytes], found: &[Found], from: Offset, next: Offset) -> Vec<bool> {
+fn aborted(log: &Log, slices: &[Bytes], found: &[SlicedBatch], from: Offset, next: Offset) -> Vec<bool> {
     let mut begins = log.aborted_between(from, next);
     begins.sort_by_key(|one| one.first);
     let mut begins = begins.into_iter().peekable();
     let mut open: HashSet<i64> = HashSet::new();
-    let judge = |one: &Found| {
+    let judge = |one: &SlicedBatch| {
         while let Some(begun) = begins.next_if(|begun| begun.first < one.header.next()) {
             open.insert(begun.producer_id);
         }
@@ -116,7 +66,7 @@ pub(crate) fn give(
     range: Range<Offset>,
 ) -> Result<Given, BatchError> {
     let (from, next) = (range.start, range.end);
-    let found = batches(&slices)?;
+    let found = sliced_batches(&slices)?;
     if found.is_empty() && from < next {
         state.skip(from.0, next.0 - 1);
     }

@@ -14,13 +14,14 @@ use hashbrown::HashMap;
 use kafka_wire::share_fetch::{AcquiredRecords, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use parking_lot::Mutex;
+use record::cut;
 use smallvec::SmallVec;
 use types::{ConnectionId, Offset, TopicId};
 use uuid::Uuid;
 
 use super::fetch::visible_end;
 use super::share_acknowledge::{Said, Sayer};
-use super::share_batches::{Giving, cut, give};
+use super::share_batches::{Giving, give};
 use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_read;
