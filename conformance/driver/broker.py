@@ -12,7 +12,7 @@ class Broker:
 
     def __init__(self, binary, folder, flags=()):
         self.binary, self.folder, self.flags = binary, folder, list(flags)
-        self.kafka, self.admin = free_port(), free_port()
+        self.kafka, self.admin, self.amqp = free_port(), free_port(), f"127.0.0.1:{free_port()}"
         self.process = None
 
     @property
@@ -20,7 +20,7 @@ class Broker:
         return f"127.0.0.1:{self.kafka}"
 
     def start(self, prefix=()):
-        command = [*prefix, str(self.binary), "serve", "--data", self.folder, "--kafka", self.bootstrap,
+        command = [*prefix, str(self.binary), "serve", "--data", self.folder, "--kafka", self.bootstrap, "--amqp", self.amqp,
                    "--admin", f"127.0.0.1:{self.admin}", *self.flags]
         self.log = open(Path(self.folder).with_suffix(".log"), "ab")
         self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)

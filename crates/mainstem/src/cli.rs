@@ -42,6 +42,9 @@ pub struct ServeArguments {
     /// Address for Kafka clients; may be repeated [default: 127.0.0.1:9092]
     #[arg(long, value_name = "ADDR")]
     pub kafka: Vec<String>,
+    /// Address for AMQP 0-9-1 clients (RabbitMQ's), or none; may be repeated [default: 127.0.0.1:5672]
+    #[arg(long, value_name = "ADDR")]
+    pub amqp: Vec<String>,
     /// Address for health and metrics [default: 127.0.0.1:8160]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,

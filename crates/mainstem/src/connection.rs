@@ -5,11 +5,12 @@ use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
-use kafka_gateway::{CloseReason, MemoryPressure};
+use kafka_gateway::MemoryPressure;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::frames::{Frame, POOLED_FROM_BYTES};
+use crate::protocol::{Refusal, Session};
 use crate::shard::{Connection, Outgoing, Shard};
 
 /// After a request that ends the connection, what was asked before may be answered for this long.
@@ -38,7 +39,7 @@ pub enum End {
     /// The client went, or the network did.
     Closed,
     /// A request made no sense.
-    Refused(CloseReason),
+    Refused(Refusal),
     /// The client does not read.
     Stalled,
     /// A request of it met a defect of ours.
@@ -68,7 +69,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
     // The request that ends the connection, and until when the ones before it may be answered.
-    let mut refused: Option<(CloseReason, Instant)> = None;
+    let mut refused: Option<(Refusal, Instant)> = None;
     let mut turn_ends = false;
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
@@ -188,7 +189,7 @@ fn waiting_bytes(outgoing: &Outgoing) -> usize {
 }
 
 /// Keeps the reason of a refusal until what was asked before is answered; any other end is at once.
-fn postpone(end: End, refused: &mut Option<(CloseReason, Instant)>) -> Option<End> {
+fn postpone(end: End, refused: &mut Option<(Refusal, Instant)>) -> Option<End> {
     match end {
         End::Refused(reason) => {
             *refused = Some((reason, Instant::now() + LAST_ANSWERS));
@@ -294,25 +295,27 @@ fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &m
 
 /// Hands complete frames to the session while it wants them; the first came at `now`.
 fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now: Option<Instant>) -> Option<End> {
-    loop {
-        if !connection.session.borrow().wants_read() {
-            return None;
-        }
-        match next_frame(shard, connection, input) {
-            Ok(Some(frame)) => {
-                let mut context = shard.context.borrow_mut();
-                let outcome = connection.session.borrow_mut().handle_frame(frame, &mut context, now.take().unwrap_or_else(Instant::now));
-                if let Err(reason) = outcome {
-                    return Some(End::Refused(reason));
-                }
+    let mut session = connection.session.borrow_mut();
+    match &mut *session {
+        Session::Amqp(session) => session.handle_bytes(&mut input.buffer, now.unwrap_or_else(Instant::now)).err().map(|reason| End::Refused(reason.into())),
+        Session::Kafka(session) => loop {
+            if !session.wants_read() {
+                return None;
             }
-            Ok(None) => return None,
-            Err(reason) => return Some(End::Refused(reason)),
-        }
+            let frame = match next_frame(shard, session, input) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return None,
+                Err(reason) => return Some(End::Refused(reason.into())),
+            };
+            let outcome = session.handle_frame(frame, &mut shard.context.borrow_mut(), now.take().unwrap_or_else(Instant::now));
+            if let Err(reason) = outcome {
+                return Some(End::Refused(reason.into()));
+            }
+        },
     }
 }
 
-fn next_frame(shard: &Shard, connection: &Connection, input: &mut Input) -> Result<Option<Bytes>, CloseReason> {
+fn next_frame(shard: &Shard, session: &kafka_gateway::Session, input: &mut Input) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
     match std::mem::replace(&mut input.reading, Reading::Small) {
         Reading::Large { frame, filled } if filled == frame.as_ref().len() => Ok(Some(frame.freeze())),
         large @ Reading::Large { .. } => {
@@ -325,7 +328,7 @@ fn next_frame(shard: &Shard, connection: &Connection, input: &mut Input) -> Resu
         }
         Reading::Small => {
             let Some(length) = input.buffer.first_chunk::<4>() else { return Ok(None) };
-            let bytes = connection.session.borrow().check_frame_length(i32::from_be_bytes(*length))?;
+            let bytes = session.check_frame_length(i32::from_be_bytes(*length))?;
             if input.buffer.len() >= 4 + bytes {
                 input.buffer.advance(4);
                 return Ok(Some(input.buffer.split_to(bytes).freeze()));

@@ -9,6 +9,7 @@ mod frames;
 mod measurements;
 mod memory;
 mod placement;
+mod protocol;
 mod server;
 mod shard;
 

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
 use journal::{ArchiveStore, Journal, JournalConfig, JournalStatus};
-use kafka_gateway::{Advertise, Gateway, GatewayMetrics};
+use kafka_gateway::{Gateway, GatewayMetrics};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
@@ -22,6 +22,7 @@ use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
+use crate::protocol::Protocol;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 
 /// Part of the memory budget that answers may hold until clients have read them.
@@ -58,10 +59,11 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         journals.clone(),
     )?;
     let broker_threads = broker.start();
-    let metrics = GatewayMetrics::default();
+    let (metrics, amqp_metrics) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default());
     let blocked = Counter::default();
     state.with_registry(|registry| {
         metrics.register(registry);
+        amqp_metrics.register(registry);
         for journal in &journals {
             let number = journal.number().to_string();
             journal.metrics().register(registry.sub_registry_with_label(("journal".into(), number.into())));
@@ -72,14 +74,15 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
-    let shared = Arc::new(Shared { gateway, frames, blocked });
+    let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
+    let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let mut shards = Vec::new();
     for number in 0..shard_count(&config.settings) {
         shards.push(shard::start(ShardId(number as u16), Arc::clone(&shared), &broker)?);
     }
     let shards = Arc::new(shards);
     let stop = Arc::new(AtomicBool::new(false));
-    let told: Vec<_> = listeners.iter().map(|(_, address, advertise)| (*address, Arc::clone(advertise))).collect();
+    let told: Vec<_> = listeners.iter().map(|one| (one.address, one.protocol.clone())).collect();
     accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, admin_address, mode, started);
@@ -264,38 +267,66 @@ fn open_journals(
     Ok((journals, threads))
 }
 
-type Bound = Vec<(TcpListener, SocketAddr, Arc<Advertise>)>;
+/// Where AMQP clients look for a broker.
+const AMQP_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 5672);
+
+/// A socket that is bound.
+struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    protocol: Protocol,
+}
+
+impl Bound {
+    fn take(address: SocketAddr, protocol: Protocol) -> std::io::Result<Self> {
+        use socket2::{Domain, Socket, Type};
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&address.into())?;
+        let listener = TcpListener::from(socket);
+        Ok(Self { address: listener.local_addr()?, listener, protocol })
+    }
+
+    fn flag(&self) -> &'static str {
+        match self.protocol {
+            Protocol::Kafka(_) => "--kafka",
+            Protocol::Amqp => "--amqp",
+        }
+    }
+}
 
 /// Takes the addresses without letting anybody connect: that comes after recovery, in [`accept_all`].
-fn bind(config: &Config) -> anyhow::Result<Bound> {
-    use socket2::{Domain, Protocol, Socket, Type};
+fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
     let mut bound = Vec::new();
     for Listener { address, advertise } in &config.listeners {
-        let take = || -> std::io::Result<TcpListener> {
-            let socket = Socket::new(Domain::for_address(*address), Type::STREAM, Some(Protocol::TCP))?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&(*address).into())?;
-            Ok(socket.into())
-        };
-        let listener = take().with_context(|| format!("--kafka {address}"))?;
-        let local = listener.local_addr()?;
-        bound.push((listener, local, Arc::new(advertise.clone())));
+        bound.push(Bound::take(*address, Protocol::Kafka(Arc::new(advertise.clone()))).with_context(|| format!("--kafka {address}"))?);
+    }
+    match &config.amqp {
+        Some(addresses) => {
+            for address in addresses {
+                bound.push(Bound::take(*address, Protocol::Amqp).with_context(|| format!("--amqp {address}"))?);
+            }
+        }
+        None => match Bound::take(AMQP_DEFAULT, Protocol::Amqp) {
+            Ok(taken) => bound.push(taken),
+            Err(error) => tracing::warn!(%error, address = %AMQP_DEFAULT, "AMQP clients are not served: --amqp names another address, or none"),
+        },
     }
     Ok(bound)
 }
 
-fn accept_all(bound: Bound, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
-    for (listener, address, advertise) in bound {
-        socket2::SockRef::from(&listener).listen(BACKLOG).with_context(|| format!("--kafka {address}"))?;
+    for one in bound {
+        socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
         let (shards, stop, placement) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement));
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
             loop {
-                let stream = match listener.accept() {
+                let stream = match one.listener.accept() {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, %address, "connection not accepted");
+                        tracing::warn!(%error, address = %one.address, "connection not accepted");
                         std::thread::sleep(Duration::from_millis(100));
                         continue;
                     }
@@ -312,22 +343,27 @@ fn accept_all(bound: Bound, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &
                 let shard = &shards[chosen];
                 shard.connections.fetch_add(1, Ordering::Relaxed);
                 let id = ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed) as u64);
-                let _ = shard.arrivals.send(Arrival { stream, advertise: Arc::clone(&advertise), id });
+                let _ = shard.arrivals.send(Arrival { stream, protocol: one.protocol.clone(), id });
             }
         })?;
     }
     Ok(())
 }
 
-fn print_start(config: &Config, listeners: &[(SocketAddr, Arc<Advertise>)], admin: SocketAddr, mode: IoMode, started: Instant) {
+fn print_start(config: &Config, listeners: &[(SocketAddr, Protocol)], admin: SocketAddr, mode: IoMode, started: Instant) {
     println!("Mainstem {}", env!("CARGO_PKG_VERSION"));
-    for (address, advertise) in listeners {
-        let told = match (&advertise.host, advertise.port) {
-            (Some(host), Some(port)) => format!("  (advertised as {host}:{port})"),
-            (Some(host), None) => format!("  (advertised as {host})"),
-            _ => String::new(),
-        };
-        println!("  kafka       {address}{told}");
+    for (address, protocol) in listeners {
+        match protocol {
+            Protocol::Kafka(advertise) => {
+                let told = match (&advertise.host, advertise.port) {
+                    (Some(host), Some(port)) => format!("  (advertised as {host}:{port})"),
+                    (Some(host), None) => format!("  (advertised as {host})"),
+                    _ => String::new(),
+                };
+                println!("  kafka       {address}{told}");
+            }
+            Protocol::Amqp => println!("  amqp        {address}"),
+        }
     }
     println!("  admin       http://{admin}");
     println!("  data        {}", config.data.display());

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use broker::{Event, Mailbox};
 use bytes::Bytes;
-use kafka_gateway::{Advertise, Gateway, Session, ShardContext};
+use kafka_gateway::{Gateway, ShardContext};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{Notify, mpsc};
 use types::{ConnectionId, ShardId};
 
 use crate::connection;
 use crate::frames::FramePool;
+use crate::protocol::{Protocol, Session};
 
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
@@ -26,8 +27,8 @@ const BLOCKED_FROM: Duration = Duration::from_millis(5);
 pub struct Arrival {
     /// Accepted, not yet registered anywhere.
     pub stream: TcpStream,
-    /// What its listener advertises.
-    pub advertise: Arc<Advertise>,
+    /// What its client speaks.
+    pub protocol: Protocol,
     /// Number of the connection.
     pub id: ConnectionId,
 }
@@ -36,6 +37,8 @@ pub struct Arrival {
 pub struct Shared {
     /// The Kafka side.
     pub gateway: Arc<Gateway>,
+    /// The AMQP side.
+    pub amqp: Arc<amqp_gateway::Gateway>,
     /// Memory for requests.
     pub frames: Arc<FramePool>,
     /// Counts turns that took too long.
@@ -142,7 +145,10 @@ impl Shard {
             }
         }
         self.draining.set(true);
-        self.connections.borrow().values().for_each(|connection| connection.wake.notify_one());
+        for connection in self.connections.borrow().values() {
+            connection.session.borrow_mut().drain(Instant::now());
+            connection.wake.notify_one();
+        }
         // Answers that are due are sent; a poll that waits for records is not waited for.
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until && self.connections.borrow().values().any(|one| !one.session.borrow().is_idle()) {
@@ -164,8 +170,7 @@ impl Shard {
                 return;
             }
         };
-        let gateway = Arc::clone(&self.shared.gateway);
-        let session = Session::new(gateway, arrival.advertise, self.id, arrival.id, local, peer);
+        let session = Session::new(arrival.protocol, &self.shared, self.id, arrival.id, local, peer);
         let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new(), served: Cell::new(false) });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, stream));
@@ -226,6 +231,7 @@ impl Shard {
                 }
             }
             Event::Advanced(log) => {
+                self.shared.amqp.advanced(log);
                 for id in context.watches.advanced(log) {
                     if let Some(connection) = connections.get(&id) {
                         connection.session.borrow_mut().handle_wake(&mut context, now);

@@ -11,7 +11,7 @@ use super::ConfigError;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
-const KEYS: [&str; 8] = ["data", "kafka", "admin", "advertise", "durability", "memory", "io", "log"];
+const KEYS: [&str; 9] = ["data", "kafka", "amqp", "admin", "advertise", "durability", "memory", "io", "log"];
 const PREFIX: &str = "MAINSTEM_";
 const PREFIX_SET: &str = "MAINSTEM_SET_";
 
@@ -20,6 +20,7 @@ const PREFIX_SET: &str = "MAINSTEM_SET_";
 pub struct Layer {
     pub data: Option<String>,
     pub kafka: Option<Vec<String>>,
+    pub amqp: Option<Vec<String>>,
     pub admin: Option<String>,
     pub advertise: Option<Vec<String>>,
     pub durability: Option<String>,
@@ -38,6 +39,7 @@ impl Layer {
         Self {
             data: over.data.or(self.data),
             kafka: over.kafka.or(self.kafka),
+            amqp: over.amqp.or(self.amqp),
             admin: over.admin.or(self.admin),
             advertise: over.advertise.or(self.advertise),
             durability: over.durability.or(self.durability),
@@ -62,6 +64,7 @@ impl Layer {
         Ok(Self {
             data: arguments.data,
             kafka: list(arguments.kafka),
+            amqp: list(arguments.amqp),
             admin: arguments.admin,
             advertise: list(arguments.advertise),
             durability: arguments.durability,
@@ -132,6 +135,7 @@ impl Layer {
         match key {
             "data" => self.data = single,
             "kafka" => self.kafka = Some(values),
+            "amqp" => self.amqp = Some(values),
             "admin" => self.admin = single,
             "advertise" => self.advertise = Some(values),
             "durability" => self.durability = single,

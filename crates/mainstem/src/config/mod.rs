@@ -21,6 +21,9 @@ pub use listener::Listener;
 /// Smallest memory budget that the pools fit in.
 pub const MEMORY_MIN: ByteSize = ByteSize::mib(64);
 
+/// In place of an address: nobody is listened to.
+const NO_LISTENER: &str = "none";
+
 /// A value that cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -65,6 +68,8 @@ impl FromStr for LogFormat {
 pub struct Config {
     pub data: PathBuf,
     pub listeners: Vec<Listener>,
+    /// `None`: the default address, if nobody else has it.
+    pub amqp: Option<Vec<SocketAddr>>,
     pub admin: SocketAddr,
     pub durability: Durability,
     pub memory: ByteSize,
@@ -115,6 +120,7 @@ impl Config {
         Ok(Self {
             data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
             listeners: Listener::pair(&kafka, &advertise)?,
+            amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
             admin: listener::address("--admin", layer.admin.as_deref().unwrap_or("127.0.0.1:8160"))?,
             durability: layer.durability.map_or(Ok(Durability::Fsync), |text| parse("--durability", &text))?,
             memory,
@@ -123,6 +129,10 @@ impl Config {
             settings,
         })
     }
+}
+
+fn amqp_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, ConfigError> {
+    texts.iter().filter(|text| *text != NO_LISTENER).map(|text| listener::address("--amqp", text)).collect()
 }
 
 fn parse<T: FromStr<Err: std::fmt::Display>>(name: &'static str, text: &str) -> Result<T, ConfigError> {

@@ -38,7 +38,7 @@ impl Process {
     pub fn start(data: &Path, flags: &[&str]) -> Self {
         let (kafka, admin) = (free_port(), free_port());
         let mut command = serve(data, flags);
-        command.args(["--kafka", &kafka.to_string(), "--admin", &admin.to_string(), "--memory", "128MiB"]);
+        command.args(["--kafka", &kafka.to_string(), "--admin", &admin.to_string(), "--memory", "128MiB", "--amqp", "none"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let mut process = Self { child, kafka, admin };
         let began = Instant::now();

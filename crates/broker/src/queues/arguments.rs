@@ -1,0 +1,217 @@
+//! What the arguments of a queue's declaration mean, which of them each type of queue takes, and what is wrong with those it does not.
+
+use routing::{Argument, Arguments, Name, OwnedValue};
+
+/// Priorities of a queue, at most.
+const PRIORITIES_MAX: i64 = 255;
+/// A time to live may not be longer, in ms (as in RabbitMQ).
+const TTL_MAX: i64 = 315_360_000_000;
+/// Returns after which a message of a quorum queue is dead, when nothing is said.
+const DELIVERY_LIMIT_DEFAULT: i64 = 20;
+
+/// What kind of queue it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueType {
+    /// What is declared without a type.
+    #[default]
+    Classic,
+    /// Counts how often messages come back.
+    Quorum,
+}
+
+impl QueueType {
+    /// As in `x-queue-type`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Quorum => "quorum",
+        }
+    }
+}
+
+/// What becomes of messages for a queue that is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// The oldest goes.
+    #[default]
+    DropHead,
+    /// The new one is refused.
+    RejectPublish,
+    /// The new one is refused, and dead-lettered.
+    RejectPublishDlx,
+}
+
+/// The rules of a queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QueueRules {
+    /// `x-queue-type`
+    pub kind: QueueType,
+    /// `x-message-ttl`, in ms.
+    pub ttl: Option<u64>,
+    /// `x-expires`, in ms without use.
+    pub expires: Option<u64>,
+    /// `x-max-length`, in messages that are ready.
+    pub length_max: Option<u64>,
+    /// `x-max-length-bytes`, of bodies that are ready.
+    pub bytes_max: Option<u64>,
+    /// `x-overflow`
+    pub overflow: Overflow,
+    /// `x-dead-letter-exchange`
+    pub dead_letter_exchange: Option<Name>,
+    /// `x-dead-letter-routing-key`
+    pub dead_letter_key: Option<Name>,
+    /// `x-max-priority`; quorum queues have 31 without it.
+    pub priority_max: u8,
+    /// `x-single-active-consumer`
+    pub single_active: bool,
+    /// `x-delivery-limit`: after so many returns a message is dead. `None`: never.
+    pub delivery_limit: Option<u32>,
+}
+
+/// An argument that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid arg '{name}': {reason}")]
+pub struct InvalidArgument {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+fn refuse<T>(name: &str, reason: impl Into<String>) -> Result<T, InvalidArgument> {
+    Err(InvalidArgument { name: name.to_owned(), reason: reason.into() })
+}
+
+fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgument> {
+    let name = String::from_utf8_lossy(&argument.name);
+    match argument.value {
+        OwnedValue::Int(value) if value < least && value < 0 => refuse(&name, format!("{{value_negative,{value}}}")),
+        OwnedValue::Int(value) if value < least => refuse(&name, format!("{{value_zero,{value}}}")),
+        OwnedValue::Int(value) if value > most => refuse(&name, format!("{{value_too_large,{value}}}")),
+        OwnedValue::Int(value) => Ok(value),
+        _ => refuse(&name, format!("{{unacceptable_type,{}}}", argument.value)),
+    }
+}
+
+fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
+    let name = String::from_utf8_lossy(&argument.name);
+    match &argument.value {
+        OwnedValue::Bytes(bytes) => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
+        other => refuse(&name, format!("{{unacceptable_type,{other}}}")),
+    }
+}
+
+fn short(argument: &Argument) -> Result<Name, InvalidArgument> {
+    Name::new(text(argument)?.as_bytes()).or_else(|error| refuse(&String::from_utf8_lossy(&argument.name), error.to_string()))
+}
+
+fn flag(argument: &Argument) -> Result<bool, InvalidArgument> {
+    match argument.value {
+        OwnedValue::Bool(value) => Ok(value),
+        _ => refuse(&String::from_utf8_lossy(&argument.name), format!("{{unacceptable_type,{}}}", argument.value)),
+    }
+}
+
+impl QueueRules {
+    /// From the arguments of a declaration.
+    ///
+    /// # Errors
+    /// The first argument that this type of queue does not take.
+    pub fn new(arguments: &Arguments) -> Result<Self, InvalidArgument> {
+        let kind = match arguments.get(b"x-queue-type") {
+            None => QueueType::Classic,
+            Some(argument) => match text(argument)? {
+                "classic" => QueueType::Classic,
+                "quorum" => QueueType::Quorum,
+                other => return refuse("x-queue-type", format!("'{other}' is not a queue type that is served")),
+            },
+        };
+        let mut rules = Self { kind, ..Self::default() };
+        if kind == QueueType::Quorum {
+            (rules.priority_max, rules.delivery_limit) = (31, Some(DELIVERY_LIMIT_DEFAULT as u32));
+        }
+        for argument in arguments.fields() {
+            rules.take(argument)?;
+        }
+        if rules.dead_letter_key.is_some() && rules.dead_letter_exchange.is_none() {
+            return refuse("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined");
+        }
+        Ok(rules)
+    }
+
+    fn take(&mut self, argument: &Argument) -> Result<(), InvalidArgument> {
+        let (quorum, name) = (self.kind == QueueType::Quorum, &*argument.name);
+        let count = |least| int(argument, least, i64::MAX).map(|value| Some(value.unsigned_abs()));
+        match name {
+            b"x-queue-type" => {}
+            b"x-message-ttl" => self.ttl = Some(int(argument, 0, TTL_MAX)?.unsigned_abs()),
+            b"x-expires" => self.expires = Some(int(argument, 1, TTL_MAX)?.unsigned_abs()),
+            b"x-max-length" => self.length_max = count(0)?,
+            b"x-max-length-bytes" => self.bytes_max = count(0)?,
+            b"x-dead-letter-exchange" => self.dead_letter_exchange = Some(short(argument)?),
+            b"x-dead-letter-routing-key" => self.dead_letter_key = Some(short(argument)?),
+            b"x-single-active-consumer" => self.single_active = flag(argument)?,
+            b"x-overflow" => {
+                self.overflow = match text(argument)? {
+                    "drop-head" => Overflow::DropHead,
+                    "reject-publish" => Overflow::RejectPublish,
+                    "reject-publish-dlx" if !quorum => Overflow::RejectPublishDlx,
+                    other => return refuse("x-overflow", format!("'{other}' is not an overflow of this type of queue")),
+                };
+            }
+            b"x-max-priority" if !quorum => self.priority_max = int(argument, 0, PRIORITIES_MAX)? as u8,
+            b"x-delivery-limit" if quorum => {
+                let limit = int(argument, -1, i64::from(u32::MAX))?;
+                self.delivery_limit = u32::try_from(limit).ok();
+            }
+            // Of one node, in memory or not: nothing that is not so already.
+            b"x-queue-mode" | b"x-queue-version" | b"x-queue-leader-locator" | b"x-ha-policy" => {}
+            b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
+            _ if !name.starts_with(b"x-") => {}
+            _ => return refuse(&String::from_utf8_lossy(name), format!("it is not an argument of {} queues", self.kind.name())),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(fields: &[(&str, OwnedValue)]) -> Result<QueueRules, InvalidArgument> {
+        let field = |(name, value): &(&str, OwnedValue)| Argument { name: name.as_bytes().into(), tag: b'I', value: value.clone() };
+        QueueRules::new(&Arguments::new(fields.iter().map(field).collect()))
+    }
+
+    fn text(value: &str) -> OwnedValue {
+        OwnedValue::Bytes(value.as_bytes().into())
+    }
+
+    #[test]
+    fn each_type_takes_its_own() {
+        let classic = of(&[("x-max-priority", OwnedValue::Int(5)), ("x-message-ttl", OwnedValue::Int(0)), ("anything", OwnedValue::Void)]).expect("taken");
+        assert_eq!((classic.priority_max, classic.ttl, classic.delivery_limit), (5, Some(0), None));
+        let quorum = of(&[("x-queue-type", text("quorum")), ("x-overflow", text("reject-publish"))]).expect("taken");
+        assert_eq!((quorum.priority_max, quorum.delivery_limit, quorum.overflow), (31, Some(20), Overflow::RejectPublish));
+        let endless = of(&[("x-queue-type", text("quorum")), ("x-delivery-limit", OwnedValue::Int(-1))]).expect("taken");
+        assert_eq!(endless.delivery_limit, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases: [(&[(&str, OwnedValue)], &str); 9] = [
+            (&[("x-message-ttl", OwnedValue::Int(-1))], "x-message-ttl"),
+            (&[("x-message-ttl", text("100"))], "x-message-ttl"),
+            (&[("x-expires", OwnedValue::Int(0))], "x-expires"),
+            (&[("x-max-priority", OwnedValue::Int(256))], "x-max-priority"),
+            (&[("x-queue-type", text("quorum")), ("x-max-priority", OwnedValue::Int(1))], "x-max-priority"),
+            (&[("x-queue-type", text("quorum")), ("x-overflow", text("reject-publish-dlx"))], "x-overflow"),
+            (&[("x-delivery-limit", OwnedValue::Int(3))], "x-delivery-limit"),
+            (&[("x-dead-letter-routing-key", text("key"))], "x-dead-letter-routing-key"),
+            (&[("x-single-active-consumer", OwnedValue::Int(1))], "x-single-active-consumer"),
+        ];
+        for (fields, name) in cases {
+            assert_eq!(of(fields).expect_err(name).name, name);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Virtual hosts: exchanges, bindings and queues, neutral of the protocol that made them.
+//!
+//! A queue is a log with one shared subscription. Look-ups and routing are immediate; what changes the catalog runs on the controller's
+//! thread and is durable before it is answered. What a connection alone uses (exclusive queues) and what is declared not durable has
+//! no record, and is gone after a restart.
+
+mod admin;
+mod arguments;
+mod consumers;
+mod dispatch;
+mod queue;
+mod record;
+mod restore;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use parking_lot::RwLock;
+use routing::{Exchanges, Name, QueueId};
+use types::LogId;
+
+pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal};
+pub use arguments::{InvalidArgument, Overflow, QueueRules, QueueType};
+pub use consumers::{ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+pub use queue::{Counts, Got, Queue};
+pub(crate) use record::QUEUES_KEY;
+pub(crate) use restore::FoundQueues;
+
+/// The virtual host that is always there.
+pub const DEFAULT_VHOST: &str = "/";
+/// The group under which the subscription of a queue is known to share groups.
+pub const QUEUE_GROUP: &str = "amqp.queue";
+
+/// A name space of exchanges and queues.
+pub struct Vhost {
+    name: String,
+    exchanges: Exchanges,
+    queues: RwLock<HashMap<Name, Arc<Queue>>>,
+}
+
+impl Vhost {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its exchanges and bindings.
+    pub fn exchanges(&self) -> &Exchanges {
+        &self.exchanges
+    }
+
+    /// A queue by name.
+    pub fn queue(&self, name: &[u8]) -> Option<Arc<Queue>> {
+        self.queues.read().get(name).cloned()
+    }
+
+    /// All queues, by name.
+    pub fn queues(&self) -> Vec<Arc<Queue>> {
+        let mut all: Vec<_> = self.queues.read().values().cloned().collect();
+        all.sort_by(|one, other| one.name().cmp(other.name()));
+        all
+    }
+}
+
+/// All virtual hosts of the node, and all queues by id.
+pub struct Vhosts {
+    by_name: RwLock<HashMap<String, Arc<Vhost>>>,
+    by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
+}
+
+impl Default for Vhosts {
+    fn default() -> Self {
+        let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default() }
+    }
+}
+
+impl Vhosts {
+    /// A virtual host by name.
+    pub fn get(&self, name: &str) -> Option<Arc<Vhost>> {
+        self.by_name.read().get(name).cloned()
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> Vec<Arc<Vhost>> {
+        let mut all: Vec<_> = self.by_name.read().values().cloned().collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    fn or_new(&self, name: &str) -> Arc<Vhost> {
+        Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
+    }
+
+    /// A queue by id, which is that of its log.
+    pub fn queue(&self, id: QueueId) -> Option<Arc<Queue>> {
+        self.by_id.read().get(&id).cloned()
+    }
+
+    /// The queue that has this log.
+    pub fn queue_of(&self, log: LogId) -> Option<Arc<Queue>> {
+        self.queue(QueueId(log.0))
+    }
+}
+
+/// The topic under which Kafka clients see a queue: bytes that a topic's name cannot have are written `~XX`; the name of a virtual host
+/// other than `/` stands before it, with `~` between. `None`: there can be no such topic.
+pub fn topic_name(vhost: &str, queue: &[u8]) -> Option<String> {
+    const NAME_BYTES_MAX: usize = 249;
+    let mut name = String::new();
+    if vhost != DEFAULT_VHOST {
+        put_escaped(&mut name, vhost.as_bytes());
+        name.push('~');
+    }
+    put_escaped(&mut name, queue);
+    (!queue.is_empty() && name.len() <= NAME_BYTES_MAX && name != "." && name != "..").then_some(name)
+}
+
+fn put_escaped(name: &mut String, bytes: &[u8]) {
+    use std::fmt::Write;
+    for byte in bytes {
+        match byte {
+            b'.' | b'_' | b'-' => name.push(char::from(*byte)),
+            _ if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
+            _ => drop(write!(name, "~{byte:02X}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_have_a_name_for_kafka_each_its_own() {
+        assert_eq!(topic_name("/", b"orders.v1_a-b").as_deref(), Some("orders.v1_a-b"));
+        assert_eq!(topic_name("/", "größe 1".as_bytes()).as_deref(), Some("gr~C3~B6~C3~9Fe~201"));
+        assert_eq!(topic_name("shop", b"orders").as_deref(), Some("shop~orders"));
+        // A byte that is written `~6F` and a virtual host cannot be mistaken for each other: an `o` is not escaped.
+        assert_ne!(topic_name("a", b"~"), topic_name("/", b"a~"));
+        assert_eq!(topic_name("/", b""), None);
+        assert_eq!(topic_name("/", b".."), None);
+        assert_eq!(topic_name("/", &[b'~'; 100]), None);
+        assert!(topic_name("/", &[b'a'; 249]).is_some());
+        assert_eq!(topic_name("/", &[b'a'; 250]), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! A queue: a log, its subscription, its rules, and who consumes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use routing::{Arguments, Name, QueueId};
+use types::ConnectionId;
+
+use super::arguments::QueueRules;
+use super::consumers::Delivery;
+use super::dispatch::Dispatch;
+use crate::subscriptions::SharedSubscription;
+use crate::topic::Topic;
+
+/// One queue, from its declaration to its deletion: a queue that is declared again under the same name is another one.
+pub struct Queue {
+    pub(super) id: QueueId,
+    pub(super) vhost: String,
+    pub(super) name: Name,
+    pub(super) durable: bool,
+    /// The connection that alone may use it, and with which it goes.
+    pub(super) owner: Option<ConnectionId>,
+    pub(super) auto_delete: bool,
+    pub(super) arguments: Arguments,
+    pub(super) rules: QueueRules,
+    pub(super) topic: Arc<Topic>,
+    /// The topic was there before, and stays when the queue goes.
+    pub(super) attached: bool,
+    pub(super) shared: Arc<SharedSubscription>,
+    pub(super) dispatch: Mutex<Dispatch>,
+    pub(super) dropped: AtomicBool,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages that a consumer could get.
+    pub ready: u64,
+    /// Messages that consumers have.
+    pub unacknowledged: u64,
+    /// Consumers.
+    pub consumers: usize,
+}
+
+/// What came of asking a queue for one message.
+#[derive(Debug)]
+pub enum Got {
+    /// A message, and how many are left.
+    Message(Box<Delivery>, u64),
+    /// There is none.
+    Empty,
+    /// It is being read from the disk: ask again soon.
+    Later,
+}
+
+impl Queue {
+    /// Its id, which no other queue ever had.
+    pub fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// Its virtual host.
+    pub fn vhost(&self) -> &str {
+        &self.vhost
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// Does it outlive a restart?
+    pub fn is_durable(&self) -> bool {
+        self.durable
+    }
+
+    /// The connection that alone may use it.
+    pub fn owner(&self) -> Option<ConnectionId> {
+        self.owner
+    }
+
+    /// Does it go with its last consumer?
+    pub fn is_auto_delete(&self) -> bool {
+        self.auto_delete
+    }
+
+    /// As it was declared.
+    pub fn arguments(&self) -> &Arguments {
+        &self.arguments
+    }
+
+    /// What the arguments come to.
+    pub fn rules(&self) -> &QueueRules {
+        &self.rules
+    }
+
+    /// Its topic: of one log, as Kafka clients see it.
+    pub fn topic(&self) -> &Arc<Topic> {
+        &self.topic
+    }
+
+    /// Its log.
+    pub fn log(&self) -> &Arc<journal::Log> {
+        self.shared.log()
+    }
+
+    /// Was it deleted?
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::SeqCst)
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "queue {} of {}", self.name, self.vhost)
+    }
+}

@@ -1,0 +1,129 @@
+//! The protocol of a connection: one session behind the same words for the shard and the socket, whatever its clients speak.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use broker::Reply;
+use bytes::Bytes;
+use kafka_gateway::{Advertise, ShardContext};
+use types::{ConnectionId, ShardId};
+
+use crate::shard::Shared;
+
+/// What clients of a listener speak.
+#[derive(Clone, Debug)]
+pub enum Protocol {
+    /// Kafka's, and what clients are told to connect to.
+    Kafka(Arc<Advertise>),
+    /// AMQP 0-9-1.
+    Amqp,
+}
+
+/// Why a connection ends that the client did not end.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A Kafka request.
+    #[error(transparent)]
+    Kafka(#[from] kafka_gateway::CloseReason),
+    /// Of an AMQP connection.
+    #[error(transparent)]
+    Amqp(#[from] amqp_gateway::CloseReason),
+}
+
+/// A connection's state.
+pub enum Session {
+    /// Requests and answers.
+    Kafka(kafka_gateway::Session),
+    /// Frames both ways.
+    Amqp(Box<amqp_gateway::Session>),
+}
+
+/// Does the same with the session of any protocol.
+macro_rules! each {
+    ($session:expr, $name:ident => $call:expr) => {
+        match $session {
+            Session::Kafka($name) => $call,
+            Session::Amqp($name) => $call,
+        }
+    };
+}
+
+impl Session {
+    /// A fresh connection from `peer` to `local`.
+    pub fn new(protocol: Protocol, shared: &Shared, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
+        match protocol {
+            Protocol::Kafka(advertise) => {
+                Self::Kafka(kafka_gateway::Session::new(Arc::clone(&shared.gateway), advertise, shard, id, local, peer))
+            }
+            Protocol::Amqp => Self::Amqp(Box::new(amqp_gateway::Session::new(Arc::clone(&shared.amqp), shard, id, local, peer))),
+        }
+    }
+
+    /// False: do not read from the socket now.
+    pub fn wants_read(&self) -> bool {
+        each!(self, session => session.wants_read())
+    }
+
+    /// Appends what can be sent; true when there was something.
+    pub fn poll_transmit(&mut self, out: &mut VecDeque<Bytes>) -> bool {
+        each!(self, session => session.poll_transmit(out))
+    }
+
+    /// Takes what the broker says of a command.
+    pub fn handle_reply(&mut self, token: u64, reply: Reply, context: &mut ShardContext, now: Instant) {
+        match self {
+            Self::Kafka(session) => session.handle_reply(token, reply, context, now),
+            Self::Amqp(session) => session.handle_reply(token, reply, now),
+        }
+    }
+
+    /// Something it waits for may be there, or time has passed.
+    pub fn handle_wake(&mut self, context: &mut ShardContext, now: Instant) {
+        match self {
+            Self::Kafka(session) => session.handle_wake(context, now),
+            Self::Amqp(session) => session.handle_wake(now),
+        }
+    }
+
+    /// The queue of a journal has room again.
+    pub fn handle_space(&mut self) {
+        each!(self, session => session.handle_space());
+    }
+
+    /// When it is to be woken without any event.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        each!(self, session => session.next_timeout())
+    }
+
+    /// Met a defect of ours: the connection is to be closed.
+    pub fn set_broken(&mut self) {
+        each!(self, session => session.set_broken());
+    }
+
+    /// Is the connection to be closed?
+    pub fn is_broken(&self) -> bool {
+        each!(self, session => session.is_broken())
+    }
+
+    /// Does nothing that was asked wait for its answer?
+    pub fn is_idle(&self) -> bool {
+        each!(self, session => session.is_idle())
+    }
+
+    /// The node stops.
+    pub fn drain(&mut self, now: Instant) {
+        if let Self::Amqp(session) = self {
+            session.drain(now);
+        }
+    }
+
+    /// The connection is gone.
+    pub fn close(&mut self, context: &mut ShardContext) {
+        match self {
+            Self::Kafka(session) => session.close(context),
+            Self::Amqp(session) => session.close(),
+        }
+    }
+}
