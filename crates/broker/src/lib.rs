@@ -13,6 +13,7 @@ mod internal_topics;
 mod jobs;
 mod mailbox;
 mod overrides;
+mod queues;
 mod dead_letters;
 mod read_ahead;
 mod settings;
@@ -45,6 +46,10 @@ pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
 pub use mailbox::{Event, Mailbox, Reply};
+pub use queues::{
+    BindingWish, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Outcome,
+    Overflow, QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueRules, QueueType, Settlement, Unequal, Vhost, Vhosts, topic_name,
+};
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
@@ -112,6 +117,9 @@ pub struct Broker {
     internal_topics: InternalTopics,
     transactions: Transactions,
     subscriptions: Subscriptions,
+    vhosts: Vhosts,
+    /// Ids for logs that have no record.
+    log_ids: Mutex<std::ops::Range<u64>>,
 }
 
 /// Receives the outcomes of the broker's own appends.
@@ -170,6 +178,8 @@ impl Broker {
             group_configs,
             internal_topics: InternalTopics::default(),
             transactions,
+            vhosts: Vhosts::default(),
+            log_ids: Mutex::new(0..0),
         };
         broker.restore(state)?;
         broker.resume_transactions();
@@ -179,7 +189,7 @@ impl Broker {
     fn restore(&self, state: Vec<(Bytes, Bytes)>) -> Result<(), BrokerOpenError> {
         let number = |value: &[u8]| value.try_into().map(u64::from_be_bytes).unwrap_or(0);
         let mut topics = Vec::new();
-        let (mut live, mut shared) = (hashbrown::HashSet::new(), subscriptions::Found::default());
+        let (mut live, mut shared, mut queues) = (hashbrown::HashSet::new(), subscriptions::Found::default(), queues::FoundQueues::default());
         for (key, value) in state {
             match key.first() {
                 Some(&TOPIC_KEY) => {
@@ -190,11 +200,13 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
+                Some(&queues::QUEUES_KEY) => queues.take(&key, &value),
                 Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
             }
         }
+        live.extend(queues.hidden_logs());
         for journal in &self.journals {
             journal.retain_logs(&|id| live.contains(&id));
             journal.check_segments()?;
@@ -202,7 +214,9 @@ impl Broker {
         for (name, record) in topics {
             self.publish(name, record);
         }
+        self.restore_hidden_topics(&queues);
         self.restore_subscriptions(shared);
+        self.restore_queues(queues);
         self.groups.resume();
         Ok(())
     }
@@ -289,6 +303,11 @@ impl Broker {
     /// The subscriptions that consumers share.
     pub fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
+    }
+
+    /// Exchanges and queues.
+    pub fn vhosts(&self) -> &Vhosts {
+        &self.vhosts
     }
 
     /// A topic by name.

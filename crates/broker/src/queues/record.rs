@@ -7,7 +7,7 @@
 //!   "b"  u8 length, source, u8 "q" or "e",
 //!        u8 length, destination,
 //!        u8 length, routing key, arguments      value  u8 version (1)
-//! flags     1 auto-delete, 2 internal, 4 not shown as a topic
+//! flags     1 auto-delete, 2 internal, 4 not shown as a topic, 8 of a topic that was there before
 //! arguments u16 count, (u8 length, name, u8 tag of AMQP's field tables, u8 class, content) each
 //! content   void: nothing; bool: u8; int, float, timestamp: u64; decimal: u8 scale, u32; bytes, table, array: u32 length, bytes
 //! ```
@@ -27,6 +27,7 @@ const VERSION: u8 = 1;
 const AUTO_DELETE: u8 = 1;
 const INTERNAL: u8 = 2;
 const HIDDEN: u8 = 4;
+const ATTACHED: u8 = 8;
 
 /// A durable exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub(crate) struct QueueRecord {
     pub log: LogId,
     pub auto_delete: bool,
     pub hidden: bool,
+    pub attached: bool,
     pub arguments: Arguments,
 }
 
@@ -151,8 +153,8 @@ fn key(kind: u8, vhost: &str) -> BytesMut {
     key
 }
 
-fn flags(auto_delete: bool, internal: bool, hidden: bool) -> u8 {
-    u8::from(auto_delete) * AUTO_DELETE + u8::from(internal) * INTERNAL + u8::from(hidden) * HIDDEN
+fn flags(set: [(bool, u8); 3]) -> u8 {
+    set.iter().map(|(is, flag)| u8::from(*is) * flag).sum()
 }
 
 impl ExchangeRecord {
@@ -166,7 +168,7 @@ impl ExchangeRecord {
         let mut out = BytesMut::new();
         out.put_u8(VERSION);
         put_short(&mut out, &self.kind);
-        out.put_u8(flags(self.auto_delete, self.internal, false));
+        out.put_u8(flags([(self.auto_delete, AUTO_DELETE), (self.internal, INTERNAL), (false, 0)]));
         put_arguments(&mut out, &self.arguments);
         out.freeze()
     }
@@ -184,7 +186,7 @@ impl QueueRecord {
         out.put_u8(VERSION);
         out.put_slice(self.topic.0.as_bytes());
         out.put_u64(self.log.0);
-        out.put_u8(flags(self.auto_delete, false, self.hidden));
+        out.put_u8(flags([(self.auto_delete, AUTO_DELETE), (self.hidden, HIDDEN), (self.attached, ATTACHED)]));
         put_arguments(&mut out, &self.arguments);
         out.freeze()
     }
@@ -222,8 +224,9 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<(String, Found)> {
         QUEUE => {
             let topic = TopicId(Uuid::from_u128(value.try_get_u128().ok()?));
             let (log, flags) = (LogId(value.try_get_u64().ok()?), value.try_get_u8().ok()?);
-            let (auto_delete, hidden) = (flags & AUTO_DELETE != 0, flags & HIDDEN != 0);
-            Found::Queue(Name::new(key).ok()?, QueueRecord { topic, log, auto_delete, hidden, arguments: arguments(&mut value)? })
+            let is = |flag: u8| flags & flag != 0;
+            let (auto_delete, hidden, attached) = (is(AUTO_DELETE), is(HIDDEN), is(ATTACHED));
+            Found::Queue(Name::new(key).ok()?, QueueRecord { topic, log, auto_delete, hidden, attached, arguments: arguments(&mut value)? })
         }
         BINDING => {
             let source = short(&mut key)?;
@@ -264,7 +267,7 @@ mod tests {
     fn what_is_encoded_is_decoded_and_nothing_shorter() {
         let arguments = all_arguments();
         let exchange = ExchangeRecord { kind: name("topic"), auto_delete: true, internal: false, arguments: arguments.clone() };
-        let queue = QueueRecord { topic: TopicId(Uuid::from_u128(7)), log: LogId(9), auto_delete: false, hidden: true, arguments: arguments.clone() };
+        let queue = QueueRecord { topic: TopicId(Uuid::from_u128(7)), log: LogId(9), auto_delete: false, hidden: true, attached: true, arguments: arguments.clone() };
         let binding = BindingRecord { source: name("from"), to_queue: true, destination: name("to"), key: name("a.*"), arguments };
         let cases = [
             (ExchangeRecord::key("/", b"logs"), exchange.encode(), Found::Exchange(name("logs"), exchange)),

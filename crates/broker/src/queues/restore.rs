@@ -1,0 +1,82 @@
+//! Exchanges, bindings and queues as they are found in the catalog at the start.
+
+use bytes::Bytes;
+use journal::AppendItem;
+use routing::{Declaration, Destination, Name};
+use types::{LogId, PartitionIndex};
+
+use super::admin::QueueDeclaration;
+use super::arguments::QueueRules;
+use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
+use crate::Broker;
+use crate::catalog::TopicRecord;
+
+/// What was found, by virtual host.
+#[derive(Default)]
+pub(crate) struct FoundQueues {
+    exchanges: Vec<(String, Name, ExchangeRecord)>,
+    queues: Vec<(String, Name, QueueRecord)>,
+    bindings: Vec<(String, BindingRecord)>,
+}
+
+impl FoundQueues {
+    /// Takes a state record.
+    pub fn take(&mut self, key: &[u8], value: &[u8]) {
+        match record::decode(key, value) {
+            Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
+            Some((vhost, Found::Queue(name, record))) => self.queues.push((vhost, name, record)),
+            Some((vhost, Found::Binding(record))) => self.bindings.push((vhost, record)),
+            None => tracing::warn!(key = %key.escape_ascii(), "record of an exchange, queue or binding that is not readable ignored"),
+        }
+    }
+
+    /// Logs of queues that are no topics.
+    pub fn hidden_logs(&self) -> impl Iterator<Item = LogId> + '_ {
+        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log)
+    }
+}
+
+impl Broker {
+    /// Makes topics of the queues that Kafka clients do not see; before subscriptions are restored, which look for them.
+    pub(crate) fn restore_hidden_topics(&self, found: &FoundQueues) {
+        for (_, _, record) in found.queues.iter().filter(|(_, _, record)| record.hidden) {
+            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: Default::default() };
+            self.publish_hidden(topic, self.durability());
+        }
+    }
+
+    /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
+    pub(crate) fn restore_queues(&self, found: FoundQueues) {
+        let mut orphans: Vec<Bytes> = Vec::new();
+        for (vhost, name, record) in found.exchanges {
+            let host = self.vhosts.or_new(&vhost);
+            let ExchangeRecord { kind, auto_delete, internal, arguments } = record;
+            let declaration = Declaration { name: name.clone(), kind: &kind, durable: true, auto_delete, internal, arguments };
+            if let Err(error) = host.exchanges().write().declare(declaration) {
+                tracing::warn!(%error, vhost, exchange = %name, "exchange of the catalog cannot be declared");
+            }
+        }
+        for (vhost, name, record) in found.queues {
+            let host = self.vhosts.or_new(&vhost);
+            let topic = self.topic_by_id(record.topic).filter(|topic| topic.log(PartitionIndex(0)).is_some_and(|log| log.id() == record.log));
+            let (Some(topic), Ok(rules)) = (topic, QueueRules::new(&record.arguments)) else {
+                orphans.push(QueueRecord::key(&vhost, &name));
+                continue;
+            };
+            let QueueRecord { auto_delete, arguments, attached, .. } = record;
+            let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete, arguments };
+            self.enter_queue(&host, wish, rules, topic, attached);
+        }
+        for (vhost, record) in found.bindings {
+            let host = self.vhosts.or_new(&vhost);
+            let mut table = host.exchanges().write();
+            let to = if record.to_queue { table.queue(&record.destination).map(Destination::Queue) } else { Some(Destination::Exchange(&record.destination)) };
+            if to.is_none_or(|to| table.bind(&record.source, to, &record.key, &record.arguments).is_err()) {
+                orphans.push(record.key(&vhost));
+            }
+        }
+        if !orphans.is_empty() {
+            self.delete_later(orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
+        }
+    }
+}
