@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use delivery::{Dead, SubscriptionName};
+use delivery::{Dead, DeadReason, SubscriptionName};
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
 use record::{BatchBuilder, BatchError, Batches, Record};
 use types::{Offset, TopicId};
@@ -157,7 +157,12 @@ impl Broker {
     fn dead_letter(&self, copies: &Copies<'_>, name: &SubscriptionName, dead: Dead, record: &Record) -> Result<AppendItem, DeadLetterError> {
         let number = |value: u64| value.to_string().into_bytes();
         let origin = copies.source.map_or_else(|| uuid::Uuid::from_u128(name.topic).to_string(), |topic| topic.name.clone());
-        let reason = if dead.rejected { "rejected" } else { "delivered too often" };
+        let reason = match dead.reason {
+            DeadReason::Rejected => "rejected",
+            DeadReason::DeliveryLimit => "delivered too often",
+            DeadReason::Expired => "expired",
+            DeadReason::MaxLength => "no room",
+        };
         let told: [(&[u8], Vec<u8>); 6] = [
             (b"__dlq.errors.topic", origin.into_bytes()),
             (b"__dlq.errors.partition", number(u64::from(name.partition))),

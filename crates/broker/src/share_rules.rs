@@ -32,7 +32,7 @@ impl Broker {
     pub fn share_rules(&self, group: &str) -> ShareRules {
         let config = self.group_config(group);
         let rules = Rules {
-            deliveries_max: u16::try_from(config.share_delivery_limit).unwrap_or(u16::MAX),
+            deliveries_max: Some(u16::try_from(config.share_delivery_limit).unwrap_or(u16::MAX)),
             unfinished_max: u64::from(config.share_locks_max),
             lock: config.share_lock_ms,
             dead_letters: config.share_dead_letter_topic.is_some(),

@@ -294,6 +294,7 @@ pub(crate) struct Found {
 #[derive(Default)]
 struct FoundOne {
     start: Option<u64>,
+    given: Option<u64>,
     runs: Vec<PageRun>,
     keys: Vec<Bytes>,
 }
@@ -309,7 +310,7 @@ impl Found {
         let entry = self.by_name.entry(name).or_default();
         entry.keys.push(key.clone());
         match record {
-            SubscriptionRecord::Start(start) => entry.start = Some(start),
+            SubscriptionRecord::Start { start, given } => (entry.start, entry.given) = (Some(start), given),
             SubscriptionRecord::Page(runs) => entry.runs.extend(runs),
         }
         true
@@ -320,11 +321,15 @@ impl Broker {
     /// Makes subscriptions of what was found; records of topics that are gone are deleted.
     pub(crate) fn restore_subscriptions(&self, found: Found) {
         let mut orphans: Vec<AppendItem> = Vec::new();
-        for (name, FoundOne { start, runs, keys }) in found.by_name {
+        for (name, FoundOne { start, given, runs, keys }) in found.by_name {
             let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {
-                    self.subscriptions().enter(name, log, Subscription::restore(start, runs));
+                    let mut state = Subscription::restore(start, runs);
+                    if let Some(given) = given {
+                        state.remember_given(given);
+                    }
+                    self.subscriptions().enter(name, log, state);
                 }
                 // The log's journal is not known any more; its key is deleted from all.
                 _ => orphans.extend(keys.into_iter().map(|key| AppendItem::State { key, value: None })),

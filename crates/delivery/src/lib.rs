@@ -52,7 +52,9 @@ pub use streams_kinds::{StreamsGroupSummary, StreamsGroupTopology};
 pub use streams_topology::{
     ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind, StreamsTopology, Subtopology,
 };
-pub use subscription::{Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, Done, KeyHash, NotHeld, RecordState, Rules, Subscription, Verdict};
+pub use subscription::{
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, KeyHash, NO_LOCK, NotHeld, RecordState, Rules, Subscription, Tries, Verdict,
+};
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{Owned, Target, Topics};
 pub use transactions::{

@@ -78,6 +78,24 @@ impl<V: Copy + PartialEq> Runs<V> {
         self.by_first.insert(first, (last, value));
     }
 
+    /// Takes out one offset.
+    pub fn take_one(&mut self, offset: u64) -> Option<V> {
+        let (start, (end, value)) = self.by_first.range(..=offset).next_back().map(|(start, held)| (*start, *held))?;
+        if end < offset {
+            return None;
+        }
+        if start == offset {
+            self.by_first.remove(&start);
+        } else if let Some((end, _)) = self.by_first.get_mut(&start) {
+            *end = offset - 1;
+        }
+        if offset < end {
+            self.by_first.insert(offset + 1, (end, value));
+        }
+        self.count -= 1;
+        Some(value)
+    }
+
     /// Takes out whatever lies in `first..=last`, in order.
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<V>> {
         let taken: Vec<Run<V>> = self.within(first, last).collect();
@@ -114,6 +132,8 @@ mod tests {
             let last = first + next(12);
             let taken: Vec<u64> = runs.take(first, last).iter().flat_map(|run| run.first..=run.last).collect();
             assert_eq!(taken, (first..=last).filter(|offset| plain.remove(offset).is_some()).collect::<Vec<_>>());
+            let one = next(72);
+            assert_eq!(runs.take_one(one), plain.remove(&one));
             if next(3) > 0 {
                 let value = next(3);
                 runs.insert(first, last, value);

@@ -1,5 +1,5 @@
 //! A shared subscription: what competing consumers of one log have been given, have done with, and may still get. It knows no
-//! protocol: share groups are a face of it.
+//! protocol: share groups are a face of it, queues ([`crate::Queue`]) another, and both may work on the same one at a time.
 //!
 //! ```text
 //!      start                                end
@@ -8,21 +8,36 @@
 //! ```
 //!
 //! Each offset is in exactly one state: available (ready, or not below `end`), acquired (in flight), acknowledged or archived.
-//! What is kept is runs of offsets: the cost is that of requests, not of records, unless keys are ordered.
+//! What is kept is runs of offsets: the cost is that of requests, not of records, unless keys are ordered or there are levels.
 //!
 //! **Ordered keys.** Records of one key are in flight to at most one consumer, and those of a key are given out in the order of
 //! their offsets. For that the hashes of keys are kept for what is ready or in flight: a bounded number.
 //!
-//! **Durable** are `start`, what is done after it, what is dead, and how often a returned record was delivered. What is in flight
-//! is available again after a restart. [`Subscription::take_changes`] gives the records, in pages of 16,384 offsets, so that one
-//! acknowledgement writes the pages that it changed, and most often none: only `start`.
+//! **Levels.** Records of a higher level are given out first, within a level by offset; what is returned goes back to its level, at
+//! its place. A level is a property of the record, so it is not stored a second time: after a restart the available part of
+//! the log has no levels until it is read again ([`Subscription::unlevelled`]). Storing them would write a page with each publish.
+//!
+//! **Durable** are `start`, what is done after it, what is dead and why, and how often a returned record was delivered. What is in
+//! flight is available again after a restart. [`Subscription::take_changes`] gives the records, in pages of 16,384 offsets, so that
+//! one acknowledgement writes the pages that it changed, and most often none: only `start`.
+//!
+//! **Given before.** A delivery that a crash interrupts is not counted. Who must be able to say "perhaps delivered before" asks
+//! for the end of what was given out to be kept beside `start` ([`Subscription::remember_given`]); after a restart all before it
+//! counts as such.
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashMap;
-
 use crate::runs::{Run, Runs};
-use crate::subscription_record::{PAGE_OFFSETS, PageRun, StoredState};
+use crate::subscription_record::PAGE_OFFSETS;
+
+mod available;
+mod durable;
+mod keys;
+mod ready;
+
+pub use durable::Changes;
+use keys::Keys;
+use ready::{Ready, Waiting};
 
 /// Who acquires: chosen by the caller, one number a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +45,12 @@ pub struct ConsumerId(pub u64);
 
 /// Holds what is on its way to a dead-letter topic.
 pub const DEAD_LETTERS: ConsumerId = ConsumerId(u64::MAX);
+
+/// As [`Rules::lock`]: a consumer may keep a record for ever.
+pub const NO_LOCK: u64 = u64::MAX;
+
+/// After how many ms dead records whose copy did not come about are tried again, where there is no lock.
+const DEAD_LETTER_RETRY_MS: u64 = 30_000;
 
 /// Where an offset stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +74,58 @@ pub enum Done {
     Archived,
 }
 
+/// How often a record was delivered; both counts stop at 65,535.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tries {
+    /// Deliveries that the limit counts.
+    pub counted: u16,
+    /// Deliveries that it does not count.
+    pub spared: u16,
+}
+
+impl Tries {
+    /// All deliveries.
+    pub fn deliveries(self) -> u16 {
+        self.counted.saturating_add(self.spared)
+    }
+
+    fn delivered(self) -> Self {
+        Self { counted: self.counted.saturating_add(1), ..self }
+    }
+
+    fn not_delivered(self) -> Self {
+        Self { counted: self.counted.saturating_sub(1), ..self }
+    }
+
+    fn forgiven(self) -> Self {
+        Self { spared: self.spared.saturating_add(1), ..self.not_delivered() }
+    }
+}
+
+/// Why nobody will get a record any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeadReason {
+    /// A consumer rejected it.
+    Rejected,
+    /// It was delivered too often.
+    DeliveryLimit,
+    /// It was not consumed in time.
+    Expired,
+    /// There was no room for it.
+    MaxLength,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flight {
     consumer: ConsumerId,
-    /// Deliveries, with this one.
-    count: u16,
-    /// Milliseconds.
+    /// Milliseconds; [`NO_LOCK`]: none.
     deadline: u64,
+    /// With this delivery.
+    tries: Tries,
+    /// Where it goes back to.
+    level: Option<u8>,
+    /// What is held for [`DEAD_LETTERS`] has one.
+    reason: Option<DeadReason>,
 }
 
 /// What a consumer says of records it has.
@@ -69,6 +135,8 @@ pub enum Verdict {
     Accept,
     /// Somebody may try again.
     Release,
+    /// As `Release`, and the limit of deliveries does not count this one.
+    Return,
     /// Nobody can do it.
     Reject,
     /// There is no record here.
@@ -97,18 +165,18 @@ pub struct Dead {
     pub last: u64,
     /// How often it was delivered.
     pub count: u16,
-    /// A consumer rejected it; otherwise it was delivered too often.
-    pub rejected: bool,
+    /// Why.
+    pub reason: DeadReason,
 }
 
 /// The rules of a subscription at the time of a call; they may change in between.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A record that is returned after this many deliveries is dead.
-    pub deliveries_max: u16,
+    /// A record that is returned after this many deliveries is dead. `None`: never.
+    pub deliveries_max: Option<u16>,
     /// Ready and in flight together; from there on nothing new is looked at.
     pub unfinished_max: u64,
-    /// How long a consumer may keep a record, in ms.
+    /// How long a consumer may keep a record, in ms; [`NO_LOCK`]: for ever.
     pub lock: u64,
     /// Dead records are held for [`DEAD_LETTERS`] instead of being archived at once.
     pub dead_letters: bool,
@@ -122,50 +190,25 @@ pub struct NotHeld;
 /// The hash of a record's key; `None`: it has none, and no order.
 pub type KeyHash = Option<u64>;
 
-/// What is needed for ordered keys.
-#[derive(Clone, Debug, Default)]
-struct Keys {
-    /// Of what is ready or in flight and has been looked at.
-    hashes: HashMap<u64, u64>,
-    /// Who has records of a key, and how many.
-    owners: HashMap<u64, (ConsumerId, u32)>,
-}
-
-impl Keys {
-    fn may_have(&self, offset: u64, consumer: ConsumerId) -> bool {
-        let owner = self.hashes.get(&offset).and_then(|hash| self.owners.get(hash));
-        owner.is_none_or(|(owner, _)| *owner == consumer)
-    }
-
-    fn own(&mut self, offset: u64, consumer: ConsumerId) {
-        if let Some(hash) = self.hashes.get(&offset) {
-            self.owners.entry(*hash).or_insert((consumer, 0)).1 += 1;
-        }
-    }
-
-    fn disown(&mut self, offset: u64) {
-        if let Some(hash) = self.hashes.get(&offset)
-            && let Some((_, count)) = self.owners.get_mut(hash)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.owners.remove(hash);
-            }
-        }
-    }
-}
-
 /// The state of one subscription to one log.
 #[derive(Clone, Debug)]
 pub struct Subscription {
     start: u64,
     end: u64,
     done: Runs<Done>,
-    /// With the number of deliveries so far.
-    ready: Runs<u16>,
+    ready: Ready,
+    levelled: bool,
     in_flight: Runs<Flight>,
+    /// Offsets in flight that are held for [`DEAD_LETTERS`].
+    dying: u64,
     /// No deadline is earlier.
     earliest: u64,
+    /// Everything before it may have been given out in an earlier life.
+    given_before: u64,
+    /// The end of what was given out since, if that is to be kept.
+    given: Option<u64>,
+    /// Grows whenever something that was available is not any more, or the other way round.
+    turnover: u64,
     keys: Option<Keys>,
     changed: BTreeSet<u64>,
     start_changed: bool,
@@ -179,47 +222,19 @@ impl Subscription {
             start,
             end: start,
             done: Runs::default(),
-            ready: Runs::default(),
+            ready: Ready::default(),
+            levelled: false,
             in_flight: Runs::default(),
+            dying: 0,
             earliest: u64::MAX,
+            given_before: 0,
+            given: None,
+            turnover: 0,
             keys: None,
             changed: BTreeSet::new(),
             start_changed: true,
             stored: BTreeSet::new(),
         }
-    }
-
-    /// From what was durable: the start and the runs of all pages.
-    pub fn restore(start: u64, runs: impl IntoIterator<Item = PageRun>) -> Self {
-        let mut restored = Self { start_changed: false, ..Self::new(start) };
-        for PageRun { first, last, state } in runs {
-            restored.stored.insert(first / PAGE_OFFSETS);
-            let first = first.max(start);
-            // A page may be older than the start; what overlaps another run is damage that the journal's checksums exclude.
-            if last < first || restored.knows(first, last) {
-                continue;
-            }
-            match state {
-                StoredState::Done(done) => restored.done.insert(first, last, done),
-                StoredState::Returned(count) => restored.ready.insert(first, last, count),
-                StoredState::Dead(count) => {
-                    restored.in_flight.insert(first, last, Flight { consumer: DEAD_LETTERS, count, deadline: 0 });
-                    restored.earliest = 0;
-                }
-            }
-            restored.end = restored.end.max(last + 1);
-        }
-        let mut free = restored.start;
-        let mut known = restored.known();
-        known.sort_unstable();
-        for (first, last) in known {
-            if free < first {
-                restored.ready.insert(free, first - 1, 0);
-            }
-            free = last + 1;
-        }
-        restored.advance();
-        restored
     }
 
     /// Everything before it is done.
@@ -234,7 +249,7 @@ impl Subscription {
 
     /// Nothing before it is to be given to anybody, as things stand.
     pub fn available_from(&self) -> u64 {
-        self.ready.first().map_or(self.end, |run| run.first)
+        self.ready.first().unwrap_or(self.end)
     }
 
     /// Records that consumers have.
@@ -279,8 +294,8 @@ impl Subscription {
     /// Where to read for `consumer`: the first offset that it may get. `None`: nothing until others have done with something.
     pub fn wanted(&self, consumer: ConsumerId, rules: &Rules) -> Option<u64> {
         let ready = match &self.keys {
-            None => self.ready.first().map(|run| run.first),
-            Some(keys) => self.ready.iter().flat_map(|run| run.first..=run.last).find(|offset| keys.may_have(*offset, consumer)),
+            None => self.ready.first(),
+            Some(keys) => self.ready.find(|offset| keys.may_have(offset, consumer)),
         };
         ready.or_else(|| (self.unfinished() < rules.unfinished_max).then_some(self.end))
     }
@@ -305,17 +320,12 @@ impl Subscription {
         out: &mut Vec<Acquired>,
     ) {
         self.look_at(first, last, rules);
-        let deadline = now + rules.lock;
+        let deadline = now.saturating_add(rules.lock);
         let mut left = limit;
-        let mut given: Vec<Run<u16>> = Vec::new();
+        let mut given: Vec<Run<Waiting>> = Vec::new();
         if let Some(keys) = &mut self.keys {
-            let ready: Vec<Run<u16>> = self.ready.within(first, last).collect();
-            for offset in ready.iter().flat_map(|run| run.first..=run.last) {
-                if let hashbrown::hash_map::Entry::Vacant(vacant) = keys.hashes.entry(offset)
-                    && let Some(hash) = hash(offset)
-                {
-                    vacant.insert(hash);
-                }
+            for offset in self.ready.within(first, last).iter().flat_map(|run| run.first..=run.last) {
+                keys.learn(offset, hash);
                 if left > 0 && keys.may_have(offset, consumer) {
                     keys.own(offset, consumer);
                     given.extend(self.ready.take(offset, offset));
@@ -323,8 +333,7 @@ impl Subscription {
                 }
             }
         } else {
-            let ready: Vec<Run<u16>> = self.ready.within(first, last).collect();
-            for run in ready {
+            for run in self.ready.within(first, last) {
                 if left == 0 {
                     break;
                 }
@@ -333,10 +342,11 @@ impl Subscription {
                 left -= until - run.first + 1;
             }
         }
+        self.turnover += u64::from(!given.is_empty());
         for Run { first, last, value } in given {
-            let count = value.saturating_add(1);
-            self.in_flight.insert(first, last, Flight { consumer, count, deadline });
-            self.earliest = self.earliest.min(deadline);
+            let tries = value.tries.delivered();
+            self.hold(first, last, Flight { consumer, deadline, tries, level: value.level, reason: None });
+            let count = tries.deliveries();
             match out.last_mut() {
                 Some(before) if before.last + 1 == first && before.count == count => before.last = last,
                 _ => out.push(Acquired { first, last, count }),
@@ -353,7 +363,7 @@ impl Subscription {
         let room = rules.unfinished_max.saturating_sub(self.unfinished());
         if room > 0 {
             let until = if self.keys.is_none() { last } else { last.min(self.end.saturating_add(room - 1)) };
-            self.ready.insert(self.end, until, 0);
+            self.ready.insert(self.end, until, Waiting::NEW);
             self.end = until + 1;
         }
     }
@@ -362,10 +372,10 @@ impl Subscription {
     /// that has not been looked at stays as it is.
     pub fn skip(&mut self, first: u64, last: u64) {
         if first <= self.end && last >= self.end {
-            self.ready.insert(self.end, last, 0);
+            self.ready.insert(self.end, last, Waiting::NEW);
             self.end = last + 1;
         }
-        for run in self.ready.take(first, last) {
+        for run in self.take_ready(first, last) {
             self.settle(run.first, run.last, Done::Archived);
         }
         self.advance();
@@ -376,10 +386,10 @@ impl Subscription {
         if to <= self.start {
             return;
         }
-        for run in self.in_flight.take(self.start, to - 1) {
+        for run in self.let_go(self.start, to - 1) {
             self.forget_keys(run.first, run.last, run.value.consumer != DEAD_LETTERS);
         }
-        for run in self.ready.take(self.start, to - 1) {
+        for run in self.take_ready(self.start, to - 1) {
             self.forget_keys(run.first, run.last, false);
         }
         self.done.take(self.start, to - 1);
@@ -403,7 +413,7 @@ impl Subscription {
     }
 
     /// `consumer` says what is to become of `first..=last`, which it has (see [`Subscription::check`]). What is dead is added
-    /// to `dead`.
+    /// to `dead`. Returns of how many records it has been said: what others have, or nobody, stays as it is.
     #[expect(clippy::too_many_arguments, reason = "a range and what is said of it")]
     pub fn judge(
         &mut self,
@@ -414,31 +424,36 @@ impl Subscription {
         now: u64,
         rules: &Rules,
         dead: &mut Vec<Dead>,
-    ) {
+    ) -> u64 {
         let first = first.max(self.start);
         let held: Vec<Run<Flight>> = self.in_flight.within(first, last).filter(|run| run.value.consumer == consumer).collect();
-        for run in held {
-            self.in_flight.take(run.first, run.last);
+        for run in &held {
+            self.let_go(run.first, run.last);
             match verdict {
                 Verdict::Accept | Verdict::Gap => {
                     self.forget_keys(run.first, run.last, true);
                     self.settle(run.first, run.last, if verdict == Verdict::Accept { Done::Acknowledged } else { Done::Archived });
                 }
-                Verdict::Release => self.give_back(run, rules, dead, now),
-                Verdict::Reject => self.bury(run, true, rules, dead, now),
+                Verdict::Release => self.give_back(*run, rules, dead, now),
+                Verdict::Return => {
+                    let forgiven = Flight { tries: run.value.tries.forgiven(), ..run.value };
+                    self.give_back(Run { value: forgiven, ..*run }, rules, dead, now);
+                }
+                Verdict::Reject => self.bury(*run, DeadReason::Rejected, rules, dead, now),
                 Verdict::Renew => {
-                    self.in_flight.insert(run.first, run.last, Flight { deadline: now + rules.lock, ..run.value });
+                    self.hold(run.first, run.last, Flight { deadline: now.saturating_add(rules.lock), ..run.value });
                 }
             }
         }
         self.advance();
+        held.iter().map(|run| run.last - run.first + 1).sum()
     }
 
     /// What is on its way to a dead-letter topic in `first..=last` is there.
     pub fn buried(&mut self, first: u64, last: u64) {
         let held: Vec<Run<Flight>> = self.in_flight.within(first, last).filter(|run| run.value.consumer == DEAD_LETTERS).collect();
         for run in held {
-            self.in_flight.take(run.first, run.last);
+            self.let_go(run.first, run.last);
             self.settle(run.first, run.last, Done::Archived);
         }
         self.advance();
@@ -448,7 +463,7 @@ impl Subscription {
     pub fn release_all(&mut self, consumer: ConsumerId, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> bool {
         let held: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == consumer).collect();
         for run in &held {
-            self.in_flight.take(run.first, run.last);
+            self.let_go(run.first, run.last);
             self.give_back(*run, rules, dead, now);
         }
         self.advance();
@@ -462,9 +477,9 @@ impl Subscription {
         }
         let due: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.deadline <= now).collect();
         for run in &due {
-            self.in_flight.take(run.first, run.last);
-            if run.value.consumer == DEAD_LETTERS {
-                self.bury(*run, run.value.count < rules.deliveries_max, rules, dead, now);
+            self.let_go(run.first, run.last);
+            if let Some(reason) = run.value.reason {
+                self.bury(*run, reason, rules, dead, now);
             } else {
                 self.give_back(*run, rules, dead, now);
             }
@@ -474,9 +489,9 @@ impl Subscription {
         due.iter().map(|run| run.last - run.first + 1).sum()
     }
 
-    /// No earlier time has anything for [`Subscription::expire`]; `None`: nothing is in flight.
+    /// No earlier time has anything for [`Subscription::expire`]; `None`: nothing is in flight, or for ever.
     pub fn next_deadline(&self) -> Option<u64> {
-        (!self.in_flight.is_empty()).then_some(self.earliest)
+        (!self.in_flight.is_empty() && self.earliest != NO_LOCK).then_some(self.earliest)
     }
 
     /// Starts anew at `start`: as if nothing had ever been delivered.
@@ -484,33 +499,62 @@ impl Subscription {
         let (ordered, mut changed) = (self.is_key_ordered(), std::mem::take(&mut self.changed));
         let stored = std::mem::take(&mut self.stored);
         changed.extend(stored.iter().copied());
-        *self = Self { changed, stored, ..Self::new(start) };
+        let (levelled, given, turnover) = (self.levelled, self.given.map(|_| 0), self.turnover + 1);
+        *self = Self { changed, stored, levelled, given, turnover, ..Self::new(start) };
         self.set_key_ordered(ordered);
     }
 
     fn give_back(&mut self, run: Run<Flight>, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
-        if run.value.count >= rules.deliveries_max {
-            self.bury(run, false, rules, dead, now);
+        let Run { first, last, value: Flight { tries, level, .. } } = run;
+        if rules.deliveries_max.is_some_and(|max| tries.counted >= max) {
+            self.bury(run, DeadReason::DeliveryLimit, rules, dead, now);
             return;
         }
-        self.disown(run.first, run.last);
-        self.ready.insert(run.first, run.last, run.value.count);
-        self.touch(run.first, run.last);
+        self.disown(first, last);
+        self.ready.insert(first, last, Waiting { tries, level: level.filter(|_| self.levelled) });
+        self.turnover += 1;
+        self.touch(first, last);
     }
 
-    fn bury(&mut self, run: Run<Flight>, rejected: bool, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
+    fn bury(&mut self, run: Run<Flight>, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value } = run;
-        dead.push(Dead { first, last, count: value.count, rejected });
+        dead.push(Dead { first, last, count: value.tries.deliveries(), reason });
         // The dead hold up nobody.
-        self.forget_keys(first, last, value.consumer != DEAD_LETTERS);
+        self.forget_keys(first, last, value.reason.is_none());
         if rules.dead_letters {
-            let deadline = now + rules.lock;
-            self.in_flight.insert(first, last, Flight { consumer: DEAD_LETTERS, deadline, ..value });
-            self.earliest = self.earliest.min(deadline);
+            let wait = if rules.lock == NO_LOCK { DEAD_LETTER_RETRY_MS } else { rules.lock };
+            self.hold(first, last, Flight { consumer: DEAD_LETTERS, deadline: now + wait, reason: Some(reason), ..value });
             self.touch(first, last);
         } else {
             self.settle(first, last, Done::Archived);
         }
+    }
+
+    /// Somebody has these from now on.
+    fn hold(&mut self, first: u64, last: u64, flight: Flight) {
+        if flight.consumer == DEAD_LETTERS {
+            self.dying += last - first + 1;
+        } else if let Some(given) = &mut self.given
+            && *given <= last
+        {
+            *given = last + 1;
+            self.start_changed = true;
+        }
+        self.earliest = self.earliest.min(flight.deadline);
+        self.in_flight.insert(first, last, flight);
+    }
+
+    /// Nobody has these any more.
+    fn let_go(&mut self, first: u64, last: u64) -> Vec<Run<Flight>> {
+        let taken = self.in_flight.take(first, last);
+        let dying = taken.iter().filter(|run| run.value.consumer == DEAD_LETTERS);
+        self.dying -= dying.map(|run| run.last - run.first + 1).sum::<u64>();
+        taken
+    }
+
+    fn take_ready(&mut self, first: u64, last: u64) -> Vec<Run<Waiting>> {
+        self.turnover += 1;
+        self.ready.take(first, last)
     }
 
     fn settle(&mut self, first: u64, last: u64, done: Done) {
@@ -526,12 +570,7 @@ impl Subscription {
 
     fn forget_keys(&mut self, first: u64, last: u64, owned: bool) {
         if let Some(keys) = &mut self.keys {
-            for offset in first..=last {
-                if owned {
-                    keys.disown(offset);
-                }
-                keys.hashes.remove(&offset);
-            }
+            (first..=last).for_each(|offset| keys.forget(offset, owned));
         }
     }
 
@@ -552,88 +591,5 @@ impl Subscription {
             self.done.take(run.first, run.last);
             self.set_start(run.last + 1);
         }
-    }
-
-    /// What has to be made durable since the last call: the new start, if it moved, and pages with their runs; an empty page
-    /// is to be deleted.
-    pub fn take_changes(&mut self) -> Changes {
-        let mut pages = Vec::new();
-        let first_page = self.start / PAGE_OFFSETS;
-        let passed: Vec<u64> = self.stored.range(..first_page).copied().collect();
-        for page in passed {
-            self.stored.remove(&page);
-            pages.push((page, Vec::new()));
-        }
-        for page in std::mem::take(&mut self.changed) {
-            if page < first_page {
-                continue;
-            }
-            let (first, last) = (page * PAGE_OFFSETS, page * PAGE_OFFSETS + (PAGE_OFFSETS - 1));
-            let done = self.done.within(first, last).map(|run| PageRun { first: run.first, last: run.last, state: StoredState::Done(run.value) });
-            let returned = self.returned(first, last);
-            let mut runs: Vec<PageRun> = done.chain(returned).collect();
-            runs.sort_unstable_by_key(|run| run.first);
-            if runs.is_empty() {
-                if self.stored.remove(&page) {
-                    pages.push((page, runs));
-                }
-            } else {
-                self.stored.insert(page);
-                pages.push((page, runs));
-            }
-        }
-        Changes { start: std::mem::take(&mut self.start_changed).then_some(self.start), pages }
-    }
-
-    /// What has been delivered and came back, or is out again, and what is dead: how often it was delivered must outlive a restart.
-    fn returned(&self, first: u64, last: u64) -> impl Iterator<Item = PageRun> + '_ {
-        let ready = self.ready.within(first, last).map(|run| PageRun { first: run.first, last: run.last, state: StoredState::Returned(run.value) });
-        let out = self.in_flight.within(first, last).map(|Run { first, last, value }| {
-            let dead = value.consumer == DEAD_LETTERS;
-            PageRun { first, last, state: if dead { StoredState::Dead(value.count) } else { StoredState::Returned(value.count - 1) } }
-        });
-        ready.chain(out).filter(|run| run.state != StoredState::Returned(0))
-    }
-
-    /// The changes taken last did not become durable: everything counts as changed.
-    pub fn set_changed(&mut self) {
-        self.start_changed = true;
-        self.changed.extend(self.stored.iter().copied());
-        for (first, last) in self.known() {
-            self.touch(first, last);
-        }
-    }
-
-    /// All runs, in no order.
-    fn known(&self) -> Vec<(u64, u64)> {
-        let done = self.done.iter().map(|run| (run.first, run.last));
-        let ready = self.ready.iter().map(|run| (run.first, run.last));
-        done.chain(ready).chain(self.in_flight.iter().map(|run| (run.first, run.last))).collect()
-    }
-
-    fn knows(&self, first: u64, last: u64) -> bool {
-        let (done, ready) = (self.done.within(first, last).next(), self.ready.within(first, last).next());
-        done.is_some() || ready.is_some() || self.in_flight.within(first, last).next().is_some()
-    }
-
-    /// Numbers of the pages that are durable, or on their way.
-    pub fn stored_pages(&self) -> impl Iterator<Item = u64> + '_ {
-        self.stored.iter().copied()
-    }
-}
-
-/// What changed in a subscription.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// The new start.
-    pub start: Option<u64>,
-    /// Pages by number, with their runs.
-    pub pages: Vec<(u64, Vec<PageRun>)>,
-}
-
-impl Changes {
-    /// Nothing changed.
-    pub fn is_empty(&self) -> bool {
-        self.start.is_none() && self.pages.is_empty()
     }
 }

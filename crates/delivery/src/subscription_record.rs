@@ -2,24 +2,31 @@
 //!
 //! ```text
 //! name                    u16 length, group, [16] topic id, u32 partition
-//! key "s" name            value u8 version (1), u64 start
-//! key "p" name u64 page   value u8 version (1), runs of the page: u16 first offset within it, u16 offsets after the first,
-//!                               u8 state: 0 acknowledged, 1 archived, 2 + n delivered n times and returned (n up to 125),
-//!                               128 + n delivered n times and on its way to the dead letters
+//! key "s" name            value u8 version (1), u64 start; or u8 version (2), u64 start, u64 end of what was given out
+//! key "p" name u64 page   value u8 version (2), runs of the page: u16 first offset within it, u16 offsets after the first, u8 state
+//!                               0 acknowledged, 1 archived, 2 returned; on its way to the dead letters: 3 rejected,
+//!                               4 delivered too often, 5 expired, 6 no room; from 2 on u16 deliveries counted, u16 not counted
+//!                         value u8 version (1), runs as above, with u8 state 0, 1, 2 + n delivered n times and returned,
+//!                               128 + n delivered n times and on its way to the dead letters; read, and not written any more
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::subscription::{Changes, Done};
+use crate::subscription::{Changes, DeadReason, Done, Tries};
 
 /// Offsets that one record describes.
 pub const PAGE_OFFSETS: u64 = 1 << 14;
 
-const VERSION: u8 = 1;
+/// A start alone, a page without reasons.
+const PLAIN: u8 = 1;
+/// A start with what was given out, a page with reasons.
+const FULL: u8 = 2;
 const START: u8 = b's';
 const PAGE: u8 = b'p';
+/// States of pages: of version 1 the first with a count, and the first that is dead; of version 2 likewise.
+const PLAIN_DEAD: u8 = 128;
 const RETURNED: u8 = 2;
-const DEAD: u8 = 128;
+const REASONS: [DeadReason; 4] = [DeadReason::Rejected, DeadReason::DeliveryLimit, DeadReason::Expired, DeadReason::MaxLength];
 
 /// The state of a run that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +34,9 @@ pub enum StoredState {
     /// It will not be delivered again.
     Done(Done),
     /// Delivered so often, and to be delivered again.
-    Returned(u16),
+    Returned(Tries),
     /// Delivered so often, and on its way to the dead letters.
-    Dead(u16),
+    Dead(Tries, DeadReason),
 }
 
 /// A run inside a page: `first` to `last`, both included.
@@ -58,7 +65,12 @@ pub struct SubscriptionName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubscriptionRecord {
     /// Where it starts.
-    Start(u64),
+    Start {
+        /// Everything before it is done.
+        start: u64,
+        /// The end of what was given out, where that is kept.
+        given: Option<u64>,
+    },
     /// What became of some offsets after the start.
     Page(Vec<PageRun>),
 }
@@ -78,9 +90,10 @@ impl SubscriptionName {
     /// The records of what changed, for [`journal state`](crate::Effect::Persist): key and value, `None` deletes.
     pub fn records(&self, changes: &Changes) -> Vec<(Bytes, Option<Bytes>)> {
         let start = changes.start.map(|start| {
-            let mut value = BytesMut::with_capacity(9);
-            value.put_u8(VERSION);
+            let mut value = BytesMut::with_capacity(17);
+            value.put_u8(if changes.given.is_some() { FULL } else { PLAIN });
             value.put_u64(start);
+            value.extend(changes.given.map(u64::to_be_bytes).into_iter().flatten());
             (self.key(START, None), Some(value.freeze()))
         });
         let pages = changes.pages.iter().map(|(page, runs)| (self.key(PAGE, Some(*page)), (!runs.is_empty()).then(|| encode_runs(runs))));
@@ -94,19 +107,41 @@ impl SubscriptionName {
 }
 
 fn encode_runs(runs: &[PageRun]) -> Bytes {
-    let mut value = BytesMut::with_capacity(1 + runs.len() * 5);
-    value.put_u8(VERSION);
+    let mut value = BytesMut::with_capacity(1 + runs.len() * 9);
+    value.put_u8(FULL);
     for run in runs {
         value.put_u16((run.first % PAGE_OFFSETS) as u16);
         value.put_u16((run.last - run.first) as u16);
-        value.put_u8(match run.state {
-            StoredState::Done(Done::Acknowledged) => 0,
-            StoredState::Done(Done::Archived) => 1,
-            StoredState::Returned(count) => RETURNED + count.min(u16::from(DEAD - RETURNED - 1)) as u8,
-            StoredState::Dead(count) => DEAD + count.min(u16::from(u8::MAX - DEAD)) as u8,
-        });
+        let (state, tries) = match run.state {
+            StoredState::Done(Done::Acknowledged) => (0, None),
+            StoredState::Done(Done::Archived) => (1, None),
+            StoredState::Returned(tries) => (RETURNED, Some(tries)),
+            StoredState::Dead(tries, reason) => (RETURNED + 1 + reason as u8, Some(tries)),
+        };
+        value.put_u8(state);
+        if let Some(Tries { counted, spared }) = tries {
+            value.put_u16(counted);
+            value.put_u16(spared);
+        }
     }
     value.freeze()
+}
+
+fn decode_state(version: u8, state: u8, value: &mut &[u8]) -> Option<StoredState> {
+    let once = |counted: u8| Tries { counted: u16::from(counted), spared: 0 };
+    Some(match (state, version) {
+        (0, _) => StoredState::Done(Done::Acknowledged),
+        (1, _) => StoredState::Done(Done::Archived),
+        (dead, PLAIN) if dead >= PLAIN_DEAD => StoredState::Dead(once(dead - PLAIN_DEAD), DeadReason::Rejected),
+        (returned, PLAIN) => StoredState::Returned(once(returned - RETURNED)),
+        (state, _) => {
+            let tries = Tries { counted: value.try_get_u16().ok()?, spared: value.try_get_u16().ok()? };
+            match state {
+                RETURNED => StoredState::Returned(tries),
+                dead => StoredState::Dead(tries, *REASONS.get(usize::from(dead - RETURNED - 1))?),
+            }
+        }
+    })
 }
 
 /// A state record, if it is one of a subscription; the inner `None`: it is damaged, or of another version.
@@ -118,22 +153,19 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
         key = rest;
         let group = String::from_utf8(group.to_vec()).ok()?;
         let name = SubscriptionName { group, topic: key.try_get_u128().ok()?, partition: key.try_get_u32().ok()? };
-        (value.try_get_u8().ok()? == VERSION).then_some(())?;
+        let version = value.try_get_u8().ok().filter(|version| [PLAIN, FULL].contains(version))?;
         if kind == START {
-            return Some((name, SubscriptionRecord::Start(value.try_get_u64().ok()?)));
+            let start = value.try_get_u64().ok()?;
+            let given = if version == FULL { Some(value.try_get_u64().ok()?) } else { None };
+            return Some((name, SubscriptionRecord::Start { start, given }));
         }
         let base = key.try_get_u64().ok()?.checked_mul(PAGE_OFFSETS)?;
         let mut runs = Vec::with_capacity(value.len() / 5);
         while value.has_remaining() {
             let first = base + u64::from(value.try_get_u16().ok()?);
             let last = first + u64::from(value.try_get_u16().ok()?);
-            let state = match value.try_get_u8().ok()? {
-                0 => StoredState::Done(Done::Acknowledged),
-                1 => StoredState::Done(Done::Archived),
-                dead if dead >= DEAD => StoredState::Dead(u16::from(dead - DEAD)),
-                returned => StoredState::Returned(u16::from(returned - RETURNED)),
-            };
-            runs.push(PageRun { first, last, state });
+            let state = value.try_get_u8().ok()?;
+            runs.push(PageRun { first, last, state: decode_state(version, state, &mut value)? });
         }
         Some((name, SubscriptionRecord::Page(runs)))
     };

@@ -2,6 +2,7 @@
 //! model.
 
 mod assignors;
+mod available;
 mod change_over;
 mod consumer_groups;
 mod crowd;

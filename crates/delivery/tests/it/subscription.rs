@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use delivery::{
-    Acquired, ConsumerId, DEAD_LETTERS, Dead, RecordState, Rules, Subscription, SubscriptionName, SubscriptionRecord, Verdict, subscription_record,
+    Acquired, ConsumerId, DEAD_LETTERS, Dead, DeadReason, RecordState, Rules, Subscription, SubscriptionName, SubscriptionRecord, Verdict, subscription_record,
 };
 
-const RULES: Rules = Rules { deliveries_max: 3, unfinished_max: 50, lock: 100, dead_letters: false };
+const RULES: Rules = Rules { deliveries_max: Some(3), unfinished_max: 50, lock: 100, dead_letters: false };
 const ONE: ConsumerId = ConsumerId(1);
 const TWO: ConsumerId = ConsumerId(2);
 
@@ -54,7 +54,7 @@ fn a_record_that_comes_back_too_often_is_dead() {
     let mut dead = Vec::new();
     assert_eq!(subscription.expire(99, &RULES, &mut dead), 0);
     assert_eq!(subscription.expire(100, &RULES, &mut dead), 1);
-    assert_eq!(dead, [Dead { first: 0, last: 0, count: 3, rejected: false }]);
+    assert_eq!(dead, [Dead { first: 0, last: 0, count: 3, reason: DeadReason::DeliveryLimit }]);
     assert_eq!((subscription.start(), subscription.backlog(1)), (1, 0));
 }
 
@@ -65,13 +65,13 @@ fn a_dead_letter_is_held_until_it_is_buried() {
     take(&mut subscription, ONE, 4, 5, 0);
     let mut dead = Vec::new();
     subscription.judge(ONE, 1, 2, Verdict::Reject, 0, &rules, &mut dead);
-    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, rejected: true }]);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, reason: DeadReason::Rejected }]);
     assert_eq!(subscription.state(1), RecordState::Acquired(DEAD_LETTERS));
     // A copy that does not come about is tried again when its time is over.
     dead.clear();
     subscription.judge(ONE, 0, 4, Verdict::Renew, 1000, &rules, &mut dead);
     subscription.expire(100, &rules, &mut dead);
-    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, rejected: true }]);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, reason: DeadReason::Rejected }]);
     subscription.buried(1, 2);
     assert_eq!(subscription.state(2), RecordState::Archived);
     assert_eq!(subscription.state(3), RecordState::Acquired(ONE));
@@ -251,7 +251,7 @@ impl Run {
     }
 
     fn returned(&self, count: u16) -> Model {
-        if count >= self.rules.deliveries_max { self.dead(count) } else { Model::Available(count) }
+        if self.rules.deliveries_max.is_some_and(|max| count >= max) { self.dead(count) } else { Model::Available(count) }
     }
 
     fn acquire(&mut self) {
@@ -324,6 +324,7 @@ impl Run {
                 Verdict::Reject => self.dead(count),
                 Verdict::Release => self.returned(count),
                 Verdict::Renew => Model::Acquired(consumer, count, self.now + RULES.lock),
+                Verdict::Return => unreachable!("share groups do not say it"),
             };
         }
     }
@@ -350,7 +351,7 @@ impl Run {
         let (mut start, mut runs) = (None, BTreeMap::new());
         for (key, value) in &self.stored {
             match subscription_record(key, value).expect("its kind").expect("whole") {
-                (of, SubscriptionRecord::Start(from)) => {
+                (of, SubscriptionRecord::Start { start: from, .. }) => {
                     assert_eq!(of, name());
                     start = Some(from);
                 }

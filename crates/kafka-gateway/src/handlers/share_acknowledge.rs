@@ -49,7 +49,7 @@ fn verdict(kind: i8) -> Option<Verdict> {
 fn event(verdict: Verdict) -> Option<ShareEvent> {
     match verdict {
         Verdict::Accept => Some(ShareEvent::Accepted),
-        Verdict::Release => Some(ShareEvent::Released),
+        Verdict::Release | Verdict::Return => Some(ShareEvent::Released),
         Verdict::Reject => Some(ShareEvent::Rejected),
         Verdict::Gap | Verdict::Renew => None,
     }

@@ -1,0 +1,117 @@
+//! What is ready to be given out: runs of offsets, each with how often it was delivered; by level where there are levels.
+//!
+//! Levels are runs over one log, never copies. Without levels, which is most often, there is one map of runs, `plain`, and nothing
+//! else. With levels `plain` holds what has not been read yet, so that its level is not known.
+
+use super::Tries;
+use crate::runs::{Run, Runs};
+
+/// What is kept of a ready run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub tries: Tries,
+    /// `None`: not known, or there are no levels.
+    pub level: Option<u8>,
+}
+
+impl Waiting {
+    /// Of what has just been looked at.
+    pub const NEW: Self = Self { tries: Tries { counted: 0, spared: 0 }, level: None };
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ready {
+    plain: Runs<Tries>,
+    /// Highest first; none is empty.
+    levels: Vec<(u8, Runs<Tries>)>,
+}
+
+impl Ready {
+    /// Offsets.
+    pub fn count(&self) -> u64 {
+        self.plain.count() + self.levels.iter().map(|(_, runs)| runs.count()).sum::<u64>()
+    }
+
+    /// The first offset of all.
+    pub fn first(&self) -> Option<u64> {
+        let plain = self.plain.first().map(|run| run.first);
+        let levels = self.levels.iter().filter_map(|(_, runs)| runs.first()).map(|run| run.first);
+        plain.into_iter().chain(levels).min()
+    }
+
+    /// The first run of which no level is known.
+    pub fn first_plain(&self) -> Option<Run<Tries>> {
+        self.plain.first()
+    }
+
+    /// Levels with their first offset, highest first.
+    pub fn heads(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
+        self.levels.iter().filter_map(|(level, runs)| runs.first().map(|run| (*level, run.first)))
+    }
+
+    /// The first offset that is wanted.
+    pub fn find(&self, wanted: impl Fn(u64) -> bool) -> Option<u64> {
+        let first = |runs: &Runs<Tries>| runs.iter().flat_map(|run| run.first..=run.last).find(|offset| wanted(*offset));
+        first(&self.plain).into_iter().chain(self.levels.iter().filter_map(|(_, runs)| first(runs))).min()
+    }
+
+    pub fn insert(&mut self, first: u64, last: u64, Waiting { tries, level }: Waiting) {
+        let Some(level) = level else { return self.plain.insert(first, last, tries) };
+        let at = self.levels.binary_search_by(|(other, _)| level.cmp(other)).unwrap_or_else(|at| {
+            self.levels.insert(at, (level, Runs::default()));
+            at
+        });
+        self.levels[at].1.insert(first, last, tries);
+    }
+
+    /// Takes out whatever lies in `first..=last`, in the order of offsets.
+    pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<Waiting>> {
+        let waiting = |level| move |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level } };
+        let mut taken: Vec<Run<Waiting>> = self.plain.take(first, last).into_iter().map(waiting(None)).collect();
+        if !self.levels.is_empty() {
+            for (level, runs) in &mut self.levels {
+                taken.extend(runs.take(first, last).into_iter().map(waiting(Some(*level))));
+            }
+            self.levels.retain(|(_, runs)| !runs.is_empty());
+            taken.sort_unstable_by_key(|run| run.first);
+        }
+        taken
+    }
+
+    /// Takes out one offset.
+    pub fn take_one(&mut self, offset: u64) -> Option<Waiting> {
+        if let Some(tries) = self.plain.take_one(offset) {
+            return Some(Waiting { tries, level: None });
+        }
+        let (at, tries) = self.levels.iter_mut().enumerate().find_map(|(at, (_, runs))| Some((at, runs.take_one(offset)?)))?;
+        let level = self.levels[at].0;
+        if self.levels[at].1.is_empty() {
+            self.levels.remove(at);
+        }
+        Some(Waiting { tries, level: Some(level) })
+    }
+
+    /// The parts of runs that lie in `first..=last`, in order.
+    pub fn within(&self, first: u64, last: u64) -> Vec<Run<Tries>> {
+        let mut found: Vec<Run<Tries>> = self.plain.within(first, last).collect();
+        if !self.levels.is_empty() {
+            found.extend(self.levels.iter().flat_map(|(_, runs)| runs.within(first, last)));
+            found.sort_unstable_by_key(|run| run.first);
+        }
+        found
+    }
+
+    /// All runs, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = Run<Tries>> + '_ {
+        self.plain.iter().chain(self.levels.iter().flat_map(|(_, runs)| runs.iter()))
+    }
+
+    /// Forgets all levels: what they held has to be read again.
+    pub fn forget_levels(&mut self) {
+        for (_, runs) in std::mem::take(&mut self.levels) {
+            for run in runs.iter() {
+                self.plain.insert(run.first, run.last, run.value);
+            }
+        }
+    }
+}
