@@ -5,6 +5,7 @@
 //! * Appends and reads of the tail go straight to a journal.
 //! * What blocks runs as a job ([`Broker::control`], [`Broker::read_history`]) and answers by mailbox.
 
+mod aborted;
 mod admin;
 mod catalog;
 mod group_config;
@@ -34,6 +35,7 @@ use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, Journal
 use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
+pub use aborted::aborted;
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
@@ -47,8 +49,8 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Outcome,
-    Overflow, QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueRules, QueueType, Settlement, Unequal, Vhost, Vhosts, topic_name,
+    BindingWish, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, MessageTraits, Outcome,
+    Overflow, QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueRules, QueueType, Settlement, TRAITS_HEADER, Unequal, Vhost, Vhosts, topic_name,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;

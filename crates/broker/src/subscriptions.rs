@@ -79,6 +79,8 @@ pub struct SharedSubscription {
     lost: Arc<AtomicBool>,
     /// It was deleted: what is said of it has no effect.
     dropped: AtomicBool,
+    /// It goes with a restart: nothing of it is written.
+    volatile: bool,
 }
 
 /// Those who wait for one or more writes.
@@ -268,7 +270,7 @@ impl Subscriptions {
         found
     }
 
-    fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription) -> Arc<SharedSubscription> {
+    fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
         let entered = Arc::new(SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             state: Mutex::new(state),
@@ -277,6 +279,7 @@ impl Subscriptions {
             ahead: Mutex::default(),
             lost: Arc::default(),
             dropped: AtomicBool::new(false),
+            volatile,
             name: name.clone(),
             log,
         });
@@ -329,7 +332,7 @@ impl Broker {
                     if let Some(given) = given {
                         state.remember_given(given);
                     }
-                    self.subscriptions().enter(name, log, state);
+                    self.subscriptions().enter(name, log, state, false);
                 }
                 // The log's journal is not known any more; its key is deleted from all.
                 _ => orphans.extend(keys.into_iter().map(|key| AppendItem::State { key, value: None })),
@@ -340,6 +343,15 @@ impl Broker {
                 self.subscriptions().writes.append(number, ConnectionId(u64::MAX), orphans.clone(), Write { lost: Arc::default(), asker: None });
             }
         }
+    }
+
+    /// The subscription of a group to a partition that goes with a restart, made at the log's start if it is not there. `None`: no such
+    /// partition.
+    pub(crate) fn volatile_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
+        let log = topic.log(partition)?;
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        let start = log.start().0;
+        Some(self.subscriptions().enter(name, log, Subscription::new(start), true))
     }
 
     /// The subscription of a group to a partition; made at the offset that `start` gives, durably by and by, if it is new.
@@ -357,7 +369,7 @@ impl Broker {
         let log = topic.log(partition)?;
         let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
         let first = start(&log).0;
-        let entered = self.subscriptions().enter(name, log, Subscription::new(first));
+        let entered = self.subscriptions().enter(name, log, Subscription::new(first), false);
         // The first one: its locks are to be looked after.
         self.groups().wake();
         self.write_subscription(&entered, &mut entered.lock(), None);
@@ -413,6 +425,10 @@ impl Broker {
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
         if shared.is_dropped() {
+            return;
+        }
+        if shared.volatile {
+            drop(state.take_changes());
             return;
         }
         if shared.lost.swap(false, Ordering::SeqCst) {

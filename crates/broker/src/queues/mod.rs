@@ -11,6 +11,9 @@ mod dispatch;
 mod queue;
 mod record;
 mod restore;
+mod ticker;
+mod traits;
+mod window;
 
 use std::sync::Arc;
 
@@ -22,9 +25,11 @@ use types::LogId;
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal};
 pub use arguments::{InvalidArgument, Overflow, QueueRules, QueueType};
 pub use consumers::{ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
+pub(crate) use ticker::Ticker;
 
 /// The virtual host that is always there.
 pub const DEFAULT_VHOST: &str = "/";

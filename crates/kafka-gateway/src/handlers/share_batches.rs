@@ -4,11 +4,11 @@
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use broker::{Log, ShareRules};
+use broker::{Log, ShareRules, aborted};
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
-use record::{BatchError, Marker, SlicedBatch, cut, sliced_batches, whole};
+use hashbrown::{DefaultHashBuilder, HashMap};
+use record::{BatchError, cut, sliced_batches, whole};
 use smallvec::SmallVec;
 use types::Offset;
 
@@ -36,25 +36,6 @@ pub(crate) struct Given {
     pub acquired: Vec<Acquired>,
     /// Where the first batch begins of which something is left, for whoever comes next.
     pub rest: Option<(Offset, usize)>,
-}
-
-/// Which of the batches belong to transactions that were aborted.
-fn aborted(log: &Log, slices: &[Bytes], found: &[SlicedBatch], from: Offset, next: Offset) -> Vec<bool> {
-    let mut begins = log.aborted_between(from, next);
-    begins.sort_by_key(|one| one.first);
-    let mut begins = begins.into_iter().peekable();
-    let mut open: HashSet<i64> = HashSet::new();
-    let judge = |one: &SlicedBatch| {
-        while let Some(begun) = begins.next_if(|begun| begun.first < one.header.next()) {
-            open.insert(begun.producer_id);
-        }
-        let of_aborted = one.header.transactional() && open.contains(&one.header.producer_id);
-        if one.header.control() && Marker::of(&one.header, &whole(slices, one.at, one.header.total_bytes())) == Some(Marker::Abort) {
-            open.remove(&one.header.producer_id);
-        }
-        of_aborted
-    };
-    found.iter().map(judge).collect()
 }
 
 /// Acquires for one member what may be given to it of what was read, which is all that there is in `range`.
