@@ -10,6 +10,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("record", &["types"]),
     ("delivery", &["types"]),
+    ("routing", &[]),
     ("kafka-wire", &[]),
     ("kafka-wire-gen", &[]),
     ("journal", &["types", "record"]),
