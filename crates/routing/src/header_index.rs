@@ -1,0 +1,164 @@
+//! Headers exchanges: bindings found by the headers of a message.
+//!
+//! The arguments of a binding are conditions: a header with that value, or with any if the argument has none. `x-match` says
+//! whether all (also when it is absent) or any of them have to hold. Arguments whose name begins with `x-` are no conditions,
+//! unless `x-match` ends in `-with-x`; `x-match` itself never is one. All of no conditions hold, any of none does not.
+//!
+//! A binding for all is listed under one of its conditions, the one that the fewest others are listed under; a binding for any
+//! under each. A message looks up its own headers, so that what it has nothing in common with costs nothing; what is found is
+//! then checked in full.
+
+use hashbrown::HashMap;
+
+use crate::binding::{BindingId, Bindings};
+use crate::error::InvalidBinding;
+use crate::value::{Argument, Arguments, Headers, LONG_STRING, OwnedValue, Value};
+
+const MATCH: &[u8] = b"x-match";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    any: bool,
+    with_x: bool,
+}
+
+impl Rule {
+    fn of(arguments: &Arguments) -> Result<Self, InvalidBinding> {
+        let Some(Argument { tag, value, .. }) = arguments.get(MATCH) else { return Ok(Self { any: false, with_x: false }) };
+        let OwnedValue::Bytes(word) = value else {
+            return Err(InvalidBinding::MatchType { tag: *tag, value: value.to_string() });
+        };
+        if *tag != LONG_STRING {
+            return Err(InvalidBinding::MatchType { tag: *tag, value: value.to_string() });
+        }
+        let (any, with_x) = match &**word {
+            b"all" => (false, false),
+            b"any" => (true, false),
+            b"all-with-x" => (false, true),
+            b"any-with-x" => (true, true),
+            other => return Err(InvalidBinding::Match(String::from_utf8_lossy(other).into_owned())),
+        };
+        Ok(Self { any, with_x })
+    }
+
+    fn conditions(self, arguments: &Arguments) -> impl Iterator<Item = &Argument> {
+        arguments.fields().iter().filter(move |field| if self.with_x { &*field.name != MATCH } else { !field.name.starts_with(b"x-") })
+    }
+
+    fn holds(self, arguments: &Arguments, headers: &dyn Headers) -> bool {
+        let mut conditions = self.conditions(arguments);
+        let met = |condition: &Argument| match (headers.get(&condition.name), condition.value.as_value()) {
+            (None, _) => false,
+            (Some(_), Value::Void) => true,
+            (Some(header), value) => header == value,
+        };
+        if self.any { conditions.any(met) } else { conditions.all(met) }
+    }
+}
+
+pub(crate) fn check(arguments: &Arguments) -> Result<(), InvalidBinding> {
+    Rule::of(arguments).map(|_| ())
+}
+
+/// Bindings listed under conditions on one header.
+#[derive(Debug, Default)]
+struct Conditions {
+    present: Vec<BindingId>,
+    values: HashMap<OwnedValue, Vec<BindingId>>,
+}
+
+impl Conditions {
+    fn list(&self, value: Value<'_>) -> &[BindingId] {
+        if value == Value::Void { &self.present } else { self.values.get(&value).map_or(&[], |list| list) }
+    }
+
+    fn insert(&mut self, value: &OwnedValue, id: BindingId) {
+        match value {
+            OwnedValue::Void => self.present.push(id),
+            value => self.values.entry(value.clone()).or_default().push(id),
+        }
+    }
+
+    fn remove(&mut self, value: Value<'_>, id: BindingId) {
+        let remove = |list: &mut Vec<BindingId>| {
+            let place = list.iter().rposition(|found| *found == id).expect("it is listed under its condition");
+            list.swap_remove(place);
+        };
+        if value == Value::Void {
+            return remove(&mut self.present);
+        }
+        let list = self.values.get_mut(&value).expect("it is listed under its condition");
+        remove(list);
+        if list.is_empty() {
+            self.values.remove(&value);
+        }
+    }
+}
+
+/// The bindings of a headers exchange.
+#[derive(Debug, Default)]
+pub(crate) struct HeaderIndex {
+    headers: HashMap<Box<[u8]>, Conditions>,
+    /// Bindings for all of no conditions.
+    unconditional: Vec<BindingId>,
+    /// Of each binding, its rule and which of its conditions it is listed under, if it is for all.
+    rules: HashMap<BindingId, (Rule, usize)>,
+}
+
+impl HeaderIndex {
+    pub fn insert(&mut self, id: BindingId, bindings: &Bindings) {
+        let arguments = &bindings.get(id).arguments;
+        let rule = Rule::of(arguments).expect("checked before it was bound");
+        let listed = |condition: &Argument| {
+            self.headers.get(&*condition.name).map_or(0, |conditions| conditions.list(condition.value.as_value()).len())
+        };
+        let rarest = rule.conditions(arguments).map(listed).enumerate().min_by_key(|(_, listed)| *listed);
+        let rarest = rarest.map(|(at, _)| at);
+        self.rules.insert(id, (rule, rarest.unwrap_or(0)));
+        for (at, condition) in rule.conditions(arguments).enumerate() {
+            if rule.any || Some(at) == rarest {
+                self.headers.entry(condition.name.clone()).or_default().insert(&condition.value, id);
+            }
+        }
+        if rarest.is_none() && !rule.any {
+            self.unconditional.push(id);
+        }
+    }
+
+    pub fn remove(&mut self, id: BindingId, bindings: &Bindings) {
+        let arguments = &bindings.get(id).arguments;
+        let (rule, rarest) = self.rules.remove(&id).expect("each binding has a rule");
+        let mut conditions = 0;
+        for (at, condition) in rule.conditions(arguments).enumerate() {
+            conditions += 1;
+            if rule.any || at == rarest {
+                let listed = self.headers.get_mut(&*condition.name).expect("it is listed under its condition");
+                listed.remove(condition.value.as_value(), id);
+                if listed.present.is_empty() && listed.values.is_empty() {
+                    self.headers.remove(&*condition.name);
+                }
+            }
+        }
+        if conditions == 0 && !rule.any {
+            self.unconditional.retain(|found| *found != id);
+        }
+    }
+
+    /// Tells the bindings that match, some perhaps more than once.
+    pub fn select(&self, headers: &dyn Headers, bindings: &Bindings, mut found: impl FnMut(BindingId)) {
+        self.unconditional.iter().copied().for_each(&mut found);
+        if self.headers.is_empty() {
+            return;
+        }
+        headers.visit(&mut |name, value| {
+            let Some(conditions) = self.headers.get(name) else { return };
+            let valued = if value == Value::Void { &[] } else { conditions.list(value) };
+            for id in conditions.present.iter().chain(valued) {
+                let (rule, _) = self.rules[id];
+                if rule.holds(&bindings.get(*id).arguments, headers) {
+                    found(*id);
+                }
+            }
+        });
+    }
+}

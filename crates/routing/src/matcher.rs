@@ -1,0 +1,75 @@
+//! The index of an exchange, by its type.
+
+use crate::binding::{BindingId, Bindings};
+use crate::error::InvalidBinding;
+use crate::header_index::{self, HeaderIndex};
+use crate::key_index::KeyIndex;
+use crate::ring::Ring;
+use crate::route::Scratch;
+use crate::trie::Trie;
+use crate::value::{Arguments, Headers};
+
+/// Finds, of the bindings of an exchange, those that match.
+#[derive(Debug)]
+pub(crate) enum Matcher {
+    Direct(KeyIndex),
+    /// All of the exchange's bindings.
+    Fanout,
+    Topic(Trie),
+    Headers(HeaderIndex),
+    ConsistentHash(Ring),
+}
+
+impl Matcher {
+    pub fn check(&self, key: &[u8], arguments: &Arguments) -> Result<(), InvalidBinding> {
+        match self {
+            Self::Direct(_) | Self::Fanout | Self::Topic(_) => Ok(()),
+            Self::Headers(_) => header_index::check(arguments),
+            Self::ConsistentHash(ring) => ring.check(key),
+        }
+    }
+
+    pub fn insert(&mut self, id: BindingId, bindings: &mut Bindings) {
+        match self {
+            Self::Direct(index) => index.insert(id, bindings),
+            Self::Fanout => {}
+            Self::Topic(trie) => trie.insert(id, bindings),
+            Self::Headers(index) => index.insert(id, bindings),
+            Self::ConsistentHash(ring) => ring.insert(id, bindings),
+        }
+    }
+
+    pub fn remove(&mut self, id: BindingId, bindings: &mut Bindings) {
+        match self {
+            Self::Direct(index) => index.remove(id, bindings),
+            Self::Fanout => {}
+            Self::Topic(trie) => trie.remove(id, bindings),
+            Self::Headers(index) => index.remove(id, bindings),
+            Self::ConsistentHash(ring) => ring.remove(id, bindings),
+        }
+    }
+
+    /// Tells the bindings that match any of the keys, some perhaps more than once. A hash takes the first key.
+    pub fn select(
+        &self,
+        all: &[BindingId],
+        (keys, headers): (&[&[u8]], &dyn Headers),
+        bindings: &Bindings,
+        scratch: &mut Scratch,
+        mut found: impl FnMut(BindingId),
+    ) {
+        match self {
+            Self::Direct(index) => keys.iter().flat_map(|key| index.get(key, bindings)).copied().for_each(found),
+            Self::Fanout => all.iter().copied().for_each(found),
+            Self::Topic(trie) => {
+                for key in keys {
+                    trie.select(key, scratch, |group| group.iter().copied().for_each(&mut found));
+                }
+            }
+            Self::Headers(index) => index.select(headers, bindings, found),
+            Self::ConsistentHash(ring) => {
+                ring.select(keys.first().copied().unwrap_or_default(), headers).into_iter().for_each(found);
+            }
+        }
+    }
+}

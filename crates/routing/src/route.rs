@@ -1,0 +1,94 @@
+//! Which queues get a message.
+//!
+//! From the exchange that was published to, along bindings between exchanges, and from an exchange where nothing matched, not even
+//! a binding to an exchange, to its alternate. Each exchange is visited once, so cycles end; each queue is told once.
+//! The default exchange leads to the queue that has the routing key for its name; as an alternate it leads nowhere, as in
+//! RabbitMQ.
+
+use crate::binding::{QueueId, Target};
+use crate::exchange::{Exchange, ExchangeId};
+use crate::table::{DEFAULT, Table};
+use crate::value::Headers;
+
+/// Memory that routing uses and the caller keeps, so that a message costs no allocation. Each thread has its own; it fits all tables.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    exchanges: Vec<ExchangeId>,
+    exchanges_seen: Seen,
+    pub(crate) nodes: Vec<u32>,
+    pub(crate) next: Vec<u32>,
+    pub(crate) any_nodes: Vec<u32>,
+    pub(crate) any_seen: Seen,
+}
+
+/// A set of small numbers that is emptied in no time.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    rounds: Vec<u32>,
+    round: u32,
+}
+
+impl Seen {
+    pub fn begin(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.rounds.fill(0);
+            self.round = 1;
+        }
+    }
+
+    /// Whether the number is new in this round.
+    pub fn first(&mut self, number: u32) -> bool {
+        let at = number as usize;
+        if at >= self.rounds.len() {
+            self.rounds.resize((at + 1).next_power_of_two(), 0);
+        }
+        std::mem::replace(&mut self.rounds[at], self.round) != self.round
+    }
+}
+
+impl Exchange<'_> {
+    /// Replaces what is in `queues` by the queues that get a message with these routing keys (that of the message, and those of
+    /// its `CC` and `BCC`), each once, in no order that means anything. Allocates only when `scratch` or `queues` have to grow.
+    pub fn route(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) {
+        queues.clear();
+        if self.id == DEFAULT {
+            queues.extend(keys.iter().filter_map(|key| self.table.queue(key)));
+        } else {
+            walk(self.table, self.id, (keys, headers), scratch, queues);
+        }
+        if !queues.is_sorted_by(|one, next| one < next) {
+            queues.sort_unstable();
+            queues.dedup();
+        }
+    }
+}
+
+fn walk(table: &Table, first: ExchangeId, message: (&[&[u8]], &dyn Headers), scratch: &mut Scratch, queues: &mut Vec<QueueId>) {
+    let mut exchanges = std::mem::take(&mut scratch.exchanges);
+    let mut seen = std::mem::take(&mut scratch.exchanges_seen);
+    exchanges.clear();
+    seen.begin();
+    seen.first(first);
+    exchanges.push(first);
+    while let Some(id) = exchanges.pop() {
+        let exchange = table.slot(id);
+        let mut matched = false;
+        let mut visit = |id: ExchangeId| {
+            if seen.first(id) {
+                exchanges.push(id);
+            }
+        };
+        exchange.matcher.select(&exchange.outgoing, message, table.bindings(), scratch, |binding| {
+            matched = true;
+            match table.bindings().get(binding).target {
+                Target::Queue(queue) => queues.push(queue),
+                Target::Exchange(id) => visit(id),
+            }
+        });
+        if !matched && let Some(id) = exchange.fallback().and_then(|name| table.id(name)) {
+            visit(id);
+        }
+    }
+    (scratch.exchanges, scratch.exchanges_seen) = (exchanges, seen);
+}
