@@ -17,7 +17,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Why dead records are not in their topic yet; they are tried again when their lock runs out.
 #[derive(Debug, thiserror::Error)]
-enum DeadLetterError {
+pub(crate) enum DeadLetterError {
     #[error("the group has no dead-letter topic any more")]
     NotWanted,
     #[error("the topic does not exist yet")]
@@ -130,7 +130,7 @@ impl Broker {
 
     /// Records from `from` to `last`, some of them, and the offset after what was looked at. What compaction or retention has
     /// removed is not there.
-    fn read_records(&self, shared: &SharedSubscription, from: u64, last: u64) -> Result<(Vec<Record>, u64), DeadLetterError> {
+    pub(crate) fn read_records(&self, shared: &SharedSubscription, from: u64, last: u64) -> Result<(Vec<Record>, u64), DeadLetterError> {
         let (log, journal) = (shared.log(), self.journal_of(shared.log().id()));
         let until = Offset(last + 1).min(log.high_watermark());
         let (slices, next) = match journal.read_tail(log, Offset(from)..until, READ_BYTES, true) {

@@ -49,8 +49,8 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, MessageTraits, Outcome,
-    Overflow, QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueRules, QueueType, Settlement, TRAITS_HEADER, Unequal, Vhost, Vhosts, topic_name,
+    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
+    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, Vhosts, kind_name, topic_name,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
@@ -120,6 +120,8 @@ pub struct Broker {
     transactions: Transactions,
     subscriptions: Subscriptions,
     vhosts: Vhosts,
+    ticker: queues::Ticker,
+    undertaker: queues::TheUndertaker,
     /// Ids for logs that have no record.
     log_ids: Mutex<std::ops::Range<u64>>,
 }
@@ -181,14 +183,18 @@ impl Broker {
             internal_topics: InternalTopics::default(),
             transactions,
             vhosts: Vhosts::default(),
+            ticker: queues::Ticker::default(),
+            undertaker: queues::TheUndertaker::default(),
             log_ids: Mutex::new(0..0),
         };
-        broker.restore(state)?;
+        let queues = broker.restore(state)?;
         broker.resume_transactions();
-        Ok(Arc::new(broker))
+        let broker = Arc::new(broker);
+        broker.restore_queues(queues);
+        Ok(broker)
     }
 
-    fn restore(&self, state: Vec<(Bytes, Bytes)>) -> Result<(), BrokerOpenError> {
+    fn restore(&self, state: Vec<(Bytes, Bytes)>) -> Result<queues::FoundQueues, BrokerOpenError> {
         let number = |value: &[u8]| value.try_into().map(u64::from_be_bytes).unwrap_or(0);
         let mut topics = Vec::new();
         let (mut live, mut shared, mut queues) = (hashbrown::HashSet::new(), subscriptions::Found::default(), queues::FoundQueues::default());
@@ -218,9 +224,8 @@ impl Broker {
         }
         self.restore_hidden_topics(&queues);
         self.restore_subscriptions(shared);
-        self.restore_queues(queues);
         self.groups.resume();
-        Ok(())
+        Ok(queues)
     }
 
     /// Enters a topic that is durable into memory.
@@ -252,6 +257,8 @@ impl Broker {
         threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));
         let broker = Arc::clone(self);
         threads.push(spawn("transactions", Box::new(move || broker.transactions.run(&broker))));
+        let broker = Arc::clone(self);
+        threads.push(spawn("queues", Box::new(move || broker.ticker.run(&broker))));
         threads
     }
 
@@ -261,6 +268,7 @@ impl Broker {
         self.cold.close();
         self.groups.close();
         self.transactions.close();
+        self.ticker.close();
     }
 
     /// Told to clients.

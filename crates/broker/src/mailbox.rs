@@ -81,6 +81,11 @@ impl Mailboxes {
         self.by_shard.write().insert(shard, mailbox);
     }
 
+    /// How many shards there are.
+    pub fn count(&self) -> usize {
+        self.by_shard.read().len()
+    }
+
     /// What is for a shard that is not there is dropped.
     pub fn push(&self, shard: ShardId, event: Event) {
         let mailbox = self.by_shard.read().get(&shard).cloned();

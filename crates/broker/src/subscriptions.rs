@@ -20,7 +20,7 @@ use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept;
 use crate::unsent::Unsent;
-use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
+use crate::{Broker, QUEUE_GROUP, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
@@ -237,6 +237,16 @@ impl Subscriptions {
         self.counts[event as usize].fetch_add(records, Ordering::Relaxed);
     }
 
+    /// Appends what belongs to no subscription any more.
+    pub(crate) fn append_alone(&self, journal: usize, items: Vec<AppendItem>) {
+        self.writes.append(journal, ConnectionId(u64::MAX), items, Write { lost: Arc::default(), asker: None });
+    }
+
+    /// Appends behind what was written of a subscription before; nobody hears of the outcome.
+    pub(crate) fn append_for(&self, shared: &SharedSubscription, journal: usize, item: AppendItem) {
+        self.writes.append(journal, shared.lane, vec![item], Write { lost: Arc::default(), asker: None });
+    }
+
     /// To how many records it happened since the start.
     pub fn count(&self, event: ShareEvent) -> u64 {
         self.counts[event as usize].load(Ordering::Relaxed)
@@ -340,7 +350,7 @@ impl Broker {
         }
         if !orphans.is_empty() {
             for (number, _) in self.journals().iter().enumerate() {
-                self.subscriptions().writes.append(number, ConnectionId(u64::MAX), orphans.clone(), Write { lost: Arc::default(), asker: None });
+                self.subscriptions().append_alone(number, orphans.clone());
             }
         }
     }
@@ -414,7 +424,13 @@ impl Broker {
     /// Writes what changed, in the class of the log; `asker` waits for it.
     pub fn write_subscription(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        self.write_changes(shared, state, asker, item);
+        self.write_changes(shared, state, asker, Vec::new(), item);
+    }
+
+    /// Appends `before`, and what changed behind it.
+    pub(crate) fn write_subscription_behind(&self, shared: &SharedSubscription, state: &mut Subscription, before: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
+        let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
+        self.write_changes(shared, state, Some(asker), before, item);
     }
 
     fn write_changes(
@@ -422,23 +438,23 @@ impl Broker {
         shared: &SharedSubscription,
         state: &mut Subscription,
         asker: Option<&Arc<Acknowledgement>>,
+        before: Vec<AppendItem>,
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
         if shared.is_dropped() {
-            return;
-        }
-        if shared.volatile {
-            drop(state.take_changes());
             return;
         }
         if shared.lost.swap(false, Ordering::SeqCst) {
             state.set_changed();
         }
         let changes = state.take_changes();
-        if changes.is_empty() {
+        let mut items = before;
+        if !shared.volatile && !changes.is_empty() {
+            items.extend(shared.name.records(&changes).into_iter().map(item));
+        }
+        if items.is_empty() {
             return;
         }
-        let items = shared.name.records(&changes).into_iter().map(item).collect();
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);
         }
@@ -492,16 +508,25 @@ impl Broker {
             shared.forget_stale_ahead(due);
             let mut state = shared.lock();
             if state.next_deadline().is_some_and(|deadline| deadline <= due) {
-                let rules = self.share_rules(&shared.name.group).rules;
+                let rules = self.rules_of(&shared);
                 self.expire_subscription(&shared, &mut state, &rules);
             }
         }
     }
 
+    /// The rules of a subscription, whoever has it: a queue's are its own.
+    fn rules_of(&self, shared: &SharedSubscription) -> Rules {
+        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
+        queue.map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
+    }
+
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
     pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        if !dead.is_empty() {
-            self.send_dead_letters(shared, dead);
+        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
+        match queue {
+            _ if dead.is_empty() => {}
+            Some(queue) => self.bury_of_queue(&queue, dead),
+            None => self.send_dead_letters(shared, dead),
         }
     }
 
@@ -511,14 +536,14 @@ impl Broker {
         let durable = self.durably(|asker| {
             let mut state = shared.lock();
             state.reset(start.0);
-            self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State { key, value });
+            self.write_changes(&shared, &mut state, Some(asker), Vec::new(), |(key, value)| AppendItem::State { key, value });
         });
         self.wake_subscription(&shared);
         durable
     }
 
     /// Waits until what `write` writes is durable. Not on a shard's thread.
-    fn durably(&self, write: impl FnOnce(&Arc<Acknowledgement>)) -> bool {
+    pub(crate) fn durably(&self, write: impl FnOnce(&Arc<Acknowledgement>)) -> bool {
         let waiting = Arc::new(Waiting::default());
         let asker = Acknowledgement::to(Told::Thread(Arc::clone(&waiting)));
         write(&asker);

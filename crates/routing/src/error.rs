@@ -131,7 +131,7 @@ impl fmt::Display for Difference {
 }
 
 /// RabbitMQ's word for a type of AMQP's field tables.
-fn type_name(tag: u8) -> &'static str {
+pub(crate) fn type_name(tag: u8) -> &'static str {
     match tag {
         b'S' => "longstr",
         b't' => "bool",

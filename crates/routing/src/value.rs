@@ -196,6 +196,13 @@ pub struct Argument {
     pub value: OwnedValue,
 }
 
+impl Argument {
+    /// RabbitMQ's word for its type.
+    pub fn type_name(&self) -> &'static str {
+        crate::error::type_name(self.tag)
+    }
+}
+
 /// The octet of AMQP's field tables for a long string.
 pub(crate) const LONG_STRING: u8 = b'S';
 

@@ -12,7 +12,7 @@ use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, 
 use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
 use uuid::Uuid;
 
-use super::arguments::{InvalidArgument, QueueRules};
+use super::arguments::{InvalidArgument, QueueArguments};
 use super::dispatch::Dispatch;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
@@ -35,7 +35,7 @@ pub struct QueueDeclaration {
     pub owner: Option<ConnectionId>,
     /// It goes with its last consumer.
     pub auto_delete: bool,
-    /// See [`QueueRules`].
+    /// See [`QueueArguments`].
     pub arguments: Arguments,
 }
 
@@ -319,7 +319,7 @@ impl Broker {
     ///
     /// # Errors
     /// See [`QueueError`].
-    pub fn declare_queue(&self, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
+    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
         if !wish.name.is_empty() {
             match self.queue_for(vhost, &wish.name, connection) {
                 Ok(queue) => {
@@ -335,7 +335,7 @@ impl Broker {
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name() } else { wish.name };
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
-        let rules = QueueRules::new(&wish.arguments).map_err(refuse)?;
+        let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
         let (topic, attached) = match known_as.as_ref().and_then(|name| self.topic(name)) {
@@ -413,13 +413,27 @@ impl Broker {
     }
 
     /// A queue comes to life.
-    pub(super) fn enter_queue(&self, vhost: &Vhost, wish: QueueDeclaration, rules: QueueRules, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
+    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
         let shared = self.queue_subscription(&topic, durable);
         let id = QueueId(shared.log().id().0);
-        let dispatch = Mutex::new(Dispatch::new(&rules, &shared));
-        let dropped = AtomicBool::new(false);
-        let queue = Queue { id, vhost: vhost.name.clone(), name: name.clone(), durable, owner, auto_delete, arguments, rules, topic, attached, shared, dispatch, dropped };
+        let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));
+        let queue = Queue {
+            id,
+            vhost: vhost.name.clone(),
+            name: name.clone(),
+            durable,
+            owner,
+            auto_delete,
+            arguments,
+            understood,
+            topic,
+            attached,
+            shared,
+            dispatch,
+            dropped: AtomicBool::new(false),
+            dirty: AtomicBool::new(false),
+        };
         let queue = Arc::new(queue);
         self.vhosts.by_id.write().insert(id, Arc::clone(&queue));
         vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
@@ -433,7 +447,7 @@ impl Broker {
     ///
     /// # Errors
     /// `InUse`, `NotEmpty`, `Append`.
-    pub fn delete_queue(&self, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
+    pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let counts = self.counts(queue);
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
         if if_unused && counts.consumers > 0 {
@@ -467,16 +481,6 @@ impl Broker {
         }
         forgotten?;
         Ok(counts.ready)
-    }
-
-    /// Deletes the exclusive queues of a connection that is gone.
-    pub fn delete_queues_of(&self, connection: ConnectionId) {
-        let owned: Vec<Arc<Queue>> = self.vhosts.by_id.read().values().filter(|queue| queue.owner == Some(connection)).cloned().collect();
-        for queue in owned {
-            if let Err(error) = self.delete_queue(&queue, false, false) {
-                tracing::warn!(%error, ?queue, "exclusive queue of a closed connection");
-            }
-        }
     }
 
     fn queue_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {

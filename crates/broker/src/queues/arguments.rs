@@ -1,5 +1,6 @@
 //! What the arguments of a queue's declaration mean, which of them each type of queue takes, and what is wrong with those it does not.
 
+use delivery::{Overflow, QueueKind, QueueRules};
 use routing::{Argument, Arguments, Name, OwnedValue};
 
 /// Priorities of a queue, at most.
@@ -7,45 +8,15 @@ const PRIORITIES_MAX: i64 = 255;
 /// A time to live may not be longer, in ms (as in RabbitMQ).
 const TTL_MAX: i64 = 315_360_000_000;
 /// Returns after which a message of a quorum queue is dead, when nothing is said.
-const DELIVERY_LIMIT_DEFAULT: i64 = 20;
+const DELIVERY_LIMIT_DEFAULT: u32 = 20;
+/// Priorities of a quorum queue.
+const QUORUM_PRIORITY_MAX: u8 = 31;
 
-/// What kind of queue it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum QueueType {
-    /// What is declared without a type.
-    #[default]
-    Classic,
-    /// Counts how often messages come back.
-    Quorum,
-}
-
-impl QueueType {
-    /// As in `x-queue-type`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Classic => "classic",
-            Self::Quorum => "quorum",
-        }
-    }
-}
-
-/// What becomes of messages for a queue that is full.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
-    /// The oldest goes.
-    #[default]
-    DropHead,
-    /// The new one is refused.
-    RejectPublish,
-    /// The new one is refused, and dead-lettered.
-    RejectPublishDlx,
-}
-
-/// The rules of a queue.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct QueueRules {
+/// The arguments of a queue, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueArguments {
     /// `x-queue-type`
-    pub kind: QueueType,
+    pub kind: QueueKind,
     /// `x-message-ttl`, in ms.
     pub ttl: Option<u64>,
     /// `x-expires`, in ms without use.
@@ -60,8 +31,8 @@ pub struct QueueRules {
     pub dead_letter_exchange: Option<Name>,
     /// `x-dead-letter-routing-key`
     pub dead_letter_key: Option<Name>,
-    /// `x-max-priority`; quorum queues have 31 without it.
-    pub priority_max: u8,
+    /// `x-max-priority`; quorum queues have 31 without it. `None`: no priorities.
+    pub priority_max: Option<u8>,
     /// `x-single-active-consumer`
     pub single_active: bool,
     /// `x-delivery-limit`: after so many returns a message is dead. `None`: never.
@@ -112,24 +83,34 @@ fn flag(argument: &Argument) -> Result<bool, InvalidArgument> {
     }
 }
 
-impl QueueRules {
+impl QueueArguments {
     /// From the arguments of a declaration.
     ///
     /// # Errors
     /// The first argument that this type of queue does not take.
     pub fn new(arguments: &Arguments) -> Result<Self, InvalidArgument> {
         let kind = match arguments.get(b"x-queue-type") {
-            None => QueueType::Classic,
+            None => QueueKind::Classic,
             Some(argument) => match text(argument)? {
-                "classic" => QueueType::Classic,
-                "quorum" => QueueType::Quorum,
+                "classic" => QueueKind::Classic,
+                "quorum" => QueueKind::Quorum,
                 other => return refuse("x-queue-type", format!("'{other}' is not a queue type that is served")),
             },
         };
-        let mut rules = Self { kind, ..Self::default() };
-        if kind == QueueType::Quorum {
-            (rules.priority_max, rules.delivery_limit) = (31, Some(DELIVERY_LIMIT_DEFAULT as u32));
-        }
+        let quorum = kind == QueueKind::Quorum;
+        let mut rules = Self {
+            kind,
+            ttl: None,
+            expires: None,
+            length_max: None,
+            bytes_max: None,
+            overflow: Overflow::DropHead,
+            dead_letter_exchange: None,
+            dead_letter_key: None,
+            priority_max: quorum.then_some(QUORUM_PRIORITY_MAX),
+            single_active: false,
+            delivery_limit: quorum.then_some(DELIVERY_LIMIT_DEFAULT),
+        };
         for argument in arguments.fields() {
             rules.take(argument)?;
         }
@@ -140,7 +121,7 @@ impl QueueRules {
     }
 
     fn take(&mut self, argument: &Argument) -> Result<(), InvalidArgument> {
-        let (quorum, name) = (self.kind == QueueType::Quorum, &*argument.name);
+        let (quorum, name) = (self.kind == QueueKind::Quorum, &*argument.name);
         let count = |least| int(argument, least, i64::MAX).map(|value| Some(value.unsigned_abs()));
         match name {
             b"x-queue-type" => {}
@@ -155,11 +136,11 @@ impl QueueRules {
                 self.overflow = match text(argument)? {
                     "drop-head" => Overflow::DropHead,
                     "reject-publish" => Overflow::RejectPublish,
-                    "reject-publish-dlx" if !quorum => Overflow::RejectPublishDlx,
+                    "reject-publish-dlx" if !quorum => Overflow::RejectPublishDeadLetter,
                     other => return refuse("x-overflow", format!("'{other}' is not an overflow of this type of queue")),
                 };
             }
-            b"x-max-priority" if !quorum => self.priority_max = int(argument, 0, PRIORITIES_MAX)? as u8,
+            b"x-max-priority" if !quorum => self.priority_max = Some(int(argument, 0, PRIORITIES_MAX)? as u8),
             b"x-delivery-limit" if quorum => {
                 let limit = int(argument, -1, i64::from(u32::MAX))?;
                 self.delivery_limit = u32::try_from(limit).ok();
@@ -168,9 +149,40 @@ impl QueueRules {
             b"x-queue-mode" | b"x-queue-version" | b"x-queue-leader-locator" | b"x-ha-policy" => {}
             b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
             _ if !name.starts_with(b"x-") => {}
-            _ => return refuse(&String::from_utf8_lossy(name), format!("it is not an argument of {} queues", self.kind.name())),
+            _ => return refuse(&String::from_utf8_lossy(name), format!("it is not an argument of {} queues", kind_name(self.kind))),
         }
         Ok(())
+    }
+}
+
+impl QueueArguments {
+    /// May messages be refused?
+    pub(super) fn is_bounded(&self) -> bool {
+        self.overflow != Overflow::DropHead && (self.length_max.is_some() || self.bytes_max.is_some())
+    }
+
+    /// As rules of the queue's machine.
+    pub(super) fn rules(&self, auto_delete: bool) -> QueueRules {
+        QueueRules {
+            priority_max: self.priority_max,
+            length_max: self.length_max,
+            bytes_max: self.bytes_max,
+            overflow: self.overflow,
+            ttl_ms: self.ttl,
+            expires_ms: self.expires,
+            delivery_limit: self.delivery_limit,
+            dead_letters: self.dead_letter_exchange.is_some(),
+            auto_delete,
+            ..QueueRules::new(self.kind)
+        }
+    }
+}
+
+/// As in `x-queue-type`.
+pub fn kind_name(kind: QueueKind) -> &'static str {
+    match kind {
+        QueueKind::Classic => "classic",
+        QueueKind::Quorum => "quorum",
     }
 }
 
@@ -178,9 +190,9 @@ impl QueueRules {
 mod tests {
     use super::*;
 
-    fn of(fields: &[(&str, OwnedValue)]) -> Result<QueueRules, InvalidArgument> {
+    fn of(fields: &[(&str, OwnedValue)]) -> Result<QueueArguments, InvalidArgument> {
         let field = |(name, value): &(&str, OwnedValue)| Argument { name: name.as_bytes().into(), tag: b'I', value: value.clone() };
-        QueueRules::new(&Arguments::new(fields.iter().map(field).collect()))
+        QueueArguments::new(&Arguments::new(fields.iter().map(field).collect()))
     }
 
     fn text(value: &str) -> OwnedValue {
@@ -190,9 +202,9 @@ mod tests {
     #[test]
     fn each_type_takes_its_own() {
         let classic = of(&[("x-max-priority", OwnedValue::Int(5)), ("x-message-ttl", OwnedValue::Int(0)), ("anything", OwnedValue::Void)]).expect("taken");
-        assert_eq!((classic.priority_max, classic.ttl, classic.delivery_limit), (5, Some(0), None));
+        assert_eq!((classic.priority_max, classic.ttl, classic.delivery_limit), (Some(5), Some(0), None));
         let quorum = of(&[("x-queue-type", text("quorum")), ("x-overflow", text("reject-publish"))]).expect("taken");
-        assert_eq!((quorum.priority_max, quorum.delivery_limit, quorum.overflow), (31, Some(20), Overflow::RejectPublish));
+        assert_eq!((quorum.priority_max, quorum.delivery_limit, quorum.overflow), (Some(31), Some(20), Overflow::RejectPublish));
         let endless = of(&[("x-queue-type", text("quorum")), ("x-delivery-limit", OwnedValue::Int(-1))]).expect("taken");
         assert_eq!(endless.delivery_limit, None);
     }

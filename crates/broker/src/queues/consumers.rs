@@ -2,20 +2,103 @@
 
 use std::sync::Arc;
 
-use delivery::ConsumerId;
+use delivery::{ChannelId, ConsumerId, Verdict};
 use journal::ReplyTo;
+use parking_lot::Mutex;
 use record::Record;
-use routing::Name;
+use routing::{Name, QueueId};
 
-use super::queue::Queue;
+/// Bytes of messages that may be on their way to the socket of a channel's connection, about.
+const UNDER_WAY_MAX: usize = 1 << 20;
+
+/// What the messages of a channel have in common, whatever queue they come from: how many of them it takes.
+#[derive(Debug)]
+pub struct ChannelFlow {
+    id: ChannelId,
+    state: Mutex<FlowState>,
+}
+
+#[derive(Debug, Default)]
+struct FlowState {
+    /// Bytes on their way to the socket.
+    under_way: usize,
+    /// Messages that are not acknowledged, and how many there may be; 0: any number.
+    unacknowledged: u64,
+    limit: u64,
+    /// Queues that were told to wait.
+    waiting: Vec<QueueId>,
+}
+
+impl FlowState {
+    fn is_open(&self, no_ack: bool) -> bool {
+        self.under_way < UNDER_WAY_MAX && (no_ack || self.limit == 0 || self.unacknowledged < self.limit)
+    }
+
+    /// Those who were told to wait, now that something may have changed.
+    fn wake(&mut self) -> Vec<QueueId> {
+        if self.under_way <= UNDER_WAY_MAX / 2 && self.is_open(false) { std::mem::take(&mut self.waiting) } else { Vec::new() }
+    }
+}
+
+impl ChannelFlow {
+    pub(super) fn new(id: ChannelId) -> Arc<Self> {
+        Arc::new(Self { id, state: Mutex::default() })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Counts a message that is to be given to it, unless it takes none: then the queue waits.
+    pub(super) fn admit(&self, queue: QueueId, no_ack: bool) -> bool {
+        let mut state = self.state.lock();
+        let open = state.is_open(no_ack);
+        if !open {
+            state.waiting.push(queue);
+        } else if !no_ack {
+            state.unacknowledged += 1;
+        }
+        open
+    }
+
+    pub(super) fn sends(&self, bytes: usize) {
+        self.state.lock().under_way += bytes;
+    }
+
+    /// Who is to go on, now that so many bytes were sent.
+    pub(super) fn sent(&self, bytes: usize) -> Vec<QueueId> {
+        let mut state = self.state.lock();
+        state.under_way = state.under_way.saturating_sub(bytes);
+        state.wake()
+    }
+
+    /// A message was given to it that it has asked for.
+    pub(super) fn got(&self) {
+        self.state.lock().unacknowledged += 1;
+    }
+
+    /// Who is to go on, now that so many messages are settled.
+    pub(super) fn settled(&self, count: u64) -> Vec<QueueId> {
+        let mut state = self.state.lock();
+        state.unacknowledged = state.unacknowledged.saturating_sub(count);
+        state.wake()
+    }
+
+    pub(super) fn set_limit(&self, limit: u64) -> Vec<QueueId> {
+        let mut state = self.state.lock();
+        state.limit = limit;
+        state.wake()
+    }
+}
 
 /// Somebody who wants to be given messages.
 #[derive(Clone, Debug)]
 pub struct Consuming {
     /// Where [`Deliveries`] and [`Gone`] go, as [`crate::Reply::Done`].
     pub to: ReplyTo,
-    /// Its channel, a number that no other channel of the node has: prefetch may be counted over all of a channel.
-    pub channel: u64,
+    /// Its channel.
+    pub channel: Arc<ChannelFlow>,
     /// Its name on the channel, for those who look on.
     pub tag: Name,
     /// What is delivered is done.
@@ -32,7 +115,7 @@ pub struct Consuming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumeError {
     /// Somebody consumes exclusively, or somebody consumes and this one wanted to be alone.
-    #[error("queue is consumed exclusively")]
+    #[error("queue is in exclusive use")]
     Exclusive,
     /// It was deleted.
     #[error("the queue is gone")]
@@ -52,6 +135,14 @@ pub struct Delivery {
     pub record: Record,
 }
 
+impl Delivery {
+    /// Bytes of what was published.
+    pub fn bytes(&self) -> usize {
+        let value = self.record.value.as_ref().map_or(0, bytes::Bytes::len);
+        value + self.record.headers.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, bytes::Bytes::len)).sum::<usize>()
+    }
+}
+
 /// Messages for one consumer, in order.
 #[derive(Debug)]
 pub struct Deliveries {
@@ -59,7 +150,7 @@ pub struct Deliveries {
     pub consumer: ConsumerId,
     /// At least one.
     pub messages: Vec<Delivery>,
-    /// Bytes of their values and headers; to be told to [`crate::Broker::taken`] when they have been sent.
+    /// Bytes of all, to be told to [`crate::Broker::taken`] when they have been sent.
     pub bytes: usize,
 }
 
@@ -84,10 +175,23 @@ pub enum GoneReason {
 pub enum Outcome {
     /// Done.
     Ack,
-    /// Somebody may try again.
+    /// Somebody may try again (*nack*): a limit of deliveries does not count this one.
     Requeue,
+    /// Somebody may try again (*reject*): a limit of deliveries counts this one.
+    RequeueFailed,
     /// Nobody is to try again: dead-lettered where the queue says so.
     Reject,
+}
+
+impl Outcome {
+    pub(super) fn verdict(self) -> Verdict {
+        match self {
+            Self::Ack => Verdict::Accept,
+            Self::Requeue => Verdict::Return,
+            Self::RequeueFailed => Verdict::Release,
+            Self::Reject => Verdict::Reject,
+        }
+    }
 }
 
 /// What a consumer says of a run of messages.
@@ -101,13 +205,4 @@ pub struct Settlement {
     pub last: u64,
     /// What.
     pub outcome: Outcome,
-}
-
-/// A consumer as those who look on see it.
-#[derive(Clone, Debug)]
-pub struct Consumer {
-    /// As it was asked for.
-    pub wish: Consuming,
-    /// Its queue.
-    pub queue: Arc<Queue>,
 }

@@ -7,6 +7,7 @@
 mod admin;
 mod arguments;
 mod consumers;
+mod dead;
 mod dispatch;
 mod queue;
 mod record;
@@ -23,8 +24,10 @@ use routing::{Exchanges, Name, QueueId};
 use types::LogId;
 
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal};
-pub use arguments::{InvalidArgument, Overflow, QueueRules, QueueType};
-pub use consumers::{ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+pub use arguments::{InvalidArgument, QueueArguments, kind_name};
+pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+pub use dead::{Letter, Undertaker};
+pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub(crate) use record::QUEUES_KEY;

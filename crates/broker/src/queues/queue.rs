@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use routing::{Arguments, Name, QueueId};
 use types::ConnectionId;
 
-use super::arguments::QueueRules;
+use super::arguments::QueueArguments;
 use super::consumers::Delivery;
 use super::dispatch::Dispatch;
 use crate::subscriptions::SharedSubscription;
@@ -24,13 +24,15 @@ pub struct Queue {
     pub(super) owner: Option<ConnectionId>,
     pub(super) auto_delete: bool,
     pub(super) arguments: Arguments,
-    pub(super) rules: QueueRules,
+    pub(super) understood: QueueArguments,
     pub(super) topic: Arc<Topic>,
     /// The topic was there before, and stays when the queue goes.
     pub(super) attached: bool,
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
     pub(super) dropped: AtomicBool,
+    /// The thread `queues` is to write what changed.
+    pub(super) dirty: AtomicBool,
 }
 
 /// How many there are.
@@ -92,8 +94,13 @@ impl Queue {
     }
 
     /// What the arguments come to.
-    pub fn rules(&self) -> &QueueRules {
-        &self.rules
+    pub fn understood(&self) -> &QueueArguments {
+        &self.understood
+    }
+
+    /// The rules of its machine.
+    pub(crate) fn rules(&self) -> delivery::QueueRules {
+        self.understood.rules(self.auto_delete)
     }
 
     /// Its topic: of one log, as Kafka clients see it.

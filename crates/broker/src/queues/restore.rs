@@ -1,12 +1,14 @@
 //! Exchanges, bindings and queues as they are found in the catalog at the start.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
 use super::admin::QueueDeclaration;
-use super::arguments::QueueRules;
+use super::arguments::QueueArguments;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
 use crate::catalog::TopicRecord;
@@ -46,7 +48,7 @@ impl Broker {
     }
 
     /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
-    pub(crate) fn restore_queues(&self, found: FoundQueues) {
+    pub(crate) fn restore_queues(self: &Arc<Self>, found: FoundQueues) {
         let mut orphans: Vec<Bytes> = Vec::new();
         for (vhost, name, record) in found.exchanges {
             let host = self.vhosts.or_new(&vhost);
@@ -59,7 +61,7 @@ impl Broker {
         for (vhost, name, record) in found.queues {
             let host = self.vhosts.or_new(&vhost);
             let topic = self.topic_by_id(record.topic).filter(|topic| topic.log(PartitionIndex(0)).is_some_and(|log| log.id() == record.log));
-            let (Some(topic), Ok(rules)) = (topic, QueueRules::new(&record.arguments)) else {
+            let (Some(topic), Ok(rules)) = (topic, QueueArguments::new(&record.arguments)) else {
                 orphans.push(QueueRecord::key(&vhost, &name));
                 continue;
             };
@@ -76,7 +78,7 @@ impl Broker {
             }
         }
         if !orphans.is_empty() {
-            self.delete_later(orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
+            self.subscriptions().append_alone(0, orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
         }
     }
 }

@@ -17,7 +17,8 @@ pub(super) const WINDOW_BYTES: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct Window {
     covers: Range<u64>,
-    records: Vec<Record>,
+    /// Each until it is taken.
+    records: Vec<(u64, Option<Record>)>,
     /// Where the last look ended: the next one is most often right behind it.
     at: usize,
 }
@@ -49,19 +50,33 @@ impl Window {
         if !self.covers.contains(&offset) {
             return Seen::Unread;
         }
-        if self.records.get(self.at).is_none_or(|record| record.offset.0 != offset) {
-            self.at = self.records.partition_point(|record| record.offset.0 < offset);
+        if self.records.get(self.at).is_none_or(|(at, _)| *at != offset) {
+            self.at = self.records.partition_point(|(at, _)| *at < offset);
         }
         match self.records.get(self.at) {
-            Some(record) if record.offset.0 == offset => Seen::Record(record),
-            Some(record) => Seen::Nothing(record.offset.0),
+            Some((at, Some(record))) if *at == offset => Seen::Record(record),
+            Some((at, None)) if *at == offset => Seen::Unread,
+            Some((at, _)) => Seen::Nothing(*at),
             None => Seen::Nothing(self.covers.end),
         }
     }
 
-    /// The next look is at what follows.
-    pub fn step(&mut self) {
+    /// The first record from `offset` on, as far as the window goes.
+    pub fn next(&self, offset: u64) -> Option<&Record> {
+        let from = self.records.partition_point(|(at, _)| *at < offset);
+        self.records[from..].iter().find_map(|(_, record)| record.as_ref())
+    }
+
+    /// To before which offset it goes, if it knows this one.
+    pub fn end_from(&self, offset: u64) -> Option<u64> {
+        self.covers.contains(&offset).then_some(self.covers.end)
+    }
+
+    /// Takes out what was seen last; it is unread from now on.
+    pub fn take_seen(&mut self) -> Option<Record> {
+        let taken = self.records.get_mut(self.at)?.1.take();
         self.at += 1;
+        taken
     }
 
     /// Lets go of the memory.
@@ -95,7 +110,7 @@ impl Window {
         let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
         for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
             let records = sliced_records(slices, batch)?;
-            self.records.extend(records.into_iter().filter(|record| range.contains(&record.offset.0)));
+            self.records.extend(records.into_iter().filter(|record| range.contains(&record.offset.0)).map(|record| (record.offset.0, Some(record))));
         }
         self.covers = range;
         Ok(())
@@ -112,7 +127,7 @@ mod tests {
 
     #[test]
     fn it_says_what_is_there_what_is_not_and_what_it_does_not_know() {
-        let mut window = Window { covers: 10..20, records: [10, 11, 15].map(record).into(), at: 0 };
+        let mut window = Window { covers: 10..20, records: [10, 11, 15].map(|at| (at, Some(record(at)))).into(), at: 0 };
         let mut see = |offset| match window.see(offset) {
             Seen::Record(record) => (record.offset.0, "record"),
             Seen::Nothing(next) => (next, "nothing"),
@@ -127,6 +142,10 @@ mod tests {
             (20, "nothing"),
             (20, "unread"),
         ]);
+        assert!(matches!(window.see(11), Seen::Record(_)));
+        assert_eq!(window.take_seen().map(|record| record.offset.0), Some(11));
+        assert!(matches!(window.see(11), Seen::Unread), "what was taken has to be read again");
+        assert_eq!(window.next(11).map(|record| record.offset.0), Some(15));
         window.clear();
         assert!(matches!(window.see(10), Seen::Unread));
     }

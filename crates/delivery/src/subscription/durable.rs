@@ -97,6 +97,11 @@ impl Subscription {
         ready.chain(out).filter(|run| run.state != StoredState::Returned(Tries::default()))
     }
 
+    /// Is there something that [`Subscription::take_changes`] would give?
+    pub fn has_changes(&self) -> bool {
+        self.start_changed || !self.changed.is_empty()
+    }
+
     /// The changes taken last did not become durable: everything counts as changed.
     pub fn set_changed(&mut self) {
         self.start_changed = true;

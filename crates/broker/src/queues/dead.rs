@@ -1,0 +1,124 @@
+//! Messages that nobody will get any more go where their queue sends them: through an exchange to other queues, in one append with the
+//! record that they are gone from this one, where all of them are in one journal. With more journals the copy comes first.
+
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use delivery::Dead;
+use journal::AppendItem;
+use record::{BatchHeader, Record};
+use routing::{Headers, Name, Scratch};
+
+use super::queue::Queue;
+use crate::jobs::NOBODY;
+use crate::subscriptions::Acknowledgement;
+use crate::Broker;
+
+/// Makes letters of dead messages: who knows what the protocol of their publishers wants.
+pub trait Undertaker: Send + Sync {
+    /// A message of `queue` that is dead, as it is to be published again.
+    fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64) -> Letter;
+}
+
+/// A dead message as it is published again.
+pub struct Letter {
+    /// Its routing keys.
+    pub keys: Vec<Bytes>,
+    /// For routing.
+    pub headers: Box<dyn Headers>,
+    /// A batch of one record.
+    pub batch: Bytes,
+    /// Queues that do not get it: it has come from there without anybody having rejected it.
+    pub passed: Vec<Name>,
+}
+
+/// Who is asked, once a gateway is there.
+pub(crate) type TheUndertaker = OnceLock<Arc<dyn Undertaker>>;
+
+impl Broker {
+    /// Who makes letters of dead messages; the first one stays.
+    pub fn set_undertaker(&self, undertaker: Arc<dyn Undertaker>) {
+        let _ = self.undertaker.set(undertaker);
+    }
+
+    /// Sends dead messages of a queue to its dead-letter exchange; without one they are gone already.
+    pub(crate) fn bury_of_queue(&self, queue: &Arc<Queue>, dead: Vec<Dead>) {
+        if dead.is_empty() || queue.understood().dead_letter_exchange.is_none() {
+            return;
+        }
+        let queue = Arc::clone(queue);
+        let work = Box::new(move |broker: &Arc<Self>| {
+            for one in dead {
+                broker.send_letters(&queue, one);
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        });
+        // A queue of jobs that is full: they are sent again when their time is over.
+        let _ = self.read_history(NOBODY, work);
+    }
+
+    /// Reads what is dead and sends it, page by page. On a thread that may wait.
+    fn send_letters(self: &Arc<Self>, queue: &Arc<Queue>, dead: Dead) {
+        let mut from = dead.first.max(queue.log().start().0);
+        while from <= dead.last && !queue.is_dropped() {
+            let (records, next) = match self.read_records(&queue.shared, from, dead.last) {
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::warn!(%error, ?queue, first = from, last = dead.last, "dead messages wait to be sent");
+                    return;
+                }
+            };
+            let next = next.clamp(from + 1, dead.last + 1);
+            if !self.send_page(queue, &dead, &records, from, next - 1) {
+                return;
+            }
+            from = next;
+        }
+    }
+
+    fn send_page(self: &Arc<Self>, queue: &Arc<Queue>, dead: &Dead, records: &[Record], first: u64, last: u64) -> bool {
+        let home = self.journal_number(queue.log().id());
+        let mut items: Vec<(usize, AppendItem)> = Vec::new();
+        for record in records {
+            self.address(queue, dead, record, &mut items);
+        }
+        let (near, far): (Vec<_>, Vec<_>) = items.into_iter().partition(|(journal, _)| *journal == home);
+        let mut by_journal: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
+        far.into_iter().for_each(|(journal, item)| by_journal[journal].push(item));
+        for (journal, items) in by_journal.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+            if let Err(error) = self.commit(journal, items) {
+                tracing::warn!(%error, ?queue, "dead messages wait to be sent");
+                return false;
+            }
+        }
+        let near = near.into_iter().map(|(_, item)| item).collect();
+        self.durably(|asker: &Arc<Acknowledgement>| {
+            let mut state = queue.shared.lock();
+            state.buried(first, last);
+            self.write_subscription_behind(&queue.shared, &mut state, near, asker);
+        })
+    }
+
+    /// Finds out where a dead message goes.
+    fn address(&self, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) {
+        let (Some(undertaker), Some(exchange), Some(vhost)) =
+            (self.undertaker.get(), &queue.understood().dead_letter_exchange, self.vhosts.get(queue.vhost()))
+        else {
+            return;
+        };
+        let letter = undertaker.letter(queue, record, dead, self.now_ms());
+        let Ok(header) = BatchHeader::parse(&letter.batch) else { return };
+        let keys: Vec<&[u8]> = letter.keys.iter().map(|key| &key[..]).collect();
+        let (mut scratch, mut found) = (Scratch::default(), Vec::new());
+        // An exchange that is not there takes nothing, as in RabbitMQ.
+        if let Some(exchange) = vhost.exchanges().read().exchange(exchange) {
+            exchange.route(&keys, &*letter.headers, &mut scratch, &mut found);
+        }
+        for target in found.into_iter().filter_map(|id| self.vhosts.queue(id)) {
+            if !letter.passed.contains(target.name()) {
+                let log = Arc::clone(target.log());
+                items.push((self.journal_number(log.id()), AppendItem::Batch { log, bytes: letter.batch.clone(), header, gate: None }));
+            }
+        }
+    }
+}

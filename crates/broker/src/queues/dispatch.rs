@@ -1,0 +1,597 @@
+//! Gives out the messages of queues. Whoever notices that something may be given out (a record that was appended, a message that came
+//! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Queue as Machine, Subscription};
+use hashbrown::HashMap;
+use journal::AppendItem;
+use parking_lot::MutexGuard;
+use record::Record;
+use routing::QueueId;
+use types::{LogId, Offset, ShardId};
+
+use super::arguments::QueueArguments;
+use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Settlement};
+use super::queue::{Counts, Got, Queue};
+use super::traits::MessageTraits;
+use super::window::{Filled, Seen, WINDOW_BYTES, Window};
+use crate::groups::now;
+use crate::mailbox::{Event, Reply};
+use crate::read_ahead::AheadWant;
+use crate::subscriptions::{Acknowledgement, SharedSubscription};
+use crate::Broker;
+
+/// Messages of one turn, before others on the thread get theirs.
+const TURN_MESSAGES: usize = 1000;
+/// Messages that go to a consumer together, at most.
+const TOGETHER_MAX: usize = 256;
+/// What cannot be read is tried again after this many ms.
+const RETRY_MS: u64 = 1000;
+
+/// What a queue has in memory beside its subscription.
+pub(super) struct Dispatch {
+    machine: Machine,
+    window: Window,
+    consumers: HashMap<ConsumerId, Consuming>,
+    /// Of consumers, and of those who have asked for a message.
+    channels: HashMap<ChannelId, Arc<ChannelFlow>>,
+    /// When the queue is to be looked after, as the thread `queues` knows it.
+    due: Option<u64>,
+}
+
+impl Dispatch {
+    pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
+        let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
+        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None }
+    }
+
+    /// Asks a channel whether it takes one more.
+    fn admit(channels: &HashMap<ChannelId, Arc<ChannelFlow>>, queue: QueueId, channel: ChannelId, no_ack: bool) -> bool {
+        channels.get(&channel).is_some_and(|flow| flow.admit(queue, no_ack))
+    }
+}
+
+/// Messages on their way to consumers.
+#[derive(Default)]
+struct Outbox {
+    by_consumer: Vec<Deliveries>,
+    count: usize,
+}
+
+impl Outbox {
+    fn push(&mut self, consumer: ConsumerId, message: Delivery) {
+        let bytes = message.bytes();
+        self.count += 1;
+        match self.by_consumer.iter_mut().rev().find(|one| one.consumer == consumer) {
+            Some(one) if one.messages.len() < TOGETHER_MAX => {
+                one.messages.push(message);
+                one.bytes += bytes;
+            }
+            _ => self.by_consumer.push(Deliveries { consumer, messages: vec![message], bytes }),
+        }
+    }
+}
+
+/// How a turn ended.
+enum TurnEnd {
+    /// Nothing more is to be done until something happens.
+    Rest,
+    /// Others are to have their turn before it goes on.
+    More,
+    /// What it needs is being read.
+    Reads,
+}
+
+/// One queue, locked.
+struct Turn<'a> {
+    broker: &'a Arc<Broker>,
+    queue: &'a Arc<Queue>,
+    own: MutexGuard<'a, Dispatch>,
+    state: MutexGuard<'a, Subscription>,
+    out: Outbox,
+    dead: Vec<Dead>,
+    now_ms: u64,
+    /// Since 1970.
+    wall_ms: u64,
+}
+
+/// What there is at an offset that was looked for.
+enum Look {
+    Record,
+    /// Nothing up to before it.
+    Nothing(u64),
+    /// It is not in memory, and is being read, or cannot be.
+    Wait,
+}
+
+impl Broker {
+    fn turn<'a>(self: &'a Arc<Self>, queue: &'a Arc<Queue>) -> Turn<'a> {
+        let own = queue.dispatch.lock();
+        let state = queue.shared.lock();
+        let wall_ms = self.now_ms().max(0) as u64;
+        Turn { broker: self, queue, own, state, out: Outbox::default(), dead: Vec::new(), now_ms: now(), wall_ms }
+    }
+
+    /// The shard that hears of a queue's log.
+    fn home(&self, queue: QueueId) -> Option<ShardId> {
+        let count = self.mailboxes.count();
+        (count > 0).then(|| ShardId((queue.0 % count as u64) as u16))
+    }
+
+    /// Something may be given out, or has to be thrown out.
+    pub(crate) fn run_queue(self: &Arc<Self>, queue: &Arc<Queue>) {
+        if !queue.is_dropped() {
+            self.turn(queue).run();
+        }
+    }
+
+    /// The log of a queue has more to read, or its subscription more to give; other logs are passed over.
+    pub fn queue_advanced(self: &Arc<Self>, log: LogId) {
+        if let Some(queue) = self.vhosts.queue_of(log) {
+            self.run_queue(&queue);
+        }
+    }
+
+    /// A queue begins its life, or the broker its own.
+    pub(super) fn begin(self: &Arc<Self>, queue: &Arc<Queue>) {
+        self.run_queue(queue);
+    }
+
+    /// Has all queues look at what they have: shards are there that hear of them.
+    pub fn wake_queues(self: &Arc<Self>) {
+        for queue in self.vhosts.all().iter().flat_map(|vhost| vhost.queues()) {
+            self.run_queue(&queue);
+        }
+    }
+
+    /// Time has passed. On the thread `queues`.
+    pub(super) fn look_after(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let expired = {
+            let mut own = queue.dispatch.lock();
+            own.due = None;
+            own.machine.expires_at().is_some_and(|at| at <= now())
+        };
+        if expired {
+            self.delete_unused(queue);
+        } else {
+            self.run_queue(queue);
+        }
+    }
+
+    /// Has the controller delete a queue that nobody needs any more.
+    fn delete_unused(&self, queue: &Arc<Queue>) {
+        let queue = Arc::clone(queue);
+        let work = Box::new(move |broker: &Arc<Self>| {
+            let unused = queue.dispatch.lock().machine.consumers() == 0;
+            if unused && let Err(error) = broker.delete_queue(&queue, false, false) {
+                tracing::warn!(%error, ?queue, "queue that nobody uses");
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        });
+        let _ = self.control(crate::jobs::NOBODY, work);
+    }
+
+    /// A channel of a gateway.
+    pub fn new_channel(&self) -> Arc<ChannelFlow> {
+        ChannelFlow::new(ChannelId(self.subscriptions().new_consumer().0))
+    }
+
+    /// Somebody consumes from now on.
+    ///
+    /// # Errors
+    /// `Exclusive`, `Gone`.
+    pub fn consume(self: &Arc<Self>, queue: &Arc<Queue>, wish: Consuming) -> Result<ConsumerId, ConsumeError> {
+        let id = self.subscriptions().new_consumer();
+        let mut turn = self.turn(queue);
+        if queue.is_dropped() {
+            return Err(ConsumeError::Gone);
+        }
+        let Consuming { no_ack, exclusive, priority, prefetch, .. } = wish;
+        let consume = Consume { id, channel: wish.channel.id(), no_ack, exclusive, priority, prefetch: u32::from(prefetch) };
+        turn.own.machine.add_consumer(&consume).map_err(|_| ConsumeError::Exclusive)?;
+        turn.own.channels.insert(wish.channel.id(), Arc::clone(&wish.channel));
+        turn.own.consumers.insert(id, wish);
+        Ok(id)
+    }
+
+    /// A consumer that [`Broker::consume`] made is known to its client: messages may come.
+    pub fn begin_consuming(self: &Arc<Self>, queue: &Arc<Queue>) {
+        self.run_queue(queue);
+    }
+
+    /// Somebody consumes no longer; what it has stays unacknowledged. True: the queue goes with it.
+    pub fn cancel(self: &Arc<Self>, queue: &Arc<Queue>, consumer: ConsumerId) -> bool {
+        let mut turn = self.turn(queue);
+        turn.own.machine.cancel(consumer, turn.now_ms);
+        turn.own.consumers.remove(&consumer);
+        turn.run()
+    }
+
+    /// A channel has gone, with all its consumers: what they have goes back. True: the queue goes with them.
+    pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>) -> bool {
+        let mut turn = self.turn(queue);
+        let Turn { own, state, dead, now_ms, .. } = &mut turn;
+        own.machine.remove_channel(state, channel.id(), *now_ms, dead);
+        own.consumers.retain(|_, consumer| consumer.channel.id() != channel.id());
+        own.channels.remove(&channel.id());
+        turn.run()
+    }
+
+    /// Consumers, or who has got them, say what is to become of messages that they have; what they do not have is passed over.
+    pub fn settle(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, said: &[Settlement]) {
+        let mut turn = self.turn(queue);
+        let mut count = 0;
+        for one in said {
+            let Turn { own, state, dead, now_ms, .. } = &mut turn;
+            count += own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
+        }
+        turn.run();
+        for other in channel.settled(count) {
+            self.resume(other, channel);
+        }
+    }
+
+    fn resume(self: &Arc<Self>, queue: QueueId, channel: &ChannelFlow) {
+        if let Some(queue) = self.vhosts.queue(queue) {
+            let mut turn = self.turn(&queue);
+            if turn.own.machine.resume_channel(channel.id()) {
+                turn.run();
+            }
+        }
+    }
+
+    /// Messages of so many bytes have been handed to the socket of a channel.
+    pub fn taken(self: &Arc<Self>, channel: &Arc<ChannelFlow>, bytes: usize) {
+        for queue in channel.sent(bytes) {
+            self.resume(queue, channel);
+        }
+    }
+
+    /// A channel may have so many messages unacknowledged, over all its consumers; 0: any number.
+    pub fn set_channel_prefetch(self: &Arc<Self>, channel: &Arc<ChannelFlow>, limit: u16) {
+        for queue in channel.set_limit(u64::from(limit)) {
+            self.resume(queue, channel);
+        }
+    }
+
+    /// Somebody asks for one message; he has it under the number `holder`.
+    pub fn get(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, holder: ConsumerId, no_ack: bool) -> Got {
+        let mut turn = self.turn(queue);
+        turn.own.machine.touch(turn.now_ms);
+        let Ok(head) = turn.next() else { return Got::Later };
+        let Some(offset) = head else {
+            turn.run();
+            return Got::Empty;
+        };
+        let Turn { own, state, .. } = &mut turn;
+        let Seen::Record(record) = own.window.see(offset) else { return Got::Later };
+        let size = body_bytes(record);
+        let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack) else { return Got::Later };
+        let Some(record) = own.window.take_seen() else { return Got::Later };
+        if !no_ack {
+            own.channels.insert(channel.id(), Arc::clone(channel));
+            channel.got();
+        }
+        let message = turn.delivery(given, record);
+        let left = turn.state.ready(turn.queue.log().last_stable().0);
+        turn.run();
+        Got::Message(Box::new(message), left)
+    }
+
+    /// All that nobody has is gone; how many messages that were.
+    pub fn purge(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
+        let mut turn = self.turn(queue);
+        let end = queue.log().last_stable().0;
+        let Turn { own, state, .. } = &mut turn;
+        let purged = own.machine.purge(state, end);
+        turn.run();
+        purged
+    }
+
+    /// How many messages and consumers there are.
+    pub fn counts(&self, queue: &Queue) -> Counts {
+        let consumers = queue.dispatch.lock().machine.consumers();
+        let state = queue.shared.lock();
+        Counts { ready: state.ready(queue.log().last_stable().0), unacknowledged: state.unacknowledged(), consumers }
+    }
+
+    /// A queue was declared again.
+    pub(super) fn used(&self, queue: &Queue) {
+        queue.dispatch.lock().machine.touch(now());
+    }
+
+    /// May a message with a body of `size` bytes come in, behind `waiting` messages and bytes that are on their way? False: it is refused.
+    pub fn admits(&self, queue: &Queue, waiting: (u64, u64), size: usize) -> bool {
+        if !queue.understood().is_bounded() {
+            return true;
+        }
+        let (mut own, state) = (queue.dispatch.lock(), queue.shared.lock());
+        !own.machine.refuses(&state, queue.log().last_stable().0, waiting, u32::try_from(size).unwrap_or(u32::MAX))
+    }
+
+    /// A queue has gone: its consumers hear of it.
+    pub(super) fn end(&self, queue: &Queue) {
+        let mut own = queue.dispatch.lock();
+        self.ticker.set_due(queue.id, own.due.take(), None);
+        own.window.clear();
+        own.channels.clear();
+        for (consumer, wish) in own.consumers.drain() {
+            let gone = Gone { consumer, reason: GoneReason::QueueDeleted };
+            self.reply(wish.to, Reply::Done(Box::new(gone)));
+        }
+    }
+
+    /// Writes what changed in a queue's subscription, and lets go what is done. `asker` waits for it.
+    pub(crate) fn write_queue(&self, queue: &Queue, asker: Option<&Arc<Acknowledgement>>) {
+        queue.dirty.store(false, Ordering::SeqCst);
+        if queue.is_dropped() {
+            return;
+        }
+        let mut state = queue.shared.lock();
+        self.write_subscription(&queue.shared, &mut state, asker);
+        let (log, start) = (queue.log(), Offset(state.start()));
+        // Behind the record that says so: what a reader finds gone is done.
+        if !queue.attached && start > log.start() {
+            self.subscriptions().append_for(&queue.shared, self.journal_number(log.id()), AppendItem::Trim { log: Arc::clone(log), to: start });
+        }
+    }
+
+    /// Writes what was said of messages of `queues`, and tells `asker` when it is durable.
+    pub fn flush_queues(&self, queues: &[Arc<Queue>], asker: &Arc<Acknowledgement>) {
+        for queue in queues {
+            self.write_queue(queue, Some(asker));
+        }
+        self.close_acknowledgement(asker);
+    }
+}
+
+fn body_bytes(record: &Record) -> u32 {
+    record.value.as_ref().map_or(0, |value| u32::try_from(value.len()).unwrap_or(u32::MAX))
+}
+
+impl Turn<'_> {
+    fn end(&self) -> u64 {
+        self.queue.log().last_stable().0
+    }
+
+    /// Looks for a record in the window, or reads it.
+    fn look(&mut self, offset: u64) -> Look {
+        for _ in 0..2 {
+            match self.own.window.see(offset) {
+                Seen::Record(_) => return Look::Record,
+                Seen::Nothing(next) => return Look::Nothing(next),
+                Seen::Unread => {}
+            }
+            match self.own.window.fill(self.broker, self.queue.log(), offset) {
+                Ok(Filled::Yes) => {}
+                Ok(Filled::Gone(start)) => return Look::Nothing(start),
+                Ok(Filled::Empty) => return Look::Wait,
+                Ok(Filled::Cold) => return self.look_in_history(offset),
+                Err(error) => {
+                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
+                    return Look::Wait;
+                }
+            }
+        }
+        Look::Wait
+    }
+
+    /// Takes what was read of history, or has it read: whoever waits for the subscription hears of it.
+    fn look_in_history(&mut self, offset: u64) -> Look {
+        let (shared, log) = (&self.queue.shared, self.queue.log());
+        match shared.take_ahead(Offset(offset)) {
+            Some(Ok(ahead)) => {
+                let range = offset..ahead.range.end.0;
+                if let Err(error) = self.own.window.take(log, &ahead.slices, range) {
+                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
+                    return Look::Wait;
+                }
+                match self.own.window.see(offset) {
+                    Seen::Record(_) => Look::Record,
+                    Seen::Nothing(next) => Look::Nothing(next),
+                    Seen::Unread => Look::Wait,
+                }
+            }
+            Some(Err(error)) => {
+                tracing::warn!(%error, queue = ?self.queue, offset, "records of a queue cannot be read; they are tried again");
+                let again = self.now_ms + RETRY_MS;
+                self.set_due(Some(again));
+                Look::Wait
+            }
+            None => {
+                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * WINDOW_BYTES, held: Box::new(()), asked_for: true };
+                if let Some(home) = self.broker.home(self.queue.id) {
+                    shared.watch(home);
+                }
+                self.broker.read_ahead(shared, want);
+                Look::Wait
+            }
+        }
+    }
+
+    /// The offset of the next message that is not out of time, which then is in the window. `Err`: it is being read.
+    fn next(&mut self) -> Result<Option<u64>, ()> {
+        self.state.trim(self.queue.log().start().0);
+        loop {
+            let end = self.end();
+            match self.own.machine.head(&self.state, end) {
+                Head::Nothing => return Ok(None),
+                Head::Unread(first, last) => self.read_levels(first, last)?,
+                Head::Record(offset) => match self.look(offset) {
+                    Look::Wait => return Err(()),
+                    Look::Nothing(next) => {
+                        let Self { own, state, .. } = self;
+                        own.machine.skip(state, offset, next - 1);
+                    }
+                    Look::Record if self.is_out_of_time(offset) => {
+                        let Self { own, state, dead, now_ms, .. } = self;
+                        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
+                        let size = body_bytes(record);
+                        own.machine.expire_head(state, offset, size, *now_ms, dead);
+                    }
+                    Look::Record => return Ok(Some(offset)),
+                },
+            }
+        }
+    }
+
+    /// Tells the subscription the levels of records of which it does not know them.
+    fn read_levels(&mut self, first: u64, last: u64) -> Result<(), ()> {
+        match self.look(first) {
+            Look::Wait => return Err(()),
+            Look::Nothing(next) => {
+                let Self { own, state, .. } = self;
+                own.machine.skip(state, first, (next - 1).min(last));
+                return Ok(());
+            }
+            Look::Record => {}
+        }
+        let Self { own, state, .. } = self;
+        let Dispatch { machine, window, .. } = &mut **own;
+        let until = window.end_from(first).ok_or(())?.saturating_sub(1).min(last);
+        state.set_levels(first, until, &mut |offset| {
+            let record = window.next(offset).filter(|record| record.offset.0 == offset);
+            machine.rules().level(record.and_then(|record| MessageTraits::of(record).priority))
+        });
+        Ok(())
+    }
+
+    /// When the time of a record that was looked at is over, in ms since 1970.
+    fn time_of(&mut self, offset: u64) -> Option<u64> {
+        let Dispatch { machine, window, .. } = &mut *self.own;
+        let Seen::Record(record) = window.see(offset) else { return None };
+        let ttl = MessageTraits::of(record).ttl;
+        machine.rules().due(record.timestamp.max(0) as u64, ttl)
+    }
+
+    fn is_out_of_time(&mut self, offset: u64) -> bool {
+        let wall_ms = self.wall_ms;
+        self.time_of(offset).is_some_and(|at| at <= wall_ms)
+    }
+
+    /// Tells how much records weigh that are new, where bytes are limited.
+    fn weigh(&mut self) -> Result<(), ()> {
+        while let Some(from) = self.own.machine.unweighed(&self.state, self.end()) {
+            match self.look(from) {
+                Look::Wait => return Err(()),
+                Look::Nothing(next) if next >= self.end() => return Ok(()),
+                Look::Nothing(_) | Look::Record => {}
+            }
+            let Self { own, state, .. } = self;
+            let Dispatch { machine, window, .. } = &mut **own;
+            let Some(until) = window.end_from(from) else { return Err(()) };
+            let mut at = from;
+            while let Some(record) = window.next(at) {
+                machine.weigh(state, record.offset.0, body_bytes(record));
+                at = record.offset.0 + 1;
+            }
+            if at == from && until >= self.end() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn delivery(&self, given: delivery::Delivery, record: Record) -> Delivery {
+        let counts = self.own.machine.rules().delivery_limit.is_some() || self.own.machine.rules().kind == delivery::QueueKind::Quorum;
+        let returned = (counts && given.before.deliveries() > 0).then(|| u32::from(given.before.deliveries()));
+        Delivery { offset: given.offset, redelivered: given.redelivered, returned, record }
+    }
+
+    /// Gives out what can be given, and drops what there is no room for.
+    fn give(&mut self) -> Result<TurnEnd, ()> {
+        self.weigh()?;
+        while self.out.count < TURN_MESSAGES {
+            let Some(offset) = self.next()? else { return Ok(TurnEnd::Rest) };
+            if !self.own.machine.has_taker() {
+                break;
+            }
+            let queue = self.queue.id;
+            let Self { own, state, .. } = self;
+            let Dispatch { machine, window, channels, .. } = &mut **own;
+            let Seen::Record(record) = window.see(offset) else { return Err(()) };
+            let size = body_bytes(record);
+            let mut admit = |channel, no_ack| Dispatch::admit(channels, queue, channel, no_ack);
+            let Some(given) = machine.dispatch(state, offset, size, &mut admit) else { break };
+            let Some(record) = window.take_seen() else { return Err(()) };
+            let (consumer, channel) = (given.consumer, given.channel);
+            let message = self.delivery(given, record);
+            if let Some(flow) = self.own.channels.get(&channel) {
+                flow.sends(message.bytes());
+            }
+            self.out.push(consumer, message);
+        }
+        if self.out.count >= TURN_MESSAGES {
+            return Ok(TurnEnd::More);
+        }
+        while self.own.machine.over_limit(&self.state, self.end()) {
+            let Some(offset) = self.next()? else { break };
+            let Self { own, state, dead, now_ms, .. } = self;
+            let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
+            let size = body_bytes(record);
+            own.machine.drop_head(state, offset, size, *now_ms, dead);
+        }
+        Ok(TurnEnd::Rest)
+    }
+
+    fn set_due(&mut self, at: Option<u64>) {
+        let before = std::mem::replace(&mut self.own.due, at);
+        self.broker.ticker.set_due(self.queue.id, before, at);
+    }
+
+    /// When the head's time is over, or the queue's.
+    fn next_due(&mut self) -> Option<u64> {
+        let expires = self.own.machine.expires_at();
+        let head = match self.own.machine.head(&self.state, self.end()) {
+            Head::Record(offset) => self.time_of(offset),
+            _ => None,
+        };
+        let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
+        head.map(steady).into_iter().chain(expires).min()
+    }
+
+    /// One turn; true: the queue goes, because its last consumer has gone.
+    fn run(mut self) -> bool {
+        let home = self.broker.home(self.queue.id);
+        let outcome = loop {
+            let seen = self.end();
+            let outcome = self.give().unwrap_or(TurnEnd::Reads);
+            // Watch first, then look once more: something may have come in between.
+            if let Some(home) = home {
+                self.queue.log().watch(home);
+                self.queue.shared.watch(home);
+            }
+            if !matches!(outcome, TurnEnd::Rest) || self.end() == seen {
+                break outcome;
+            }
+        };
+        if let (TurnEnd::More, Some(home)) = (&outcome, home) {
+            self.broker.mailboxes.push(home, Event::Advanced(self.queue.log().id()));
+        }
+        if !matches!(outcome, TurnEnd::Reads) {
+            let due = self.next_due();
+            self.set_due(due);
+        }
+        if self.own.machine.consumers() == 0 {
+            self.own.window.clear();
+        }
+        let changed = self.state.has_changes();
+        if changed && !self.queue.dirty.swap(true, Ordering::SeqCst) {
+            self.broker.ticker.touch(self.queue);
+        }
+        let abandoned = self.own.machine.is_abandoned();
+        // Under the lock: messages leave in the order in which they were given out.
+        for deliveries in self.out.by_consumer.drain(..) {
+            if let Some(consumer) = self.own.consumers.get(&deliveries.consumer) {
+                self.broker.reply(consumer.to, Reply::Done(Box::new(deliveries)));
+            }
+        }
+        let dead = std::mem::take(&mut self.dead);
+        let (broker, queue) = (self.broker, self.queue);
+        drop(self);
+        broker.bury_of_queue(queue, dead);
+        abandoned
+    }
+}
