@@ -2,7 +2,7 @@
 //!
 //! | code | when |
 //! |---|---|
-//! | 501 FRAME_ERROR | a frame, or the arguments of a method, cannot be taken apart. RabbitMQ takes 501 for arguments that are too short, too long or not UTF-8, where the specification would let one expect 502 |
+//! | 501 FRAME_ERROR | a frame cannot be taken apart, or arguments are too short, too long or not UTF-8, as in RabbitMQ |
 //! | 502 SYNTAX_ERROR | a table or properties of a known length make no sense. RabbitMQ ends the connection without a word |
 //! | 505 UNEXPECTED_FRAME | a content header of another class or with a weight |
 //! | 540 NOT_IMPLEMENTED | no such class or method. RabbitMQ ends the connection without a word |

@@ -440,6 +440,12 @@ methods! {
 }
 
 impl MethodId {
+    /// What a method frame's payload begins with, known or not; a close tells it as what was at fault.
+    pub const fn of_payload(payload: &[u8]) -> Option<Self> {
+        let Some(&[a, b, c, d]) = payload.first_chunk() else { return None };
+        Some(Self { class: u16::from_be_bytes([a, b]), method: u16::from_be_bytes([c, d]) })
+    }
+
     /// Its row in the table, if there is one.
     pub fn info(self) -> Option<&'static MethodInfo> {
         let index = MethodInfo::ALL.binary_search_by_key(&self, |info| info.id).ok()?;

@@ -142,13 +142,13 @@ macro_rules! properties {
                 });
                 properties
             }
-        }
 
-        /// The type of the property with this flag.
-        const fn type_of<'a>(flag: u16) -> Option<(Type, &'static str)> {
-            match flag {
-                $($flag => Some((<$type as Property<'_>>::TYPE, stringify!($name))),)*
-                _ => None,
+            /// The type and name of the property with this flag.
+            const fn type_of(flag: u16) -> Option<(Type, &'static str)> {
+                match flag {
+                    $($flag => Some((<$type as Property<'_>>::TYPE, stringify!($name))),)*
+                    _ => None,
+                }
             }
         }
     };
@@ -196,7 +196,8 @@ impl<'a> EncodedProperties<'a> {
 
     /// `origin`: where in what is decoded the bytes begin.
     pub(crate) fn check_at(bytes: &'a [u8], origin: usize) -> Result<Self, DecodeError> {
-        let fail = |left: &[u8], field, problem| DecodeError { offset: origin + bytes.len() - left.len(), field, problem };
+        let fail =
+            |left: &[u8], field, problem| DecodeError { offset: origin + bytes.len() - left.len(), field, problem };
         let Some((flags, mut rest)) = bytes.split_first_chunk() else {
             return Err(fail(bytes, "flags", Problem::ValueShort { need: 2, have: bytes.len() }));
         };
@@ -213,7 +214,11 @@ impl<'a> EncodedProperties<'a> {
                 TableRef::check_at(value, name, origin + bytes.len() - rest.len() - value.len())?;
             }
         }
-        if rest.is_empty() { Ok(Self(bytes)) } else { Err(fail(rest, "properties", Problem::PropertiesTrailing(rest.len()))) }
+        if rest.is_empty() {
+            Ok(Self(bytes))
+        } else {
+            Err(fail(rest, "properties", Problem::PropertiesTrailing(rest.len())))
+        }
     }
 
     /// Of bytes that were checked before, flags included. If they are malformed after all, properties are missing.
@@ -258,7 +263,7 @@ fn present(flags: u16) -> impl Iterator<Item = (u16, Type, &'static str)> {
     std::iter::from_fn(move || {
         let flag = 0x8000u16.checked_shr(left.leading_zeros())?;
         left &= !flag;
-        let (kind, name) = type_of(flag)?;
+        let (kind, name) = EncodedProperties::type_of(flag)?;
         Some((flag, kind, name))
     })
 }

@@ -70,66 +70,57 @@ impl TableWriter<'_> {
     }
 
     /// A field.
-    pub fn put<'n, 'v>(&mut self, name: impl Into<ShortBytes<'n>>, value: impl Into<Value<'v>>) -> &mut Self {
+    pub fn put<'n, 'v>(&mut self, name: impl Into<ShortBytes<'n>>, value: impl Into<Value<'v>>) {
         self.name(name);
         write_value(self.out, value.into());
-        self
     }
 
     /// A field that is a table.
-    pub fn table<'n>(&mut self, name: impl Into<ShortBytes<'n>>, fields: impl FnOnce(&mut TableWriter<'_>)) -> &mut Self {
+    pub fn table<'n>(&mut self, name: impl Into<ShortBytes<'n>>, fields: impl FnOnce(&mut TableWriter<'_>)) {
         self.name(name);
         write_table(self.out, fields);
-        self
     }
 
     /// A field that is an array.
-    pub fn array<'n>(&mut self, name: impl Into<ShortBytes<'n>>, values: impl FnOnce(&mut ArrayWriter<'_>)) -> &mut Self {
+    pub fn array<'n>(&mut self, name: impl Into<ShortBytes<'n>>, values: impl FnOnce(&mut ArrayWriter<'_>)) {
         self.name(name);
         write_array(self.out, values);
-        self
     }
 
     /// All fields of a table.
-    pub fn copy(&mut self, table: TableRef<'_>) -> &mut Self {
+    pub fn copy(&mut self, table: TableRef<'_>) {
         self.out.put_slice(table.as_bytes());
-        self
     }
 
     /// Those fields of a table whose name `is_dropped` does not want gone.
-    pub fn copy_without(&mut self, table: TableRef<'_>, is_dropped: impl Fn(ShortBytes<'_>) -> bool) -> &mut Self {
+    pub fn copy_without(&mut self, table: TableRef<'_>, is_dropped: impl Fn(ShortBytes<'_>) -> bool) {
         for ((name, _), bytes) in table.spans() {
             if !is_dropped(name) {
                 self.out.put_slice(bytes);
             }
         }
-        self
     }
 }
 
 impl ArrayWriter<'_> {
     /// A value.
-    pub fn put<'v>(&mut self, value: impl Into<Value<'v>>) -> &mut Self {
+    pub fn put<'v>(&mut self, value: impl Into<Value<'v>>) {
         write_value(self.out, value.into());
-        self
     }
 
     /// A value that is a table.
-    pub fn table(&mut self, fields: impl FnOnce(&mut TableWriter<'_>)) -> &mut Self {
+    pub fn table(&mut self, fields: impl FnOnce(&mut TableWriter<'_>)) {
         write_table(self.out, fields);
-        self
     }
 
     /// A value that is an array.
-    pub fn array(&mut self, values: impl FnOnce(&mut ArrayWriter<'_>)) -> &mut Self {
+    pub fn array(&mut self, values: impl FnOnce(&mut ArrayWriter<'_>)) {
         write_array(self.out, values);
-        self
     }
 
     /// All values of an array.
-    pub fn copy(&mut self, array: ArrayRef<'_>) -> &mut Self {
+    pub fn copy(&mut self, array: ArrayRef<'_>) {
         self.out.put_slice(array.as_bytes());
-        self
     }
 }
 
