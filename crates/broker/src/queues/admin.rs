@@ -416,6 +416,8 @@ impl Broker {
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
         let shared = self.queue_subscription(&topic, durable);
+        // What was appended before may have been given to somebody, whether or not the end of that life let it be written.
+        shared.lock().remember_given(shared.log().end().0);
         let id = QueueId(shared.log().id().0);
         let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));
         let queue = Queue {

@@ -39,12 +39,14 @@ pub(super) struct Dispatch {
     channels: HashMap<ChannelId, Arc<ChannelFlow>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
     due: Option<u64>,
+    /// The head that was looked at last, and when its time is over, in ms since 1970.
+    head: Option<(u64, Option<u64>)>,
 }
 
 impl Dispatch {
     pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
         let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
-        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None }
+        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, head: None }
     }
 
     /// Asks a channel whether it takes one more.
@@ -193,12 +195,8 @@ impl Broker {
         turn.own.machine.add_consumer(&consume).map_err(|_| ConsumeError::Exclusive)?;
         turn.own.channels.insert(wish.channel.id(), Arc::clone(&wish.channel));
         turn.own.consumers.insert(id, wish);
+        turn.run();
         Ok(id)
-    }
-
-    /// A consumer that [`Broker::consume`] made is known to its client: messages may come.
-    pub fn begin_consuming(self: &Arc<Self>, queue: &Arc<Queue>) {
-        self.run_queue(queue);
     }
 
     /// Somebody consumes no longer; what it has stays unacknowledged. True: the queue goes with it.
@@ -500,11 +498,23 @@ impl Turn<'_> {
         Delivery { offset: given.offset, redelivered: given.redelivered, returned, record }
     }
 
+    /// Is the head one that was looked at, for which nobody has become free, and whose time is not over?
+    fn waits(&mut self) -> bool {
+        let end = self.end();
+        let known = match (self.own.machine.head(&self.state, end), self.own.head) {
+            (Head::Record(offset), Some((looked_at, due))) => offset == looked_at && due.is_none_or(|at| at > self.wall_ms),
+            (Head::Nothing, _) => true,
+            _ => false,
+        };
+        known && !self.own.machine.has_taker()
+    }
+
     /// Gives out what can be given, and drops what there is no room for.
     fn give(&mut self) -> Result<TurnEnd, ()> {
         self.weigh()?;
-        while self.out.count < TURN_MESSAGES {
+        while self.out.count < TURN_MESSAGES && !self.waits() {
             let Some(offset) = self.next()? else { return Ok(TurnEnd::Rest) };
+            self.own.head = Some((offset, self.time_of(offset)));
             if !self.own.machine.has_taker() {
                 break;
             }
@@ -545,7 +555,7 @@ impl Turn<'_> {
     fn next_due(&mut self) -> Option<u64> {
         let expires = self.own.machine.expires_at();
         let head = match self.own.machine.head(&self.state, self.end()) {
-            Head::Record(offset) => self.time_of(offset),
+            Head::Record(offset) => self.own.head.filter(|(looked_at, _)| *looked_at == offset).and_then(|(_, due)| due),
             _ => None,
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
