@@ -10,6 +10,7 @@ use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::queues::QueueError;
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
 use crate::Broker;
@@ -76,6 +77,9 @@ pub enum PartitionsError {
     /// More than allowed.
     #[error("The number of partitions {0} is larger than {PARTITIONS_MAX}.")]
     TooMany(i32),
+    /// A queue has one.
+    #[error("The topic {0} is a queue, which has one partition.")]
+    Queue(String),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -127,6 +131,17 @@ fn check_overrides(overrides: &BTreeMap<String, String>, settings: &Settings, du
         }),
         _ => Ok(()),
     }
+}
+
+/// Only what consumers say, time to live, length limits and purging remove messages of a queue.
+fn check_queue_overrides(overrides: &BTreeMap<String, String>) -> Result<(), SettingError> {
+    for (name, only) in [("retention.ms", "-1"), ("retention.bytes", "-1"), ("cleanup.policy", "delete")] {
+        if let Some(value) = overrides.get(name).filter(|value| *value != only) {
+            let expected = format!("the topic is a queue, so it is {only}");
+            return Err(SettingError { name: name.to_owned(), value: value.clone(), expected });
+        }
+    }
+    Ok(())
 }
 
 impl Broker {
@@ -188,11 +203,19 @@ impl Broker {
             .collect()
     }
 
-    /// Deletes a topic and all its records.
+    /// Deletes a topic and all its records, and the queue that it is.
     ///
     /// # Errors
     /// When the journal does not take it.
-    pub fn delete_topic(&self, topic: &Topic) -> Result<(), AppendError> {
+    pub fn delete_topic(self: &Arc<Self>, topic: &Topic) -> Result<(), AppendError> {
+        if let Some(queue) = self.queue_on(topic) {
+            match self.delete_queue(&queue, false, false) {
+                Err(QueueError::Append(error)) => return Err(error),
+                // Nothing was asked that could be refused.
+                _ if !queue.is_attached() => return Ok(()),
+                _ => {}
+            }
+        }
         self.commit(0, vec![AppendItem::State { key: topic_key(&topic.name), value: None }])?;
         self.catalog.remove(topic);
         for log in topic.logs().iter() {
@@ -223,6 +246,9 @@ impl Broker {
     /// All but `Append`.
     pub fn check_partitions(&self, name: &str, count: i32) -> Result<Arc<Topic>, PartitionsError> {
         let topic = self.topic(name).ok_or(PartitionsError::UnknownTopic)?;
+        if self.queue_on(&topic).is_some() {
+            return Err(PartitionsError::Queue(name.to_owned()));
+        }
         let have = topic.logs().len();
         if count > PARTITIONS_MAX {
             return Err(PartitionsError::TooMany(count));
@@ -265,6 +291,9 @@ impl Broker {
     pub fn check_config(&self, name: &str, overrides: &BTreeMap<String, String>) -> Result<Arc<Topic>, AlterError> {
         let topic = self.topic(name).ok_or(AlterError::UnknownTopic)?;
         check_overrides(overrides, self.settings(), self.durability())?;
+        if self.queue_on(&topic).is_some_and(|queue| !queue.is_attached()) {
+            check_queue_overrides(overrides)?;
+        }
         Ok(topic)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use journal::{Compaction, Log, Retention};
 use parking_lot::RwLock;
@@ -146,6 +147,8 @@ pub struct Topic {
     pub name: String,
     logs: RwLock<Arc<[Arc<Log>]>>,
     config: RwLock<Arc<TopicConfig>>,
+    /// It is a queue that may be full.
+    bounded: AtomicBool,
 }
 
 impl Topic {
@@ -155,10 +158,20 @@ impl Topic {
             name,
             logs: RwLock::new(Arc::from([])),
             config: RwLock::new(Arc::new(config.clone())),
+            bounded: AtomicBool::new(false),
         };
         topic.set_logs(logs);
         topic.set_config(config);
         topic
+    }
+
+    /// Is it a queue that refuses messages when it is full?
+    pub fn is_bounded(&self) -> bool {
+        self.bounded.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_bounded(&self, bounded: bool) {
+        self.bounded.store(bounded, Ordering::Relaxed);
     }
 
     /// Its partitions, in order.

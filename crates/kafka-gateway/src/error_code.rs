@@ -79,7 +79,7 @@ pub(crate) fn of_create(error: &CreateError) -> ErrorCode {
 pub(crate) fn of_partitions(error: &PartitionsError) -> ErrorCode {
     match error {
         PartitionsError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
-        PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) => ErrorCode::InvalidPartitions,
+        PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) | PartitionsError::Queue(_) => ErrorCode::InvalidPartitions,
         PartitionsError::Append(error) => of_append(*error),
     }
 }

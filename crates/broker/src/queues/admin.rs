@@ -204,6 +204,11 @@ impl Broker {
         QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.clone() }
     }
 
+    /// The queue that a topic is, or that is attached to it.
+    pub fn queue_on(&self, topic: &Topic) -> Option<Arc<Queue>> {
+        self.vhosts.queue_of(topic.logs().first()?.id())
+    }
+
     /// A queue that this connection may use.
     ///
     /// # Errors
@@ -419,6 +424,7 @@ impl Broker {
         // What was appended before may have been given to somebody, whether or not the end of that life let it be written.
         shared.lock().remember_given(shared.log().end().0);
         let id = QueueId(shared.log().id().0);
+        topic.set_bounded(understood.is_bounded());
         let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));
         let queue = Queue {
             id,
@@ -474,6 +480,7 @@ impl Broker {
         host.queues.write().remove(&queue.name);
         self.vhosts.by_id.write().remove(&queue.id);
         self.end(queue);
+        queue.topic.set_bounded(false);
         if queue.attached {
             let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
         } else {

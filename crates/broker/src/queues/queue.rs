@@ -113,6 +113,11 @@ impl Queue {
         self.shared.log()
     }
 
+    /// Was its topic there before? It stays when the queue goes.
+    pub fn is_attached(&self) -> bool {
+        self.attached
+    }
+
     /// Was it deleted?
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst)

@@ -92,12 +92,13 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
     let run = move |broker: Option<&Arc<Broker>>| {
         let topics = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
-            let compacted = known.as_ref().is_some_and(|known| known.config().compacted_only);
+            let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached());
+            let refused = queue || known.as_ref().is_some_and(|known| known.config().compacted_only);
             let partitions = topic.partitions.iter().map(|partition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
                 let outcome = match broker {
                     None => Err(ErrorCode::RequestTimedOut),
-                    Some(_) if compacted => Err(ErrorCode::PolicyViolation),
+                    Some(_) if refused => Err(ErrorCode::PolicyViolation),
                     Some(broker) => delete_before(broker, log, partition.offset),
                 };
                 DeleteRecordsPartitionResult {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{Log, Reply, ReplyTo, TopicConfig};
+use broker::{Broker, Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
 use delivery::{Claim, ProducerEpoch, TransactionError, Version};
 use kafka_wire::produce::{
@@ -131,7 +131,7 @@ impl ProduceWait {
             partition_responses: Vec::with_capacity(data.partition_data.len()),
             ..TopicProduceResponse::default()
         });
-        let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms() });
+        let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms(), bounded: topic.is_bounded() });
         let share = data.partition_data.len() / broker.journals().len();
         items.iter_mut().for_each(|items| items.reserve(share));
         self.parts.iter_mut().for_each(|places| places.reserve(share));
@@ -146,7 +146,7 @@ impl ProduceWait {
             let checked = match (&whole, &topic) {
                 (Some(code), _) => Err((*code).into()),
                 (None, None) => Err(unknown.into()),
-                (None, Some(topic)) => check_partition(topic, partition, context.version),
+                (None, Some(topic)) => check_partition(topic, partition, context.version).and_then(|checked| check_room(broker, topic.bounded, checked)),
             };
             let answers = &mut self.response.responses[at].partition_responses;
             let mut answer = PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
@@ -264,6 +264,8 @@ struct Target {
     logs: Arc<[Arc<Log>]>,
     config: Arc<TopicConfig>,
     now: i64,
+    /// A queue that may be full.
+    bounded: bool,
 }
 
 impl Target {
@@ -303,6 +305,17 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
     };
     let (bytes, header) = if config.append_time { restamp(&bytes, topic.now) } else { (bytes, header) };
     Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }, header))
+}
+
+/// A queue that refuses messages when it is full does so whoever they come from.
+fn check_room(broker: &Broker, bounded: bool, checked: (AppendItem, BatchHeader)) -> Result<(AppendItem, BatchHeader), Refusal> {
+    let (AppendItem::Batch { log, bytes, .. }, header) = &checked else { return Ok(checked) };
+    let full = bounded && broker.vhosts().queue_of(log.id()).is_some_and(|queue| !broker.admits(&queue, (header.records_count as u64 - 1, 0), bytes.len()));
+    if full {
+        let message = Some("The queue is full".to_owned());
+        return Err(Refusal { code: ErrorCode::PolicyViolation, message, log_start: log.start().0 as i64, records: Vec::new() });
+    }
+    Ok(checked)
 }
 
 /// Compaction goes by keys. The one case in which records are looked into on their way in.
