@@ -268,7 +268,7 @@ impl Broker {
         drop(table);
         if bound == (Bound::New { durable: true }) {
             let record = wish.clone().record();
-            let item = AppendItem::State { key: record.key(&vhost.name), value: Some(BindingRecord::encode()) };
+            let item = AppendItem::State { key: record.key(&vhost.name), value: Some(BindingRecord::encode(self.vhosts.next_binding.fetch_add(1, Ordering::SeqCst))) };
             if let Err(error) = self.commit(0, vec![item]) {
                 let _ = vhost.exchanges.write().unbind(&wish.source, to, &wish.key, &wish.arguments);
                 return Err(error.into());

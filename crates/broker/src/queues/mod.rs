@@ -17,6 +17,7 @@ mod traits;
 mod window;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -78,12 +79,14 @@ impl Vhost {
 pub struct Vhosts {
     by_name: RwLock<HashMap<String, Arc<Vhost>>>,
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
+    /// Number of the next durable binding.
+    next_binding: AtomicU64,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0) }
     }
 }
 

@@ -6,7 +6,8 @@
 //!   "q"  name                                   value  u8 version (1), [16] topic id, u64 log id, u8 flags, arguments
 //!   "b"  u8 length, source, u8 "q" or "e",
 //!        u8 length, destination,
-//!        u8 length, routing key, arguments      value  u8 version (1)
+//!        u8 length, routing key, arguments      value  u8 version (1), u64 number
+//! number    rises from one binding to the next: bindings are made again in this order, on which hashing depends
 //! flags     1 auto-delete, 2 internal, 4 not shown as a topic, 8 of a topic that was there before
 //! arguments u16 count, (u8 length, name, u8 tag of AMQP's field tables, u8 class, content) each
 //! content   void: nothing; bool: u8; int, float, timestamp: u64; decimal: u8 scale, u32; bytes, table, array: u32 length, bytes
@@ -65,7 +66,7 @@ pub(crate) struct BindingRecord {
 pub(crate) enum Found {
     Exchange(Name, ExchangeRecord),
     Queue(Name, QueueRecord),
-    Binding(BindingRecord),
+    Binding(BindingRecord, u64),
 }
 
 fn put_short(out: &mut BytesMut, bytes: &[u8]) {
@@ -203,8 +204,11 @@ impl BindingRecord {
         key.freeze()
     }
 
-    pub fn encode() -> Bytes {
-        Bytes::from_static(&[VERSION])
+    pub fn encode(number: u64) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(VERSION);
+        out.put_u64(number);
+        out.freeze()
     }
 }
 
@@ -232,7 +236,8 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<(String, Found)> {
             let source = short(&mut key)?;
             let to_queue = key.try_get_u8().ok()? == QUEUE;
             let (destination, routing_key) = (short(&mut key)?, short(&mut key)?);
-            Found::Binding(BindingRecord { source, to_queue, destination, key: routing_key, arguments: arguments(&mut key)? })
+            let record = BindingRecord { source, to_queue, destination, key: routing_key, arguments: arguments(&mut key)? };
+            Found::Binding(record, value.try_get_u64().ok()?)
         }
         _ => return None,
     };
@@ -272,7 +277,7 @@ mod tests {
         let cases = [
             (ExchangeRecord::key("/", b"logs"), exchange.encode(), Found::Exchange(name("logs"), exchange)),
             (QueueRecord::key("/", b"work"), queue.encode(), Found::Queue(name("work"), queue)),
-            (binding.key("/"), BindingRecord::encode(), Found::Binding(binding)),
+            (binding.key("/"), BindingRecord::encode(7), Found::Binding(binding, 7)),
         ];
         for (key, value, found) in cases {
             assert_eq!(decode(&key, &value), Some(("/".to_owned(), found)));

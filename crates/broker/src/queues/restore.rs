@@ -1,6 +1,7 @@
 //! Exchanges, bindings and queues as they are found in the catalog at the start.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use journal::AppendItem;
@@ -18,7 +19,7 @@ use crate::catalog::TopicRecord;
 pub(crate) struct FoundQueues {
     exchanges: Vec<(String, Name, ExchangeRecord)>,
     queues: Vec<(String, Name, QueueRecord)>,
-    bindings: Vec<(String, BindingRecord)>,
+    bindings: Vec<(u64, String, BindingRecord)>,
 }
 
 impl FoundQueues {
@@ -27,7 +28,7 @@ impl FoundQueues {
         match record::decode(key, value) {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
             Some((vhost, Found::Queue(name, record))) => self.queues.push((vhost, name, record)),
-            Some((vhost, Found::Binding(record))) => self.bindings.push((vhost, record)),
+            Some((vhost, Found::Binding(record, number))) => self.bindings.push((number, vhost, record)),
             None => tracing::warn!(key = %key.escape_ascii(), "record of an exchange, queue or binding that is not readable ignored"),
         }
     }
@@ -48,7 +49,10 @@ impl Broker {
     }
 
     /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
-    pub(crate) fn restore_queues(self: &Arc<Self>, found: FoundQueues) {
+    pub(crate) fn restore_queues(self: &Arc<Self>, mut found: FoundQueues) {
+        found.bindings.sort_unstable_by_key(|(number, ..)| *number);
+        let next = found.bindings.last().map_or(0, |(number, ..)| number + 1);
+        self.vhosts.next_binding.store(next, Ordering::SeqCst);
         let mut orphans: Vec<Bytes> = Vec::new();
         for (vhost, name, record) in found.exchanges {
             let host = self.vhosts.or_new(&vhost);
@@ -69,7 +73,7 @@ impl Broker {
             let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete, arguments };
             self.enter_queue(&host, wish, rules, topic, attached);
         }
-        for (vhost, record) in found.bindings {
+        for (_, vhost, record) in found.bindings {
             let host = self.vhosts.or_new(&vhost);
             let mut table = host.exchanges().write();
             let to = if record.to_queue { table.queue(&record.destination).map(Destination::Queue) } else { Some(Destination::Exchange(&record.destination)) };
