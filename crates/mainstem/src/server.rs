@@ -80,6 +80,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     for number in 0..shard_count(&config.settings) {
         shards.push(shard::start(ShardId(number as u16), Arc::clone(&shared), &broker)?);
     }
+    broker.wake_queues();
     let shards = Arc::new(shards);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(|one| (one.address, one.protocol.clone())).collect();
