@@ -2,8 +2,8 @@
 //! had to wait and state to be made durable go out as [`Effect`]s.
 //!
 //! Here so far: Kafka's groups ([`GroupCoordinator`]) with committed offsets, of the classic protocol and of those in which the
-//! coordinator assigns (consumer groups, members of share groups, streams groups), transactions ([`TransactionCoordinator`]), and subscriptions that
-//! consumers share ([`Subscription`]).
+//! coordinator assigns (consumer groups, members of share groups, streams groups), transactions ([`TransactionCoordinator`]), subscriptions that
+//! consumers share ([`Subscription`]), and queues over them ([`Queue`]).
 
 mod assignors;
 mod classic_members;
@@ -15,6 +15,7 @@ mod error;
 mod group;
 mod kinds;
 mod offsets;
+mod queue;
 mod reconcile;
 mod record;
 mod runs;
@@ -41,6 +42,9 @@ pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
+pub use queue::{
+    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Overflow, Queue, QueueKind, QueueRules,
+};
 pub use reconcile::MemberState;
 pub use record::offset_record;
 pub use share_group::{ShareHeartbeat, ShareMember};

@@ -412,6 +412,11 @@ impl Subscription {
         if count == last - first + 1 { Ok(()) } else { Err(NotHeld) }
     }
 
+    /// What `consumer` has of `first..=last`, as runs, both ends included.
+    pub fn held(&self, consumer: ConsumerId, first: u64, last: u64) -> Vec<(u64, u64)> {
+        self.in_flight.within(first, last).filter(|run| run.value.consumer == consumer).map(|run| (run.first, run.last)).collect()
+    }
+
     /// `consumer` says what is to become of `first..=last`, which it has (see [`Subscription::check`]). What is dead is added
     /// to `dead`. Returns of how many records it has been said: what others have, or nobody, stays as it is.
     #[expect(clippy::too_many_arguments, reason = "a range and what is said of it")]

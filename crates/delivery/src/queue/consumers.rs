@@ -1,0 +1,421 @@
+//! Consumers of a queue, and whose turn it is.
+//!
+//! **Competing.** Consumers of the highest priority that can take a record are served in turn: who was served goes to the back.
+//! One that cannot take a record leaves the rotation, and returns at the back when it can. A classic queue notices that when it is
+//! that one's turn, a quorum queue when its last credit is used up: between the two the order differs, as it does in RabbitMQ.
+//!
+//! **Single active.** One consumer is served until it goes. The next is that of the highest priority, of those the one that has been
+//! there longest; in a quorum queue credit counts before age, and one of a higher priority takes over as soon as the active one has
+//! nothing unacknowledged: until then that one gets nothing new.
+//!
+//! **Holders.** Who has unacknowledged records stays known after it was cancelled, until its channel closes or it has none left. What
+//! was fetched with *get* is held by a number that the channel has for it.
+//!
+//! Source: RabbitMQ 4.3, `rabbit_queue_consumers`, `rabbit_limiter`, `rabbit_fifo`; asked of the real one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hashbrown::HashMap;
+
+use super::QueueKind;
+use crate::ConsumerId;
+
+/// A channel, or whatever else ends with all its consumers: chosen by the caller, one number each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u64);
+
+/// A consumer that wants to be served.
+#[derive(Clone, Copy, Debug)]
+pub struct Consume {
+    /// A number that no other consumer of the subscription has had.
+    pub id: ConsumerId,
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Records are done when they are given to it.
+    pub no_ack: bool,
+    /// It wants to be alone.
+    pub exclusive: bool,
+    /// Higher ones are served first.
+    pub priority: i32,
+    /// Records that it may have unacknowledged; 0: any number. Without acknowledgements it counts for nothing.
+    pub prefetch: u32,
+}
+
+/// Somebody is alone with the queue, or cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the queue is in exclusive use")]
+pub struct InExclusiveUse;
+
+/// What a consumer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsumerStatus {
+    /// It is served in turn.
+    Up,
+    /// It has no credit, or its channel cannot take anything.
+    Blocked,
+    /// It alone is served.
+    SingleActive,
+    /// Another is served.
+    Waiting,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In the rotation.
+    Turn,
+    /// In the list of its channel.
+    Blocked,
+    /// One of those of which one is active.
+    Single,
+    /// No consumer any more, or never was: it only has records.
+    Holder,
+}
+
+#[derive(Clone, Debug)]
+struct Consumer {
+    channel: ChannelId,
+    no_ack: bool,
+    priority: i32,
+    /// 0: no bound.
+    prefetch: u32,
+    arrived: u64,
+    unacknowledged: u64,
+    place: Place,
+}
+
+impl Consumer {
+    fn credit(&self) -> u64 {
+        if self.no_ack || self.prefetch == 0 { u64::MAX } else { u64::from(self.prefetch).saturating_sub(self.unacknowledged) }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Channel {
+    /// Consumers and other holders.
+    members: Vec<ConsumerId>,
+    /// In the order in which they were found to be blocked.
+    blocked: Vec<ConsumerId>,
+    /// It cannot take anything until it says so.
+    suspended: bool,
+}
+
+/// Who is to be given the next record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taker {
+    pub id: ConsumerId,
+    pub channel: ChannelId,
+    pub no_ack: bool,
+}
+
+/// See the head of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Consumers {
+    kind: QueueKind,
+    single: bool,
+    all: HashMap<ConsumerId, Consumer>,
+    channels: HashMap<ChannelId, Channel>,
+    /// By priority, negated: the highest first. None is empty.
+    turns: BTreeMap<i64, VecDeque<ConsumerId>>,
+    count: usize,
+    arrivals: u64,
+    exclusive: Option<ConsumerId>,
+    active: Option<ConsumerId>,
+    /// The active one gets nothing new: one of a higher priority waits.
+    quiescing: bool,
+}
+
+impl Consumers {
+    pub fn new(kind: QueueKind, single: bool) -> Self {
+        Self {
+            kind,
+            single,
+            all: HashMap::new(),
+            channels: HashMap::new(),
+            turns: BTreeMap::new(),
+            count: 0,
+            arrivals: 0,
+            exclusive: None,
+            active: None,
+            quiescing: false,
+        }
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn unacknowledged(&self, id: ConsumerId) -> u64 {
+        self.all.get(&id).map_or(0, |consumer| consumer.unacknowledged)
+    }
+
+    pub fn active(&self) -> Option<ConsumerId> {
+        self.active
+    }
+
+    pub fn status(&self, id: ConsumerId) -> Option<ConsumerStatus> {
+        let consumer = self.all.get(&id)?;
+        let suspended = self.channels.get(&consumer.channel).is_some_and(|channel| channel.suspended);
+        Some(match consumer.place {
+            Place::Holder => return None,
+            Place::Single if self.active == Some(id) => ConsumerStatus::SingleActive,
+            Place::Single => ConsumerStatus::Waiting,
+            Place::Turn if !suspended && consumer.credit() > 0 => ConsumerStatus::Up,
+            Place::Turn | Place::Blocked => ConsumerStatus::Blocked,
+        })
+    }
+
+    /// Ids and channels of all, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (ConsumerId, ChannelId)> + '_ {
+        self.all.iter().filter(|(_, one)| one.place != Place::Holder).map(|(id, one)| (*id, one.channel))
+    }
+
+    pub fn add(&mut self, wish: &Consume) -> Result<(), InExclusiveUse> {
+        if self.exclusive.is_some() || wish.exclusive && (self.single || self.count > 0) {
+            return Err(InExclusiveUse);
+        }
+        if wish.exclusive {
+            self.exclusive = Some(wish.id);
+        }
+        let Consume { id, channel, no_ack, priority, prefetch, .. } = *wish;
+        self.arrivals += 1;
+        self.count += 1;
+        let place = if self.single { Place::Single } else { Place::Turn };
+        let arrived = self.arrivals;
+        self.all.insert(id, Consumer { channel, no_ack, priority, prefetch, arrived, unacknowledged: 0, place });
+        self.channels.entry(channel).or_default().members.push(id);
+        if self.single {
+            self.activate();
+        } else {
+            self.queue(id, priority);
+        }
+        Ok(())
+    }
+
+    /// It is served no longer; what it has stays with it. False: it is no consumer.
+    pub fn cancel(&mut self, id: ConsumerId) -> bool {
+        let Some(consumer) = self.all.get_mut(&id).filter(|consumer| consumer.place != Place::Holder) else { return false };
+        let (place, priority, channel) = (consumer.place, consumer.priority, consumer.channel);
+        consumer.place = Place::Holder;
+        self.count -= 1;
+        match place {
+            Place::Turn => self.leave(id, priority),
+            Place::Blocked => {
+                if let Some(channel) = self.channels.get_mut(&channel) {
+                    channel.blocked.retain(|other| *other != id);
+                }
+            }
+            Place::Single | Place::Holder => {}
+        }
+        self.exclusive = self.exclusive.filter(|other| *other != id);
+        if self.active == Some(id) {
+            (self.active, self.quiescing) = (None, false);
+        }
+        self.forget_if_empty(id);
+        if self.single {
+            self.activate();
+        }
+        true
+    }
+
+    /// All consumers of a channel go, and it is forgotten; tells who of it had records.
+    pub fn remove_channel(&mut self, channel: ChannelId) -> Vec<ConsumerId> {
+        let members = self.channels.get(&channel).map(|one| one.members.clone()).unwrap_or_default();
+        // None of them is to become active while the others go.
+        for id in &members {
+            if let Some(consumer) = self.all.get_mut(id).filter(|one| one.place == Place::Single && self.active != Some(*id)) {
+                consumer.place = Place::Holder;
+                self.count -= 1;
+            }
+        }
+        for id in &members {
+            self.cancel(*id);
+        }
+        self.channels.remove(&channel);
+        members.into_iter().filter(|id| self.all.remove(id).is_some_and(|one| one.unacknowledged > 0)).collect()
+    }
+
+    /// Is there anybody who may take a record? Those who cannot leave the rotation. What channels say when they are asked is not known.
+    pub fn has_taker(&mut self) -> bool {
+        self.front().is_some()
+    }
+
+    /// Whose turn it is, if its channel admits one more record.
+    pub fn next(&mut self, admit: &mut dyn FnMut(ChannelId, bool) -> bool) -> Option<Taker> {
+        loop {
+            let taker = self.front()?;
+            if admit(taker.channel, taker.no_ack) {
+                return Some(taker);
+            }
+            self.suspend(taker.channel);
+        }
+    }
+
+    /// The first of the rotation that can take a record.
+    fn front(&mut self) -> Option<Taker> {
+        loop {
+            let id = if self.single {
+                self.active.filter(|_| !self.quiescing)?
+            } else {
+                *self.turns.first_key_value()?.1.front()?
+            };
+            let consumer = self.all.get_mut(&id)?;
+            let (channel, no_ack, priority) = (consumer.channel, consumer.no_ack, consumer.priority);
+            let suspended = self.channels.get(&channel).is_some_and(|channel| channel.suspended);
+            if consumer.credit() > 0 && !suspended {
+                return Some(Taker { id, channel, no_ack });
+            }
+            if self.single {
+                return None;
+            }
+            self.block(id, channel, priority);
+        }
+    }
+
+    /// It was given a record.
+    pub fn served(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.all.get_mut(&id) else { return };
+        if !consumer.no_ack {
+            consumer.unacknowledged += 1;
+        }
+        let (channel, priority, credit) = (consumer.channel, consumer.priority, consumer.credit());
+        if consumer.place != Place::Turn {
+            return;
+        }
+        if self.kind == QueueKind::Quorum && credit == 0 {
+            self.block(id, channel, priority);
+        } else if let Some(turn) = self.turns.get_mut(&-i64::from(priority))
+            && turn.front() == Some(&id)
+        {
+            turn.rotate_left(1);
+        }
+    }
+
+    /// A channel has got a record by asking for it.
+    pub fn got(&mut self, channel: ChannelId, holder: ConsumerId) {
+        let new = Consumer { channel, no_ack: false, priority: 0, prefetch: 0, arrived: 0, unacknowledged: 0, place: Place::Holder };
+        self.all.entry(holder).or_insert_with(|| {
+            self.channels.entry(channel).or_default().members.push(holder);
+            new
+        });
+        self.served(holder);
+    }
+
+    /// It has so many records less.
+    pub fn settled(&mut self, id: ConsumerId, count: u64) {
+        let Some(consumer) = self.all.get_mut(&id).filter(|_| count > 0) else { return };
+        let had_credit = consumer.credit() > 0;
+        consumer.unacknowledged = consumer.unacknowledged.saturating_sub(count);
+        let (channel, drained) = (consumer.channel, consumer.unacknowledged == 0);
+        if !had_credit {
+            self.unblock(channel);
+        }
+        if self.active == Some(id) && self.quiescing && drained {
+            (self.active, self.quiescing) = (None, false);
+            self.activate();
+        }
+        self.forget_if_empty(id);
+    }
+
+    /// A channel cannot take anything for now.
+    pub fn suspend(&mut self, channel: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.suspended = true;
+        }
+    }
+
+    /// A channel can take something again; true: it could not before.
+    pub fn resume(&mut self, channel: ChannelId) -> bool {
+        let Some(found) = self.channels.get_mut(&channel).filter(|one| one.suspended) else { return false };
+        found.suspended = false;
+        self.unblock(channel);
+        true
+    }
+
+    /// What each holder has is counted anew.
+    pub fn recount(&mut self, held: impl Fn(ConsumerId) -> u64) {
+        let counts: Vec<(ConsumerId, u64)> = self.all.iter().map(|(id, one)| (*id, one.unacknowledged)).collect();
+        for (id, before) in counts {
+            let now = held(id);
+            if now < before {
+                self.settled(id, before - now);
+            } else if let Some(consumer) = self.all.get_mut(&id) {
+                consumer.unacknowledged = now;
+            }
+        }
+    }
+
+    fn queue(&mut self, id: ConsumerId, priority: i32) {
+        self.turns.entry(-i64::from(priority)).or_default().push_back(id);
+    }
+
+    fn leave(&mut self, id: ConsumerId, priority: i32) {
+        let key = -i64::from(priority);
+        let Some(turn) = self.turns.get_mut(&key) else { return };
+        if turn.front() == Some(&id) {
+            turn.pop_front();
+        } else {
+            turn.retain(|other| *other != id);
+        }
+        if turn.is_empty() {
+            self.turns.remove(&key);
+        }
+    }
+
+    fn block(&mut self, id: ConsumerId, channel: ChannelId, priority: i32) {
+        self.leave(id, priority);
+        if let Some(consumer) = self.all.get_mut(&id) {
+            consumer.place = Place::Blocked;
+        }
+        self.channels.entry(channel).or_default().blocked.push(id);
+    }
+
+    /// Those of a channel that are blocked and need not be go to the back of the rotation.
+    fn unblock(&mut self, channel: ChannelId) {
+        let Some(found) = self.channels.get_mut(&channel).filter(|one| !one.suspended && !one.blocked.is_empty()) else { return };
+        for id in std::mem::take(&mut found.blocked) {
+            let Some(consumer) = self.all.get_mut(&id) else { continue };
+            if consumer.credit() > 0 {
+                consumer.place = Place::Turn;
+                let priority = consumer.priority;
+                self.queue(id, priority);
+            } else if let Some(found) = self.channels.get_mut(&channel) {
+                found.blocked.push(id);
+            }
+        }
+    }
+
+    /// The single active consumer, chosen when there is none, or when a better one has come to a quorum queue.
+    fn activate(&mut self) {
+        let active = self.active;
+        if active.is_some() && (self.quiescing || self.kind == QueueKind::Classic) {
+            return;
+        }
+        let waiting = self.all.iter().filter(|(id, one)| one.place == Place::Single && active != Some(**id));
+        let quorum = self.kind == QueueKind::Quorum;
+        let rank = |one: &Consumer| (one.priority, if quorum { one.credit() } else { 0 }, std::cmp::Reverse(one.arrived));
+        let Some((next, priority)) = waiting.max_by_key(|(_, one)| rank(one)).map(|(id, one)| (*id, one.priority)) else { return };
+        match active.and_then(|id| self.all.get(&id)) {
+            None => self.active = Some(next),
+            Some(current) if priority > current.priority => {
+                if current.unacknowledged == 0 {
+                    self.active = Some(next);
+                } else {
+                    self.quiescing = true;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn forget_if_empty(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.all.get(&id).filter(|one| one.place == Place::Holder && one.unacknowledged == 0) else { return };
+        let channel = consumer.channel;
+        self.all.remove(&id);
+        if let Some(found) = self.channels.get_mut(&channel) {
+            found.members.retain(|other| *other != id);
+            if found.members.is_empty() {
+                self.channels.remove(&channel);
+            }
+        }
+    }
+}
