@@ -203,9 +203,10 @@ impl Queue {
         subscription.head(log_end).map_or(Head::Nothing, Head::Record)
     }
 
-    /// Gives the head, which has a body of `size` bytes, to whose turn it is. `admit` says whether a channel takes one more record (and
-    /// whether without acknowledgement), and counts it: for a bound over all queues of a channel, or what its connection has not sent yet. One that
-    /// does not take it is asked again after [`Queue::resume_channel`]. `None`: nobody takes it, or it is not available.
+    /// Gives the head, which has a body of `size` bytes, to whose turn it is. `admit` says whether a channel takes one more record
+    /// (and whether without acknowledgement), and counts it: for a bound over all queues of a channel, or for what its connection has
+    /// not sent yet. One that does not take it is asked again after [`Queue::resume_channel`]. `None`: nobody takes it, or it is not
+    /// available.
     pub fn dispatch(
         &mut self,
         subscription: &mut Subscription,
@@ -255,9 +256,9 @@ impl Queue {
         Some(Delivery { consumer, channel, no_ack, offset, before, redelivered: subscription.redelivered(offset, before) })
     }
 
-    /// A consumer, or who got it, says what is to become of what it has in `first..=last`: `Accept` (acknowledged), `Return` (returned with
-    /// *nack*: the limit does not count it), `Release` (returned by a delivery that failed, or with *reject*: it counts), `Reject` (not
-    /// to be delivered again). Returns how many messages that was; what others have, or had, is as it was.
+    /// A consumer, or who got it, says what is to become of what it has in `first..=last`: `Accept` (acknowledged), `Return`
+    /// (returned with *nack*: the limit does not count it), `Release` (returned by a delivery that failed, or with *reject*: it
+    /// counts), `Reject` (not to be delivered again). Returns how many messages that was; what others have, or had, is as it was.
     #[expect(clippy::too_many_arguments, reason = "a range and what is said of it")]
     pub fn settle(
         &mut self,

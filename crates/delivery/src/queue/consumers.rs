@@ -1,15 +1,15 @@
 //! Consumers of a queue, and whose turn it is.
 //!
-//! **Competing.** Consumers of the highest priority that can take a record are served in turn: who was served goes to the back. One
-//! that cannot take a record leaves the rotation, and returns at the back when it can. A classic queue notices that when it is that one's
-//! turn, a quorum queue when its last credit is used up: between the two the order differs, as it does in RabbitMQ.
+//! **Competing.** Consumers of the highest priority that can take a record are served in turn: who was served goes to the back.
+//! One that cannot take a record leaves the rotation, and returns at the back when it can. A classic queue notices that when it is
+//! that one's turn, a quorum queue when its last credit is used up: between the two the order differs, as it does in RabbitMQ.
 //!
-//! **Single active.** One consumer is served until it goes. The next is that of the highest priority, of those the one that has
-//! been there longest; in a quorum queue credit counts before age, and one of a higher priority takes over as soon as the active one has nothing
-//! unacknowledged: until then that one gets nothing new.
+//! **Single active.** One consumer is served until it goes. The next is that of the highest priority, of those the one that has been
+//! there longest; in a quorum queue credit counts before age, and one of a higher priority takes over as soon as the active one has
+//! nothing unacknowledged: until then that one gets nothing new.
 //!
-//! **Holders.** Who has unacknowledged records stays known after it was cancelled, until its channel closes or it has none left. What was fetched
-//! with *get* is held by a number that the channel has for it.
+//! **Holders.** Who has unacknowledged records stays known after it was cancelled, until its channel closes or it has none left. What
+//! was fetched with *get* is held by a number that the channel has for it.
 //!
 //! Source: RabbitMQ 4.3, `rabbit_queue_consumers`, `rabbit_limiter`, `rabbit_fifo`; asked of the real one.
 

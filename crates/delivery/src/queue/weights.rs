@@ -63,7 +63,7 @@ impl Weights {
     /// Given to somebody who will say something of it, or for good.
     pub fn given(&mut self, offset: u64, size: u32, held: bool) {
         if self.wanted && offset < self.to {
-            self.ready -= u64::from(size);
+            self.ready = self.ready.saturating_sub(u64::from(size));
             if held {
                 self.held.insert(offset, size);
             }

@@ -155,9 +155,11 @@ fn the_dead_keep_their_reason_over_a_restart() {
 #[test]
 fn a_purge_leaves_what_consumers_have() {
     let mut subscription = Subscription::new(0);
+    let fresh = subscription.turnover();
     subscription.give(ONE, 0, NO_LOCK).expect("it is available");
     subscription.give(ONE, 1, NO_LOCK).expect("it is available");
     let before = subscription.turnover();
+    assert_ne!(before, fresh);
     assert_eq!(subscription.purge(5), 3);
     assert_ne!(subscription.turnover(), before);
     assert_eq!((subscription.ready(7), subscription.unacknowledged()), (2, 2));

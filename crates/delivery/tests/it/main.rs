@@ -1,4 +1,4 @@
-//! The coordinators in virtual time: what members and transactional producers are told, and when. Shared subscriptions against a
+//! The coordinators in virtual time: what members and transactional producers are told, and when. Shared subscriptions and queues against a
 //! model.
 
 mod assignors;
@@ -8,6 +8,8 @@ mod consumer_groups;
 mod crowd;
 mod membership;
 mod offsets;
+mod queue;
+mod queue_model;
 mod room;
 mod share_groups;
 mod streams_groups;
