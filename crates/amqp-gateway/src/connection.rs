@@ -200,7 +200,10 @@ impl Connection {
 
     /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
     pub fn flush(&mut self) {
-        self.publisher.flush(&self.gateway.broker, self.shard, self.id);
+        if !self.publisher.is_flushed() {
+            let alone = self.gateway.is_alone(self.shard, self.id, self.now);
+            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone);
+        }
         self.flush_settled();
     }
 

@@ -167,9 +167,11 @@ impl Failure {
             ExchangeError::Delete(DeleteError::InUse(name)) => {
                 Self::precondition(format_args!("exchange '{name}' in vhost '{vhost}' in use"))
             }
-            ExchangeError::Delete(error @ (DeleteError::DefaultExchange | DeleteError::Reserved(_))) => {
-                Self::channel(ReplyCode::AccessRefused, error)
+            ExchangeError::Delete(DeleteError::Reserved(name)) => {
+                let text = format!("deletion of system exchange '{name}' in vhost '{vhost}' not allowed");
+                Self::channel(ReplyCode::AccessRefused, text)
             }
+            ExchangeError::Delete(error @ DeleteError::DefaultExchange) => Self::channel(ReplyCode::AccessRefused, error),
             ExchangeError::Bind(BindError::NoExchange(name)) => Self::no_exchange(name.as_bytes(), vhost),
             ExchangeError::Bind(error @ BindError::DefaultExchange) => Self::channel(ReplyCode::AccessRefused, error),
             ExchangeError::Bind(error @ BindError::NoQueue) => Self::channel(ReplyCode::NotFound, error),

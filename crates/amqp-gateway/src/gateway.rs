@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use broker::{Broker, ReplyTo};
 use parking_lot::Mutex;
@@ -21,6 +22,19 @@ pub struct Gateway {
     /// What connections that are gone leave to be done, while the controller takes nothing.
     leftover: Mutex<VecDeque<Work>>,
     has_leftover: AtomicBool,
+    /// By shard: who published last, and when somebody else did.
+    publishers: Box<[Mutex<LastPublisher>]>,
+}
+
+/// Shards that are told apart.
+const SHARDS: usize = 64;
+/// A connection is alone on its shard when no other has published for this long.
+const ALONE_AFTER: Duration = Duration::from_millis(1);
+
+#[derive(Default)]
+struct LastPublisher {
+    last: Option<(ConnectionId, Instant)>,
+    last_of_others: Option<Instant>,
 }
 
 /// Nobody waits for the outcome: there is no such connection.
@@ -30,7 +44,8 @@ impl Gateway {
     /// For one broker.
     pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics) -> Arc<Self> {
         let (leftover, has_leftover) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Self { broker, metrics, next_channel: AtomicU64::new(1), leftover, has_leftover })
+        let publishers = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Arc::new(Self { broker, metrics, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
     }
 
     /// Measurements.
@@ -47,6 +62,17 @@ impl Gateway {
     /// A number that no other channel has.
     pub(crate) fn next_channel(&self) -> u64 {
         self.next_channel.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes that a connection publishes; true when no other of its shard does. The lock is the shard's own.
+    pub(crate) fn is_alone(&self, shard: ShardId, connection: ConnectionId, now: Instant) -> bool {
+        let mut publisher = self.publishers[usize::from(shard.0) % SHARDS].lock();
+        if let Some((last, at)) = publisher.last.replace((connection, now))
+            && last != connection
+        {
+            publisher.last_of_others = Some(at);
+        }
+        publisher.last_of_others.is_none_or(|at| now.saturating_duration_since(at) >= ALONE_AFTER)
     }
 
     /// Work of a connection that is gone, which has to be done however busy the controller is.

@@ -17,6 +17,11 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// Bytes that may wait for the socket at once; the rest stays here.
 const HANDED_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes of answers that may wait; then no more is read that would be answered.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+/// How many times its own bytes a message takes on the wire, at most, about.
+const AROUND_MESSAGES: usize = 8;
+
 /// Bytes of messages for a channel that have been handed to the socket.
 #[derive(Debug)]
 pub(crate) struct Taken {
@@ -35,6 +40,10 @@ enum Piece {
 pub(crate) struct Outgoing {
     pieces: VecDeque<Piece>,
     tail: BytesMut,
+    /// Bytes in `pieces`.
+    sealed: usize,
+    /// Bytes of messages among them, as their queues count.
+    noted: usize,
 }
 
 impl Outgoing {
@@ -74,6 +83,7 @@ impl Outgoing {
         for frame in body_frames(channel, body.len(), frame_max) {
             self.tail.extend_from_slice(&frame.head);
             self.seal();
+            self.sealed += frame.body.len();
             self.pieces.push_back(Piece::Bytes(body.slice(frame.body)));
             self.tail.extend_from_slice(&[FRAME_END]);
         }
@@ -82,6 +92,7 @@ impl Outgoing {
     /// Tells of the frames before it once they have been handed over.
     pub fn note(&mut self, taken: Taken) {
         self.seal();
+        self.noted += taken.bytes;
         self.pieces.push_back(Piece::Taken(taken));
     }
 
@@ -93,6 +104,7 @@ impl Outgoing {
 
     fn seal(&mut self) {
         if !self.tail.is_empty() {
+            self.sealed += self.tail.len();
             self.pieces.push_back(Piece::Bytes(self.tail.split().freeze()));
         }
     }
@@ -100,6 +112,12 @@ impl Outgoing {
     /// Is there nothing to be sent?
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.tail.is_empty()
+    }
+
+    /// Do more answers wait than a client should leave unread? What consumers get is not counted: their queues see to that.
+    pub fn is_crowded(&self) -> bool {
+        // A short message takes several times its own bytes on the wire.
+        (self.sealed + self.tail.len()).saturating_sub(AROUND_MESSAGES * self.noted) > ANSWER_BYTES_MAX
     }
 
     /// Hands over what fits beside what waits in `out`; how many bytes that were.
@@ -111,9 +129,13 @@ impl Outgoing {
         let (mut waiting, mut sent): (usize, usize) = (out.iter().map(Bytes::len).sum(), 0);
         while let Some(piece) = self.pieces.pop_front() {
             match piece {
-                Piece::Taken(note) => taken(note),
+                Piece::Taken(note) => {
+                    self.noted -= note.bytes;
+                    taken(note);
+                }
                 Piece::Bytes(bytes) if waiting < HANDED_BYTES_MAX => {
                     (waiting, sent) = (waiting + bytes.len(), sent + bytes.len());
+                    self.sealed -= bytes.len();
                     out.push_back(bytes);
                 }
                 bytes @ Piece::Bytes(_) => {

@@ -141,11 +141,18 @@ impl Publisher {
         None
     }
 
-    /// Appends what came in this turn.
-    pub fn flush(&mut self, broker: &Broker, shard: ShardId, connection: ConnectionId) {
+    /// Was nothing published in this turn?
+    pub fn is_flushed(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Appends what came in this turn. `alone`: nothing else is to be done on this shard, so that it may write for itself.
+    pub fn flush(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool) {
         if self.batches.is_empty() {
             return;
         }
+        // Who does not wait for the outcome sends the next one meanwhile: those are better committed together.
+        let here = alone && self.turns.is_empty() && self.batches.iter().any(|batch| !batch.wanted.is_empty());
         let number = self.first + self.turns.len() as u64;
         let mut turn = Turn { batches: Vec::with_capacity(self.batches.len()), parts: SmallVec::new(), open_parts: 0, bytes: 0 };
         let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();
@@ -172,15 +179,19 @@ impl Publisher {
         self.turns.push_back(turn);
         for (part, (journal, items)) in (0u64..).zip(by_journal) {
             let to = ReplyTo { shard, connection, token: number * PARTS_MAX + part };
-            self.append(broker, journal, Append { to, items, acknowledge: true });
+            self.append(broker, journal, Append { to, items, acknowledge: true }, here);
         }
     }
 
     /// I2
-    fn append(&mut self, broker: &Broker, journal: usize, append: Append) {
+    fn append(&mut self, broker: &Broker, journal: usize, append: Append, here: bool) {
         if !self.refused.is_empty() {
             self.refused.push_back((journal, append));
-        } else if let Err(append) = broker.journals()[journal].append(append) {
+            return;
+        }
+        let journal_of = &broker.journals()[journal];
+        let queued = if here { journal_of.append_here(append) } else { journal_of.append(append) };
+        if let Err(append) = queued {
             self.refused.push_back((journal, append));
         }
     }

@@ -584,6 +584,11 @@ impl Session {
         if matches!(self.connection.waiting, Some(Waiting::Later(at)) if now >= at) {
             self.connection.waiting = None;
         }
+        let reads = self.wants_read();
+        if let Some(heartbeat) = self.heartbeat.as_mut().filter(|_| !reads) {
+            // Signs of life may have come, and nobody looked.
+            heartbeat.received(now);
+        }
         match self.heartbeat.as_mut().map_or(Due::Nothing, |heartbeat| heartbeat.look(now)) {
             Due::Nothing => {}
             Due::Beat if self.phase == Phase::Running => self.connection.out.heartbeat(),
@@ -621,7 +626,10 @@ impl Session {
 
     /// False: do not read from the socket now. What a client acknowledges waits as well while its publishes do not find room.
     pub fn wants_read(&self) -> bool {
-        self.phase != Phase::Ended && self.connection.waiting.is_none() && self.connection.publisher.has_room()
+        self.phase != Phase::Ended
+            && self.connection.waiting.is_none()
+            && self.connection.publisher.has_room()
+            && !self.connection.out.is_crowded()
     }
 
     /// Appends what can be sent; true when there was something.

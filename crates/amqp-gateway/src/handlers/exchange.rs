@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, exchange};
 use broker::{BindingWish, ExchangeError};
-use routing::Declaration;
+use routing::{Declaration, DeclareError};
 
 use super::name;
 use crate::arguments::arguments;
@@ -87,13 +87,22 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
         ok.inspect(|ok| connection.out.method(channel.number, ok));
         return Ok(());
     }
+    let told = exchange.to_string();
     let (name, kind, arguments) = (name(exchange.as_bytes())?, kind.as_bytes().to_vec(), arguments(table));
     let vhost = Arc::clone(&channel.vhost);
     let work = move |broker: &Arc<broker::Broker>| {
         broker.declare_exchange(&vhost, Declaration { name, kind: &kind, durable, auto_delete, internal, arguments })
     };
-    run(connection, channel, exchange::Declare::ID, work, move |connection, channel| {
-        ok.inspect(|ok| connection.out.method(channel.number, ok));
+    connection.control(channel, exchange::Declare::ID, work, move |connection, channel, outcome| match outcome {
+        Ok(_) => {
+            ok.inspect(|ok| connection.out.method(channel.number, ok));
+            Ok(())
+        }
+        Err(ExchangeError::Declare(error @ DeclareError::ArgumentType { .. })) => {
+            let vhost = channel.vhost.name();
+            Err(Failure::precondition(format_args!("{error} in exchange '{told}' in vhost '{vhost}'")))
+        }
+        Err(error) => Err(Failure::of_exchange(error, channel.vhost.name())),
     })
 }
 

@@ -50,6 +50,8 @@ fn exchanges() {
     node.declare(client, "q");
     node.bind(client, "q", "e", "#");
     let delete = exchange::Delete { exchange: short("e"), if_unused: true, no_wait: false };
+    let system = exchange::Delete { exchange: short("amq.direct"), ..delete };
+    refused(&mut node, client, &system, 403, "ACCESS_REFUSED - deletion of system exchange 'amq.direct' in vhost '/' not allowed");
     refused(&mut node, client, &delete, 406, "PRECONDITION_FAILED - exchange 'e' in vhost '/' in use");
     node.publish(client, "amq.direct", "", b"through both");
     assert_eq!(node.get(client, "q", true).body, b"through both");
