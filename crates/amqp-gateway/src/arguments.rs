@@ -1,0 +1,83 @@
+//! Between AMQP's tables and the routing table's values.
+
+use amqp_wire::{EncodedProperties, TableRef, Value};
+use routing::{Argument, Arguments, Headers, Property};
+
+/// The octet of a value's type.
+const fn tag(value: Value<'_>) -> u8 {
+    match value {
+        Value::Bool(_) => b't',
+        Value::I8(_) => b'b',
+        Value::U8(_) => b'B',
+        Value::I16(_) => b's',
+        Value::U16(_) => b'u',
+        Value::I32(_) => b'I',
+        Value::U32(_) => b'i',
+        Value::I64(_) => b'l',
+        Value::F32(_) => b'f',
+        Value::F64(_) => b'd',
+        Value::Decimal { .. } => b'D',
+        Value::Timestamp(_) => b'T',
+        Value::LongString(_) => b'S',
+        Value::Bytes(_) => b'x',
+        Value::Void => b'V',
+        Value::Array(_) => b'A',
+        Value::Table(_) => b'F',
+    }
+}
+
+/// A value as the routing table compares it: integers of all widths are one class, as are both floats, strings and bytes.
+const fn routed(value: Value<'_>) -> routing::Value<'_> {
+    match value {
+        Value::Bool(value) => routing::Value::Bool(value),
+        Value::I8(value) => routing::Value::Int(value as i64),
+        Value::U8(value) => routing::Value::Int(value as i64),
+        Value::I16(value) => routing::Value::Int(value as i64),
+        Value::U16(value) => routing::Value::Int(value as i64),
+        Value::I32(value) => routing::Value::Int(value as i64),
+        Value::U32(value) => routing::Value::Int(value as i64),
+        Value::I64(value) => routing::Value::Int(value),
+        Value::F32(value) => routing::Value::Float(value as f64),
+        Value::F64(value) => routing::Value::Float(value),
+        Value::Decimal { scale, unscaled } => routing::Value::Decimal { scale, unscaled },
+        Value::Timestamp(value) => routing::Value::Timestamp(value),
+        Value::LongString(value) | Value::Bytes(value) => routing::Value::Bytes(value),
+        Value::Void => routing::Value::Void,
+        Value::Array(value) => routing::Value::Array(value.as_bytes()),
+        Value::Table(value) => routing::Value::Table(value.as_bytes()),
+    }
+}
+
+/// The arguments of a method, to be kept.
+pub(crate) fn arguments(table: TableRef<'_>) -> Arguments {
+    let field = |(name, value): (amqp_wire::ShortBytes<'_>, Value<'_>)| Argument {
+        name: name.as_bytes().into(),
+        tag: tag(value),
+        value: routed(value).into(),
+    };
+    Arguments::new(table.iter().map(field).collect())
+}
+
+/// A message's headers and properties, for routing.
+pub(crate) struct MessageHeaders<'a>(pub EncodedProperties<'a>);
+
+impl Headers for MessageHeaders<'_> {
+    fn get(&self, name: &[u8]) -> Option<routing::Value<'_>> {
+        let fields = self.0.headers()?;
+        fields.iter().find(|(found, _)| found.as_bytes() == name).map(|(_, value)| routed(value))
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&[u8], routing::Value<'_>)) {
+        for (name, value) in self.0.headers().into_iter().flat_map(TableRef::iter) {
+            visitor(name.as_bytes(), routed(value));
+        }
+    }
+
+    fn property(&self, property: Property) -> Option<routing::Value<'_>> {
+        match property {
+            Property::MessageId => self.0.message_id().map(|id| routing::Value::Bytes(id.as_bytes())),
+            Property::CorrelationId => self.0.correlation_id().map(|id| routing::Value::Bytes(id.as_bytes())),
+            Property::Timestamp => self.0.timestamp().map(routing::Value::Timestamp),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! A channel: what it publishes, what it consumes, what it has not acknowledged.
+
+use std::sync::Arc;
+
+use broker::{ChannelFlow, Vhost};
+use delivery::ConsumerId;
+use hashbrown::HashMap;
+use routing::{Name, QueueId};
+
+use crate::confirms::Confirms;
+use crate::content::Content;
+use crate::transaction::Transaction;
+use crate::unacked::Unacked;
+
+/// What publishes and acknowledgements of a channel come to.
+#[derive(Debug)]
+pub(crate) enum Mode {
+    /// They take effect, and nothing is said of it.
+    Plain,
+    /// Publishes are confirmed.
+    Confirm(Confirms),
+    /// They wait for a commit.
+    Transaction(Transaction),
+}
+
+/// An open channel.
+pub(crate) struct Channel {
+    pub number: u16,
+    /// A number that no other channel of the node has.
+    pub id: u64,
+    pub vhost: Arc<Vhost>,
+    pub flow: Arc<ChannelFlow>,
+    pub content: Option<Content>,
+    pub mode: Mode,
+    /// Of the last delivery.
+    pub tag: u64,
+    pub unacked: Unacked,
+    pub consumers: HashMap<Name, ConsumerId>,
+    /// As whom it asks queues for one message.
+    pub getters: HashMap<QueueId, ConsumerId>,
+    /// Of consumers to come.
+    pub prefetch: u16,
+    /// What an empty name of a queue stands for.
+    pub last_queue: Option<Name>,
+}
+
+impl Channel {
+    pub fn new(number: u16, id: u64, vhost: Arc<Vhost>, flow: Arc<ChannelFlow>) -> Self {
+        Self {
+            number,
+            id,
+            vhost,
+            flow,
+            content: None,
+            mode: Mode::Plain,
+            tag: 0,
+            unacked: Unacked::default(),
+            consumers: HashMap::new(),
+            getters: HashMap::new(),
+            prefetch: 0,
+            last_queue: None,
+        }
+    }
+
+    /// The tag of the next delivery.
+    pub fn next_tag(&mut self) -> u64 {
+        self.tag += 1;
+        self.tag
+    }
+}

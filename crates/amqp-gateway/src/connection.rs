@@ -1,0 +1,268 @@
+//! What the channels of a connection share: its place in the node, what was negotiated, what it publishes, who consumes, what is to be
+//! sent, and what it waits for.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use amqp_wire::MethodId;
+use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Vhost};
+use delivery::ConsumerId;
+use hashbrown::HashMap;
+use routing::{Name, QueueId, Scratch};
+use types::{ConnectionId, ShardId};
+
+use crate::channel::Channel;
+use crate::error::Failure;
+use crate::gateway::Gateway;
+use crate::outgoing::Outgoing;
+use crate::publisher::Publisher;
+
+/// Tokens of commands for the controller begin here; those of appends count up from 0.
+pub(crate) const CONTROL_TOKENS: u64 = 1 << 62;
+/// Under this token deliveries come.
+pub(crate) const CONSUMER_TOKEN: u64 = 1 << 63;
+
+/// What is done with a command's outcome.
+pub(crate) type Then = Box<dyn FnOnce(&mut Connection, &mut Channel, Box<dyn Any + Send>) -> Result<(), Failure>>;
+
+/// What must be there before the next frame is looked at.
+pub(crate) enum Waiting {
+    /// The outcome of a command that a channel gave.
+    Channel { token: u64, channel: u16, method: MethodId, then: Then },
+    /// The outcome of a command that the connection needs.
+    Connection { token: u64, then: Box<dyn FnOnce(&mut Connection)> },
+    /// The outcome of all publishes: what follows would look at the queues.
+    Publishes,
+    /// The outcome of all publishes of a transaction; messages that were not kept so far.
+    Commit { channel: u16, lost: u64 },
+    /// A message is being read from the disk.
+    Later(Instant),
+}
+
+/// Who consumes, or has asked for single messages.
+pub(crate) struct Consumer {
+    pub channel: u16,
+    pub channel_id: u64,
+    pub flow: Arc<ChannelFlow>,
+    pub queue: Arc<Queue>,
+    pub tag: Name,
+    pub no_ack: bool,
+    /// It gets nothing more; it stays as long as it has something.
+    pub cancelled: bool,
+    /// Messages that it has not settled.
+    pub open: u64,
+}
+
+/// What was negotiated.
+pub(crate) struct Limits {
+    /// Bytes of a frame.
+    pub frame_max: u32,
+    /// Channels.
+    pub channel_max: u16,
+}
+
+/// What the client says it understands.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Understands {
+    pub consumer_cancel_notify: bool,
+    pub authentication_failure_close: bool,
+}
+
+/// A connection, without its channels.
+pub(crate) struct Connection {
+    pub gateway: Arc<Gateway>,
+    pub shard: ShardId,
+    pub id: ConnectionId,
+    pub peer: SocketAddr,
+    pub vhost: Arc<Vhost>,
+    pub user: String,
+    pub limits: Limits,
+    pub understands: Understands,
+    pub out: Outgoing,
+    pub publisher: Publisher,
+    pub consumers: HashMap<ConsumerId, Consumer>,
+    settled: Vec<Settlement>,
+    pub waiting: Option<Waiting>,
+    next_token: u64,
+    /// Queues that go with the connection.
+    pub owned: HashMap<QueueId, Arc<Queue>>,
+    /// Channels with confirms to be told.
+    pub to_tell: Vec<u16>,
+    /// Memory for routing.
+    pub scratch: Scratch,
+    pub routed: Vec<QueueId>,
+    /// Milliseconds since 1970, as of this turn.
+    pub now_ms: i64,
+    pub now: Instant,
+}
+
+impl Connection {
+    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, peer: SocketAddr) -> Self {
+        let vhost = gateway.broker.vhosts().get(broker::DEFAULT_VHOST).expect("it is always there");
+        Self {
+            gateway,
+            shard,
+            id,
+            peer,
+            vhost,
+            user: String::new(),
+            limits: Limits { frame_max: crate::handlers::FRAME_MAX_BEFORE, channel_max: 0 },
+            understands: Understands::default(),
+            out: Outgoing::default(),
+            publisher: Publisher::default(),
+            consumers: HashMap::new(),
+            settled: Vec::new(),
+            waiting: None,
+            next_token: CONTROL_TOKENS,
+            owned: HashMap::new(),
+            to_tell: Vec::new(),
+            scratch: Scratch::default(),
+            routed: Vec::new(),
+            now_ms: 0,
+            now: Instant::now(),
+        }
+    }
+
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.gateway.broker
+    }
+
+    /// Where replies with this token come.
+    pub fn reply_to(&self, token: u64) -> ReplyTo {
+        ReplyTo { shard: self.shard, connection: self.id, token }
+    }
+
+    pub fn take_token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
+    }
+
+    /// Has the controller do something for a channel, and goes on with `then` when it is done; no frame is looked at before.
+    ///
+    /// # Errors
+    /// *506*: the controller has too much to do.
+    pub fn control<T: Send + 'static>(
+        &mut self,
+        channel: &Channel,
+        method: MethodId,
+        work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static,
+        then: impl FnOnce(&mut Self, &mut Channel, T) -> Result<(), Failure> + 'static,
+    ) -> Result<(), Failure> {
+        let token = self.take_token();
+        let work = Box::new(move |broker: &Arc<Broker>| Box::new(work(broker)) as Box<dyn Any + Send>);
+        if !self.gateway.broker.control(self.reply_to(token), work) {
+            return Err(Failure::busy());
+        }
+        self.wait_for_channel(token, channel, method, then);
+        Ok(())
+    }
+
+    /// No frame is looked at before the reply with this token is there.
+    pub fn wait_for_channel<T: 'static>(
+        &mut self,
+        token: u64,
+        channel: &Channel,
+        method: MethodId,
+        then: impl FnOnce(&mut Self, &mut Channel, T) -> Result<(), Failure> + 'static,
+    ) {
+        let then: Then = Box::new(move |connection, channel, outcome| match outcome.downcast() {
+            Ok(outcome) => then(connection, channel, *outcome),
+            Err(_) => Err(Failure::connection(amqp_wire::ReplyCode::InternalError, "a command had another outcome than it can have")),
+        });
+        self.waiting = Some(Waiting::Channel { token, channel: channel.number, method, then });
+    }
+
+    /// Has the controller delete queues that went with their last consumer, or with the connection, and goes on with `then`.
+    pub fn delete_queues(&mut self, queues: Vec<Arc<Queue>>, then: impl FnOnce(&mut Self) + 'static) {
+        if queues.is_empty() {
+            return then(self);
+        }
+        let token = self.take_token();
+        let to = self.reply_to(token);
+        let again = queues.clone();
+        if self.gateway.broker.control(to, deletion(queues)) {
+            self.waiting = Some(Waiting::Connection { token, then: Box::new(then) });
+        } else {
+            self.gateway.leave_to_controller(deletion(again));
+            then(self);
+        }
+    }
+
+    /// What is to become of a message that a consumer has. Takes effect at [`Connection::flush`].
+    pub fn settle(&mut self, consumer: ConsumerId, offset: u64, outcome: Outcome) {
+        match self.settled.last_mut() {
+            Some(run) if run.consumer == consumer && run.outcome == outcome && run.last + 1 == offset => run.last = offset,
+            _ => self.settled.push(Settlement { consumer, first: offset, last: offset, outcome }),
+        }
+    }
+
+    /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
+    pub fn flush(&mut self) {
+        self.publisher.flush(&self.gateway.broker, self.shard, self.id);
+        self.flush_settled();
+    }
+
+    fn flush_settled(&mut self) {
+        let mut settled = std::mem::take(&mut self.settled);
+        if settled.is_empty() {
+            return;
+        }
+        let place = |run: &Settlement| self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.channel_id));
+        if settled.len() > 1 {
+            settled.sort_by_key(place);
+        }
+        for runs in settled.chunk_by(|one, next| place(one) == place(next)) {
+            if let Some(consumer) = self.consumers.get(&runs[0].consumer) {
+                self.gateway.broker.settle(&consumer.queue, &consumer.flow, runs);
+            }
+        }
+        for run in &settled {
+            let count = run.last - run.first + 1;
+            self.gateway.metrics.settled.inc_by(count);
+            if let Some(consumer) = self.consumers.get_mut(&run.consumer) {
+                consumer.open = consumer.open.saturating_sub(count);
+                if consumer.cancelled && consumer.open == 0 {
+                    self.consumers.remove(&run.consumer);
+                }
+            }
+        }
+        settled.clear();
+        self.settled = settled;
+    }
+
+    /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
+    pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
+        self.flush();
+        let mut queues = HashMap::new();
+        let id = channel.id;
+        self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);
+        self.consumers.retain(|_, consumer| {
+            if consumer.channel_id == id {
+                queues.insert(consumer.queue.id(), Arc::clone(&consumer.queue));
+            }
+            consumer.channel_id != id
+        });
+        channel.consumers.clear();
+        let mut abandoned = Vec::new();
+        for queue in queues.into_values() {
+            if self.gateway.broker.leave_channel(&queue, &channel.flow) {
+                abandoned.push(queue);
+            }
+        }
+        abandoned
+    }
+}
+
+/// Deletes queues unless somebody uses them again.
+pub(crate) fn deletion(queues: Vec<Arc<Queue>>) -> crate::gateway::Work {
+    Box::new(move |broker| {
+        for queue in queues {
+            let owned = queue.owner().is_some();
+            // One that is used again stays, and what the journal does not take now is gone after a restart.
+            let _ = broker.delete_queue(&queue, !owned, false);
+        }
+        Box::new(())
+    })
+}

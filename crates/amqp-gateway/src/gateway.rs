@@ -1,0 +1,80 @@
+//! What all AMQP sessions share: the broker, numbers of channels, measurements, and commands that could not be handed over.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use broker::{Broker, ReplyTo};
+use parking_lot::Mutex;
+use types::{ConnectionId, LogId, ShardId};
+
+use crate::metrics::GatewayMetrics;
+
+/// Work for the controller.
+pub(crate) type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn std::any::Any + Send> + Send>;
+
+/// The AMQP side of a broker.
+pub struct Gateway {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) metrics: GatewayMetrics,
+    next_channel: AtomicU64,
+    /// What connections that are gone leave to be done, while the controller takes nothing.
+    leftover: Mutex<VecDeque<Work>>,
+    has_leftover: AtomicBool,
+}
+
+/// Nobody waits for the outcome: there is no such connection.
+const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
+
+impl Gateway {
+    /// For one broker.
+    pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics) -> Arc<Self> {
+        let (leftover, has_leftover) = (Mutex::default(), AtomicBool::new(false));
+        Arc::new(Self { broker, metrics, next_channel: AtomicU64::new(1), leftover, has_leftover })
+    }
+
+    /// Measurements.
+    pub fn metrics(&self) -> &GatewayMetrics {
+        &self.metrics
+    }
+
+    /// The readable end of a log has moved: the queue that has it gives out what there is.
+    pub fn advanced(&self, log: LogId) {
+        self.broker.queue_advanced(log);
+        self.retry_leftover();
+    }
+
+    /// A number that no other channel has.
+    pub(crate) fn next_channel(&self) -> u64 {
+        self.next_channel.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Work of a connection that is gone, which has to be done however busy the controller is.
+    pub(crate) fn leave_to_controller(&self, work: Work) {
+        self.leftover.lock().push_back(work);
+        self.has_leftover.store(true, Ordering::Release);
+        self.retry_leftover();
+    }
+
+    /// Hands leftover work over. A controller that is full is not asked: it answers no and drops what it was given.
+    pub(crate) fn retry_leftover(&self) {
+        if !self.has_leftover.load(Ordering::Acquire) {
+            return;
+        }
+        let mut leftover = self.leftover.lock();
+        while let Some(work) = leftover.pop_front() {
+            let kept = Arc::new(Mutex::new(Some(work)));
+            let given = Arc::clone(&kept);
+            let carry = Box::new(move |broker: &Arc<Broker>| match given.lock().take() {
+                Some(work) => work(broker),
+                None => Box::new(()),
+            });
+            if !self.broker.control(NOBODY, carry) {
+                let back = kept.lock().take();
+                leftover.extend(back);
+                return;
+            }
+        }
+        self.has_leftover.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,55 @@
+//! Class basic, get: one message, now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use amqp_wire::basic;
+use broker::Got;
+
+use super::queue::count;
+use super::queue_of;
+use crate::channel::Channel;
+use crate::connection::{Connection, Consumer, Waiting};
+use crate::error::Failure;
+use crate::message::Stored;
+
+/// A message that is being read from the disk is asked for again after this long.
+const AGAIN_AFTER: Duration = Duration::from_millis(5);
+
+pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
+    let basic::Get { queue, no_ack } = method;
+    let queue = queue_of(connection, channel, &queue)?;
+    let broker = Arc::clone(connection.broker());
+    let holder = *channel.getters.entry(queue.id()).or_insert_with(|| broker.subscriptions().new_consumer());
+    match broker.get(&queue, &channel.flow, holder, no_ack) {
+        Got::Empty => connection.out.method(channel.number, &basic::GetEmpty {}),
+        // The frame is looked at again then.
+        Got::Later => connection.waiting = Some(Waiting::Later(connection.now + AGAIN_AFTER)),
+        Got::Message(message, left) => {
+            let delivery_tag = channel.next_tag();
+            if !no_ack {
+                channel.unacked.push(delivery_tag, holder, message.offset);
+                let (number, channel_id, tag) = (channel.number, channel.id, super::name(b"")?);
+                let (flow, of) = (Arc::clone(&channel.flow), Arc::clone(&queue));
+                let consumer = connection.consumers.entry(holder).or_insert_with(|| Consumer {
+                    channel: number,
+                    channel_id,
+                    flow,
+                    queue: of,
+                    tag,
+                    no_ack,
+                    cancelled: false,
+                    open: 0,
+                });
+                consumer.open += 1;
+            }
+            let mut stored = Stored::of(&message.record, queue.name(), message.returned);
+            stored.fit(connection.limits.frame_max);
+            let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered);
+            let method = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count: count(left) };
+            connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
+            connection.gateway.metrics.got.inc();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! Class basic, publish: checks a message, routes it, and adds it to the batches of this turn.
+
+use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
+use broker::{MessageTraits, Queue, Vhost};
+use delivery::Overflow;
+use routing::Routes;
+use smallvec::SmallVec;
+
+use crate::arguments::MessageHeaders;
+use crate::channel::{Channel, Mode};
+use crate::connection::Connection;
+use crate::error::Failure;
+use crate::message::{Message, without_bcc};
+use crate::publisher::Wanted;
+use crate::transaction::Held;
+
+/// A time to live may not be longer, in ms: ten years, as in RabbitMQ.
+const TTL_MS_MAX: u64 = 315_360_000_000;
+
+/// The routing table of a virtual host, held from the first message on. To be released before anything else is asked of the broker.
+pub(crate) struct Table<'v> {
+    vhost: &'v Vhost,
+    held: Option<Routes<'v>>,
+}
+
+impl<'v> Table<'v> {
+    pub fn new(vhost: &'v Vhost) -> Self {
+        Self { vhost, held: None }
+    }
+
+    fn read(&mut self) -> &Routes<'v> {
+        self.held.get_or_insert_with(|| self.vhost.exchanges().read())
+    }
+
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+}
+
+/// Routing keys of a message: its own, and those of its headers `CC` and `BCC`.
+type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
+
+fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
+    let mut keys = Keys::from_slice(&[message.routing_key]);
+    let Some(table) = message.properties.headers() else { return Ok(keys) };
+    for name in ["CC", "BCC"] {
+        match table.get(name) {
+            None => {}
+            Some(Value::Array(array)) => keys.extend(array.iter().filter_map(|value| match value {
+                Value::LongString(key) => Some(key),
+                _ => None,
+            })),
+            Some(other) => {
+                let kind = other.type_name();
+                return Err(Failure::precondition(format_args!("invalid message: {{unacceptable_type_in_header,\"{name}\",{kind}}}")));
+            }
+        }
+    }
+    Ok(keys)
+}
+
+fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
+    let Some(text) = properties.expiration() else { return Ok(None) };
+    let text = String::from_utf8_lossy(text.as_bytes());
+    let refuse = |reason: String| Err(Failure::precondition(format_args!("invalid expiration '{text}': {reason}")));
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", text.strip_prefix('+').unwrap_or(&text)),
+    };
+    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    let (number, rest) = digits.split_at(end);
+    if number.is_empty() {
+        return refuse("no_integer".to_owned());
+    }
+    if !rest.is_empty() {
+        return refuse(format!("{{leftover_string,\"{rest}\"}}"));
+    }
+    let number = number.trim_start_matches('0');
+    match (sign, number.parse::<u64>()) {
+        (_, Ok(value)) if value <= TTL_MS_MAX && sign.is_empty() => Ok(Some(value)),
+        (_, Err(_)) if number.is_empty() => Ok(Some(0)),
+        ("", _) => refuse(format!("{{value_too_large,{number}}}")),
+        (_, _) => refuse(format!("{{value_negative,-{number}}}")),
+    }
+}
+
+/// # Errors
+/// *406*: somebody else's name.
+fn check_user(user: &str, properties: EncodedProperties<'_>) -> Result<(), Failure> {
+    match properties.user_id() {
+        Some(claimed) if claimed != *user => {
+            let claimed = String::from_utf8_lossy(claimed.as_bytes());
+            Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{user}'")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// # Errors
+/// *404*, *403*; *540*: a delayed exchange is asked to delay.
+fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
+    let name = message.exchange;
+    let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
+    if exchange.internal() {
+        let text = format!("cannot publish to internal exchange '{}' in vhost '{vhost}'", exchange.name());
+        return Err(Failure::channel(ReplyCode::AccessRefused, text));
+    }
+    if exchange.delayed() {
+        let delay = message.properties.headers().and_then(|headers| headers.get("x-delay")).and_then(Value::as_integer);
+        if delay.is_some_and(|delay| delay > 0) {
+            return Err(Failure::not_implemented("x-delay"));
+        }
+    }
+    Ok(())
+}
+
+/// A message was published.
+///
+/// # Errors
+/// *403*, *404*, *406*: of the channel.
+pub(crate) fn publish(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    table: &mut Table<'_>,
+    message: Message<'_>,
+    mandatory: bool,
+) -> Result<(), Failure> {
+    check_exchange(table.read(), channel.vhost.name(), &message)?;
+    check_user(&connection.user, message.properties)?;
+    let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };
+    let message = Message { traits, ..message };
+    keys(&message)?;
+    connection.gateway.metrics.published.inc();
+    connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
+    match &mut channel.mode {
+        Mode::Transaction(transaction) => transaction.hold(Held::new(&message, mandatory)),
+        Mode::Plain => route(connection, channel, table, &message, (mandatory, None)),
+        Mode::Confirm(confirms) => {
+            let number = confirms.begin();
+            let wanted = Wanted { channel: channel.number, id: channel.id, first: number, last: number };
+            route(connection, channel, table, &message, (mandatory, Some(wanted)))
+        }
+    }
+}
+
+/// Sends a message that was checked on its way.
+///
+/// # Errors
+/// *404*: the exchange was deleted meanwhile.
+pub(super) fn route(
+    connection: &mut Connection,
+    channel: &mut Channel,
+    table: &mut Table<'_>,
+    message: &Message<'_>,
+    (mandatory, wanted): (bool, Option<Wanted>),
+) -> Result<(), Failure> {
+    let found = table.read().exchange(message.exchange);
+    let exchange = found.ok_or_else(|| Failure::no_exchange(message.exchange, channel.vhost.name()))?;
+    let mut routed = std::mem::take(&mut connection.routed);
+    exchange.route(&keys(message)?, &MessageHeaders(message.properties), &mut connection.scratch, &mut routed);
+    let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
+    connection.routed = routed;
+    let settle = |connection: &mut Connection, channel: &mut Channel, kept| {
+        if let (Some(wanted), Mode::Confirm(confirms)) = (wanted, &mut channel.mode) {
+            confirms.settle(wanted.first, wanted.last, kept);
+            connection.to_tell.push(channel.number);
+        }
+    };
+    if targets.is_empty() {
+        connection.gateway.metrics.unroutable.inc();
+        if mandatory {
+            give_back(connection, channel, message);
+        }
+        settle(connection, channel, true);
+        return Ok(());
+    }
+    let mut refused = false;
+    if targets.iter().any(|queue| may_refuse(queue)) {
+        // A queue that refuses may dead-letter under its lock, and so read the table.
+        table.release();
+        let size = message.body_bytes();
+        let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
+        targets.retain(|queue| {
+            let admitted = !may_refuse(queue) || broker.admits(queue, publisher.waiting(queue), size);
+            if admitted && may_refuse(queue) {
+                publisher.count(queue, size);
+            }
+            refused |= !admitted;
+            admitted
+        });
+    }
+    if refused {
+        connection.gateway.metrics.not_kept.inc();
+        settle(connection, channel, false);
+    }
+    let stripped = without_bcc(message.properties);
+    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
+    if !targets.is_empty() {
+        // The publisher of a message that one queue refused knows by now.
+        let wanted = wanted.filter(|_| !refused);
+        connection.publisher.add(targets, &Message { properties, ..*message }, connection.now_ms, wanted);
+    }
+    Ok(())
+}
+
+/// Does a queue turn messages away when it is full?
+fn may_refuse(queue: &Queue) -> bool {
+    queue.understood().overflow != Overflow::DropHead
+}
+
+fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'_>) {
+    let short = |bytes| amqp_wire::ShortBytes::new(bytes).unwrap_or_default();
+    let method = basic::Return {
+        reply_code: ReplyCode::NoRoute.number(),
+        reply_text: short(b"NO_ROUTE"),
+        exchange: short(message.exchange),
+        routing_key: short(message.routing_key),
+    };
+    connection.out.content(channel.number, &method, message.properties, message.body, connection.limits.frame_max);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amqp_wire::{Properties, ShortBytes};
+    use bytes::BytesMut;
+
+    fn check(text: &str) -> Result<Option<u64>, String> {
+        let mut encoded = BytesMut::new();
+        Properties { expiration: ShortBytes::new(text.as_bytes()), ..Properties::default() }.encode(&mut encoded);
+        expiration(EncodedProperties::trusted(&encoded)).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn an_expiration_is_a_number_of_milliseconds() {
+        assert_eq!(expiration(EncodedProperties::default()).ok(), Some(None));
+        for (text, value) in [("0", 0), ("00", 0), ("60000", 60_000), ("+5", 5), ("315360000000", TTL_MS_MAX)] {
+            assert_eq!(check(text), Ok(Some(value)), "{text}");
+        }
+        // Answers of RabbitMQ 4.3.6.
+        let refused = [
+            ("abc", "no_integer"),
+            ("", "no_integer"),
+            ("-1", "{value_negative,-1}"),
+            ("12x", "{leftover_string,\"x\"}"),
+            ("1.5", "{leftover_string,\".5\"}"),
+            ("315360000001", "{value_too_large,315360000001}"),
+        ];
+        for (text, reason) in refused {
+            assert_eq!(check(text), Err(format!("PRECONDITION_FAILED - invalid expiration '{text}': {reason}")));
+        }
+        assert!(check("99999999999999999999").is_err());
+    }
+}

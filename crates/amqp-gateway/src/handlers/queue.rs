@@ -1,0 +1,146 @@
+//! Class queue: declare, bind, unbind, purge, delete.
+
+use std::sync::Arc;
+
+use amqp_wire::{ReplyCode, ShortStr, queue, short};
+use broker::{BindingWish, Queue, QueueDeclaration, QueueError};
+
+use super::exchange::run;
+use super::{name, queue_name, queue_of};
+use crate::arguments::arguments;
+use crate::channel::Channel;
+use crate::connection::Connection;
+use crate::error::Failure;
+
+pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method: queue::Method<'_>) -> Result<(), Failure> {
+    match method {
+        queue::Method::Declare(method) => declare(connection, channel, method),
+        queue::Method::Bind(method) => bind(connection, channel, method),
+        queue::Method::Unbind(method) => unbind(connection, channel, method),
+        queue::Method::Purge(method) => purge(connection, channel, method),
+        queue::Method::Delete(method) => delete(connection, channel, method),
+        queue::Method::DeclareOk(_)
+        | queue::Method::BindOk(_)
+        | queue::Method::UnbindOk(_)
+        | queue::Method::PurgeOk(_)
+        | queue::Method::DeleteOk(_) => Err(super::unimplemented()),
+    }
+}
+
+/// A count for the wire.
+pub(super) fn count(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn declared(connection: &mut Connection, channel: &mut Channel, found: &Arc<Queue>, no_wait: bool) {
+    channel.last_queue = Some(found.name().clone());
+    if no_wait {
+        return;
+    }
+    let counts = connection.broker().counts(found);
+    let queue = std::str::from_utf8(found.name()).ok().and_then(ShortStr::new).unwrap_or(short(""));
+    let (message_count, consumer_count) = (count(counts.ready), count(counts.consumers as u64));
+    connection.out.method(channel.number, &queue::DeclareOk { queue, message_count, consumer_count });
+}
+
+fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::Declare<'_>) -> Result<(), Failure> {
+    let queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments: table } = method;
+    if passive {
+        let found = connection.broker().queue_for(&channel.vhost, queue.as_bytes(), connection.id)?;
+        declared(connection, channel, &found, no_wait);
+        return Ok(());
+    }
+    let owner = exclusive.then_some(connection.id);
+    let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
+    let (vhost, id) = (Arc::clone(&channel.vhost), connection.id);
+    let work = move |broker: &Arc<broker::Broker>| broker.declare_queue(&vhost, wish, id);
+    connection.control(channel, queue::Declare::ID, work, move |connection, channel, outcome| {
+        let found = outcome?;
+        if found.owner().is_some() {
+            connection.owned.retain(|_, queue| !queue.is_dropped());
+            connection.owned.insert(found.id(), Arc::clone(&found));
+        }
+        declared(connection, channel, &found, no_wait);
+        Ok(())
+    })
+}
+
+fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<'_>) -> Result<(), Failure> {
+    let queue::Bind { queue, exchange, routing_key, no_wait, arguments: table } = method;
+    let found = queue_of(connection, channel, &queue)?;
+    // spec: amqp-0-9-1 queue.bind, rule "queue-known": with neither queue nor key the key is the queue's name.
+    let key = if queue.is_empty() && routing_key.is_empty() { found.name().clone() } else { name(routing_key.as_bytes())? };
+    let (source, destination) = (name(exchange.as_bytes())?, found.name().clone());
+    let wish = BindingWish { source, to_queue: true, destination, key, arguments: arguments(table) };
+    let (vhost, ok) = (Arc::clone(&channel.vhost), (!no_wait).then_some(queue::BindOk {}));
+    run(
+        connection,
+        channel,
+        queue::Bind::ID,
+        move |broker| broker.bind(&vhost, wish),
+        move |connection, channel| {
+            ok.inspect(|ok| connection.out.method(channel.number, ok));
+        },
+    )
+}
+
+fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unbind<'_>) -> Result<(), Failure> {
+    let queue::Unbind { queue, exchange, routing_key, arguments: table } = method;
+    let destination = queue_name(channel, &queue)?;
+    match connection.broker().queue_for(&channel.vhost, &destination, connection.id) {
+        Ok(_) | Err(QueueError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let key = if queue.is_empty() && routing_key.is_empty() { destination.clone() } else { name(routing_key.as_bytes())? };
+    let wish = BindingWish { source: name(exchange.as_bytes())?, to_queue: true, destination, key, arguments: arguments(table) };
+    let vhost = Arc::clone(&channel.vhost);
+    run(
+        connection,
+        channel,
+        queue::Unbind::ID,
+        move |broker| broker.unbind(&vhost, &wish),
+        |connection, channel| {
+            connection.out.method(channel.number, &queue::UnbindOk {});
+        },
+    )
+}
+
+fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purge<'_>) -> Result<(), Failure> {
+    let found = queue_of(connection, channel, &method.queue)?;
+    let message_count = count(connection.broker().purge(&found));
+    if !method.no_wait {
+        connection.out.method(channel.number, &queue::PurgeOk { message_count });
+    }
+    Ok(())
+}
+
+fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Delete<'_>) -> Result<(), Failure> {
+    let queue::Delete { queue, if_unused, if_empty, no_wait } = method;
+    let wanted = queue_name(channel, &queue)?;
+    let found = match connection.broker().queue_for(&channel.vhost, &wanted, connection.id) {
+        Ok(found) => found,
+        // As in RabbitMQ, what is not there need not be deleted.
+        Err(QueueError::NotFound { .. }) => {
+            if !no_wait {
+                connection.out.method(channel.number, &queue::DeleteOk { message_count: 0 });
+            }
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let work = move |broker: &Arc<broker::Broker>| broker.delete_queue(&found, if_unused, if_empty);
+    connection.control(channel, queue::Delete::ID, work, move |connection, channel, outcome| {
+        let message_count = count(outcome?);
+        if !no_wait {
+            connection.out.method(channel.number, &queue::DeleteOk { message_count });
+        }
+        Ok(())
+    })
+}
+
+/// RabbitMQ's words for an argument of a method that is no integer.
+pub(super) fn no_integer(argument: &str, found: amqp_wire::Value<'_>, queue: &Queue) -> Failure {
+    let (name, vhost, kind) = (queue.name(), queue.vhost(), found.type_name());
+    let text = format!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': \"expected integer, got {kind}\"");
+    Failure::channel(ReplyCode::PreconditionFailed, text)
+}

@@ -1,0 +1,86 @@
+//! Class tx: select, commit, rollback. What is published and said of deliveries is held until the commit; that is answered when all of
+//! it is durable. As in RabbitMQ a commit is not atomic: a failure of the journal in the middle leaves a part.
+
+use std::sync::Arc;
+
+use amqp_wire::{MethodId, ReplyCode, tx};
+use broker::{Acknowledged, Acknowledgement, Queue};
+
+use super::publish::{Table, route};
+use crate::channel::{Channel, Mode};
+use crate::connection::{Connection, Waiting};
+use crate::error::Failure;
+use crate::transaction::Transaction;
+
+pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
+    match channel.mode {
+        Mode::Confirm(_) => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
+        Mode::Plain => channel.mode = Mode::Transaction(Transaction::default()),
+        Mode::Transaction(_) => {}
+    }
+    connection.out.method(channel.number, &tx::SelectOk {});
+    Ok(())
+}
+
+fn take(channel: &mut Channel) -> Result<Transaction, Failure> {
+    match &mut channel.mode {
+        Mode::Transaction(transaction) => Ok(std::mem::take(transaction)),
+        Mode::Plain | Mode::Confirm(_) => Err(Failure::precondition("channel is not transactional")),
+    }
+}
+
+pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
+    let transaction = take(channel)?;
+    let vhost = Arc::clone(&channel.vhost);
+    let mut table = Table::new(&vhost);
+    for held in &transaction.messages {
+        held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)))?;
+    }
+    table.release();
+    let mut queues: Vec<Arc<Queue>> = Vec::new();
+    for one in &transaction.outcomes {
+        if let Some(consumer) = connection.consumers.get(&one.consumer)
+            && !queues.iter().any(|queue| queue.id() == consumer.queue.id())
+        {
+            queues.push(Arc::clone(&consumer.queue));
+        }
+        connection.settle(one.consumer, one.offset, one.outcome);
+    }
+    connection.flush();
+    let token = connection.take_token();
+    let asker = Acknowledgement::new(connection.reply_to(token));
+    connection.broker().flush_queues(&queues, &asker);
+    connection.wait_for_channel(token, channel, COMMIT, |connection, channel, Acknowledged(durable)| {
+        if !durable {
+            return Err(incomplete());
+        }
+        connection.waiting = Some(Waiting::Commit { channel: channel.number, lost: 0 });
+        Ok(())
+    });
+    Ok(())
+}
+
+const COMMIT: MethodId = tx::Commit::ID;
+
+fn incomplete() -> Failure {
+    Failure::connection(ReplyCode::InternalError, "partial tx completion").of(COMMIT)
+}
+
+/// All that the transaction published has its outcome.
+///
+/// # Errors
+/// *541*: something was not kept.
+pub(crate) fn finish_commit(connection: &mut Connection, channel: &Channel, lost: u64) -> Result<(), Failure> {
+    if lost > 0 {
+        return Err(incomplete());
+    }
+    connection.out.method(channel.number, &tx::CommitOk {});
+    Ok(())
+}
+
+pub(crate) fn rollback(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
+    let transaction = take(channel)?;
+    channel.unacked.restore(transaction.outcomes.iter().map(|one| (one.tag, one.consumer, one.offset)));
+    connection.out.method(channel.number, &tx::RollbackOk {});
+    Ok(())
+}

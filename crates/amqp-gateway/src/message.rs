@@ -1,0 +1,239 @@
+//! A message of AMQP as a record of a log, and back.
+//!
+//! ```text
+//! record     timestamp: when it was published, ms since 1970; no key; value: the body
+//! headers    "mainstem.amqp"; "mainstem.traits" if there is a priority or a time to live (what queues have to know, laid out in
+//!            the broker); then each field of the message's headers table with a simple value
+//!
+//! "mainstem.amqp"
+//! offset     bytes  what
+//! 0          1      version, 1
+//! 1          1      length of the exchange's name
+//! 2          e      name of the exchange
+//! 2 + e      1      length of the routing key
+//! 3 + e      k      routing key
+//! 3 + e + k  rest   property flags and values, as in a content header (AMQP 0-9-1 §4.2.6.1)
+//! ```
+//! Properties go out as they came in. Two changes are made: `BCC` leaves the headers table when a message is published, and
+//! `x-delivery-count` enters it when a message comes back from a queue that counts.
+//!
+//! A field is simple if it is a string or bytes (as they are), an integer (in decimal) or a boolean (`true`, `false`), and its name is
+//! UTF-8; Kafka clients see it as a header of that name. They are for reading only: what counts for AMQP is in the first header.
+//!
+//! A record without that header was made by a client of Kafka: exchange "", the queue's name as routing key, its headers as long
+//! strings (a null as void), its key as `x-record-key` (a long string, or bytes if it is not UTF-8), and `timestamp` in seconds.
+//! Of headers with one name the last counts; one whose name is longer than 255 bytes is left out.
+//!
+//! Described for others in `docs/formats/amqp-message.md`.
+
+use std::io::Write;
+
+use amqp_wire::{EncodedProperties, Properties, ShortBytes, Table, TableRef, TableWriter, Value, short};
+use broker::{MessageTraits, TRAITS_HEADER};
+use bytes::{Bytes, BytesMut};
+use record::{BatchWriter, HeaderPieces, Record};
+use smallvec::SmallVec;
+
+/// Name of the header that makes a record a message of AMQP.
+pub(crate) const HEADER: &[u8] = b"mainstem.amqp";
+const VERSION: u8 = 1;
+/// What stands for the key of a record that has one.
+const RECORD_KEY: &str = "x-record-key";
+const DELIVERY_COUNT: &str = "x-delivery-count";
+/// Headers of a Kafka record that become fields of a table.
+const FIELDS_MAX: usize = 1000;
+
+/// A message as it was published.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub exchange: &'a [u8],
+    pub routing_key: &'a [u8],
+    pub properties: EncodedProperties<'a>,
+    /// Priority and time to live of the properties.
+    pub traits: MessageTraits,
+    /// In pieces.
+    pub body: &'a [&'a [u8]],
+}
+
+/// A field's value as Kafka clients see it.
+enum Simple<'a> {
+    Bytes(&'a [u8]),
+    Number([u8; 20], usize),
+}
+
+impl<'a> Simple<'a> {
+    fn of(value: Value<'a>) -> Option<Self> {
+        match value {
+            Value::LongString(bytes) | Value::Bytes(bytes) => Some(Self::Bytes(bytes)),
+            Value::Bool(value) => Some(Self::Bytes(if value { b"true" } else { b"false" })),
+            Value::Timestamp(_) => None,
+            other => {
+                let mut digits = [0; 20];
+                let mut rest = &mut digits[..];
+                write!(rest, "{}", other.as_integer()?).ok()?;
+                let length = 20 - rest.len();
+                Some(Self::Number(digits, length))
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Number(digits, length) => &digits[..*length],
+        }
+    }
+}
+
+impl Message<'_> {
+    /// Bytes of the body.
+    pub fn body_bytes(&self) -> usize {
+        self.body.iter().map(|piece| piece.len()).sum()
+    }
+
+    /// Bytes that its record takes, about.
+    pub fn record_bytes(&self) -> usize {
+        const AROUND: usize = 64;
+        let headers = self.properties.headers().map_or(0, |table| table.as_bytes().len());
+        self.body_bytes() + self.exchange.len() + self.routing_key.len() + self.properties.as_bytes().len() + headers + AROUND
+    }
+
+    /// Adds its record to a batch.
+    pub fn write(&self, now_ms: i64, out: &mut BatchWriter) {
+        let mut fields: SmallVec<[(&[u8], Simple<'_>); 8]> = SmallVec::new();
+        for (name, value) in self.properties.headers().into_iter().flat_map(TableRef::iter) {
+            let name = name.as_bytes();
+            if name != HEADER
+                && name != TRAITS_HEADER
+                && std::str::from_utf8(name).is_ok()
+                && let Some(value) = Simple::of(value)
+            {
+                fields.push((name, value));
+            }
+        }
+        let (exchange_bytes, key_bytes) = ([VERSION, self.exchange.len() as u8], [self.routing_key.len() as u8]);
+        let own: [&[u8]; 5] = [&exchange_bytes, self.exchange, &key_bytes, self.routing_key, self.properties.as_bytes()];
+        let traits = self.traits.encode();
+        let traits = traits.as_ref().map(|traits| &traits[..]);
+        if fields.is_empty() && traits.is_none() {
+            return out.record(now_ms, self.body, &[(HEADER, &own)]);
+        }
+        let values: SmallVec<[&[u8]; 8]> = fields.iter().map(|(_, value)| value.as_bytes()).collect();
+        let mut headers: SmallVec<[HeaderPieces<'_>; 9]> = SmallVec::new();
+        headers.push((HEADER, &own));
+        headers.extend(traits.as_ref().map(|traits| (TRAITS_HEADER, std::slice::from_ref(traits))));
+        headers.extend(fields.iter().zip(&values).map(|((name, _), value)| (*name, std::slice::from_ref(value))));
+        out.record(now_ms, self.body, &headers);
+    }
+}
+
+/// Properties without the field `BCC`, whose receivers nobody is to see; none if they have none.
+pub(crate) fn without_bcc(properties: EncodedProperties<'_>) -> Option<BytesMut> {
+    let table = properties.headers()?;
+    table.get("BCC")?;
+    Some(with_headers(properties.decode(), |fields| {
+        fields.copy_without(table, |name| name == "BCC");
+    }))
+}
+
+fn with_headers(properties: Properties<'_>, fields: impl FnOnce(&mut TableWriter<'_>)) -> BytesMut {
+    let table = Table::build(fields);
+    let headers = (!table.view().is_empty()).then(|| table.view());
+    let mut out = BytesMut::new();
+    Properties { headers, ..properties }.encode(&mut out);
+    out
+}
+
+/// A record as a message.
+#[derive(Debug)]
+pub(crate) struct Stored<'a> {
+    pub exchange: ShortBytes<'a>,
+    pub routing_key: ShortBytes<'a>,
+    properties: Encoded<'a>,
+    pub body: Bytes,
+}
+
+#[derive(Debug)]
+enum Encoded<'a> {
+    AsTheyAre(&'a [u8]),
+    Changed(BytesMut),
+}
+
+impl<'a> Stored<'a> {
+    /// `queue`: the name of the queue it comes from; `returned`: how often it came back, where that is counted.
+    pub fn of(record: &'a Record, queue: &'a [u8], returned: Option<u32>) -> Self {
+        let body = record.value.clone().unwrap_or_default();
+        let own = record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
+        let Some((exchange, routing_key, properties)) = own else {
+            let properties = Encoded::Changed(of_kafka(record, returned));
+            return Self { exchange: ShortBytes::default(), routing_key: ShortBytes::new(queue).unwrap_or_default(), properties, body };
+        };
+        let properties = match returned.filter(|count| *count > 0) {
+            None => Encoded::AsTheyAre(properties),
+            Some(count) => Encoded::Changed(with_count(EncodedProperties::trusted(properties), count)),
+        };
+        Self { exchange, routing_key, properties, body }
+    }
+
+    /// As they are sent.
+    pub fn properties(&self) -> EncodedProperties<'_> {
+        EncodedProperties::trusted(match &self.properties {
+            Encoded::AsTheyAre(bytes) => bytes,
+            Encoded::Changed(bytes) => bytes,
+        })
+    }
+
+    /// Leaves the headers table out when the properties do not fit into a frame, which cannot be split.
+    pub fn fit(&mut self, frame_max: u32) {
+        const AROUND: usize = 32;
+        let properties = self.properties();
+        if properties.as_bytes().len() + AROUND > frame_max as usize {
+            let mut out = BytesMut::new();
+            Properties { headers: None, ..properties.decode() }.encode(&mut out);
+            self.properties = Encoded::Changed(out);
+        }
+    }
+}
+
+fn parse(header: &[u8]) -> Option<(ShortBytes<'_>, ShortBytes<'_>, &[u8])> {
+    fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (length, rest) = bytes.split_first()?;
+        rest.split_at_checked(usize::from(*length))
+    }
+    let (version, rest) = header.split_first()?;
+    let (exchange, rest) = name(rest)?;
+    let (routing_key, properties) = name(rest)?;
+    let whole = *version == VERSION && EncodedProperties::check(properties).is_ok();
+    whole.then_some((ShortBytes::new(exchange)?, ShortBytes::new(routing_key)?, properties))
+}
+
+fn with_count(properties: EncodedProperties<'_>, count: u32) -> BytesMut {
+    with_headers(properties.decode(), |fields| {
+        fields.copy_without(properties.headers().unwrap_or_default(), |name| name == DELIVERY_COUNT);
+        fields.put(short(DELIVERY_COUNT), Value::I64(count.into()));
+    })
+}
+
+fn of_kafka(record: &Record, returned: Option<u32>) -> BytesMut {
+    let timestamp = u64::try_from(record.timestamp).ok().map(|ms| ms / 1000);
+    with_headers(Properties { timestamp, ..Properties::default() }, |fields| {
+        let mut seen = hashbrown::HashSet::new();
+        let last_of_each = record.headers.iter().rev().filter(|(name, _)| seen.insert(name)).take(FIELDS_MAX);
+        let mut kept: Vec<_> = last_of_each.collect();
+        kept.reverse();
+        for (name, value) in kept {
+            let Some(name) = ShortBytes::new(name).filter(|name| **name != *HEADER && **name != *TRAITS_HEADER) else { continue };
+            fields.put(name, value.as_deref().map_or(Value::Void, Value::LongString));
+        }
+        if let Some(key) = &record.key {
+            let text = std::str::from_utf8(key).is_ok();
+            fields.put(short(RECORD_KEY), if text { Value::LongString(key) } else { Value::Bytes(key) });
+        }
+        if let Some(count) = returned.filter(|count| *count > 0) {
+            fields.put(short(DELIVERY_COUNT), Value::I64(count.into()));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

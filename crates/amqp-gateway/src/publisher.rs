@@ -1,0 +1,236 @@
+//! From messages to appends. Messages of one turn that go to the same queues share a batch as long as that keeps the order of each
+//! queue; when the turn ends there is one append per journal. What was appended is told to the channels that wait for it.
+//!
+//! I1 A message joins a batch only if for each of its queues that batch is the last of the turn.
+//! I2 Appends leave in the order of turns: behind one that a full journal refused, all others wait.
+//! I3 A publish has its outcome when all appends of its turn have theirs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use broker::append::{Append, AppendError, AppendItem, AppendResults};
+use broker::{Broker, Queue, ReplyTo, Vhosts};
+use record::{BatchHeader, BatchWriter};
+use routing::QueueId;
+use smallvec::SmallVec;
+use types::{ConnectionId, ShardId};
+
+use crate::message::Message;
+
+/// Batches that a message looks through for one to join.
+const LOOK_BACK: usize = 16;
+/// A batch that is larger takes no more, in bytes.
+const BATCH_BYTES_MAX: usize = 512 << 10;
+/// Room of a batch beside its first message, in bytes: what one read of a socket brings, at most.
+const ROOM_BYTES: usize = 64 << 10;
+/// Turns whose outcome is open; no more are begun.
+const TURNS_MAX: usize = 64;
+/// Bytes of messages whose outcome is open; no more are taken.
+const OPEN_BYTES_MAX: usize = 16 << 20;
+/// Journals of one turn, at most: what the tokens of appends have room for.
+const PARTS_MAX: u64 = 256;
+
+/// The queues that a message goes to.
+pub(crate) type Targets = SmallVec<[Arc<Queue>; 2]>;
+
+/// Publishes of a channel that wait for their outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub channel: u16,
+    /// The channel's number in the broker: another one may be opened under `channel`.
+    pub id: u64,
+    pub first: u64,
+    pub last: u64,
+}
+
+/// What became of publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub wanted: Wanted,
+    pub kept: bool,
+}
+
+struct OpenBatch {
+    ids: SmallVec<[QueueId; 2]>,
+    targets: Targets,
+    writer: BatchWriter,
+    wanted: SmallVec<[Wanted; 1]>,
+}
+
+/// A batch that was appended.
+struct Sent {
+    wanted: SmallVec<[Wanted; 1]>,
+    count: u64,
+    failed: bool,
+}
+
+/// A turn whose outcome is open.
+struct Turn {
+    batches: Vec<Sent>,
+    /// For each append, the batches of its items.
+    parts: SmallVec<[Vec<u32>; 1]>,
+    /// Messages and bytes of bodies by queue, where queues refuse messages.
+    open_parts: usize,
+    bytes: usize,
+}
+
+/// What a connection publishes.
+#[derive(Default)]
+pub(crate) struct Publisher {
+    batches: Vec<OpenBatch>,
+    turns: VecDeque<Turn>,
+    /// Number of the first turn.
+    first: u64,
+    open_bytes: usize,
+    refused: VecDeque<(usize, Append)>,
+    last_targets: (SmallVec<[QueueId; 2]>, Targets),
+    /// Messages that are on their way to queues which may refuse some, with their bytes.
+    bounded: hashbrown::HashMap<QueueId, (u64, u64)>,
+}
+
+impl Publisher {
+    /// The queues with these ids. Those that are gone are left out.
+    pub fn targets(&mut self, ids: &[QueueId], vhosts: &Vhosts) -> Targets {
+        let (last, targets) = &self.last_targets;
+        if last[..] != *ids || targets.iter().any(|queue| queue.is_dropped()) {
+            let found = ids.iter().filter_map(|id| vhosts.queue(*id)).collect();
+            self.last_targets = (ids.into(), found);
+        }
+        self.last_targets.1.clone()
+    }
+
+    /// Messages and bytes that are on their way to a queue which may refuse some.
+    pub fn waiting(&self, queue: &Queue) -> (u64, u64) {
+        self.bounded.get(&queue.id()).copied().unwrap_or_default()
+    }
+
+    /// Counts a message for a queue that may refuse some, until nothing is on its way any more.
+    pub fn count(&mut self, queue: &Queue, body_bytes: usize) {
+        let (messages, bytes) = self.bounded.entry(queue.id()).or_default();
+        (*messages, *bytes) = (*messages + 1, *bytes + body_bytes as u64);
+    }
+
+    /// Adds a message for queues, at least one, in the order of their ids.
+    pub fn add(&mut self, targets: Targets, message: &Message<'_>, now_ms: i64, wanted: Option<Wanted>) {
+        let at = self.find(&targets).unwrap_or_else(|| {
+            let ids = targets.iter().map(|queue| queue.id()).collect();
+            let room = if self.batches.is_empty() { ROOM_BYTES } else { message.record_bytes() };
+            let writer = BatchWriter::with_capacity(message.record_bytes() + room);
+            self.batches.push(OpenBatch { ids, targets, writer, wanted: SmallVec::new() });
+            self.batches.len() - 1
+        });
+        let batch = &mut self.batches[at];
+        message.write(now_ms, &mut batch.writer);
+        match (batch.wanted.last_mut(), wanted) {
+            (_, None) => {}
+            (Some(last), Some(next)) if last.id == next.id && last.last + 1 == next.first => last.last = next.last,
+            (_, Some(next)) => batch.wanted.push(next),
+        }
+    }
+
+    /// The batch that a message for these queues may join (I1).
+    fn find(&self, targets: &Targets) -> Option<usize> {
+        for (at, batch) in self.batches.iter().enumerate().rev().take(LOOK_BACK) {
+            if batch.ids.len() == targets.len() && batch.ids.iter().zip(targets).all(|(id, queue)| *id == queue.id()) {
+                return (batch.writer.bytes() < BATCH_BYTES_MAX).then_some(at);
+            }
+            if targets.iter().any(|queue| batch.ids.contains(&queue.id())) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Appends what came in this turn.
+    pub fn flush(&mut self, broker: &Broker, shard: ShardId, connection: ConnectionId) {
+        if self.batches.is_empty() {
+            return;
+        }
+        let number = self.first + self.turns.len() as u64;
+        let mut turn = Turn { batches: Vec::with_capacity(self.batches.len()), parts: SmallVec::new(), open_parts: 0, bytes: 0 };
+        let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();
+        for (place, batch) in (0u32..).zip(self.batches.drain(..)) {
+            let count = u64::from(batch.writer.count());
+            let bytes = batch.writer.finish();
+            turn.bytes += bytes.len();
+            turn.batches.push(Sent { wanted: batch.wanted, count, failed: false });
+            let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
+            for queue in batch.targets {
+                let log = Arc::clone(queue.log());
+                let journal = broker.journal_number(log.id());
+                let at = by_journal.iter().position(|(other, _)| *other == journal).unwrap_or_else(|| {
+                    by_journal.push((journal, Vec::new()));
+                    turn.parts.push(Vec::new());
+                    by_journal.len() - 1
+                });
+                by_journal[at].1.push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
+                turn.parts[at].push(place);
+            }
+        }
+        turn.open_parts = by_journal.len();
+        self.open_bytes += turn.bytes;
+        self.turns.push_back(turn);
+        for (part, (journal, items)) in (0u64..).zip(by_journal) {
+            let to = ReplyTo { shard, connection, token: number * PARTS_MAX + part };
+            self.append(broker, journal, Append { to, items, acknowledge: true });
+        }
+    }
+
+    /// I2
+    fn append(&mut self, broker: &Broker, journal: usize, append: Append) {
+        if !self.refused.is_empty() {
+            self.refused.push_back((journal, append));
+        } else if let Err(append) = broker.journals()[journal].append(append) {
+            self.refused.push_back((journal, append));
+        }
+    }
+
+    /// A journal has room: what it refused is tried again.
+    pub fn retry(&mut self, broker: &Broker) {
+        while let Some((journal, append)) = self.refused.pop_front() {
+            if let Err(append) = broker.journals()[journal].append(append) {
+                self.refused.push_front((journal, append));
+                return;
+            }
+        }
+    }
+
+    /// Takes the outcome of an append; tells of the publishes whose outcome is known by it (I3), and how many messages were not kept.
+    pub fn appended(&mut self, token: u64, results: &AppendResults, mut tell: impl FnMut(Told)) -> u64 {
+        let (number, part) = (token / PARTS_MAX, (token % PARTS_MAX) as usize);
+        let Some(turn) = number.checked_sub(self.first).and_then(|at| self.turns.get_mut(at as usize)) else { return 0 };
+        for (place, result) in turn.parts[part].iter().zip(results) {
+            // A queue that is gone has taken what was meant for it along.
+            if !matches!(result, Ok(_) | Err(AppendError::LogDeleted)) {
+                turn.batches[*place as usize].failed = true;
+            }
+        }
+        turn.open_parts -= 1;
+        let mut lost = 0;
+        if turn.open_parts == 0 {
+            self.open_bytes -= turn.bytes;
+            for batch in std::mem::take(&mut turn.batches) {
+                lost += if batch.failed { batch.count } else { 0 };
+                batch.wanted.into_iter().for_each(|wanted| tell(Told { wanted, kept: !batch.failed }));
+            }
+        }
+        while self.turns.front().is_some_and(|turn| turn.open_parts == 0) {
+            self.turns.pop_front();
+            self.first += 1;
+        }
+        if self.is_idle() {
+            self.bounded.clear();
+        }
+        lost
+    }
+
+    /// Is nothing on its way?
+    pub fn is_idle(&self) -> bool {
+        self.batches.is_empty() && self.turns.is_empty()
+    }
+
+    /// May more be published?
+    pub fn has_room(&self) -> bool {
+        self.refused.is_empty() && self.turns.len() < TURNS_MAX && self.open_bytes < OPEN_BYTES_MAX
+    }
+}

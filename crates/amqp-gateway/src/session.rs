@@ -1,0 +1,710 @@
+//! One AMQP connection as a state machine: bytes and replies in, frames out.
+//!
+//! | phase | waits for | then |
+//! |---|---|---|
+//! | `Protocol` | the protocol header | connection.start, `Handshake` |
+//! | `Handshake` | start-ok, tune-ok, open, within 10 s | `Running` |
+//! | `Running` | frames of channels | `Closing` after an error, `Ended` after connection.close |
+//! | `Closing` | close-ok, at most 5 s; all else is read and forgotten | `Ended` |
+//! | `Ended` | nothing | |
+//!
+//! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use amqp_wire::{
+    Encode, Frame, FrameKind, Method, MethodId, Parsed, ParsedHeader, ProtocolHeader, ReplyCode, basic, channel, connection, parse_frame,
+};
+use broker::{Deliveries, Gone, MessageTraits, Reply};
+use bytes::{Bytes, BytesMut};
+use hashbrown::HashMap;
+use types::{ConnectionId, ShardId};
+
+use crate::channel::{Channel, Mode};
+use crate::connection::{CONTROL_TOKENS, Connection, Waiting, deletion};
+use crate::content::{self, Content};
+use crate::error::{CloseReason, Closes, Failure};
+use crate::gateway::Gateway;
+use crate::handlers::{self, Handshake, Table};
+use crate::heartbeat::{Due, Heartbeat};
+use crate::message::Message;
+
+/// Time for the handshake.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Time for a client to answer connection.close.
+const CLOSE_OK_MAX: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Protocol { until: Instant },
+    Handshake { until: Instant, due: Handshake },
+    Running,
+    Closing { until: Instant },
+    Ended,
+}
+
+/// A channel number in use.
+enum Slot {
+    Open(Box<Channel>),
+    /// We have closed it: until the client agrees all it sends there is forgotten.
+    Closing,
+}
+
+/// One connection.
+pub struct Session {
+    connection: Connection,
+    channels: HashMap<u16, Slot>,
+    phase: Phase,
+    heartbeat: Option<Heartbeat>,
+    /// Whole frames that were read and not looked at.
+    input: Bytes,
+    /// Bytes that the caller had left over after the last call.
+    left_over: usize,
+    /// Consumers that a command which waits for its outcome has ended: RabbitMQ answers the command first.
+    gone: Vec<Gone>,
+    end: Option<CloseReason>,
+    /// Why it is being closed.
+    reason: String,
+    draining: bool,
+    broken: bool,
+}
+
+impl Session {
+    /// A fresh connection from `peer` to `local`.
+    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, _local: SocketAddr, peer: SocketAddr) -> Self {
+        gateway.metrics.connections.inc();
+        let now = Instant::now();
+        Self {
+            connection: Connection::new(gateway, shard, id, peer),
+            channels: HashMap::new(),
+            phase: Phase::Protocol { until: now + HANDSHAKE_MAX },
+            heartbeat: None,
+            input: Bytes::new(),
+            left_over: 0,
+            gone: Vec::new(),
+            end: None,
+            reason: String::new(),
+            draining: false,
+            broken: false,
+        }
+    }
+
+    /// Takes what was read: all whole frames, as long as it wants to read; the rest stays in `buffer`.
+    ///
+    /// # Errors
+    /// When the connection is to be closed, once what is to be sent has been.
+    pub fn handle_bytes(&mut self, buffer: &mut BytesMut, now: Instant) -> Result<(), CloseReason> {
+        self.connection.now = now;
+        if buffer.len() != self.left_over
+            && let Some(heartbeat) = &mut self.heartbeat
+        {
+            heartbeat.received(now);
+        }
+        while self.end.is_none() && self.wants_read() {
+            if let Phase::Protocol { .. } = self.phase {
+                if !self.take_protocol_header(buffer) {
+                    break;
+                }
+            } else {
+                if self.input.is_empty() {
+                    self.take_frames(buffer);
+                }
+                if self.input.is_empty() {
+                    break;
+                }
+                self.look_at_frames();
+            }
+        }
+        self.left_over = buffer.len();
+        match self.end.take() {
+            None => Ok(()),
+            Some(reason) => {
+                self.phase = Phase::Ended;
+                Err(reason)
+            }
+        }
+    }
+
+    fn take_protocol_header(&mut self, buffer: &mut BytesMut) -> bool {
+        let Phase::Protocol { until } = self.phase else { return false };
+        match ProtocolHeader::parse(buffer) {
+            ParsedHeader::More(_) => return false,
+            ParsedHeader::Header(header) if header.is_spoken() => {
+                drop(buffer.split_to(ProtocolHeader::BYTES));
+                handlers::start(&mut self.connection);
+                self.phase = Phase::Handshake { until, due: Handshake::Start };
+            }
+            ParsedHeader::Header(_) | ParsedHeader::Foreign => {
+                self.connection.out.raw(&ProtocolHeader::AMQP_0_9_1.to_bytes());
+                self.end = Some(CloseReason::Foreign);
+            }
+        }
+        true
+    }
+
+    /// Takes the whole frames of `buffer`; during the handshake one, because what follows may have other limits.
+    fn take_frames(&mut self, buffer: &mut BytesMut) {
+        let mut total = 0;
+        loop {
+            match parse_frame(&buffer[total..], self.connection.limits.frame_max) {
+                Ok(Parsed::Frame(frame)) => total += frame.bytes(),
+                Ok(Parsed::More(_)) => break,
+                // It is told of when the frames before it have been looked at.
+                Err(_) if total > 0 => break,
+                Err(error) => {
+                    buffer.clear();
+                    return self.refuse_frame(error.into());
+                }
+            }
+            if self.phase != Phase::Running {
+                break;
+            }
+        }
+        if total > 0 {
+            self.input = buffer.split_to(total).freeze();
+            self.connection.gateway.metrics.received_bytes.inc_by(total as u64);
+        }
+    }
+
+    /// A frame that cannot be taken apart: nothing after it can.
+    fn refuse_frame(&mut self, failure: Failure) {
+        match self.phase {
+            Phase::Running => {
+                self.connection.flush();
+                self.close_connection(&failure);
+                self.end = Some(CloseReason::Error(failure.text));
+            }
+            Phase::Closing { .. } => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
+            Phase::Protocol { .. } | Phase::Handshake { .. } | Phase::Ended => self.end = Some(CloseReason::Handshake(failure.text)),
+        }
+    }
+
+    /// Looks at frames as long as nothing waits.
+    fn look_at_frames(&mut self) {
+        let input = std::mem::take(&mut self.input);
+        let vhost = Arc::clone(&self.connection.vhost);
+        self.connection.now_ms = self.connection.broker().now_ms();
+        let mut table = Table::new(&vhost);
+        let (mut at, phase) = (0, self.phase);
+        while at < input.len() && self.connection.waiting.is_none() && self.end.is_none() && self.phase == phase {
+            let Ok(Parsed::Frame(frame)) = parse_frame(&input[at..], u32::MAX) else { break };
+            let channel = frame.channel;
+            match self.handle_frame(frame, &input, at, &mut table) {
+                Ok(taken) => at += taken,
+                Err(failure) => {
+                    at += frame.bytes();
+                    table.release();
+                    self.fail(channel, failure);
+                }
+            }
+        }
+        table.release();
+        self.connection.flush();
+        self.input = input.slice(at.min(input.len())..);
+    }
+
+    /// Looks at a frame at `at`; how many bytes to go on by: none to come back to it, more than one frame for a whole publish.
+    fn handle_frame<'v>(&mut self, frame: Frame<'_>, input: &Bytes, at: usize, table: &mut Table<'v>) -> Result<usize, Failure> {
+        let length = frame.bytes();
+        match self.phase {
+            Phase::Running => {}
+            Phase::Handshake { due, .. } => {
+                self.shake_hands(due, &frame);
+                return Ok(length);
+            }
+            Phase::Closing { .. } => {
+                self.await_close_ok(&frame);
+                return Ok(length);
+            }
+            Phase::Protocol { .. } | Phase::Ended => return Ok(length),
+        }
+        if frame.kind == FrameKind::Heartbeat {
+            return match (frame.channel, frame.payload) {
+                (0, []) => Ok(length),
+                (0, _) => Err(Failure::connection(ReplyCode::FrameError, "a heartbeat has no payload")),
+                _ => Err(Failure::unexpected("a heartbeat is for the connection")),
+            };
+        }
+        if frame.channel == 0 {
+            table.release();
+            return self.handle_connection_frame(&frame);
+        }
+        match self.channels.get_mut(&frame.channel) {
+            None => {
+                table.release();
+                self.open_channel(&frame).map(|()| length)
+            }
+            Some(Slot::Closing) => {
+                self.forget_frame(&frame);
+                Ok(length)
+            }
+            Some(Slot::Open(channel)) => match (&mut channel.content, frame.kind) {
+                (None, FrameKind::Method) => self.handle_method(&frame, input, at, table),
+                (None, _) => Err(Failure::unexpected("expected method frame, got non method frame instead")),
+                (Some(content), _) => {
+                    if content.take(&frame, input)? {
+                        let content = channel.content.take();
+                        let connection = &mut self.connection;
+                        content
+                            .map_or(Ok(()), |content| {
+                                content.with_message(|message| handlers::publish(connection, channel, table, message, content.mandatory))
+                            })
+                            .map_err(|failure| failure.of(basic::Publish::ID))?;
+                    }
+                    Ok(length)
+                }
+            },
+        }
+    }
+
+    /// A method on a channel that is open.
+    fn handle_method(&mut self, frame: &Frame<'_>, input: &Bytes, at: usize, table: &mut Table<'_>) -> Result<usize, Failure> {
+        let length = frame.bytes();
+        let method = decode(frame)?;
+        let Some(Slot::Open(channel)) = self.channels.get_mut(&frame.channel) else { return Ok(length) };
+        let connection = &mut self.connection;
+        if let Method::Basic(basic::Method::Publish(publish)) = method {
+            if publish.immediate {
+                return Err(Failure::not_implemented("immediate=true").of(basic::Publish::ID));
+            }
+            if let Some((header, body, taken)) = content::whole(&input[at + length..], frame.channel) {
+                let (exchange, routing_key, properties) = (&publish.exchange, &publish.routing_key, header.properties);
+                let message = Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &[body] };
+                handlers::publish(connection, channel, table, message, publish.mandatory)
+                    .map_err(|failure| failure.of(basic::Publish::ID))?;
+                return Ok(length + taken);
+            }
+            channel.content = Some(Content::new(&publish, input));
+            return Ok(length);
+        }
+        if matches!(method, Method::Basic(basic::Method::Ack(_) | basic::Method::Nack(_) | basic::Method::Reject(_))) {
+            return handlers::handle(connection, channel, method).map(|()| length);
+        }
+        table.release();
+        connection.flush();
+        if handlers::looks_at_queues(&method) && !connection.publisher.is_idle() {
+            connection.waiting = Some(Waiting::Publishes);
+            return Ok(0);
+        }
+        match method {
+            Method::Channel(channel::Method::Open(_)) => {
+                Err(Failure::connection(ReplyCode::ChannelError, "second 'channel.open' seen").of(method.id()))
+            }
+            Method::Channel(channel::Method::Close(_)) => {
+                self.close_channel_as_asked(frame.channel);
+                Ok(length)
+            }
+            _ => {
+                handlers::check_sender(method.id()).map_err(|failure| failure.of(method.id()))?;
+                handlers::handle(connection, channel, method)?;
+                // A message that is being read from the disk: the frame is looked at again.
+                let again = matches!(connection.waiting, Some(Waiting::Later(_)));
+                Ok(if again { 0 } else { length })
+            }
+        }
+    }
+
+    /// The client closes a channel.
+    fn close_channel_as_asked(&mut self, number: u16) {
+        if let Some(Slot::Open(mut channel)) = self.channels.remove(&number) {
+            self.connection.gateway.metrics.channels.dec();
+            self.tell(&mut channel);
+            let abandoned = self.connection.leave(&mut channel);
+            self.connection.delete_queues(abandoned, move |connection| connection.out.method(number, &channel::CloseOk {}));
+        }
+    }
+
+    /// The first frame on a channel that is not open.
+    fn open_channel(&mut self, frame: &Frame<'_>) -> Result<(), Failure> {
+        if frame.kind != FrameKind::Method {
+            return Err(Failure::unexpected("expected method frame, got non method frame instead"));
+        }
+        let method = decode(frame)?;
+        let refuse = |code, text: String| Err(Failure::connection(code, text).of(method.id()));
+        let Method::Channel(channel::Method::Open(_)) = method else {
+            return refuse(ReplyCode::ChannelError, "expected 'channel.open'".to_owned());
+        };
+        let max = self.connection.limits.channel_max;
+        if self.channels.len() >= max.into() {
+            return refuse(
+                ReplyCode::NotAllowed,
+                format!("number of channels opened ({max}) has reached the negotiated channel_max ({max})"),
+            );
+        }
+        let connection = &mut self.connection;
+        let (id, flow) = (connection.gateway.next_channel(), connection.broker().new_channel());
+        let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
+        connection.gateway.metrics.channels.inc();
+        connection.out.method(frame.channel, &channel::OpenOk {});
+        self.channels.insert(frame.channel, Slot::Open(Box::new(opened)));
+        Ok(())
+    }
+
+    /// A frame on a channel that we have closed.
+    fn forget_frame(&mut self, frame: &Frame<'_>) {
+        if frame.kind != FrameKind::Method {
+            return;
+        }
+        match Method::decode(frame.payload) {
+            Ok(Method::Channel(channel::Method::CloseOk(_))) => drop(self.channels.remove(&frame.channel)),
+            Ok(Method::Channel(channel::Method::Close(_))) => self.connection.out.method(frame.channel, &channel::CloseOk {}),
+            _ => {}
+        }
+    }
+
+    /// A frame of the connection itself, when it is open.
+    fn handle_connection_frame(&mut self, frame: &Frame<'_>) -> Result<usize, Failure> {
+        if frame.kind != FrameKind::Method {
+            return Err(Failure::unexpected("content is for channels"));
+        }
+        let method = decode(frame)?;
+        self.connection.flush();
+        if handlers::looks_at_queues(&method) && !self.connection.publisher.is_idle() {
+            self.connection.waiting = Some(Waiting::Publishes);
+            return Ok(0);
+        }
+        match method {
+            Method::Connection(connection::Method::Close(_)) => {
+                self.close_as_asked();
+                Ok(frame.bytes())
+            }
+            Method::Connection(connection::Method::UpdateSecret(_)) => {
+                self.connection.out.method(0, &connection::UpdateSecretOk {});
+                Ok(frame.bytes())
+            }
+            _ => Err(Failure::connection(ReplyCode::ChannelError, "unexpected method in connection state running").of(method.id())),
+        }
+    }
+
+    /// The client closes the connection: what goes with it has gone when that is agreed.
+    fn close_as_asked(&mut self) {
+        let mut doomed = self.leave_all();
+        doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
+        self.connection.delete_queues(doomed, |connection| connection.out.method(0, &connection::CloseOk {}));
+        self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
+        self.reason.clear();
+        self.end_when_agreed();
+    }
+
+    /// After connection.close of the client there is nothing to wait for but our own answer.
+    fn end_when_agreed(&mut self) {
+        let agreed = self.connection.waiting.is_none() && matches!(self.phase, Phase::Closing { .. }) && self.reason.is_empty();
+        if agreed {
+            self.end = Some(CloseReason::Client);
+        }
+    }
+
+    /// All channels end.
+    fn leave_all(&mut self) -> Vec<Arc<broker::Queue>> {
+        let mut abandoned = Vec::new();
+        for (_, slot) in self.channels.drain() {
+            if let Slot::Open(mut channel) = slot {
+                self.connection.gateway.metrics.channels.dec();
+                abandoned.extend(self.connection.leave(&mut channel));
+            }
+        }
+        abandoned
+    }
+
+    fn shake_hands(&mut self, due: Handshake, frame: &Frame<'_>) {
+        let Phase::Handshake { until, .. } = self.phase else { return };
+        if frame.kind == FrameKind::Heartbeat {
+            return;
+        }
+        let method = match Method::decode(frame.payload) {
+            Ok(Method::Connection(method)) if frame.kind == FrameKind::Method && frame.channel == 0 => method,
+            other => {
+                self.end = Some(CloseReason::Handshake(format!("{other:?} is not due")));
+                return;
+            }
+        };
+        if let connection::Method::Close(_) = method {
+            self.connection.out.method(0, &connection::CloseOk {});
+            self.end = Some(CloseReason::Client);
+            return;
+        }
+        match handlers::handshake(&mut self.connection, due, &method) {
+            Err(reason) => self.end = Some(reason),
+            Ok(Err(failure)) => self.close_connection(&failure),
+            Ok(Ok(handlers::Step::Next(due))) => self.phase = Phase::Handshake { until, due },
+            Ok(Ok(handlers::Step::Tuned { heartbeat_s })) => {
+                self.heartbeat = Heartbeat::new(heartbeat_s, self.connection.now);
+                self.phase = Phase::Handshake { until, due: Handshake::Open };
+            }
+            Ok(Ok(handlers::Step::Done)) => self.phase = Phase::Running,
+        }
+    }
+
+    fn await_close_ok(&mut self, frame: &Frame<'_>) {
+        if frame.kind != FrameKind::Method || frame.channel != 0 {
+            return;
+        }
+        match Method::decode(frame.payload) {
+            Ok(Method::Connection(connection::Method::CloseOk(_))) => {
+                self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason)));
+            }
+            Ok(Method::Connection(connection::Method::Close(_))) => self.connection.out.method(0, &connection::CloseOk {}),
+            _ => {}
+        }
+    }
+
+    /// A frame on `number` was wrong.
+    fn fail(&mut self, number: u16, failure: Failure) {
+        self.connection.flush();
+        match (failure.closes, self.channels.get(&number)) {
+            (Closes::Channel, Some(Slot::Open(_))) => {
+                let Some(Slot::Open(mut channel)) = self.channels.insert(number, Slot::Closing) else { return };
+                self.connection.gateway.metrics.channels.dec();
+                self.connection.gateway.metrics.channel_errors.inc();
+                self.tell(&mut channel);
+                let abandoned = self.connection.leave(&mut channel);
+                self.connection.out.method(number, &failure.channel_close());
+                self.connection.delete_queues(abandoned, |_| ());
+            }
+            _ => self.close_connection(&failure),
+        }
+    }
+
+    /// Tells the client why the connection ends, and waits for it to agree.
+    fn close_connection(&mut self, failure: &Failure) {
+        self.connection.gateway.metrics.connection_errors.inc();
+        let doomed = self.leave_all();
+        self.connection.out.method(0, &failure.connection_close());
+        self.reason.clone_from(&failure.text);
+        self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
+        self.connection.waiting = None;
+        if !doomed.is_empty() {
+            self.connection.gateway.leave_to_controller(deletion(doomed));
+        }
+    }
+
+    /// Writes what is to be told of a channel's publishes.
+    fn tell(&mut self, channel: &mut Channel) {
+        if let Mode::Confirm(confirms) = &mut channel.mode {
+            let told = confirms.tell(channel.number, &mut self.connection.out);
+            self.connection.gateway.metrics.confirmed.inc_by(told);
+        }
+    }
+
+    /// Takes what the broker says: the outcome of a command or of an append, or messages for a consumer.
+    pub fn handle_reply(&mut self, token: u64, reply: Reply, now: Instant) {
+        self.connection.now = now;
+        match reply {
+            Reply::Failed => self.broken = true,
+            Reply::Appended(results) => self.appended(token, &results),
+            Reply::Done(outcome) if token >= crate::connection::CONSUMER_TOKEN => match outcome.downcast::<Deliveries>() {
+                Ok(deliveries) => self.deliver(&deliveries),
+                Err(other) => {
+                    if let Ok(gone) = other.downcast::<Gone>() {
+                        self.gone.push(*gone);
+                    }
+                }
+            },
+            Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
+            Reply::Done(_) => {}
+        }
+        if self.connection.waiting.is_none() {
+            std::mem::take(&mut self.gone).into_iter().for_each(|gone| self.gone(gone));
+        }
+        self.end_when_agreed();
+        self.try_drain();
+    }
+
+    fn done(&mut self, token: u64, outcome: Box<dyn std::any::Any + Send>) {
+        match self.connection.waiting.take() {
+            Some(Waiting::Channel { token: wanted, channel: number, method, then }) if wanted == token => {
+                let Some(Slot::Open(channel)) = self.channels.get_mut(&number) else { return };
+                if let Err(failure) = then(&mut self.connection, channel, outcome) {
+                    self.fail(number, failure.of(method));
+                }
+                self.publishes_have_outcome();
+            }
+            Some(Waiting::Connection { token: wanted, then }) if wanted == token => then(&mut self.connection),
+            other => self.connection.waiting = other,
+        }
+    }
+
+    fn appended(&mut self, token: u64, results: &broker::append::AppendResults) {
+        let (channels, to_tell) = (&mut self.channels, &mut self.connection.to_tell);
+        let lost = self.connection.publisher.appended(token, results, |told| {
+            if let Some(Slot::Open(channel)) = channels.get_mut(&told.wanted.channel)
+                && channel.id == told.wanted.id
+                && let Mode::Confirm(confirms) = &mut channel.mode
+            {
+                confirms.settle(told.wanted.first, told.wanted.last, told.kept);
+                if to_tell.last() != Some(&told.wanted.channel) {
+                    to_tell.push(told.wanted.channel);
+                }
+            }
+        });
+        self.connection.gateway.metrics.not_kept.inc_by(lost);
+        if let Some(Waiting::Commit { lost: so_far, .. }) = &mut self.connection.waiting {
+            *so_far += lost;
+        }
+        self.publishes_have_outcome();
+    }
+
+    /// Ends what waits for publishes, if all have their outcome.
+    fn publishes_have_outcome(&mut self) {
+        if !self.connection.publisher.is_idle() {
+            return;
+        }
+        match self.connection.waiting.take() {
+            Some(Waiting::Publishes) => {}
+            Some(Waiting::Commit { channel: number, lost }) => {
+                let Some(Slot::Open(channel)) = self.channels.get_mut(&number) else { return };
+                if let Err(failure) = handlers::finish_commit(&mut self.connection, channel, lost) {
+                    self.fail(number, failure);
+                }
+            }
+            other => self.connection.waiting = other,
+        }
+    }
+
+    fn deliver(&mut self, deliveries: &Deliveries) {
+        let Some(number) = self.connection.consumers.get(&deliveries.consumer).map(|consumer| consumer.channel) else { return };
+        if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
+            handlers::deliver(&mut self.connection, channel, deliveries);
+        }
+    }
+
+    fn gone(&mut self, gone: Gone) {
+        let Some(number) = self.connection.consumers.get(&gone.consumer).map(|consumer| consumer.channel) else { return };
+        if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
+            handlers::gone(&mut self.connection, channel, gone);
+        }
+    }
+
+    /// Time has passed, or something may be there.
+    pub fn handle_wake(&mut self, now: Instant) {
+        self.connection.now = now;
+        if matches!(self.connection.waiting, Some(Waiting::Later(at)) if now >= at) {
+            self.connection.waiting = None;
+        }
+        match self.heartbeat.as_mut().map_or(Due::Nothing, |heartbeat| heartbeat.look(now)) {
+            Due::Nothing => {}
+            Due::Beat if self.phase == Phase::Running => self.connection.out.heartbeat(),
+            Due::Beat => {}
+            Due::GiveUp => self.end = Some(CloseReason::Heartbeat),
+        }
+        match self.phase {
+            Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
+            Phase::Closing { until } if now >= until => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
+            _ => {}
+        }
+    }
+
+    /// The queue of a journal has room: what it refused is tried again.
+    pub fn handle_space(&mut self) {
+        let Connection { publisher, gateway, .. } = &mut self.connection;
+        publisher.retry(&gateway.broker);
+    }
+
+    /// When [`Session::handle_wake`] is due without any event.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if self.end.is_some() || self.phase == Phase::Ended {
+            return None;
+        }
+        let phase = match self.phase {
+            Phase::Protocol { until } | Phase::Handshake { until, .. } | Phase::Closing { until } => Some(until),
+            Phase::Running | Phase::Ended => None,
+        };
+        let later = match self.connection.waiting {
+            Some(Waiting::Later(at)) => Some(at),
+            _ => None,
+        };
+        [phase, later, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+    }
+
+    /// False: do not read from the socket now. What a client acknowledges waits as well while its publishes do not find room.
+    pub fn wants_read(&self) -> bool {
+        self.phase != Phase::Ended && self.connection.waiting.is_none() && self.connection.publisher.has_room()
+    }
+
+    /// Appends what can be sent; true when there was something.
+    pub fn poll_transmit(&mut self, out: &mut VecDeque<Bytes>) -> bool {
+        for number in std::mem::take(&mut self.connection.to_tell) {
+            if let Some(Slot::Open(channel)) = self.channels.get_mut(&number)
+                && let Mode::Confirm(confirms) = &mut channel.mode
+            {
+                let told = confirms.tell(number, &mut self.connection.out);
+                self.connection.gateway.metrics.confirmed.inc_by(told);
+            }
+        }
+        let Connection { out: outgoing, gateway, .. } = &mut self.connection;
+        let sent = outgoing.poll(out, |taken| gateway.broker.taken(&taken.channel, taken.bytes));
+        if sent > 0 {
+            gateway.metrics.sent_bytes.inc_by(sent as u64);
+            self.heartbeat.iter_mut().for_each(Heartbeat::sent);
+        }
+        sent > 0
+    }
+
+    /// Does nothing that was asked wait for its answer?
+    pub fn is_idle(&self) -> bool {
+        let Connection { out, publisher, waiting, to_tell, .. } = &self.connection;
+        out.is_empty() && publisher.is_idle() && waiting.is_none() && to_tell.is_empty() && !self.draining
+    }
+
+    /// Ends the connection: it met a defect of ours.
+    pub fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    /// Is the connection to be closed at once?
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The node stops: what was asked is answered, then the client is told.
+    pub fn drain(&mut self, now: Instant) {
+        self.connection.now = now;
+        self.draining = true;
+        self.try_drain();
+    }
+
+    fn try_drain(&mut self) {
+        let ready = self.connection.publisher.is_idle() && self.connection.waiting.is_none();
+        if !self.draining || !ready {
+            return;
+        }
+        self.draining = false;
+        if self.phase != Phase::Running {
+            return;
+        }
+        for slot in self.channels.values_mut() {
+            if let Slot::Open(channel) = slot
+                && let Mode::Confirm(confirms) = &mut channel.mode
+            {
+                confirms.tell(channel.number, &mut self.connection.out);
+            }
+        }
+        let text = "broker forced connection closure with reason 'shutdown'";
+        self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, text));
+    }
+
+    /// The connection is gone: consumers leave, and what goes with the connection goes.
+    pub fn close(&mut self) {
+        let mut doomed = self.leave_all();
+        doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
+        if !doomed.is_empty() {
+            self.connection.gateway.leave_to_controller(deletion(doomed));
+        }
+        self.phase = Phase::Ended;
+        self.connection.gateway.metrics.connections.dec();
+    }
+}
+
+/// The method of a frame.
+fn decode<'a>(frame: &Frame<'a>) -> Result<Method<'a>, Failure> {
+    Method::decode(frame.payload).map_err(|error| {
+        let failure = Failure::from(error);
+        match *frame.payload {
+            [a, b, c, d, ..] => failure.of(MethodId { class: u16::from_be_bytes([a, b]), method: u16::from_be_bytes([c, d]) }),
+            _ => failure,
+        }
+    })
+}

@@ -1,0 +1,235 @@
+//! Consumers, single messages, and what is said of them.
+
+use amqp_wire::{Table, basic, channel, connection, queue, short};
+
+use crate::node::{Node, argument, none};
+
+#[test]
+fn a_consumer_gets_what_is_published_and_acknowledges_it() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    node.publish(client, "", "q", b"before");
+    node.consume(client, "q", "c", false);
+    let seen = node.next(client);
+    let expected =
+        "Basic(Deliver(Deliver { consumer_tag: \"c\", delivery_tag: 1, redelivered: false, exchange: \"\", routing_key: \"q\" }))";
+    assert_eq!((&*seen.method, &seen.body[..]), (expected, &b"before"[..]));
+    node.publish(client, "", "q", b"after");
+    assert_eq!(node.next(client).body, b"after");
+    node.send(client, 1, &basic::Ack { delivery_tag: 2, multiple: true });
+    assert_eq!(
+        node.ask(client, 1, &queue::Delete { queue: short("q"), if_empty: true, ..queue::Delete::default() }),
+        "Queue(DeleteOk(DeleteOk { message_count: 0 }))"
+    );
+    assert_eq!(node.next(client).method, "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))", "after the answer");
+    node.stop();
+}
+
+#[test]
+fn prefetch_limits_what_is_on_its_way() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    for number in 0..5 {
+        node.publish(client, "", "q", &[number]);
+    }
+    assert_eq!(node.ask(client, 1, &basic::Qos { prefetch_count: 2, ..basic::Qos::default() }), "Basic(QosOk(QosOk))");
+    node.consume(client, "q", "c", false);
+    assert_eq!([node.next(client).body, node.next(client).body], [[0], [1]]);
+    // Whatever is asked now is answered behind what was delivered.
+    assert_eq!(node.ask(client, 1, &basic::Qos::default()), "Basic(QosOk(QosOk))");
+    node.send(client, 1, &basic::Ack { delivery_tag: 2, multiple: false });
+    assert_eq!(node.next(client).body, [2]);
+    node.send(client, 1, &basic::Ack { delivery_tag: 0, multiple: true });
+    assert_eq!([node.next(client).body, node.next(client).body], [[3], [4]]);
+    node.stop();
+}
+
+#[test]
+fn what_is_given_back_comes_again() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    node.publish(client, "", "q", b"x");
+    let ways: [fn(&mut Node, usize, u64); 4] = [
+        |node, client, tag| node.send(client, 1, &basic::Nack { delivery_tag: tag, multiple: false, requeue: true }),
+        |node, client, tag| node.send(client, 1, &basic::Reject { delivery_tag: tag, requeue: true }),
+        |node, client, _| assert_eq!(node.ask(client, 1, &basic::Recover { requeue: true }), "Basic(RecoverOk(RecoverOk))"),
+        |node, client, _| node.send(client, 1, &basic::RecoverAsync { requeue: true }),
+    ];
+    for (tag, give_back) in (1..).zip(ways) {
+        let seen = node.get(client, "q", false);
+        assert!(seen.method.contains(&format!("delivery_tag: {tag}, redelivered: {}", tag > 1)), "{seen:?}");
+        give_back(&mut node, client, tag);
+    }
+    let seen = node.get(client, "q", false);
+    assert!(seen.method.contains("redelivered: true"), "{seen:?}");
+    node.send(client, 1, &basic::Reject { delivery_tag: 5, requeue: false });
+    assert_eq!(node.get(client, "q", false).method, "Basic(GetEmpty(GetEmpty))");
+    node.stop();
+}
+
+#[test]
+fn a_quorum_queue_says_how_often_a_message_came_back() {
+    let mut node = Node::start();
+    let client = node.open();
+    let arguments = argument("x-queue-type", "quorum");
+    node.ask(client, 1, &queue::Declare { queue: short("q"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+    node.publish(client, "", "q", b"x");
+    assert!(node.get(client, "q", false).properties[..] == [0, 0]);
+    node.send(client, 1, &basic::Reject { delivery_tag: 1, requeue: true });
+    let seen = node.get(client, "q", false);
+    let properties = amqp_wire::EncodedProperties::check(&seen.properties).expect("properties");
+    assert_eq!(properties.headers().and_then(|table| table.get("x-delivery-count")), Some(amqp_wire::Value::I64(1)));
+    node.stop();
+}
+
+#[test]
+fn tags_that_the_channel_does_not_have_close_it() {
+    let mut node = Node::start();
+    let client = node.open();
+    let text = |tag| (406, format!("PRECONDITION_FAILED - unknown delivery tag {tag}"));
+    node.send(client, 1, &basic::Ack { delivery_tag: 5, multiple: false });
+    assert_eq!(node.channel_error(client, 1), text(5));
+    for (number, multiple, tag) in [(2, true, 7), (3, false, 0)] {
+        node.ask(client, number, &channel::Open {});
+        node.send(client, number, &basic::Nack { delivery_tag: tag, multiple, requeue: true });
+        assert_eq!(node.channel_error(client, number), text(tag));
+    }
+    node.ask(client, 4, &channel::Open {});
+    node.send(client, 4, &basic::Ack { delivery_tag: 0, multiple: true });
+    assert_eq!(node.ask(client, 4, &basic::Qos::default()), "Basic(QosOk(QosOk))", "of nothing, all");
+    node.send(client, 4, &basic::Recover { requeue: false });
+    assert_eq!(node.connection_error(client), (540, "NOT_IMPLEMENTED - requeue=false".to_owned()));
+    node.stop();
+}
+
+#[test]
+fn a_closed_channel_or_connection_gives_back_what_it_had() {
+    let mut node = Node::start();
+    let (client, other) = (node.open(), node.open());
+    node.declare(client, "q");
+    node.publish(client, "", "q", b"x");
+    node.consume(client, "q", "c", false);
+    node.next(client);
+    assert_eq!(node.get(other, "q", false).method, "Basic(GetEmpty(GetEmpty))");
+    assert_eq!(node.ask(client, 1, &channel::Close::default()), "Channel(CloseOk(CloseOk))");
+    let seen = node.get(other, "q", false);
+    assert!(seen.method.contains("redelivered: true"), "{seen:?}");
+    node.close(other);
+    node.ask(client, 1, &channel::Open {});
+    assert!(node.get(client, "q", true).method.contains("redelivered: true"));
+    node.stop();
+}
+
+#[test]
+fn a_cancelled_consumer_keeps_what_it_has_and_gets_no_more() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    node.publish(client, "", "q", b"1");
+    node.consume(client, "q", "c", false);
+    node.next(client);
+    assert_eq!(
+        node.ask(client, 1, &basic::Cancel { consumer_tag: short("c"), no_wait: false }),
+        "Basic(CancelOk(CancelOk { consumer_tag: \"c\" }))"
+    );
+    node.publish(client, "", "q", b"2");
+    assert!(node.get(client, "q", true).body == b"2");
+    node.send(client, 1, &basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+    assert_eq!(node.get(client, "q", true).body, b"1");
+    assert_eq!(
+        node.ask(client, 1, &basic::Cancel { consumer_tag: short("none"), no_wait: false }),
+        "Basic(CancelOk(CancelOk { consumer_tag: \"none\" }))"
+    );
+    node.stop();
+}
+
+#[test]
+fn a_consumer_hears_that_its_queue_is_gone() {
+    let mut node = Node::start();
+    let (client, other) = (node.open(), node.open());
+    node.declare(client, "q");
+    node.consume(client, "q", "c", false);
+    assert_eq!(
+        node.ask(other, 1, &queue::Delete { queue: short("q"), ..queue::Delete::default() }),
+        "Queue(DeleteOk(DeleteOk { message_count: 0 }))"
+    );
+    assert_eq!(node.next(client).method, "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))");
+    node.stop();
+}
+
+#[test]
+fn consumers_are_refused_with_rabbitmqs_words() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    let consume =
+        |queue, tag, exclusive| basic::Consume { queue: short(queue), consumer_tag: short(tag), exclusive, ..basic::Consume::default() };
+    node.consume(client, "q", "a", false);
+    node.send(client, 1, &consume("q", "b", true));
+    assert_eq!(node.channel_error(client, 1), (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use".to_owned()));
+    node.ask(client, 1, &channel::Open {});
+    node.send(client, 1, &consume("nope", "a", false));
+    assert_eq!(node.channel_error(client, 1), (404, "NOT_FOUND - no queue 'nope' in vhost '/'".to_owned()));
+    node.ask(client, 1, &channel::Open {});
+    let text = argument("x-priority", "x");
+    node.send(client, 1, &basic::Consume { arguments: text.view(), ..consume("q", "a", false) });
+    let expected = "PRECONDITION_FAILED - invalid arg 'x-priority' for queue 'q' in vhost '/': \"expected integer, got longstr\"";
+    assert_eq!(node.channel_error(client, 1), (406, expected.to_owned()));
+    node.ask(client, 1, &channel::Open {});
+    let made_up = node.ask(client, 1, &consume("q", "", false));
+    assert!(made_up.starts_with("Basic(ConsumeOk(ConsumeOk { consumer_tag: \"amq.ctag-"), "{made_up}");
+    node.consume(client, "q", "a", false);
+    node.send(client, 1, &consume("q", "a", false));
+    assert_eq!(node.connection_error(client), (530, "NOT_ALLOWED - attempt to reuse consumer tag 'a'".to_owned()));
+    let client = node.open();
+    node.send(client, 1, &basic::Qos { prefetch_size: 3, ..basic::Qos::default() });
+    assert_eq!(node.connection_error(client), (540, "NOT_IMPLEMENTED - prefetch_size!=0 (3)".to_owned()));
+    node.stop();
+}
+
+#[test]
+fn queues_of_a_connection_or_of_consumers_go_with_them() {
+    let mut node = Node::start();
+    let (client, other) = (node.open(), node.open());
+    let declare = |queue, exclusive, auto_delete| queue::Declare {
+        queue: short(queue),
+        exclusive,
+        auto_delete,
+        arguments: none(),
+        ..queue::Declare::default()
+    };
+    node.ask(client, 1, &declare("mine", true, false));
+    node.ask(client, 1, &declare("passing", false, true));
+    node.consume(client, "passing", "c", true);
+    let locked = "RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'mine' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.";
+    node.send(other, 1, &declare("mine", true, false));
+    assert_eq!(node.channel_error(other, 1), (405, locked.to_owned()));
+    node.ask(other, 1, &channel::Open {});
+    assert_eq!(node.ask(client, 0, &connection::Close::default()), "Connection(CloseOk(CloseOk))");
+    for name in ["mine", "passing"] {
+        node.send(other, 1, &queue::Declare { queue: short(name), passive: true, ..queue::Declare::default() });
+        assert_eq!(node.channel_error(other, 1), (404, format!("NOT_FOUND - no queue '{name}' in vhost '/'")));
+        node.ask(other, 1, &channel::Open {});
+    }
+    node.stop();
+}
+
+#[test]
+fn large_bodies_are_shared_and_arrive_whole() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "q");
+    let bodies: Vec<Vec<u8>> = (1..20u8).map(|number| vec![number; 100_000]).collect();
+    for body in &bodies {
+        node.publish(client, "", "q", body);
+    }
+    node.consume(client, "q", "c", true);
+    for body in bodies {
+        assert_eq!(node.next(client).body, body);
+    }
+    drop(Table::default());
+    node.stop();
+}

@@ -1,0 +1,10 @@
+//! Sessions without sockets: bytes in, frames out, with the time and the arrival of events in the tests' hands.
+
+mod channels;
+mod confirms;
+mod consuming;
+mod garbage;
+mod handshake;
+mod node;
+mod topology;
+mod transactions;

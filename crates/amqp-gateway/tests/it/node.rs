@@ -1,0 +1,369 @@
+//! A broker on a real journal, one shard, and clients that are sessions driven by hand.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use amqp_gateway::{Gateway, GatewayMetrics, Session};
+use amqp_wire::{
+    Content, ContentHeader, Encode, EncodedProperties, FrameKind, Method, Parsed, ProtocolHeader, ShortBytes, ShortStr, Table, TableRef,
+    Value, basic, channel as chan, confirm, connection, exchange, parse_frame, queue, short, write_content, write_method,
+};
+use broker::{Broker, BrokerConfig, Event, Mailbox, Settings};
+use bytes::{Bytes, BytesMut};
+use journal::disk::{IoMode, RealStorage, Storage, submitter};
+use journal::{Journal, JournalConfig};
+use types::{ConnectionId, Durability, NodeId, ShardId, SystemClock};
+
+/// Longest wait for an answer that must come.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SHARD: ShardId = ShardId(0);
+pub const FRAME_MAX: u32 = 131_072;
+
+/// A running node with one shard.
+pub struct Node {
+    gateway: Arc<Gateway>,
+    pub broker: Arc<Broker>,
+    journals: Vec<Arc<Journal>>,
+    threads: Vec<JoinHandle<()>>,
+    mailbox: Arc<Mailbox>,
+    bell: Receiver<()>,
+    clients: Vec<Client>,
+    /// What the sessions take for now.
+    pub now: Instant,
+    _folder: tempfile::TempDir,
+}
+
+struct Client {
+    session: Session,
+    input: BytesMut,
+    output: BytesMut,
+    ended: Option<String>,
+}
+
+/// Something that a client got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub channel: u16,
+    /// As Rust's debug output has it, without the outer names.
+    pub method: String,
+    pub properties: Bytes,
+    pub body: Vec<u8>,
+}
+
+impl Node {
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = JournalConfig { segment_bytes: 4 << 20, tail_bytes: 32 << 20, ..JournalConfig::default() };
+        let archive = Arc::new(journal::MemoryArchive::default());
+        let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(Path::new(folder.path()), IoMode::Buffered).expect("a folder"));
+        let submit = submitter(IoMode::Buffered).expect("it blocks");
+        let opened = journal::open(config, storage, archive, submit, Arc::new(SystemClock), uuid::Uuid::from_u128(7)).expect("it opens");
+        let (writer, keeper) = (opened.writer, opened.keeper);
+        let mut threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
+        let config = BrokerConfig {
+            cluster_id: "cluster".to_owned(),
+            node_id: NodeId(0),
+            settings: Settings::default(),
+            durability: Durability::Fsync,
+            clock: Arc::new(SystemClock),
+        };
+        let journals = vec![opened.journal];
+        let broker = Broker::open(config, journals.clone()).expect("the catalog is readable");
+        let (ring, bell) = channel();
+        let mailbox = Arc::new(Mailbox::new(Box::new(move || {
+            let _ = ring.send(());
+        })));
+        broker.add_shard(SHARD, Arc::clone(&mailbox));
+        threads.extend(broker.start());
+        let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default());
+        Self { gateway, broker, journals, threads, mailbox, bell, clients: Vec::new(), now: Instant::now(), _folder: folder }
+    }
+
+    /// Ends everything.
+    pub fn stop(mut self) {
+        (0..self.clients.len()).for_each(|client| self.close(client));
+        self.broker.shutdown();
+        self.journals.iter().for_each(|journal| journal.shutdown());
+        std::mem::take(&mut self.threads).into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+
+    /// A new connection from this machine, on which nothing was said.
+    pub fn connect(&mut self) -> usize {
+        self.connect_from("127.0.0.1:40000")
+    }
+
+    pub fn connect_from(&mut self, peer: &str) -> usize {
+        let local = "127.0.0.1:5672".parse().expect("an address");
+        let id = ConnectionId(self.clients.len() as u64 + 1);
+        let session = Session::new(Arc::clone(&self.gateway), SHARD, id, local, peer.parse().expect("an address"));
+        self.clients.push(Client { session, input: BytesMut::new(), output: BytesMut::new(), ended: None });
+        self.clients.len() - 1
+    }
+
+    /// A connection with channel 1 open.
+    pub fn open(&mut self) -> usize {
+        let client = self.connect();
+        self.shake_hands(client);
+        self.send(client, 1, &chan::Open {});
+        assert_eq!(self.next(client).method, "Channel(OpenOk(OpenOk))");
+        client
+    }
+
+    pub fn shake_hands(&mut self, client: usize) {
+        self.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
+        assert!(self.next(client).method.starts_with("Connection(Start("));
+        self.send(client, 0, &start_ok(b"\0guest\0guest", &capabilities()));
+        assert_eq!(self.next(client).method, "Connection(Tune(Tune { channel_max: 2047, frame_max: 131072, heartbeat: 60 }))");
+        self.send(client, 0, &connection::TuneOk { channel_max: 2047, frame_max: FRAME_MAX, heartbeat: 0 });
+        self.send(client, 0, &connection::Open { virtual_host: short("/") });
+        assert_eq!(self.next(client).method, "Connection(OpenOk(OpenOk))");
+    }
+
+    /// Hands bytes to a session.
+    pub fn raw(&mut self, client: usize, bytes: &[u8]) {
+        self.clients[client].input.extend_from_slice(bytes);
+        self.pump();
+    }
+
+    pub fn send(&mut self, client: usize, channel: u16, method: &impl Encode) {
+        let mut out = BytesMut::new();
+        write_method(&mut out, channel, method);
+        self.raw(client, &out);
+    }
+
+    pub fn send_content(&mut self, client: usize, channel: u16, method: &impl Content, properties: &[u8], body: &[u8]) {
+        let mut out = BytesMut::new();
+        write_content(&mut out, channel, method, EncodedProperties::trusted(properties), body, FRAME_MAX);
+        self.raw(client, &out);
+    }
+
+    /// The answer to a method, as debug output.
+    pub fn ask(&mut self, client: usize, channel: u16, method: &impl Encode) -> String {
+        self.send(client, channel, method);
+        let seen = self.next(client);
+        assert_eq!(seen.channel, channel, "{seen:?}");
+        seen.method
+    }
+
+    /// A channel's close that must come: code and text; agreed to.
+    pub fn channel_error(&mut self, client: usize, channel: u16) -> (u16, String) {
+        let seen = self.next(client);
+        assert_eq!(seen.channel, channel, "{seen:?}");
+        assert!(seen.method.starts_with("Channel(Close("), "{seen:?}");
+        self.send(client, channel, &chan::CloseOk {});
+        code_and_text(&seen.method)
+    }
+
+    /// A connection's close that must come: code and text; agreed to, and ended by the broker.
+    pub fn connection_error(&mut self, client: usize) -> (u16, String) {
+        let seen = self.next(client);
+        assert!(seen.method.starts_with("Connection(Close("), "{seen:?}");
+        self.send(client, 0, &connection::CloseOk {});
+        assert!(self.ended(client).is_some(), "it is over");
+        code_and_text(&seen.method)
+    }
+
+    pub fn publish(&mut self, client: usize, exchange: &str, key: &str, body: &[u8]) {
+        self.send_content(client, 1, &publish(exchange, key, false), &[0, 0], body);
+    }
+
+    pub fn declare(&mut self, client: usize, name: &'static str) {
+        let answer = self.ask(client, 1, &queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() });
+        assert!(answer.starts_with(&format!("Queue(DeclareOk(DeclareOk {{ queue: {name:?}")), "{answer}");
+    }
+
+    pub fn select_confirms(&mut self, client: usize) {
+        assert_eq!(self.ask(client, 1, &confirm::Select { no_wait: false }), "Confirm(SelectOk(SelectOk))");
+    }
+
+    pub fn declare_exchange(&mut self, client: usize, name: &'static str, kind: &'static str) {
+        let method = exchange::Declare { exchange: short(name), kind: short(kind), ..exchange::Declare::default() };
+        assert_eq!(self.ask(client, 1, &method), "Exchange(DeclareOk(DeclareOk))");
+    }
+
+    pub fn bind(&mut self, client: usize, name: &'static str, from: &'static str, key: &'static str) {
+        let method = queue::Bind { queue: short(name), exchange: short(from), routing_key: short(key), ..queue::Bind::default() };
+        assert_eq!(self.ask(client, 1, &method), "Queue(BindOk(BindOk))");
+    }
+
+    pub fn get(&mut self, client: usize, name: &'static str, no_ack: bool) -> Seen {
+        self.send(client, 1, &basic::Get { queue: short(name), no_ack });
+        self.next(client)
+    }
+
+    /// A consumer on channel 1.
+    pub fn consume(&mut self, client: usize, name: &'static str, tag: &'static str, no_ack: bool) {
+        let method = basic::Consume { queue: short(name), consumer_tag: short(tag), no_ack, ..basic::Consume::default() };
+        assert_eq!(self.ask(client, 1, &method), format!("Basic(ConsumeOk(ConsumeOk {{ consumer_tag: {tag:?} }}))"));
+    }
+
+    /// Why a session has ended.
+    pub fn ended(&mut self, client: usize) -> Option<&str> {
+        self.pump();
+        self.clients[client].ended.as_deref()
+    }
+
+    /// Gives the sessions what has arrived for them, and takes what they send.
+    pub fn pump(&mut self) {
+        loop {
+            let mut events = Vec::new();
+            self.mailbox.drain(&mut events);
+            let mut busy = !events.is_empty();
+            for event in events {
+                match event {
+                    Event::Reply { to, reply } => {
+                        if let Some(client) = self.clients.get_mut(to.connection.0 as usize - 1) {
+                            client.session.handle_reply(to.token, reply, self.now);
+                        }
+                    }
+                    Event::Advanced(log) => self.gateway.advanced(log),
+                    Event::Space => self.clients.iter_mut().for_each(|client| client.session.handle_space()),
+                }
+            }
+            for client in &mut self.clients {
+                if client.ended.is_none()
+                    && let Err(reason) = client.session.handle_bytes(&mut client.input, self.now)
+                {
+                    client.ended = Some(reason.to_string());
+                }
+                let mut out = VecDeque::new();
+                while client.session.poll_transmit(&mut out) {
+                    busy = true;
+                    out.drain(..).for_each(|piece| client.output.extend_from_slice(&piece));
+                }
+            }
+            if !busy {
+                return;
+            }
+        }
+    }
+
+    /// The next method, with its message if it has one, or a heartbeat; waits for it.
+    pub fn next(&mut self, client: usize) -> Seen {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.pump();
+            if let Some(seen) = self.clients[client].take() {
+                return seen;
+            }
+            if let Some(at) =
+                self.clients[client].session.next_timeout().filter(|at| *at <= Instant::now() && *at <= self.now + Duration::from_secs(1))
+            {
+                self.now = self.now.max(at);
+                self.clients[client].session.handle_wake(self.now);
+                continue;
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "an answer in time; ended: {:?}", self.clients[client].ended);
+            let _ = self.bell.recv_timeout(left.min(Duration::from_millis(20)));
+        }
+    }
+
+    /// What has come so far, if anything; for what must not come.
+    pub fn poll(&mut self, client: usize) -> Option<Seen> {
+        self.pump();
+        self.clients[client].take()
+    }
+
+    /// The raw bytes that have come.
+    pub fn take_output(&mut self, client: usize) -> BytesMut {
+        self.pump();
+        self.clients[client].output.split()
+    }
+
+    /// The connection of a client ends.
+    pub fn close(&mut self, client: usize) {
+        self.clients[client].session.close();
+        self.clients[client].ended = Some("closed".to_owned());
+    }
+
+    pub fn session(&mut self, client: usize) -> &mut Session {
+        &mut self.clients[client].session
+    }
+
+    /// Lets time pass for the sessions.
+    pub fn advance(&mut self, by: Duration) {
+        self.now += by;
+        for client in &mut self.clients {
+            client.session.handle_wake(self.now);
+        }
+        self.pump();
+    }
+
+    /// When a session wants to be woken without an event, from its now on.
+    pub fn timeout(&self, client: usize) -> Option<Duration> {
+        self.clients[client].session.next_timeout().map(|at| at.saturating_duration_since(self.now))
+    }
+}
+
+impl Client {
+    fn take(&mut self) -> Option<Seen> {
+        let mut at = 0;
+        let next = |at: &mut usize| match parse_frame(&self.output[*at..], FRAME_MAX) {
+            Ok(Parsed::Frame(frame)) => {
+                *at += frame.bytes();
+                Some(frame)
+            }
+            Ok(Parsed::More(_)) => None,
+            Err(error) => panic!("{error}: {:?}", &self.output[*at..]),
+        };
+        let frame = next(&mut at)?;
+        let mut seen = Seen { channel: frame.channel, method: "heartbeat".to_owned(), properties: Bytes::new(), body: Vec::new() };
+        if frame.kind == FrameKind::Method {
+            let method = Method::decode(frame.payload).expect("a method");
+            seen.method = format!("{method:?}");
+            if method.id().info().expect("known").content {
+                let header = ContentHeader::decode(next(&mut at)?.payload).expect("a header");
+                seen.properties = Bytes::copy_from_slice(header.properties.as_bytes());
+                while (seen.body.len() as u64) < header.body_size {
+                    let frame = next(&mut at)?;
+                    assert_eq!((frame.kind, frame.channel), (FrameKind::Body, seen.channel));
+                    seen.body.extend_from_slice(frame.payload);
+                }
+            }
+        }
+        drop(self.output.split_to(at));
+        Some(seen)
+    }
+}
+
+fn code_and_text(method: &str) -> (u16, String) {
+    let code = method.split("reply_code: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a code");
+    let text = method.split("reply_text: \"").nth(1).and_then(|rest| rest.split("\", class_id").next()).expect("a text");
+    (code.parse().expect("a number"), text.replace("\\\"", "\""))
+}
+
+pub fn capabilities() -> Table {
+    Table::build(|fields| {
+        fields.table(short("capabilities"), |fields| {
+            fields.put(short("consumer_cancel_notify"), true);
+            fields.put(short("authentication_failure_close"), true);
+        });
+    })
+}
+
+pub fn start_ok<'a>(response: &'a [u8], properties: &'a Table) -> connection::StartOk<'a> {
+    connection::StartOk { client_properties: properties.view(), mechanism: short("PLAIN"), response, locale: short("en_US") }
+}
+
+pub fn publish<'a>(exchange: &'a str, key: &'a str, mandatory: bool) -> basic::Publish<'a> {
+    let name = |text: &'a str| ShortBytes::new(text.as_bytes()).expect("short");
+    basic::Publish { exchange: name(exchange), routing_key: name(key), mandatory, immediate: false }
+}
+
+/// Arguments with one field.
+pub fn argument<'v>(name: &'static str, value: impl Into<Value<'v>>) -> Table {
+    Table::build(|fields| fields.put(short(name), value))
+}
+
+pub fn string(text: &str) -> ShortStr<'_> {
+    ShortStr::new(text).expect("short")
+}
+
+pub fn none() -> TableRef<'static> {
+    TableRef::default()
+}
