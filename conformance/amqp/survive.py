@@ -170,6 +170,8 @@ def check(publishers, consumers, undertaker, kills):
     rejected = {body for body, entries in deliveries.items() if any(entry[4] == "reject" for entry in entries)}
     strange = set(graves) - rejected
     assert not strange, f"{len(strange)} messages are dead that nobody rejected: {sorted(strange)[:3]}"
+    buried_in_vain = [body for body, entries in deliveries.items() if entries[-1][4] == "reject" and body not in graves]
+    assert not buried_in_vain, f"{len(buried_in_vain)} messages were rejected, did not come again, and are not dead: {buried_in_vain[:3]}"
     unsure = sum(1 for body in rejected if body not in graves)
     print(f"{len(confirmed)} confirmed, {sum(map(len, deliveries.values()))} delivered, {again} again, {len(graves)} dead letters, {unsure} rejected in vain, {len(kills)} kills")
     assert len(confirmed) > 100 and again and graves and kills

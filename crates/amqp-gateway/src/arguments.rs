@@ -27,7 +27,7 @@ const fn tag(value: Value<'_>) -> u8 {
 }
 
 /// A value as the routing table compares it: integers of all widths are one class, as are both floats, strings and bytes.
-const fn routed(value: Value<'_>) -> routing::Value<'_> {
+pub(crate) const fn routed(value: Value<'_>) -> routing::Value<'_> {
     match value {
         Value::Bool(value) => routing::Value::Bool(value),
         Value::I8(value) => routing::Value::Int(value as i64),
@@ -74,10 +74,15 @@ impl Headers for MessageHeaders<'_> {
     }
 
     fn property(&self, property: Property) -> Option<routing::Value<'_>> {
-        match property {
-            Property::MessageId => self.0.message_id().map(|id| routing::Value::Bytes(id.as_bytes())),
-            Property::CorrelationId => self.0.correlation_id().map(|id| routing::Value::Bytes(id.as_bytes())),
-            Property::Timestamp => self.0.timestamp().map(routing::Value::Timestamp),
-        }
+        property_of(self.0, property)
+    }
+}
+
+/// A property as the routing table compares it.
+pub(crate) fn property_of(properties: EncodedProperties<'_>, property: Property) -> Option<routing::Value<'_>> {
+    match property {
+        Property::MessageId => properties.message_id().map(|id| routing::Value::Bytes(id.as_bytes())),
+        Property::CorrelationId => properties.correlation_id().map(|id| routing::Value::Bytes(id.as_bytes())),
+        Property::Timestamp => properties.timestamp().map(routing::Value::Timestamp),
     }
 }

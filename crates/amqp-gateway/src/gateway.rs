@@ -9,6 +9,7 @@ use broker::{Broker, ReplyTo};
 use parking_lot::Mutex;
 use types::{ConnectionId, LogId, ShardId};
 
+use crate::letters::Letters;
 use crate::metrics::GatewayMetrics;
 
 /// Work for the controller.
@@ -43,6 +44,7 @@ const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: Connecti
 impl Gateway {
     /// For one broker.
     pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics) -> Arc<Self> {
+        broker.set_undertaker(Arc::new(Letters));
         let (leftover, has_leftover) = (Mutex::default(), AtomicBool::new(false));
         let publishers = (0..SHARDS).map(|_| Mutex::default()).collect();
         Arc::new(Self { broker, metrics, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })

@@ -15,6 +15,7 @@ mod error;
 mod gateway;
 mod handlers;
 mod heartbeat;
+mod letters;
 mod message;
 mod metrics;
 mod outgoing;

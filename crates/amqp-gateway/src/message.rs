@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record     timestamp: when it was published, ms since 1970; no key; value: the body
-//! headers    "mainstem.amqp"; "mainstem.traits" if there is a priority or a time to live (what queues have to know, laid out in
+//! headers    "mainstem.amqp"; "mainstem.dead" if the message came out of a dead-letter exchange; "mainstem.traits" if there is a priority or a time to live (what queues have to know, laid out in
 //!            the broker); then each field of the message's headers table with a simple value
 //!
 //! "mainstem.amqp"
@@ -34,6 +34,8 @@ use bytes::{Bytes, BytesMut};
 use record::{BatchWriter, HeaderPieces, Record};
 use smallvec::SmallVec;
 
+use crate::letters::DEAD_HEADER;
+
 /// Name of the header that makes a record a message of AMQP.
 pub(crate) const HEADER: &[u8] = b"mainstem.amqp";
 const VERSION: u8 = 1;
@@ -53,6 +55,11 @@ pub(crate) struct Message<'a> {
     pub traits: MessageTraits,
     /// In pieces.
     pub body: &'a [&'a [u8]],
+}
+
+/// Is it the name of a header that is not the application's?
+fn is_reserved(name: &[u8]) -> bool {
+    [HEADER, TRAITS_HEADER, DEAD_HEADER].contains(&name)
 }
 
 /// A field's value as Kafka clients see it.
@@ -100,11 +107,19 @@ impl Message<'_> {
 
     /// Adds its record to a batch.
     pub fn write(&self, now_ms: i64, out: &mut BatchWriter) {
+        self.write_with(now_ms, None, out);
+    }
+
+    /// Adds its record, which says that its `x-death` was written by this broker.
+    pub fn write_dead(&self, now_ms: i64, out: &mut BatchWriter) {
+        self.write_with(now_ms, Some((DEAD_HEADER, &[])), out);
+    }
+
+    fn write_with(&self, now_ms: i64, mark: Option<HeaderPieces<'_>>, out: &mut BatchWriter) {
         let mut fields: SmallVec<[(&[u8], Simple<'_>); 8]> = SmallVec::new();
         for (name, value) in self.properties.headers().into_iter().flat_map(TableRef::iter) {
             let name = name.as_bytes();
-            if name != HEADER
-                && name != TRAITS_HEADER
+            if !is_reserved(name)
                 && std::str::from_utf8(name).is_ok()
                 && let Some(value) = Simple::of(value)
             {
@@ -115,12 +130,13 @@ impl Message<'_> {
         let own: [&[u8]; 5] = [&exchange_bytes, self.exchange, &key_bytes, self.routing_key, self.properties.as_bytes()];
         let traits = self.traits.encode();
         let traits = traits.as_ref().map(|traits| &traits[..]);
-        if fields.is_empty() && traits.is_none() {
+        if fields.is_empty() && traits.is_none() && mark.is_none() {
             return out.record(now_ms, self.body, &[(HEADER, &own)]);
         }
         let values: SmallVec<[&[u8]; 8]> = fields.iter().map(|(_, value)| value.as_bytes()).collect();
         let mut headers: SmallVec<[HeaderPieces<'_>; 9]> = SmallVec::new();
         headers.push((HEADER, &own));
+        headers.extend(mark);
         headers.extend(traits.as_ref().map(|traits| (TRAITS_HEADER, std::slice::from_ref(traits))));
         headers.extend(fields.iter().zip(&values).map(|((name, _), value)| (*name, std::slice::from_ref(value))));
         out.record(now_ms, self.body, &headers);
@@ -136,7 +152,8 @@ pub(crate) fn without_bcc(properties: EncodedProperties<'_>) -> Option<BytesMut>
     }))
 }
 
-fn with_headers(properties: Properties<'_>, fields: impl FnOnce(&mut TableWriter<'_>)) -> BytesMut {
+/// Properties with the headers that `fields` writes.
+pub(crate) fn with_headers(properties: Properties<'_>, fields: impl FnOnce(&mut TableWriter<'_>)) -> BytesMut {
     let table = Table::build(fields);
     let headers = (!table.view().is_empty()).then(|| table.view());
     let mut out = BytesMut::new();
@@ -222,7 +239,7 @@ fn of_kafka(record: &Record, returned: Option<u32>) -> BytesMut {
         let mut kept: Vec<_> = last_of_each.collect();
         kept.reverse();
         for (name, value) in kept {
-            let Some(name) = ShortBytes::new(name).filter(|name| **name != *HEADER && **name != *TRAITS_HEADER) else { continue };
+            let Some(name) = ShortBytes::new(name).filter(|name| !is_reserved(name)) else { continue };
             fields.put(name, value.as_deref().map_or(Value::Void, Value::LongString));
         }
         if let Some(key) = &record.key {

@@ -76,12 +76,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
-    let mut shards = Vec::new();
-    for number in 0..shard_count(&config.settings) {
-        shards.push(shard::start(ShardId(number as u16), Arc::clone(&shared), &broker)?);
-    }
-    broker.wake_queues();
-    let shards = Arc::new(shards);
+    let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(|one| (one.address, one.protocol.clone())).collect();
     accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
@@ -103,6 +98,16 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>) -> anyhow::Result<Vec<ShardHandle>> {
+    let mut shards = Vec::new();
+    for number in 0..shard_count(settings) {
+        shards.push(shard::start(ShardId(number as u16), Arc::clone(shared), broker)?);
+    }
+    // From now on somebody hears of their logs.
+    broker.wake_queues();
+    Ok(shards)
 }
 
 /// Until all shards have answered what they had taken, but not for ever.

@@ -113,9 +113,12 @@ mod tests {
     use super::*;
     use crate::{BatchBuilder, records, validate_produced};
 
+    /// Timestamp, value and headers of a record.
+    type Case<'a> = (i64, Vec<&'a [u8]>, Vec<HeaderPieces<'a>>);
+
     #[test]
     fn it_writes_what_the_builder_builds() {
-        let cases: [(i64, Vec<&[u8]>, Vec<HeaderPieces<'_>>); 4] = [
+        let cases: [Case<'_>; 4] = [
             (1_700_000_000_000, vec![b"one", b" two"], vec![(b"a", &[b"x", b"yz"]), (b"", &[])]),
             (1_700_000_000_500, vec![], vec![]),
             (1_699_999_999_000, vec![&[7; 200]], vec![(b"name", &[&[1; 100]])]),
