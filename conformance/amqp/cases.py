@@ -453,6 +453,18 @@ def full_queues_refuse(session):
 
 
 @case
+def refused_messages_can_be_dead_letters(session):
+    grave = session.queue()
+    queue = session.queue({"x-max-length": 1, "x-overflow": "reject-publish-dlx", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": grave})
+    session.publish(queue, b"a")
+    session.settled(queue, 1)
+    session.publish(queue, b"b")
+    _, properties, body = session.get(grave, auto_ack=True)
+    assert (body, properties.headers["x-death"][0]["reason"], properties.headers["x-death"][0]["queue"]) == (b"b", "maxlen", queue), properties.headers
+    assert session.drain(queue, 1) == [b"a"]
+
+
+@case
 def quorum_queues_count_returns(session):
     queue = session.queue({"x-queue-type": "quorum", "x-delivery-limit": 2})
     session.channel.confirm_delivery()

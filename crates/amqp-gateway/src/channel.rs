@@ -9,6 +9,7 @@ use routing::{Name, QueueId};
 
 use crate::confirms::Confirms;
 use crate::content::Content;
+use crate::reply::Replies;
 use crate::transaction::Transaction;
 use crate::unacked::Unacked;
 
@@ -42,6 +43,8 @@ pub(crate) struct Channel {
     pub prefetch: u16,
     /// What an empty name of a queue stands for.
     pub last_queue: Option<Name>,
+    /// Who gets answers that go without a queue.
+    pub replies: Option<Replies>,
 }
 
 impl Channel {
@@ -59,6 +62,7 @@ impl Channel {
             getters: HashMap::new(),
             prefetch: 0,
             last_queue: None,
+            replies: None,
         }
     }
 

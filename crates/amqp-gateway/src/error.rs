@@ -148,12 +148,12 @@ impl From<QueueError> for Failure {
             QueueError::NotFound { .. } => Self::channel(ReplyCode::NotFound, error),
             QueueError::Locked { .. } => Self::channel(ReplyCode::ResourceLocked, error),
             QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
-            QueueError::Unequal(_) | QueueError::Partitioned(_) | QueueError::InUse { .. } => Self::precondition(error),
+            QueueError::Unequal(_)
+            | QueueError::Partitioned(_)
+            | QueueError::InUse { .. }
+            | QueueError::Argument { .. }
+            | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
-            QueueError::Argument { queue, vhost, error } => {
-                let broker::InvalidArgument { name, reason } = error;
-                Self::precondition(format_args!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {reason}"))
-            }
             QueueError::Append(error) => error.into(),
         }
     }

@@ -20,6 +20,7 @@ mod message;
 mod metrics;
 mod outgoing;
 mod publisher;
+mod reply;
 mod session;
 mod transaction;
 mod unacked;

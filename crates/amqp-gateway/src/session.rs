@@ -31,6 +31,7 @@ use crate::gateway::Gateway;
 use crate::handlers::{self, Handshake, Table};
 use crate::heartbeat::{Due, Heartbeat};
 use crate::message::Message;
+use crate::reply::{self, Answer};
 
 /// Time for the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -497,11 +498,14 @@ impl Session {
             Reply::Appended(results) => self.appended(token, &results),
             Reply::Done(outcome) if token >= crate::connection::CONSUMER_TOKEN => match outcome.downcast::<Deliveries>() {
                 Ok(deliveries) => self.deliver(&deliveries),
-                Err(other) => {
-                    if let Ok(gone) = other.downcast::<Gone>() {
-                        self.gone.push(*gone);
+                Err(other) => match other.downcast::<Gone>() {
+                    Ok(gone) => self.gone.push(*gone),
+                    Err(other) => {
+                        if let Ok(answer) = other.downcast::<Answer>() {
+                            self.answer(&answer);
+                        }
                     }
-                }
+                },
             },
             Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
             Reply::Done(_) => {}
@@ -568,6 +572,13 @@ impl Session {
         let Some(number) = self.connection.consumers.get(&deliveries.consumer).map(|consumer| consumer.channel) else { return };
         if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
             handlers::deliver(&mut self.connection, channel, deliveries);
+        }
+    }
+
+    /// Another channel has answered one of this connection.
+    fn answer(&mut self, answer: &Answer) {
+        if let Some(Slot::Open(channel)) = self.channels.get_mut(&answer.channel) {
+            reply::deliver(&mut self.connection, channel, answer);
         }
     }
 

@@ -364,6 +364,11 @@ impl Broker {
         self.mailboxes.push(to.shard, Event::Reply { to, reply });
     }
 
+    /// Says something to another connection, as [`Reply::Done`]; one that is gone hears nothing.
+    pub fn tell(&self, to: ReplyTo, what: Box<dyn std::any::Any + Send>) {
+        self.reply(to, Reply::Done(what));
+    }
+
     /// Runs administrative work in order; what it returns arrives as [`Reply::Done`]. False: too busy.
     pub fn control(&self, to: ReplyTo, work: Work) -> bool {
         self.controller.push(Job { to, work })

@@ -101,7 +101,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
             return End::Refused(reason);
         }
-        let may_read = refused.is_none() && waiting_bytes(&outgoing) < OUTGOING_BYTES_MAX && !shard.draining.get();
+        let room = connection.session.borrow().reads_while_sending() || waiting_bytes(&outgoing) < OUTGOING_BYTES_MAX;
+        let may_read = refused.is_none() && room && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
         if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
             let Some(end) = postpone(end, &mut refused) else { continue };

@@ -32,6 +32,13 @@ pub enum Refusal {
     Amqp(#[from] amqp_gateway::CloseReason),
 }
 
+impl Refusal {
+    /// Is it the ordinary end of a connection?
+    pub fn is_ordinary(&self) -> bool {
+        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown))
+    }
+}
+
 /// A connection's state.
 pub enum Session {
     /// Requests and answers.
@@ -64,6 +71,11 @@ impl Session {
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         each!(self, session => session.wants_read())
+    }
+
+    /// Reads on however much waits for the socket: acknowledgements make room, and the session bounds what it answers.
+    pub fn reads_while_sending(&self) -> bool {
+        matches!(self, Self::Amqp(_))
     }
 
     /// Appends what can be sent; true when there was something.

@@ -182,6 +182,7 @@ impl Shard {
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed => {}
+            connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, %reason, "connection closed"),
             connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
             connection::End::Stalled => tracing::info!(%peer, "connection closed: the client does not read what it asked for"),
         }

@@ -49,10 +49,10 @@ pub(crate) fn start(to: &mut Connection) {
                 "exchange_exchange_bindings",
                 "basic.nack",
                 "consumer_cancel_notify",
-                "connection.blocked",
                 "consumer_priorities",
                 "authentication_failure_close",
                 "per_consumer_qos",
+                "direct_reply_to",
             ] {
                 capabilities.put(short(name), true);
             }

@@ -13,6 +13,7 @@ use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
 use crate::error::Failure;
 use crate::message::Stored;
 use crate::outgoing::Taken;
+use crate::reply;
 
 pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: basic::Qos) -> Result<(), Failure> {
     let basic::Qos { prefetch_size, prefetch_count, global } = method;
@@ -30,14 +31,22 @@ pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: ba
 
 pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method: basic::Consume<'_>) -> Result<(), Failure> {
     let basic::Consume { queue, consumer_tag, no_ack, exclusive, no_wait, arguments, .. } = method;
-    let queue = queue_of(connection, channel, &queue)?;
     let tag = match &*consumer_tag {
         "" => made_up_name("amq.ctag-"),
         given => super::name(given.as_bytes())?,
     };
-    if channel.consumers.contains_key(&tag) {
+    let in_use = channel.consumers.contains_key(&tag) || channel.replies.as_ref().is_some_and(|replies| replies.tag == tag);
+    if in_use {
         return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("attempt to reuse consumer tag '{tag}'")));
     }
+    if queue == *reply::PSEUDO_QUEUE {
+        reply::consume(channel, tag.clone(), no_ack)?;
+        if !no_wait && let Some(consumer_tag) = text(&tag) {
+            connection.out.method(channel.number, &basic::ConsumeOk { consumer_tag });
+        }
+        return Ok(());
+    }
+    let queue = queue_of(connection, channel, &queue)?;
     let priority = match arguments.get("x-priority") {
         None => 0,
         Some(value) => match value.as_integer() {
@@ -63,6 +72,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
 
 pub(crate) fn cancel(connection: &mut Connection, channel: &mut Channel, method: basic::Cancel<'_>) -> Result<(), Failure> {
     let basic::Cancel { consumer_tag, no_wait } = method;
+    channel.replies.take_if(|replies| *replies.tag == *consumer_tag.as_bytes());
     let Some(id) = channel.consumers.get(consumer_tag.as_bytes()).copied() else {
         if !no_wait {
             connection.out.method(channel.number, &basic::CancelOk { consumer_tag });

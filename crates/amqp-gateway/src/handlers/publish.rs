@@ -3,6 +3,7 @@
 use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
 use broker::{MessageTraits, Queue, Vhost};
 use delivery::Overflow;
+use record::BatchWriter;
 use routing::Routes;
 use smallvec::SmallVec;
 
@@ -12,6 +13,7 @@ use crate::connection::Connection;
 use crate::error::Failure;
 use crate::message::{Message, without_bcc};
 use crate::publisher::Wanted;
+use crate::reply;
 use crate::transaction::Held;
 
 /// A time to live may not be longer, in ms: ten years, as in RabbitMQ.
@@ -130,6 +132,9 @@ pub(crate) fn publish(
     let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };
     let message = Message { traits, ..message };
     keys(&message)?;
+    let addressed = reply::addressed(connection, channel, message.properties)?;
+    let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
+    let message = Message { properties, ..message };
     connection.gateway.metrics.published.inc();
     connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
     match &mut channel.mode {
@@ -160,6 +165,7 @@ pub(super) fn route(
     exchange.route(&keys(message)?, &MessageHeaders(message.properties), &mut connection.scratch, &mut routed);
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
+    let answered = reply::is_answer(message) && reply::send(connection, message);
     let settle = |connection: &mut Connection, channel: &mut Channel, kept| {
         if let (Some(wanted), Mode::Confirm(confirms)) = (wanted, &mut channel.mode) {
             confirms.settle(wanted.first, wanted.last, kept);
@@ -167,8 +173,10 @@ pub(super) fn route(
         }
     };
     if targets.is_empty() {
-        connection.gateway.metrics.unroutable.inc();
-        if mandatory {
+        if !answered {
+            connection.gateway.metrics.unroutable.inc();
+        }
+        if mandatory && !answered {
             give_back(connection, channel, message);
         }
         settle(connection, channel, true);
@@ -184,6 +192,11 @@ pub(super) fn route(
             let admitted = !may_refuse(queue) || broker.admits(queue, publisher.waiting(queue), size);
             if admitted && may_refuse(queue) {
                 publisher.count(queue, size);
+            }
+            if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
+                let mut alone = BatchWriter::with_capacity(message.record_bytes());
+                message.write(connection.now_ms, &mut alone);
+                broker.bury_refused(queue, alone.finish());
             }
             refused |= !admitted;
             admitted

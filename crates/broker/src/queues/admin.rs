@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use delivery::QueueKind;
 use journal::{AppendError, AppendItem};
 use parking_lot::Mutex;
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
@@ -81,7 +82,7 @@ pub enum QueueError {
     #[error(transparent)]
     Unequal(#[from] Box<Unequal>),
     /// An argument that is not taken.
-    #[error("{error} for queue '{queue}' in vhost '{vhost}'")]
+    #[error("{}", error.text(queue, vhost))]
     Argument {
         /// Of the queue.
         queue: Name,
@@ -89,6 +90,16 @@ pub enum QueueError {
         vhost: String,
         /// Which, and why.
         error: InvalidArgument,
+    },
+    /// A property that this type of queue does not have.
+    #[error("invalid property '{property}' for queue '{queue}' in vhost '{vhost}'")]
+    Property {
+        /// Which.
+        property: &'static str,
+        /// Of the queue.
+        queue: Name,
+        /// Where.
+        vhost: String,
     },
     /// A topic of that name that cannot be a queue.
     #[error("topic '{0}' has more than one partition: it cannot be a queue")]
@@ -167,7 +178,6 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
     };
     flag("durable", wish.durable, queue.durable)?;
     flag("auto_delete", wish.auto_delete, queue.auto_delete)?;
-    flag("exclusive", wish.owner.is_some(), queue.owner.is_some())?;
     let names = wish.arguments.fields().iter().chain(queue.arguments.fields()).map(|field| &field.name);
     for name in names.filter(|name| name.starts_with(b"x-")) {
         let (received, current) = (wish.arguments.get(name), queue.arguments.get(name));
@@ -327,6 +337,10 @@ impl Broker {
     pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
         if !wish.name.is_empty() {
             match self.queue_for(vhost, &wish.name, connection) {
+                // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
+                Ok(queue) if queue.owner.is_some() != wish.owner.is_some() => {
+                    return Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.clone() });
+                }
                 Ok(queue) => {
                     check_equivalent(&queue, &wish)?;
                     self.used(&queue);
@@ -341,6 +355,10 @@ impl Broker {
         let name = if made_up { made_up_name() } else { wish.name };
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
+        let wrong = [(!wish.durable, "non-durable"), (wish.owner.is_some(), "exclusive-owner")];
+        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
+            return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+        }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
         let (topic, attached) = match known_as.as_ref().and_then(|name| self.topic(name)) {

@@ -12,6 +12,25 @@ const DELIVERY_LIMIT_DEFAULT: u32 = 20;
 /// Priorities of a quorum queue.
 const QUORUM_PRIORITY_MAX: u8 = 31;
 
+/// Arguments that mean something, but not here: to queues of another type, or nothing that is served. What nobody knows is passed over, as
+/// in RabbitMQ.
+const NOT_HERE: [&[u8]; 14] = [
+    b"x-delivery-limit",
+    b"x-dead-letter-strategy",
+    b"x-max-priority",
+    b"x-quorum-initial-group-size",
+    b"x-quorum-target-group-size",
+    b"x-consumer-timeout",
+    b"x-consumer-disconnected-timeout",
+    b"x-max-age",
+    b"x-stream-max-segment-size-bytes",
+    b"x-stream-filter-size-bytes",
+    b"x-initial-cluster-size",
+    b"x-delayed-retry-type",
+    b"x-delayed-retry-min",
+    b"x-delayed-retry-max",
+];
+
 /// The arguments of a queue, understood.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueArguments {
@@ -40,17 +59,33 @@ pub struct QueueArguments {
 }
 
 /// An argument that cannot be taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid arg '{name}': {reason}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidArgument {
     /// Its name.
     pub name: String,
-    /// What is wrong with it.
-    pub reason: String,
+    /// What is wrong with it; `None`: this type of queue does not take it.
+    pub reason: Option<String>,
+    /// The type of queue.
+    pub kind: QueueKind,
+}
+
+impl InvalidArgument {
+    /// As RabbitMQ says it.
+    pub fn text(&self, queue: &Name, vhost: &str) -> String {
+        let Self { name, reason, kind } = self;
+        match reason {
+            Some(reason) => format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {reason}"),
+            None => format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{}_queue", kind_name(*kind)),
+        }
+    }
 }
 
 fn refuse<T>(name: &str, reason: impl Into<String>) -> Result<T, InvalidArgument> {
-    Err(InvalidArgument { name: name.to_owned(), reason: reason.into() })
+    Err(InvalidArgument { name: name.to_owned(), reason: Some(reason.into()), kind: QueueKind::Classic })
+}
+
+fn wrong_type<T>(argument: &Argument, expected: &str) -> Result<T, InvalidArgument> {
+    refuse(&String::from_utf8_lossy(&argument.name), format!("\"expected {expected}, got {}\"", argument.type_name()))
 }
 
 fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgument> {
@@ -58,9 +93,10 @@ fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgumen
     match argument.value {
         OwnedValue::Int(value) if value < least && value < 0 => refuse(&name, format!("{{value_negative,{value}}}")),
         OwnedValue::Int(value) if value < least => refuse(&name, format!("{{value_zero,{value}}}")),
+        OwnedValue::Int(value) if value > most && most == PRIORITIES_MAX => refuse(&name, format!("{{max_value_exceeded,{value}}}")),
         OwnedValue::Int(value) if value > most => refuse(&name, format!("{{value_too_large,{value}}}")),
         OwnedValue::Int(value) => Ok(value),
-        _ => refuse(&name, format!("{{unacceptable_type,{}}}", argument.value)),
+        _ => wrong_type(argument, "integer"),
     }
 }
 
@@ -68,7 +104,7 @@ fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
     let name = String::from_utf8_lossy(&argument.name);
     match &argument.value {
         OwnedValue::Bytes(bytes) => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
-        other => refuse(&name, format!("{{unacceptable_type,{other}}}")),
+        _ => wrong_type(argument, "string"),
     }
 }
 
@@ -79,7 +115,7 @@ fn short(argument: &Argument) -> Result<Name, InvalidArgument> {
 fn flag(argument: &Argument) -> Result<bool, InvalidArgument> {
     match argument.value {
         OwnedValue::Bool(value) => Ok(value),
-        _ => refuse(&String::from_utf8_lossy(&argument.name), format!("{{unacceptable_type,{}}}", argument.value)),
+        _ => wrong_type(argument, "boolean"),
     }
 }
 
@@ -94,7 +130,7 @@ impl QueueArguments {
             Some(argument) => match text(argument)? {
                 "classic" => QueueKind::Classic,
                 "quorum" => QueueKind::Quorum,
-                other => return refuse("x-queue-type", format!("'{other}' is not a queue type that is served")),
+                other => return refuse("x-queue-type", format!("\"unsupported queue type '{other}'\"")),
             },
         };
         let quorum = kind == QueueKind::Quorum;
@@ -148,8 +184,9 @@ impl QueueArguments {
             // Of one node, in memory or not: nothing that is not so already.
             b"x-queue-mode" | b"x-queue-version" | b"x-queue-leader-locator" | b"x-ha-policy" => {}
             b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
-            _ if !name.starts_with(b"x-") => {}
-            _ => return refuse(&String::from_utf8_lossy(name), format!("it is not an argument of {} queues", kind_name(self.kind))),
+            b"x-dead-letter-strategy" if quorum && text(argument)? == "at-most-once" => {}
+            _ if !NOT_HERE.contains(&name) => {}
+            _ => return Err(InvalidArgument { name: String::from_utf8_lossy(name).into_owned(), reason: None, kind: self.kind }),
         }
         Ok(())
     }

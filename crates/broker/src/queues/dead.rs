@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use delivery::Dead;
+use delivery::{Dead, DeadReason};
 use journal::AppendItem;
 use record::{BatchHeader, Record};
 use routing::{Headers, Name, Scratch};
@@ -54,6 +54,26 @@ impl Broker {
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
         // A queue of jobs that is full: they are sent again when their time is over.
+        let _ = self.read_history(NOBODY, work);
+    }
+
+    /// A message that a full queue has refused goes where its dead ones go; `batch` has it alone.
+    pub fn bury_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: Bytes) {
+        let queue = Arc::clone(queue);
+        let work = Box::new(move |broker: &Arc<Self>| {
+            let dead = Dead { first: 0, last: 0, count: 0, reason: DeadReason::MaxLength };
+            let mut items = Vec::new();
+            for record in record::records(&batch).unwrap_or_default() {
+                broker.address(&queue, &dead, &record, &mut items);
+            }
+            for (journal, item) in items {
+                if let Err(error) = broker.commit(journal, vec![item]) {
+                    tracing::warn!(%error, ?queue, "a refused message is not among the dead letters");
+                }
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        });
+        // Its publisher is told that it was refused in any case.
         let _ = self.read_history(NOBODY, work);
     }
 
