@@ -101,8 +101,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
             return End::Refused(reason);
         }
-        let room = connection.session.borrow().reads_while_sending() || waiting_bytes(&outgoing) < OUTGOING_BYTES_MAX;
-        let may_read = refused.is_none() && room && !shard.draining.get();
+        let may_read = refused.is_none() && has_room(connection, &outgoing) && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
         if may_read && let Some(end) = frames(shard, connection, &mut input, None) {
             let Some(end) = postpone(end, &mut refused) else { continue };
@@ -177,6 +176,11 @@ fn patience(shard: &Shard) -> Duration {
         MemoryPressure::Scarce => STALLED_AFTER_SCARCE,
         MemoryPressure::Full => STALLED_AFTER_FULL,
     }
+}
+
+/// May more be read, beside what waits for the socket?
+fn has_room(connection: &Connection, outgoing: &Outgoing) -> bool {
+    waiting_bytes(outgoing) < OUTGOING_BYTES_MAX || connection.session.borrow().reads_while_sending()
 }
 
 /// Bytes that wait for the socket, or as many as matter.
