@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortBytes, ShortStr, basic, short};
-use broker::{Consuming, Deliveries, Gone};
+use broker::{Consuming, Deliveries, Gone, made_up_name};
 use routing::Name;
 
 use super::queue::no_integer;
-use super::{made_up_name, queue_of};
+use super::queue_of;
 use crate::channel::Channel;
 use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
 use crate::error::Failure;

@@ -116,12 +116,3 @@ fn queue_of(connection: &Connection, channel: &Channel, name: &str) -> Result<Ar
     let name = queue_name(channel, name)?;
     Ok(connection.broker().queue_for(&channel.vhost, &name, connection.id)?)
 }
-
-/// A name that nobody else has, as RabbitMQ makes them: 16 random bytes in URL-safe base64 behind a prefix.
-fn made_up_name(prefix: &str) -> Name {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let random = uuid::Uuid::new_v4().as_u128();
-    let mut name = prefix.as_bytes().to_vec();
-    name.extend((0..22).map(|number| LETTERS[(random.rotate_left(6 * number) & 63) as usize]));
-    Name::new(&name).expect("prefixes are short")
-}

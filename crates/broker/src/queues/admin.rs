@@ -197,16 +197,13 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
     Ok(())
 }
 
-/// As RabbitMQ names queues: 16 random bytes in URL-safe base64.
-fn made_up_name() -> Name {
+/// A name that nobody else has, as RabbitMQ makes them: 16 random bytes in URL-safe base64 behind a prefix.
+pub fn made_up_name(prefix: &str) -> Name {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let random = Uuid::new_v4().as_u128();
-    let mut name = b"amq.gen-".to_vec();
-    for number in 0..22 {
-        let bits = 122_u32.checked_sub(6 * number).map_or_else(|| random << (6 * number - 122), |right| random >> right);
-        name.push(LETTERS[(bits & 63) as usize]);
-    }
-    Name::new(&name).expect("30 bytes")
+    let mut name = prefix.as_bytes().to_vec();
+    name.extend((0..22).map(|number| LETTERS[(random.rotate_left(6 * number) & 63) as usize]));
+    Name::new(&name).expect("prefixes are short")
 }
 
 impl Broker {
@@ -352,7 +349,7 @@ impl Broker {
             }
         }
         let made_up = wish.name.is_empty();
-        let name = if made_up { made_up_name() } else { wish.name };
+        let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(!wish.durable, "non-durable"), (wish.owner.is_some(), "exclusive-owner")];

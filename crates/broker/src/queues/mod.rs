@@ -24,7 +24,7 @@ use parking_lot::RwLock;
 use routing::{Exchanges, Name, QueueId};
 use types::LogId;
 
-pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal};
+pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal, made_up_name};
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
