@@ -186,6 +186,14 @@ impl Keeper {
         self.look.whole |= inbox.check_retention;
         self.look_if_due();
         self.prepare_next();
+        self.allow_dead_files();
+    }
+
+    /// Files on their way out may take what the window leaves below the mark where archiving begins.
+    fn allow_dead_files(&self) {
+        if let Some(marks) = self.journal.marks() {
+            self.storage.allow_dead_bytes(marks.calm.saturating_sub(self.journal.file_bytes()));
+        }
     }
 
     /// Looks after old segments when one was sealed, when it was asked for, and now and then; but rarer when there is much to
@@ -453,10 +461,8 @@ impl Keeper {
             let spare = format!("spare-{sequence}-{}", self.spare_number);
             self.storage.rename(&name, &spare)?;
             self.spares.push(spare);
-        } else if unread {
-            self.storage.discard(&name)?;
         } else {
-            self.storage.remove(&name)?;
+            self.storage.discard(&name, Some(Arc::clone(&segment.file)))?;
         }
         self.journal.set_spare_segments(self.spares.len());
         self.storage.sync_folder()?;
