@@ -73,7 +73,11 @@ pub trait Storage: Send + Sync {
     fn replace(&self, from: &str, to: &str, _held: Arc<dyn File>) -> io::Result<()> {
         self.rename(from, to)
     }
-    /// What discarded files may take on the disk, until this is called without a bound; their space follows faster when they take more.
+    /// What discarded files that nobody reads still take on the disk.
+    fn dead_bytes(&self) -> u64 {
+        0
+    }
+    /// What discarded files may take on the disk, at first anything; their space follows faster when they take more. 0: it is waited for.
     fn allow_dead_bytes(&self, _bytes: u64) {}
     /// Makes creations, renames and removals durable.
     fn sync_folder(&self) -> io::Result<()>;

@@ -110,6 +110,10 @@ impl Storage for RealStorage {
         self.remover.replace(&self.folder.join(from), &self.folder.join(to), held)
     }
 
+    fn dead_bytes(&self) -> u64 {
+        self.remover.dead_bytes()
+    }
+
     fn allow_dead_bytes(&self, bytes: u64) {
         self.remover.allow(bytes);
     }

@@ -3,7 +3,8 @@
 //! measured for 8 MiB.
 //!
 //! How fast follows from need: what is there to be given back is so within half a minute or at 20 MB/s, whichever is faster, but at
-//! 1 GB/s while it takes more than it may: more than the journal's window leaves, or more than is free beyond 2 GiB.
+//! 1 GB/s while it takes more than it may: more than the journal's window leaves, or more than is free beyond 2 GiB. When it may take
+//! nothing, because a segment waits for the room, files go whole.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -68,6 +69,8 @@ struct Dead {
     /// It is read as long as others have this, too.
     held: Option<Arc<dyn File>>,
     bytes: u64,
+    /// It is part of what there is to be given back.
+    counted: bool,
 }
 
 impl Dead {
@@ -92,7 +95,7 @@ impl Remover {
             }
         };
         fs::rename(path, &dead)?;
-        self.give(&mut inner, Dead { path: dead, held, bytes })
+        self.give(&mut inner, Dead { path: dead, held, bytes, counted: true })
     }
 
     /// Puts a file in the place of another, atomically; that one goes as with [`Remover::remove`].
@@ -110,12 +113,17 @@ impl Remover {
     /// What an earlier process left.
     pub fn remove_rest(&self, path: PathBuf) -> io::Result<()> {
         let bytes = fs::metadata(&path)?.len();
-        self.give(&mut self.inner.lock(), Dead { path, held: None, bytes })
+        self.give(&mut self.inner.lock(), Dead { path, held: None, bytes, counted: true })
     }
 
-    /// What dead files may take before they go in a hurry.
+    /// What dead files may take before they go in a hurry; 0: their space is waited for.
     pub fn allow(&self, bytes: u64) {
         self.amounts.allowed_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What there is to be given back, without files that are still read.
+    pub fn dead_bytes(&self) -> u64 {
+        self.amounts.dead_bytes.load(Ordering::Relaxed)
     }
 
     fn give(&self, inner: &mut Inner, dead: Dead) -> io::Result<()> {
@@ -150,6 +158,10 @@ fn run(files: &Receiver<Dead>, amounts: &Amounts) {
     let mut waiting: VecDeque<Dead> = VecDeque::new();
     loop {
         waiting.extend(files.try_iter());
+        for dead in waiting.iter_mut().filter(|dead| dead.counted && dead.is_read()) {
+            dead.counted = false;
+            amounts.dead_bytes.fetch_sub(dead.bytes, Ordering::Relaxed);
+        }
         if let Some(at) = waiting.iter().position(|dead| !dead.is_read()) {
             waiting.remove(at).into_iter().for_each(|dead| give_back(dead, amounts));
             continue;
@@ -165,11 +177,14 @@ fn run(files: &Receiver<Dead>, amounts: &Amounts) {
 }
 
 fn give_back(dead: Dead, amounts: &Amounts) {
-    let Dead { path, held, bytes } = dead;
+    let Dead { path, held, bytes, counted } = dead;
+    if !counted {
+        amounts.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
     // Space of a file that is open does not come back.
     drop(held);
     let mut left = bytes;
-    let outcome = shrink(&path, |size| {
+    let outcome = shrink(&path, amounts, |size| {
         amounts.dead_bytes.fetch_sub(left.saturating_sub(size), Ordering::Relaxed);
         left = left.min(size);
         std::thread::sleep(amounts.pause(available_bytes(&path).unwrap_or(0)));
@@ -180,11 +195,17 @@ fn give_back(dead: Dead, amounts: &Amounts) {
         tracing::warn!(file = %path.display(), %error, "the space of a dead segment is not given back before the next start");
     }
     amounts.dead_bytes.fetch_sub(left, Ordering::Relaxed);
-    let folder = path.parent().unwrap_or(&path);
-    std::thread::sleep(amounts.pause(available_bytes(folder).unwrap_or(0)));
+    if !amounts.is_waited_for() {
+        let folder = path.parent().unwrap_or(&path);
+        std::thread::sleep(amounts.pause(available_bytes(folder).unwrap_or(0)));
+    }
 }
 
 impl Amounts {
+    fn is_waited_for(&self) -> bool {
+        self.allowed_bytes.load(Ordering::Relaxed) == 0
+    }
+
     /// After a step, with so much space left on the disk.
     fn pause(&self, free_bytes: u64) -> Duration {
         let dead = self.dead_bytes.load(Ordering::Relaxed);
@@ -197,14 +218,14 @@ impl Amounts {
 }
 
 /// Cuts the file step by step; says after each how long it is.
-fn shrink(dead: &Path, mut shrunk: impl FnMut(u64)) -> io::Result<()> {
+fn shrink(dead: &Path, amounts: &Amounts, mut shrunk: impl FnMut(u64)) -> io::Result<()> {
     // Its old name may not come back with a part of it.
     if let Some(folder) = dead.parent() {
         fs::File::open(folder)?.sync_all()?;
     }
     let file = OpenOptions::new().write(true).open(dead)?;
     let mut size = file.metadata()?.len();
-    while size > STEP_BYTES {
+    while size > STEP_BYTES && !amounts.is_waited_for() {
         size -= STEP_BYTES;
         file.set_len(size)?;
         file.sync_all()?;
@@ -270,6 +291,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         std::thread::sleep(2 * READERS_WAIT);
+        assert_eq!(storage.dead_bytes(), 0, "nobody may wait for a reader");
         let mut there = [0; 4096];
         assert_eq!(read.read_at(STEP_BYTES, &mut there).expect("read"), 4096);
         assert_eq!((there, read.size().expect("its size")), ([7; 4096], 2 * STEP_BYTES));

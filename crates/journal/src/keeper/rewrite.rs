@@ -36,6 +36,10 @@ impl Keeper {
             self.free(used.sequence)?;
         }
         let kept: Vec<&Usage> = usage.iter().filter(|used| used.live_bytes > 0 && used.sequence < covered).collect();
+        if self.is_room_coming(self.journal.file_bytes()) {
+            self.look.wanted = true;
+            return Ok(());
+        }
         if let Some(victims) = choose(&kept, self.journal.config().segment_bytes) {
             self.rewrite(&victims)?;
         }
