@@ -8,7 +8,8 @@
 //! ```
 //!
 //! * V1 While the archive takes what it is given, the journal's files take no more than the window: no segment is added beyond
-//!   the full mark. Data waits then for one that is freed; keyed state and trims do not wait.
+//!   the full mark. Data waits then for one that is freed; keyed state and trims do not wait. Files that are freed take their time to
+//!   go: a segment is not added, and none is rewritten, in the room that they still take, which is milliseconds.
 //! * V2 Nobody waits for an archive that does not help: when it fails, when nothing is left that it could take, when it has
 //!   taken nothing for [`NO_PROGRESS_MS`], or after [`WAIT_MS`] in any case, one more segment is added, beyond the window.
 //! * V3 A journal that is beyond its window, because that was made smaller or for V2, takes as much as the archive does.

@@ -64,10 +64,21 @@ pub trait Storage: Send + Sync {
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file; durable after [`Storage::sync_folder`].
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Removes a file that nobody has open. Its space may follow a little later, so that others notice nothing of it.
-    fn discard(&self, name: &str) -> io::Result<()> {
+    /// Removes a file that nobody writes. Its space may follow a little later, so that others notice nothing of it; if it is open, as
+    /// `held`, when nobody else has that any more.
+    fn discard(&self, name: &str, _held: Option<Arc<dyn File>>) -> io::Result<()> {
         self.remove(name)
     }
+    /// Like [`Storage::rename`]; the space of what was `to`, open as `held`, may follow as with [`Storage::discard`].
+    fn replace(&self, from: &str, to: &str, _held: Arc<dyn File>) -> io::Result<()> {
+        self.rename(from, to)
+    }
+    /// What discarded files that nobody reads still take on the disk.
+    fn dead_bytes(&self) -> u64 {
+        0
+    }
+    /// What discarded files may take on the disk, at first anything; their space follows faster when they take more. 0: it is waited for.
+    fn allow_dead_bytes(&self, _bytes: u64) {}
     /// Makes creations, renames and removals durable.
     fn sync_folder(&self) -> io::Result<()>;
     /// Bytes still free on the device.
@@ -204,7 +215,7 @@ pub fn probe(folder: &Path, wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<S
 
 fn try_mode(folder: &Path, mode: IoMode) -> io::Result<()> {
     const NAME: &str = "probe";
-    let storage = RealStorage::open(folder, mode)?;
+    let storage = RealStorage::beside(folder, mode)?;
     let mut submitter = submitter(mode)?;
     if storage.list()?.iter().any(|name| name == NAME) {
         storage.remove(NAME)?;

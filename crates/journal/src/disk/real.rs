@@ -24,12 +24,17 @@ impl RealStorage {
     /// # Errors
     /// Those of creating and listing the folder.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let storage = Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered, read_only: false, remover: Remover::default() };
+        let storage = Self::beside(folder, mode)?;
         for name in storage.names()?.into_iter().filter(|name| name.starts_with(PREFIX)) {
             storage.remover.remove_rest(folder.join(name))?;
         }
         Ok(storage)
+    }
+
+    /// Beside another that removes what is dead in the folder.
+    pub(super) fn beside(folder: &Path, mode: IoMode) -> io::Result<Self> {
+        fs::create_dir_all(folder)?;
+        Ok(Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered, read_only: false, remover: Remover::default() })
     }
 
     /// A folder that is only read, through the page cache.
@@ -97,8 +102,20 @@ impl Storage for RealStorage {
         fs::remove_file(self.folder.join(name))
     }
 
-    fn discard(&self, name: &str) -> io::Result<()> {
-        self.remover.remove(&self.folder.join(name))
+    fn discard(&self, name: &str, held: Option<Arc<dyn File>>) -> io::Result<()> {
+        self.remover.remove(&self.folder.join(name), held)
+    }
+
+    fn replace(&self, from: &str, to: &str, held: Arc<dyn File>) -> io::Result<()> {
+        self.remover.replace(&self.folder.join(from), &self.folder.join(to), held)
+    }
+
+    fn dead_bytes(&self) -> u64 {
+        self.remover.dead_bytes()
+    }
+
+    fn allow_dead_bytes(&self, bytes: u64) {
+        self.remover.allow(bytes);
     }
 
     fn sync_folder(&self) -> io::Result<()> {
@@ -106,16 +123,21 @@ impl Storage for RealStorage {
     }
 
     fn free_bytes(&self) -> io::Result<u64> {
-        use std::os::unix::ffi::OsStrExt;
-        let path = std::ffi::CString::new(self.folder.as_os_str().as_bytes())?;
-        // SAFETY: an all-zero statvfs is a valid value to be overwritten.
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: both pointers are valid for the call.
-        if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stat.f_bavail * stat.f_frsize)
+        available_bytes(&self.folder)
     }
+}
+
+/// What is free on the file system of a file or folder.
+pub(super) fn available_bytes(path: &Path) -> io::Result<u64> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: an all-zero statvfs is a valid value to be overwritten.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call.
+    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.f_bavail * stat.f_frsize)
 }
 
 fn allocate(file: &fs::File, size: u64) -> io::Result<()> {

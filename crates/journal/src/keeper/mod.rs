@@ -40,6 +40,9 @@ const SPARE_FILES_IN_WINDOW: usize = 1;
 const NAME_RESERVE: &str = "reserve";
 const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
+/// Between looks whether files on their way out have made room.
+const DEAD_WAIT: Duration = Duration::from_millis(10);
+
 /// A log's record for the checkpoint, without producers and transactions.
 const SNAPSHOT_BYTES: usize = 60;
 
@@ -110,6 +113,8 @@ pub struct Keeper {
     spare_number: u64,
     look: Look,
     gate: Gate,
+    /// Room in the window is taken by files on their way out.
+    waits_for_dead: bool,
     failed: Option<String>,
 }
 
@@ -163,6 +168,7 @@ impl Keeper {
             spare_number: 0,
             look,
             gate: Gate::default(),
+            waits_for_dead: false,
             failed: None,
         }
     }
@@ -170,7 +176,7 @@ impl Keeper {
     /// Runs until the journal is shut down.
     pub fn run(mut self) {
         while !self.journal.is_shutting_down() {
-            self.step(Duration::from_millis(500));
+            self.step(if self.waits_for_dead { DEAD_WAIT } else { Duration::from_millis(500) });
         }
     }
 
@@ -186,6 +192,21 @@ impl Keeper {
         self.look.whole |= inbox.check_retention;
         self.look_if_due();
         self.prepare_next();
+        self.allow_dead_files();
+    }
+
+    /// Would so many bytes be within the full mark, were it not for files on their way out? These go in a hurry then.
+    fn is_room_coming(&self, wanted: u64) -> bool {
+        let coming = |full| wanted <= full && wanted + self.storage.dead_bytes() > full;
+        self.journal.marks().is_some_and(|marks| coming(marks.full))
+    }
+
+    /// Files on their way out may take what the window leaves below the mark where archiving begins.
+    fn allow_dead_files(&self) {
+        if let Some(marks) = self.journal.marks() {
+            let left = marks.calm.saturating_sub(self.journal.file_bytes()).max(1);
+            self.storage.allow_dead_bytes(if self.waits_for_dead { 0 } else { left });
+        }
     }
 
     /// Looks after old segments when one was sealed, when it was asked for, and now and then; but rarer when there is much to
@@ -244,6 +265,10 @@ impl Keeper {
         let Some(marks) = self.journal.marks() else { return Some(Grant::Room) };
         // A file that is there already takes nothing more.
         let wanted = if self.spares.is_empty() { self.journal.file_bytes() + self.journal.config().segment_bytes } else { 0 };
+        self.waits_for_dead = wanted > 0 && self.is_room_coming(wanted);
+        if self.waits_for_dead {
+            return None;
+        }
         let held = self.journal.window().is_held();
         let grant = self.gate.ask(&marks, self.journal.window(), wanted, self.journal.now_ms());
         if grant.is_none() && !held {
@@ -453,10 +478,8 @@ impl Keeper {
             let spare = format!("spare-{sequence}-{}", self.spare_number);
             self.storage.rename(&name, &spare)?;
             self.spares.push(spare);
-        } else if unread {
-            self.storage.discard(&name)?;
         } else {
-            self.storage.remove(&name)?;
+            self.storage.discard(&name, Some(Arc::clone(&segment.file)))?;
         }
         self.journal.set_spare_segments(self.spares.len());
         self.storage.sync_folder()?;

@@ -36,6 +36,10 @@ impl Keeper {
             self.free(used.sequence)?;
         }
         let kept: Vec<&Usage> = usage.iter().filter(|used| used.live_bytes > 0 && used.sequence < covered).collect();
+        if self.is_room_coming(self.journal.file_bytes()) {
+            self.look.wanted = true;
+            return Ok(());
+        }
         if let Some(victims) = choose(&kept, self.journal.config().segment_bytes) {
             self.rewrite(&victims)?;
         }
@@ -49,7 +53,7 @@ impl Keeper {
             return Ok(());
         }
         if self.storage.list()?.iter().any(|name| name == NAME_REWRITING) {
-            self.storage.remove(NAME_REWRITING)?;
+            self.storage.discard(NAME_REWRITING, None)?;
         }
         let sequence = victims[0];
         let file = self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64)?;
@@ -79,9 +83,9 @@ impl Keeper {
         write_index(&*file, end, &ids, places, &info)?;
         file.sync()?;
         self.rewritten_since_checkpoint = true;
-        self.storage.rename(NAME_REWRITING, &segment_name(sequence))?;
+        self.storage.replace(NAME_REWRITING, &segment_name(sequence), Arc::clone(&sources[0].0.file))?;
         self.storage.sync_folder()?;
-        self.replace(&sources, sequence, file, &logs)?;
+        self.replace(sources, sequence, file, &logs)?;
         self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
         Ok(())
     }
@@ -89,7 +93,7 @@ impl Keeper {
     /// Puts the new segment into the table, points the logs at it, and frees the others.
     fn replace(
         &mut self,
-        sources: &[(Arc<Segment>, Arc<SealedIndex>)],
+        sources: Vec<(Arc<Segment>, Arc<SealedIndex>)>,
         sequence: u64,
         file: Arc<dyn File>,
         logs: &HashSet<LogId>,
@@ -109,8 +113,11 @@ impl Keeper {
                 inner.segments.remove(replaced.sequence);
             }
         }
-        for (replaced, _) in &sources[1..] {
-            self.free(replaced.sequence)?;
+        let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
+        // A segment that somebody holds is not written again.
+        drop(sources);
+        for replaced in replaced {
+            self.free(replaced)?;
         }
         Ok(())
     }

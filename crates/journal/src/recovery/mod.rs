@@ -192,7 +192,7 @@ impl Files {
             }
             for replaced in header.replaces.iter().filter(|replaced| *replaced != sequence) {
                 if self.segments.contains(replaced) {
-                    storage.remove(&segment_name(*replaced)).map_err(io_error("remove a replaced segment"))?;
+                    storage.discard(&segment_name(*replaced), None).map_err(io_error("remove a replaced segment"))?;
                 }
             }
         }
@@ -217,7 +217,7 @@ fn put_unused_aside(storage: &dyn Storage, next_sequence: u64) -> Result<(), Ope
         if sequence_of(&name).is_some_and(|sequence| sequence >= next_sequence) {
             storage.rename(&name, &format!("spare-{name}")).map_err(io_error("put a prepared segment aside"))?;
         } else if name == NAME_REWRITING || name == checkpoint::NAME_NEW {
-            storage.remove(&name).map_err(io_error("remove an unfinished file"))?;
+            storage.discard(&name, None).map_err(io_error("remove an unfinished file"))?;
         }
     }
     Ok(())
@@ -231,7 +231,7 @@ fn begin_segment(
 ) -> Result<ActiveSegment, OpenError> {
     let name = segment_name(sequence);
     if storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
-        storage.remove(&name).map_err(io_error("remove an unfinished segment"))?;
+        storage.discard(&name, None).map_err(io_error("remove an unfinished segment"))?;
     }
     let size = journal.config().segment_bytes;
     let file = storage.create(&name, size).map_err(io_error("create a segment"))?;
