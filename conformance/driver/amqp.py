@@ -4,19 +4,19 @@ import signal
 import tempfile
 
 from driver.broker import Broker
-from driver.install import HERE, PYTHON
+from driver.install import HERE, PYTHON, amqp_commands
 from driver.results import call
 
 
-def run(results, binary, seconds):
-    cases(results, binary)
+def run(results, binary, seconds, count, missing):
+    small(results, binary, count, missing)
     for durability in ("fsync", "memory"):
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",
                      lambda command=command: print("      " + call(command, seconds + 240).decode().strip().replace("\n", "\n      "), flush=True))
 
 
-def cases(results, binary):
+def small(results, binary, count, missing):
     with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as scratch:
         broker = Broker(binary, f"{scratch}/data").start()
         try:
@@ -25,6 +25,10 @@ def cases(results, binary):
                 verdict, _, rest = line.partition(" ")
                 name, _, why = rest.partition(": ")
                 results.note(f"amqp, pika: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+            for name, command in amqp_commands().items():
+                if name not in missing:
+                    words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]
+                    results.step(f"amqp, {name}: {count} messages", lambda words=words: call(words, 180))
         except Exception as error:
             results.note("amqp, pika: small cases", str(error) or type(error).__name__)
         finally:

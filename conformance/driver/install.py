@@ -49,26 +49,26 @@ def kcat():
         raise RuntimeError(f"kcat is not there and `apt-get install kcat` says: {error}") from error
 
 
-def kafkajs():
+def node_packages(name):
     need("npm", "nodejs and npm")
-    folder = CACHE / "kafkajs"
-    package = (CLIENTS / "kafkajs/package.json").read_text()
+    folder = CACHE / name
+    package = (CLIENTS / name / "package.json").read_text()
 
     def work():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / "package.json").write_text(package)
         call(["npm", "install", "--no-audit", "--no-fund", "--silent"], limit=600, cwd=folder)
-    once("kafkajs", [package], work)
+    once(name, [package], work)
 
 
-def franz_go():
+def go_program(name):
     need("go", "Go 1.26 or later")
-    sources = sorted((CLIENTS / "franz-go").iterdir())
+    sources = sorted((CLIENTS / name).iterdir())
 
     def work():
-        call(["go", "build", "-o", str(CACHE / "franz-go"), "."], limit=900, cwd=CLIENTS / "franz-go")
-    once("franz-go", [path.read_text() for path in sources], work)
+        call(["go", "build", "-o", str(CACHE / name), "."], limit=900, cwd=CLIENTS / name)
+    once(name, [path.read_text() for path in sources], work)
 
 
 def java():
@@ -108,11 +108,22 @@ def commands():
     }
 
 
+def amqp_commands():
+    """How each client of RabbitMQ is called, with a URL and how many messages."""
+    return {
+        "amqp091-go": [str(CACHE / "amqp091-go")],
+        "amqplib": ["env", f"NODE_PATH={CACHE}/amqplib/node_modules", "node", str(CLIENTS / "amqplib/client.js")],
+        "java": java_command("Amqp"),
+    }
+
+
 def everything(results):
     """Installs all of it; returns the names of what could not be had."""
     missing = set()
-    for name, work in {"confluent-kafka and kafka-python": python, "kcat": kcat, "kafkajs": kafkajs,
-                       "franz-go": franz_go, "java and its tools": java}.items():
+    works = {"confluent-kafka and kafka-python": python, "kcat": kcat, "java and its tools": java}
+    works |= {name: lambda name=name: node_packages(name) for name in ("kafkajs", "amqplib")}
+    works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go")}
+    for name, work in works.items():
         if not results.step(f"install {name}", work):
             missing |= set(name.split(" and "))
     return missing
