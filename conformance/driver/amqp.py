@@ -29,6 +29,8 @@ def small(results, binary, count, missing):
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]
                     results.step(f"amqp, {name}: {count} messages", lambda words=words: call(words, 180))
+            results.step("amqp, Celery: pool, results, retries, tasks for later, control, events",
+                         lambda: call([str(PYTHON), str(HERE / "amqp/celery_works.py"), broker.amqp], 300))
         except Exception as error:
             results.note("amqp, pika: small cases", str(error) or type(error).__name__)
         finally:

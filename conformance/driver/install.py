@@ -11,7 +11,7 @@ from driver.results import call
 HERE = Path(__file__).resolve().parents[1]
 CLIENTS = HERE / "clients"
 CACHE = Path(os.environ.get("CONFORMANCE_CACHE", Path.home() / ".cache/mainstem-conformance"))
-PACKAGES = ["confluent-kafka==2.11.1", "kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0", "pika==1.4.4"]
+PACKAGES = ["confluent-kafka==2.11.1", "kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0", "pika==1.4.4", "celery==5.7.0"]
 PYTHON = CACHE / "python/bin/python"
 JAVA = CACHE / "java"
 

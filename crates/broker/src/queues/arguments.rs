@@ -54,6 +54,8 @@ pub struct QueueArguments {
     pub priority_max: Option<u8>,
     /// `x-single-active-consumer`
     pub single_active: bool,
+    /// `x-dead-letter-strategy`, with `x-overflow=reject-publish`: a dead message that nobody takes stays until somebody does.
+    pub letters_wait: bool,
     /// `x-delivery-limit`: after so many returns a message is dead. `None`: never.
     pub delivery_limit: Option<u32>,
 }
@@ -145,6 +147,7 @@ impl QueueArguments {
             dead_letter_key: None,
             priority_max: quorum.then_some(QUORUM_PRIORITY_MAX),
             single_active: false,
+            letters_wait: false,
             delivery_limit: quorum.then_some(DELIVERY_LIMIT_DEFAULT),
         };
         for argument in arguments.fields() {
@@ -153,6 +156,8 @@ impl QueueArguments {
         if rules.dead_letter_key.is_some() && rules.dead_letter_exchange.is_none() {
             return refuse("x-dead-letter-routing-key", "routing_key_but_no_dlx_defined");
         }
+        // Without it messages that wait could not be kept from being dropped; RabbitMQ falls back, too.
+        rules.letters_wait &= rules.overflow == Overflow::RejectPublish && rules.dead_letter_exchange.is_some();
         Ok(rules)
     }
 
@@ -184,7 +189,11 @@ impl QueueArguments {
             // Of one node, in memory or not: nothing that is not so already.
             b"x-queue-mode" | b"x-queue-version" | b"x-queue-leader-locator" | b"x-ha-policy" => {}
             b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
-            b"x-dead-letter-strategy" if quorum && text(argument)? == "at-most-once" => {}
+            b"x-dead-letter-strategy" if quorum => match text(argument)? {
+                "at-most-once" => {}
+                "at-least-once" => self.letters_wait = true,
+                other => return refuse("x-dead-letter-strategy", format!("{{invalid_dead_letter_strategy,\"{other}\"}}")),
+            },
             _ if !NOT_HERE.contains(&name) => {}
             _ => return Err(InvalidArgument { name: String::from_utf8_lossy(name).into_owned(), reason: None, kind: self.kind }),
         }

@@ -98,47 +98,68 @@ impl Broker {
 
     fn send_page(self: &Arc<Self>, queue: &Arc<Queue>, dead: &Dead, records: &[Record], first: u64, last: u64) -> bool {
         let home = self.journal_number(queue.log().id());
-        let mut items: Vec<(usize, AppendItem)> = Vec::new();
+        let mut near = Vec::new();
+        let mut far: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
+        // What nobody takes stays where that is wanted: it is tried again later.
+        let mut waiting: Vec<u64> = Vec::new();
         for record in records {
-            self.address(queue, dead, record, &mut items);
+            let mut items = Vec::new();
+            let taken = self.address(queue, dead, record, &mut items);
+            if !taken && queue.understood().letters_wait {
+                waiting.push(record.offset.0);
+                continue;
+            }
+            for (journal, item) in items {
+                if journal == home { near.push(item) } else { far[journal].push(item) }
+            }
         }
-        let (near, far): (Vec<_>, Vec<_>) = items.into_iter().partition(|(journal, _)| *journal == home);
-        let mut by_journal: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
-        far.into_iter().for_each(|(journal, item)| by_journal[journal].push(item));
-        for (journal, items) in by_journal.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+        for (journal, items) in far.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             if let Err(error) = self.commit(journal, items) {
                 tracing::warn!(%error, ?queue, "dead messages wait to be sent");
                 return false;
             }
         }
-        let near = near.into_iter().map(|(_, item)| item).collect();
         self.durably(|asker: &Arc<Acknowledgement>| {
             let mut state = queue.shared.lock();
-            state.buried(first, last);
+            let mut from = first;
+            for kept in waiting.into_iter().chain([last + 1]) {
+                if from < kept {
+                    state.buried(from, kept - 1);
+                }
+                from = kept + 1;
+            }
             self.write_subscription_behind(&queue.shared, &mut state, near, asker);
         })
     }
 
-    /// Finds out where a dead message goes.
-    fn address(&self, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) {
+    /// Finds out where a dead message goes; false: nobody takes it, or not all who should.
+    fn address(&self, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) -> bool {
         let (Some(undertaker), Some(exchange), Some(vhost)) =
             (self.undertaker.get(), &queue.understood().dead_letter_exchange, self.vhosts.get(queue.vhost()))
         else {
-            return;
+            return false;
         };
         let letter = undertaker.letter(queue, record, dead, self.now_ms());
-        let Ok(header) = BatchHeader::parse(&letter.batch) else { return };
+        let Ok(header) = BatchHeader::parse(&letter.batch) else { return false };
         let keys: Vec<&[u8]> = letter.keys.iter().map(|key| &key[..]).collect();
         let (mut scratch, mut found) = (Scratch::default(), Vec::new());
         // An exchange that is not there takes nothing, as in RabbitMQ.
         if let Some(exchange) = vhost.exchanges().read().exchange(exchange) {
             exchange.route(&keys, &*letter.headers, &mut scratch, &mut found);
         }
+        let mut taken = !found.is_empty();
+        let size = record.value.as_ref().map_or(0, Bytes::len);
         for target in found.into_iter().filter_map(|id| self.vhosts.queue(id)) {
-            if !letter.passed.contains(target.name()) {
-                let log = Arc::clone(target.log());
-                items.push((self.journal_number(log.id()), AppendItem::Batch { log, bytes: letter.batch.clone(), header, gate: None }));
+            if letter.passed.contains(target.name()) {
+                continue;
             }
+            if !self.admits(&target, (0, 0), size) {
+                taken = false;
+                continue;
+            }
+            let log = Arc::clone(target.log());
+            items.push((self.journal_number(log.id()), AppendItem::Batch { log, bytes: letter.batch.clone(), header, gate: None }));
         }
+        taken
     }
 }
