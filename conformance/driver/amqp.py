@@ -4,7 +4,7 @@ import signal
 import tempfile
 
 from driver.broker import Broker
-from driver.install import HERE, PYTHON, amqp_commands
+from driver.install import CACHE, HERE, PYTHON, amqp_commands
 from driver.results import call
 
 
@@ -29,6 +29,9 @@ def small(results, binary, count, missing):
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]
                     results.step(f"amqp, {name}: {count} messages", lambda words=words: call(words, 180))
+            if "franz-go" not in missing:
+                words = [str(PYTHON), str(HERE / "amqp/together.py"), broker.amqp, broker.bootstrap, str(CACHE / "franz-go"), str(count)]
+                results.step("amqp: a queue is worked off by AMQP consumers and a share group together", lambda: call(words, 120))
             results.step("amqp, Celery: pool, results, retries, tasks for later, control, events",
                          lambda: call([str(PYTHON), str(HERE / "amqp/celery_works.py"), broker.amqp], 300))
         except Exception as error:
