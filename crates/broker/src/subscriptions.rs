@@ -570,10 +570,12 @@ impl Broker {
                 let state = shared.lock();
                 shared.dropped.store(true, Ordering::SeqCst);
                 self.subscriptions().by_name.write().remove(&shared.name);
-                let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-                asker.open.fetch_add(1, Ordering::SeqCst);
-                let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
-                self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+                if !shared.volatile {
+                    let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+                    asker.open.fetch_add(1, Ordering::SeqCst);
+                    let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
+                    self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+                }
                 self.wake_subscription(shared);
             }
         });
