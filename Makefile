@@ -6,15 +6,19 @@ BINARY := target/release/mainstem
 
 SIM := $(CARGO) run --release -q -p sim --
 
-# Where the script that installs and starts a real Kafka is; only `record-peers` needs it.
+# Where the scripts that install and start a real Kafka and a real RabbitMQ are; only `record-peers` needs them. RabbitMQ's needs root, and
+# where it is not there `record-peers` records Kafka alone.
 KAFKA_PEER ?= ../shared/peers/kafka.sh
 KAFKA_VERSION ?= 4.3.1
 KAFKA_PORT ?= 19092
+RABBITMQ_PEER ?= ../shared/peers/rabbitmq4.sh
+RABBITMQ_SUITE ?= testing
+RABBITMQ_PORT ?= 27672
 
 BENCH := target/release/mainstem-bench
 
-.PHONY: help run build test test-rust test-sim test-clients test-peers test-bench record-peers acceptance lint clean
-.PHONY: bench bench-full bench-build bench-gate
+.PHONY: help run build test test-rust test-sim test-clients test-peers test-bench acceptance lint clean
+.PHONY: record-peers record-kafka record-rabbitmq bench bench-full bench-build bench-gate
 
 help:
 	@echo "make run           build a release binary and start a broker with the defaults"
@@ -24,8 +28,8 @@ help:
 	@echo "make bench         compare with the real peers, about an hour; the report is target/bench/quick/report.html"
 	@echo "make bench-full    the same at length; what is there already is not run again"
 	@echo "make bench-gate    instructions per record, CPU per GB and the ratio to Kafka against bench/baseline.json"
-	@echo "make test-peers    ask the release binary what a real Kafka was asked, and compare the answers"
-	@echo "make record-peers  record the answers of a real Kafka again"
+	@echo "make test-peers    ask the release binary what a real Kafka and a real RabbitMQ were asked, and compare the answers"
+	@echo "make record-peers  record the answers of a real Kafka and, as root, of a real RabbitMQ again"
 	@echo "make lint          clippy, warnings are errors"
 
 run: build
@@ -49,6 +53,7 @@ test-clients: build
 
 test-peers: build
 	conformance/peers/test $(BINARY)
+	conformance/amqp/peers/test $(BINARY)
 
 # The benchmark's own tests: null brokers, client libraries, the report in a browser, a comparison of our broker with itself.
 test-bench: build
@@ -70,12 +75,23 @@ bench-full: bench-build
 bench-gate: bench-build
 	$(BENCH) gate
 
-record-peers:
-	@test -x $(KAFKA_PEER) || { echo "record-peers: no $(KAFKA_PEER); set KAFKA_PEER to a script that takes start and stop, \
+record-peers: record-kafka $(if $(wildcard $(RABBITMQ_PEER)),record-rabbitmq)
+
+record-kafka:
+	@test -x $(KAFKA_PEER) || { echo "record-kafka: no $(KAFKA_PEER); set KAFKA_PEER to a script that takes start and stop, \
 	or start Kafka $(KAFKA_VERSION) and run conformance/peers/record --bootstrap HOST:PORT --version $(KAFKA_VERSION)"; exit 1; }
 	KAFKA_VERSION=$(KAFKA_VERSION) PORT=$(KAFKA_PORT) $(KAFKA_PEER) start
 	conformance/peers/record --bootstrap 127.0.0.1:$(KAFKA_PORT) --version $(KAFKA_VERSION); \
 		status=$$?; PORT=$(KAFKA_PORT) $(KAFKA_PEER) stop; exit $$status
+
+# RabbitMQ says its version itself; a record of another one than before is a new file, to be named in conformance/amqp/peers/table.py.
+record-rabbitmq:
+	@test -x $(RABBITMQ_PEER) || { echo "record-rabbitmq: no $(RABBITMQ_PEER); set RABBITMQ_PEER to a script that takes start and stop, \
+	or start RabbitMQ and run conformance/amqp/peers/record --broker HOST:PORT"; exit 1; }
+	@test "$$(id -u)" = 0 || { echo "record-rabbitmq: $(RABBITMQ_PEER) needs root"; exit 1; }
+	SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_PORT) $(RABBITMQ_PEER) start
+	conformance/amqp/peers/record --broker 127.0.0.1:$(RABBITMQ_PORT); \
+		status=$$?; SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_PORT) $(RABBITMQ_PEER) stop; exit $$status
 
 acceptance: build
 	$(SIM) --seeds 500
