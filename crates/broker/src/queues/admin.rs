@@ -13,7 +13,7 @@ use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, 
 use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
 use uuid::Uuid;
 
-use super::arguments::{InvalidArgument, QueueArguments};
+use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
@@ -179,7 +179,7 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
     flag("durable", wish.durable, queue.durable)?;
     flag("auto_delete", wish.auto_delete, queue.auto_delete)?;
     let names = wish.arguments.fields().iter().chain(queue.arguments.fields()).map(|field| &field.name);
-    for name in names.filter(|name| name.starts_with(b"x-")) {
+    for name in names.filter(|name| is_known(name)) {
         let (received, current) = (wish.arguments.get(name), queue.arguments.get(name));
         if received.map(|one| &one.value) == current.map(|one| &one.value) {
             continue;
@@ -188,8 +188,10 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
         if **name == *b"x-queue-type" && classic(received) && classic(current) {
             continue;
         }
+        let both = received.is_some() && current.is_some();
         let shown = |one: Option<&routing::Argument>| match one {
             None => "none".to_owned(),
+            Some(one) if both => format!("'{}'", one.value),
             Some(one) => format!("the value '{}' of type '{}'", one.value, one.type_name()),
         };
         return unequal(&String::from_utf8_lossy(name), shown(received), shown(current));
@@ -352,7 +354,7 @@ impl Broker {
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(!wish.durable, "non-durable"), (wish.owner.is_some(), "exclusive-owner")];
+        let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
         if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
         }

@@ -14,7 +14,9 @@ const QUORUM_PRIORITY_MAX: u8 = 31;
 
 /// Arguments that mean something, but not here: to queues of another type, or nothing that is served. What nobody knows is passed over, as
 /// in RabbitMQ.
-const NOT_HERE: [&[u8]; 14] = [
+const NOT_HERE: [&[u8]; 16] = [
+    b"x-queue-mode",
+    b"x-queue-version",
     b"x-delivery-limit",
     b"x-dead-letter-strategy",
     b"x-max-priority",
@@ -30,6 +32,25 @@ const NOT_HERE: [&[u8]; 14] = [
     b"x-delayed-retry-min",
     b"x-delayed-retry-max",
 ];
+
+/// Does an argument mean something to a queue? Others are not compared when a queue is declared again.
+pub(super) fn is_known(name: &[u8]) -> bool {
+    const SERVED: [&[u8]; 12] = [
+        b"x-queue-type",
+        b"x-message-ttl",
+        b"x-expires",
+        b"x-max-length",
+        b"x-max-length-bytes",
+        b"x-dead-letter-exchange",
+        b"x-dead-letter-routing-key",
+        b"x-single-active-consumer",
+        b"x-overflow",
+        b"x-queue-mode",
+        b"x-queue-version",
+        b"x-queue-leader-locator",
+    ];
+    SERVED.contains(&name) || NOT_HERE.contains(&name)
+}
 
 /// The arguments of a queue, understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,12 +90,17 @@ pub struct InvalidArgument {
     pub reason: Option<String>,
     /// The type of queue.
     pub kind: QueueKind,
+    /// It is no name of an exchange, but of this type.
+    pub no_exchange: Option<&'static str>,
 }
 
 impl InvalidArgument {
     /// As RabbitMQ says it.
     pub fn text(&self, queue: &Name, vhost: &str) -> String {
-        let Self { name, reason, kind } = self;
+        let Self { name, reason, kind, no_exchange } = self;
+        if let Some(found) = no_exchange {
+            return format!("invalid type '{found}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'");
+        }
         match reason {
             Some(reason) => format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {reason}"),
             None => format!("invalid arg '{name}' for queue '{queue}' in vhost '{vhost}' of queue type rabbit_{}_queue", kind_name(*kind)),
@@ -83,11 +109,11 @@ impl InvalidArgument {
 }
 
 fn refuse<T>(name: &str, reason: impl Into<String>) -> Result<T, InvalidArgument> {
-    Err(InvalidArgument { name: name.to_owned(), reason: Some(reason.into()), kind: QueueKind::Classic })
+    Err(InvalidArgument { name: name.to_owned(), reason: Some(reason.into()), kind: QueueKind::Classic, no_exchange: None })
 }
 
-fn wrong_type<T>(argument: &Argument, expected: &str) -> Result<T, InvalidArgument> {
-    refuse(&String::from_utf8_lossy(&argument.name), format!("\"expected {expected}, got {}\"", argument.type_name()))
+fn unacceptable<T>(argument: &Argument) -> Result<T, InvalidArgument> {
+    refuse(&String::from_utf8_lossy(&argument.name), format!("{{unacceptable_type,{}}}", argument.type_name()))
 }
 
 fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgument> {
@@ -98,7 +124,7 @@ fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgumen
         OwnedValue::Int(value) if value > most && most == PRIORITIES_MAX => refuse(&name, format!("{{max_value_exceeded,{value}}}")),
         OwnedValue::Int(value) if value > most => refuse(&name, format!("{{value_too_large,{value}}}")),
         OwnedValue::Int(value) => Ok(value),
-        _ => wrong_type(argument, "integer"),
+        _ => refuse(&name, format!("\"expected integer, got {}\"", argument.type_name())),
     }
 }
 
@@ -106,7 +132,7 @@ fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
     let name = String::from_utf8_lossy(&argument.name);
     match &argument.value {
         OwnedValue::Bytes(bytes) => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
-        _ => wrong_type(argument, "string"),
+        _ => unacceptable(argument),
     }
 }
 
@@ -117,7 +143,7 @@ fn short(argument: &Argument) -> Result<Name, InvalidArgument> {
 fn flag(argument: &Argument) -> Result<bool, InvalidArgument> {
     match argument.value {
         OwnedValue::Bool(value) => Ok(value),
-        _ => wrong_type(argument, "boolean"),
+        _ => unacceptable(argument),
     }
 }
 
@@ -130,7 +156,8 @@ impl QueueArguments {
         let kind = match arguments.get(b"x-queue-type") {
             None => QueueKind::Classic,
             Some(argument) => match text(argument)? {
-                "classic" => QueueKind::Classic,
+                // An empty one is the usual one.
+                "classic" | "" => QueueKind::Classic,
                 "quorum" => QueueKind::Quorum,
                 other => return refuse("x-queue-type", format!("\"unsupported queue type '{other}'\"")),
             },
@@ -170,7 +197,10 @@ impl QueueArguments {
             b"x-expires" => self.expires = Some(int(argument, 1, TTL_MAX)?.unsigned_abs()),
             b"x-max-length" => self.length_max = count(0)?,
             b"x-max-length-bytes" => self.bytes_max = count(0)?,
-            b"x-dead-letter-exchange" => self.dead_letter_exchange = Some(short(argument)?),
+            b"x-dead-letter-exchange" => {
+                let found = argument.type_name();
+                self.dead_letter_exchange = Some(short(argument).map_err(|error| InvalidArgument { no_exchange: Some(found), ..error })?);
+            }
             b"x-dead-letter-routing-key" => self.dead_letter_key = Some(short(argument)?),
             b"x-single-active-consumer" => self.single_active = flag(argument)?,
             b"x-overflow" => {
@@ -178,7 +208,7 @@ impl QueueArguments {
                     "drop-head" => Overflow::DropHead,
                     "reject-publish" => Overflow::RejectPublish,
                     "reject-publish-dlx" if !quorum => Overflow::RejectPublishDeadLetter,
-                    other => return refuse("x-overflow", format!("'{other}' is not an overflow of this type of queue")),
+                    _ => return refuse("x-overflow", "invalid_overflow"),
                 };
             }
             b"x-max-priority" if !quorum => self.priority_max = Some(int(argument, 0, PRIORITIES_MAX)? as u8),
@@ -187,15 +217,23 @@ impl QueueArguments {
                 self.delivery_limit = u32::try_from(limit).ok();
             }
             // Of one node, in memory or not: nothing that is not so already.
-            b"x-queue-mode" | b"x-queue-version" | b"x-queue-leader-locator" | b"x-ha-policy" => {}
+            b"x-queue-mode" if !quorum => {}
+            b"x-queue-version" if !quorum => match int(argument, 0, i64::MAX)? {
+                2 => {}
+                other => return refuse("x-queue-version", format!("\"unsupported queue version '{other}'\"")),
+            },
+            b"x-queue-leader-locator" => match text(argument)? {
+                "client-local" | "balanced" => {}
+                _ => return refuse("x-queue-leader-locator", "invalid_queue_locator_arg"),
+            },
             b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
             b"x-dead-letter-strategy" if quorum => match text(argument)? {
                 "at-most-once" => {}
                 "at-least-once" => self.letters_wait = true,
-                other => return refuse("x-dead-letter-strategy", format!("{{invalid_dead_letter_strategy,\"{other}\"}}")),
+                _ => return refuse("x-dead-letter-strategy", "invalid_dlx_strategy"),
             },
             _ if !NOT_HERE.contains(&name) => {}
-            _ => return Err(InvalidArgument { name: String::from_utf8_lossy(name).into_owned(), reason: None, kind: self.kind }),
+            _ => return Err(InvalidArgument { name: String::from_utf8_lossy(name).into_owned(), reason: None, kind: self.kind, no_exchange: None }),
         }
         Ok(())
     }
