@@ -525,6 +525,7 @@ def hard_errors_end_the_connection(session):
 def kafka_sees_queues(session):
     """Of both protocols at once: the same log."""
     from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
     queue = session.queue()
     session.channel.confirm_delivery()
     session.publish(queue, b"from amqp", headers={"who": "me"})
@@ -540,6 +541,13 @@ def kafka_sees_queues(session):
     assert body == b"from kafka" and properties.headers["what"] == "a record" and method.routing_key == queue, (body, properties)
     session.channel.basic_ack(method.delivery_tag)
     reader.close()
+    # Nothing but its consumers, limits and times may take messages away, also by way of a default.
+    admin = AdminClient({"bootstrap.servers": session.kafka})
+    for change, value in ((AlterConfigOpType.DELETE, None), (AlterConfigOpType.SET, "1000")):
+        entry = ConfigEntry("retention.ms", value, incremental_operation=change)
+        future, = admin.incremental_alter_configs([ConfigResource(ResourceType.TOPIC, queue, incremental_configs=[entry])]).values()
+        refusal = future.exception(20)
+        assert refusal and "INVALID_CONFIG" in str(refusal), f"{change}: {refusal}"
 
 
 def main():

@@ -10,7 +10,7 @@ use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
-use crate::queues::QueueError;
+use crate::queues::{ONLY, QueueError};
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
 use crate::Broker;
@@ -133,12 +133,13 @@ fn check_overrides(overrides: &BTreeMap<String, String>, settings: &Settings, du
     }
 }
 
-/// Only what consumers say, time to live, length limits and purging remove messages of a queue.
+/// A queue's own topic keeps what makes it one, also when a setting is to fall back to its default.
 fn check_queue_overrides(overrides: &BTreeMap<String, String>) -> Result<(), SettingError> {
-    for (name, only) in [("retention.ms", "-1"), ("retention.bytes", "-1"), ("cleanup.policy", "delete")] {
-        if let Some(value) = overrides.get(name).filter(|value| *value != only) {
+    for (name, only) in ONLY {
+        let value = overrides.get(name).map_or("", String::as_str);
+        if value != only {
             let expected = format!("the topic is a queue, so it is {only}");
-            return Err(SettingError { name: name.to_owned(), value: value.clone(), expected });
+            return Err(SettingError { name: name.to_owned(), value: value.to_owned(), expected });
         }
     }
     Ok(())

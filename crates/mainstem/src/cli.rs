@@ -11,7 +11,7 @@ const EXAMPLES: &str = "Examples:
   mainstem serve --config mainstem.toml --log json
   mainstem inspect mainstem-data/journal-0/checkpoint";
 
-/// A durable log engine that speaks the Kafka protocol.
+/// A durable log engine that speaks the protocols of Kafka and RabbitMQ (AMQP 0-9-1).
 #[derive(Debug, Parser)]
 #[command(name = "mainstem", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {

@@ -208,6 +208,13 @@ pub fn made_up_name(prefix: &str) -> Name {
     Name::new(&name).expect("prefixes are short")
 }
 
+/// Settings of a queue's own topic: only what consumers say, time to live, length limits and purging remove its messages.
+pub(crate) const ONLY: [(&str, &str); 3] = [("retention.ms", "-1"), ("retention.bytes", "-1"), ("cleanup.policy", "delete")];
+
+pub(super) fn queue_overrides() -> BTreeMap<String, String> {
+    ONLY.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
 impl Broker {
     fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
         QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.clone() }
@@ -390,7 +397,7 @@ impl Broker {
 
     /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
     fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
-        let overrides = BTreeMap::from([("retention.ms", "-1"), ("retention.bytes", "-1")].map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let overrides = queue_overrides();
         let id = TopicId(Uuid::new_v4());
         if !durable {
             let log = self.take_log_id()?;
@@ -437,9 +444,11 @@ impl Broker {
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
+        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
         let shared = self.queue_subscription(&topic, durable);
-        // What was appended before may have been given to somebody, whether or not the end of that life let it be written.
-        shared.lock().remember_given(shared.log().end().0);
+        // What an earlier life had may have been given to somebody, whether or not its end let that be written.
+        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
+        shared.lock().remember_given(given);
         let id = QueueId(shared.log().id().0);
         topic.set_bounded(understood.is_bounded());
         let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));

@@ -59,6 +59,8 @@ impl Dispatch {
 #[derive(Default)]
 struct Outbox {
     by_consumer: Vec<Deliveries>,
+    /// Where the last ones of a consumer are.
+    places: HashMap<ConsumerId, usize>,
     count: usize,
 }
 
@@ -66,12 +68,16 @@ impl Outbox {
     fn push(&mut self, consumer: ConsumerId, message: Delivery) {
         let bytes = message.bytes();
         self.count += 1;
-        match self.by_consumer.iter_mut().rev().find(|one| one.consumer == consumer) {
-            Some(one) if one.messages.len() < TOGETHER_MAX => {
+        let place = self.places.get(&consumer).copied();
+        match place.and_then(|place| self.by_consumer.get_mut(place)).filter(|one| one.messages.len() < TOGETHER_MAX) {
+            Some(one) => {
                 one.messages.push(message);
                 one.bytes += bytes;
             }
-            _ => self.by_consumer.push(Deliveries { consumer, messages: vec![message], bytes }),
+            None => {
+                self.places.insert(consumer, self.by_consumer.len());
+                self.by_consumer.push(Deliveries { consumer, messages: vec![message], bytes });
+            }
         }
     }
 }
@@ -258,7 +264,11 @@ impl Broker {
     pub fn get(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, holder: ConsumerId, no_ack: bool) -> Got {
         let mut turn = self.turn(queue);
         turn.own.machine.touch(turn.now_ms);
-        let Ok(head) = turn.next() else { return Got::Later };
+        let Ok(head) = turn.next() else {
+            // What ran out on the way there goes where it has to go.
+            turn.run();
+            return Got::Later;
+        };
         let Some(offset) = head else {
             turn.run();
             return Got::Empty;

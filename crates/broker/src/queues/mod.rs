@@ -31,6 +31,7 @@ pub use dead::{Letter, Undertaker};
 pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;

@@ -9,7 +9,7 @@
 //!        u8 length, routing key, arguments      value  u8 version (1), u64 number
 //! number    rises from one binding to the next: bindings are made again in this order, on which hashing depends
 //! flags     1 auto-delete, 2 internal, 4 not shown as a topic, 8 of a topic that was there before
-//! arguments u16 count, (u8 length, name, u8 tag of AMQP's field tables, u8 class, content) each
+//! arguments u32 count, (u8 length, name, u8 tag of AMQP's field tables, u8 class, content) each
 //! content   void: nothing; bool: u8; int, float, timestamp: u64; decimal: u8 scale, u32; bytes, table, array: u32 length, bytes
 //! ```
 
@@ -86,7 +86,7 @@ fn short(bytes: &mut &[u8]) -> Option<Name> {
 }
 
 fn put_arguments(out: &mut BytesMut, arguments: &Arguments) {
-    out.put_u16(arguments.fields().len() as u16);
+    out.put_u32(arguments.fields().len() as u32);
     for Argument { name, tag, value } in arguments.fields() {
         put_short(out, name);
         out.put_u8(*tag);
@@ -123,7 +123,7 @@ fn put_arguments(out: &mut BytesMut, arguments: &Arguments) {
 
 fn arguments(bytes: &mut &[u8]) -> Option<Arguments> {
     let mut fields = Vec::new();
-    for _ in 0..bytes.try_get_u16().ok()? {
+    for _ in 0..bytes.try_get_u32().ok()? {
         let name = short(bytes)?.as_bytes().into();
         let tag = bytes.try_get_u8().ok()?;
         let long = |bytes: &mut &[u8]| {

@@ -8,7 +8,7 @@ use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
-use super::admin::QueueDeclaration;
+use super::admin::{QueueDeclaration, queue_overrides};
 use super::arguments::QueueArguments;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
@@ -43,7 +43,7 @@ impl Broker {
     /// Makes topics of the queues that Kafka clients do not see; before subscriptions are restored, which look for them.
     pub(crate) fn restore_hidden_topics(&self, found: &FoundQueues) {
         for (_, _, record) in found.queues.iter().filter(|(_, _, record)| record.hidden) {
-            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: Default::default() };
+            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: queue_overrides() };
             self.publish_hidden(topic, self.durability());
         }
     }
