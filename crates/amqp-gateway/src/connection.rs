@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Vhost};
+use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Vhost, VhostSeat};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
@@ -77,6 +77,8 @@ pub(crate) struct Connection {
     pub id: ConnectionId,
     pub peer: SocketAddr,
     pub vhost: Arc<Vhost>,
+    /// Its place there, once that is open.
+    pub seat: Option<VhostSeat>,
     pub user: String,
     pub limits: Limits,
     pub understands: Understands,
@@ -107,6 +109,7 @@ impl Connection {
             id,
             peer,
             vhost,
+            seat: None,
             user: String::new(),
             limits: Limits { frame_max: crate::handlers::FRAME_MAX_BEFORE, channel_max: 0 },
             understands: Understands::default(),

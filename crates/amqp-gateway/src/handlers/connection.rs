@@ -138,7 +138,11 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
     let Some(vhost) = to.broker().vhosts().get(&name) else {
         return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("vhost {name} not found")).of(connection::Open::ID));
     };
-    to.vhost = vhost;
+    let seat = vhost.enter().map_err(|limit| {
+        let text = format_args!("access to vhost '{name}' refused for user '{}': connection limit ({limit}) is reached", to.user);
+        Failure::connection(ReplyCode::NotAllowed, text).of(connection::Open::ID)
+    })?;
+    (to.vhost, to.seat) = (vhost, Some(seat));
     to.out.method(0, &connection::OpenOk {});
     Ok(Step::Done)
 }

@@ -6,5 +6,6 @@ mod consuming;
 mod garbage;
 mod handshake;
 mod node;
+mod policies;
 mod topology;
 mod transactions;
