@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Vhost, VhostSeat};
+use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Staged, Vhost, VhostSeat};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
@@ -156,6 +156,25 @@ impl Connection {
         let token = self.take_token();
         let work = Box::new(move |broker: &Arc<Broker>| Box::new(work(broker)) as Box<dyn Any + Send>);
         if !self.gateway.broker.control(self.reply_to(token), work) {
+            return Err(Failure::busy());
+        }
+        self.wait_for_channel(token, channel, method, then);
+        Ok(())
+    }
+
+    /// As [`Connection::control`], for work that is written together with others'.
+    ///
+    /// # Errors
+    /// *506*: the controller has too much to do.
+    pub fn control_staged<T: Send + 'static>(
+        &mut self,
+        channel: &Channel,
+        method: MethodId,
+        staged: Staged,
+        then: impl FnOnce(&mut Self, &mut Channel, T) -> Result<(), Failure> + 'static,
+    ) -> Result<(), Failure> {
+        let token = self.take_token();
+        if !self.gateway.broker.control_staged(self.reply_to(token), staged) {
             return Err(Failure::busy());
         }
         self.wait_for_channel(token, channel, method, then);

@@ -280,7 +280,7 @@ impl Broker {
         let config = topic.config();
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         topic.set_logs(logs);
-        topic.set_config((*config).clone());
+        topic.set_config(config);
         self.catalog.changed();
         Ok(())
     }
@@ -306,7 +306,7 @@ impl Broker {
         let topic = self.check_config(name, &overrides)?;
         let record = TopicRecord { overrides, ..Self::record_of(&topic) };
         self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
-        topic.set_config(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability));
+        topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability)));
         self.journals.iter().for_each(|journal| journal.check_retention());
         Ok(())
     }

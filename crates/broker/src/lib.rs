@@ -39,7 +39,7 @@ pub use aborted::aborted;
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
-pub use jobs::Work;
+pub use jobs::{AfterWrite, Pending, Stage, Staged, Work};
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
 };
@@ -63,7 +63,7 @@ pub use watches::Watches;
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
-use jobs::{Job, JobQueue};
+use jobs::{Job, JobQueue, Task};
 use mailbox::Mailboxes;
 
 /// Shard numbers from here on are those of threads that append for themselves: 58 archiver, 59 subscriptions, 60 transactions, 61
@@ -214,7 +214,7 @@ impl Broker {
                 _ => self.groups.restore(&key, &value),
             }
         }
-        live.extend(queues.hidden_logs());
+        live.extend(queues.own_logs());
         for journal in &self.journals {
             journal.retain_logs(&|id| live.contains(&id));
             journal.check_segments()?;
@@ -222,7 +222,7 @@ impl Broker {
         for (name, record) in topics {
             self.publish(name, record);
         }
-        self.restore_hidden_topics(&queues);
+        self.restore_own_topics(&queues);
         self.restore_subscriptions(shared);
         self.groups.resume();
         Ok(queues)
@@ -230,7 +230,7 @@ impl Broker {
 
     /// Enters a topic that is durable into memory.
     fn publish(&self, name: String, record: TopicRecord) -> Arc<Topic> {
-        let config = TopicConfig::new(record.overrides, &self.config.settings, self.config.durability);
+        let config = self.topic_config(record.overrides, self.config.durability);
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         let topic = Arc::new(Topic::new(record.id, name, logs, config));
         self.catalog.insert(Arc::clone(&topic));
@@ -371,12 +371,17 @@ impl Broker {
 
     /// Runs administrative work in order; what it returns arrives as [`Reply::Done`]. False: too busy.
     pub fn control(&self, to: ReplyTo, work: Work) -> bool {
-        self.controller.push(Job { to, work })
+        self.controller.push(Job { to, task: Task::Work(work) })
+    }
+
+    /// As [`Broker::control`], for work that writes together with others'.
+    pub fn control_staged(&self, to: ReplyTo, staged: Staged) -> bool {
+        self.controller.push(Job { to, task: Task::Staged(staged) })
     }
 
     /// Runs work that reads history from disk; what it returns arrives as [`Reply::Done`]. False: too busy.
     pub fn read_history(&self, to: ReplyTo, work: Work) -> bool {
-        self.cold.push(Job { to, work })
+        self.cold.push(Job { to, task: Task::Work(work) })
     }
 
     /// Appends to a journal and waits until it is durable. Not on a shard's thread.

@@ -212,6 +212,8 @@ pub struct Subscription {
     keys: Option<Keys>,
     changed: BTreeSet<u64>,
     start_changed: bool,
+    /// Nothing of it is durable: there is nothing to tell.
+    unwritten: bool,
     stored: BTreeSet<u64>,
 }
 
@@ -233,8 +235,14 @@ impl Subscription {
             keys: None,
             changed: BTreeSet::new(),
             start_changed: true,
+            unwritten: false,
             stored: BTreeSet::new(),
         }
+    }
+
+    /// As [`Subscription::new`], for one that is known to be there without a record of it: what is to be durable begins with the first change.
+    pub fn unwritten(start: u64) -> Self {
+        Self { start_changed: false, unwritten: true, ..Self::new(start) }
     }
 
     /// Everything before it is done.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortStr, queue, short};
-use broker::{BindingWish, Queue, QueueDeclaration, QueueError};
+use broker::{BindingWish, Broker, Queue, QueueDeclaration, QueueError};
 
 use super::exchange::run;
 use super::{name, queue_name, queue_of};
@@ -52,9 +52,8 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
     }
     let owner = exclusive.then_some(connection.id);
     let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
-    let (vhost, id) = (Arc::clone(&channel.vhost), connection.id);
-    let work = move |broker: &Arc<broker::Broker>| broker.declare_queue(&vhost, wish, id);
-    connection.control(channel, queue::Declare::ID, work, move |connection, channel, outcome| {
+    let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, connection.id);
+    connection.control_staged(channel, queue::Declare::ID, staged, move |connection, channel, outcome: Result<Arc<Queue>, QueueError>| {
         let found = outcome?;
         if found.owner().is_some() {
             connection.owned.retain(|_, queue| !queue.is_dropped());

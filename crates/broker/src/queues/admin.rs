@@ -6,24 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use delivery::{Overflow, QueueKind};
+use delivery::Overflow;
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
-use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
+use types::{ConnectionId, Durability};
 use uuid::Uuid;
 
 use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
-use super::{QUEUE_GROUP, Vhost, topic_name};
+use super::{QUEUE_GROUP, Vhost};
 use crate::Broker;
-use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::catalog::{TopicRecord, topic_key};
 use crate::topic::{Topic, TopicConfig};
-
-/// Log ids taken from the catalog at once for queues that have no record.
-const LOG_BLOCK: u64 = 1000;
 
 /// A queue to be declared.
 #[derive(Clone, Debug)]
@@ -177,8 +174,17 @@ impl BindingWish {
     }
 }
 
+/// How a queue comes to life.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Life {
+    /// Its topic was there before.
+    pub attached: bool,
+    /// It was there before a restart.
+    pub restored: bool,
+}
+
 /// A queue that exists as a declaration wants it?
-fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Unequal>> {
+pub(super) fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Unequal>> {
     let unequal = |field: &str, received: String, current: String| {
         let (queue, vhost) = (queue.name.clone(), queue.vhost.clone());
         Err(Box::new(Unequal { queue, vhost, field: field.to_owned(), received, current }))
@@ -226,7 +232,7 @@ pub(super) fn queue_overrides() -> BTreeMap<String, String> {
 }
 
 impl Broker {
-    fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
+    pub(super) fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
         QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.clone() }
     }
 
@@ -349,119 +355,35 @@ impl Broker {
         self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())
     }
 
-    /// Declares a queue for a connection.
-    ///
-    /// # Errors
-    /// See [`QueueError`].
-    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
-        if !wish.name.is_empty() {
-            match self.queue_for(vhost, &wish.name, connection) {
-                // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
-                Ok(queue) if queue.owner.is_some() != wish.owner.is_some() => {
-                    return Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.clone() });
-                }
-                Ok(queue) => {
-                    check_equivalent(&queue, &wish)?;
-                    self.used(&queue);
-                    return Ok(queue);
-                }
-                Err(QueueError::NotFound { .. }) if wish.name.starts_with(b"amq.") => return Err(QueueError::Reserved(wish.name)),
-                Err(QueueError::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let made_up = wish.name.is_empty();
-        let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
-        let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
-        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
-            return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
-        }
-        if let Some(limit) = vhost.queue_limit_reached() {
-            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
-        }
-        let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
-        let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
-        let (topic, attached) = match known_as.as_ref().and_then(|name| self.topic(name)) {
-            Some(topic) if topic.logs().len() == 1 => (topic, true),
-            Some(topic) => return Err(QueueError::Partitioned(topic.name.clone())),
-            None => {
-                let record = |topic: &TopicRecord| QueueRecord {
-                    topic: topic.id,
-                    log: topic.logs[0],
-                    auto_delete: wish.auto_delete,
-                    hidden: known_as.is_none(),
-                    attached: false,
-                    arguments: wish.arguments.clone(),
-                };
-                let made = self.make_log(known_as.clone(), wish.durable, |topic| {
-                    let (key, value) = (QueueRecord::key(&vhost.name, &name), record(topic).encode());
-                    AppendItem::State { key, value: Some(value) }
-                })?;
-                (made, false)
-            }
-        };
-        if attached && wish.durable {
-            let log = topic.logs()[0].id();
-            let record = QueueRecord { topic: topic.id, log, auto_delete: false, hidden: false, attached, arguments: wish.arguments.clone() };
-            self.commit(0, vec![AppendItem::State { key: QueueRecord::key(&vhost.name, &name), value: Some(record.encode()) }])?;
-        }
-        let described = QueueDeclaration { name, ..wish };
-        Ok(self.enter_queue(vhost, described, rules, topic, attached))
-    }
-
-    /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
-        let overrides = queue_overrides();
-        let id = TopicId(Uuid::new_v4());
-        if !durable {
-            let log = self.take_log_id()?;
-            let topic = TopicRecord { id, logs: vec![log], overrides };
-            return Ok(self.publish_hidden(topic, Durability::Memory));
-        }
-        let mut next = self.next_log.lock();
-        let topic = TopicRecord { id, logs: vec![LogId(*next)], overrides };
-        *next += 1;
-        let mut items = vec![record(&topic), AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value: Some(Bytes::copy_from_slice(&next.to_be_bytes())) }];
-        if let Some(name) = &name {
-            items.push(AppendItem::State { key: topic_key(name), value: Some(topic.encode()) });
-        }
-        self.commit(0, items)?;
-        drop(next);
-        Ok(match name {
-            Some(name) => self.publish(name, topic),
-            None => self.publish_hidden(topic, self.durability()),
-        })
-    }
-
-    /// A log id that nobody has had and nobody will have, for a log that goes with a restart.
-    fn take_log_id(&self) -> Result<LogId, AppendError> {
-        let mut ids = self.log_ids.lock();
-        if ids.is_empty() {
-            let mut next = self.next_log.lock();
-            let after = *next + LOG_BLOCK;
-            self.commit(0, vec![AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value: Some(Bytes::copy_from_slice(&after.to_be_bytes())) }])?;
-            *ids = *next..after;
-            *next = after;
-        }
-        Ok(LogId(ids.next().expect("not empty")))
-    }
-
     /// Enters the topic of a queue that Kafka clients do not see.
     pub(super) fn publish_hidden(&self, record: TopicRecord, durability: Durability) -> Arc<Topic> {
-        let config = TopicConfig { durability, ..TopicConfig::new(record.overrides, &self.config.settings, durability) };
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, durability)).collect();
-        let topic = Arc::new(Topic::new(record.id, String::new(), logs, config));
+        let topic = Arc::new(Topic::new(record.id, String::new(), logs, self.topic_config(record.overrides, durability)));
         self.catalog.insert_hidden(Arc::clone(&topic));
         topic
     }
 
+    /// The configuration of a topic; all queues' own topics of a class share one.
+    pub(crate) fn topic_config(&self, overrides: BTreeMap<String, String>, durability: Durability) -> Arc<TopicConfig> {
+        let new = |overrides| Arc::new(TopicConfig::new(overrides, &self.config.settings, durability));
+        if overrides.len() != ONLY.len() || !ONLY.iter().all(|(name, value)| overrides.get(*name).is_some_and(|set| set == value)) {
+            return new(overrides);
+        }
+        let mut known = self.vhosts.configs.lock();
+        if let Some((_, config)) = known.iter().find(|(class, _)| *class == durability) {
+            return Arc::clone(config);
+        }
+        let config = new(overrides);
+        known.push((durability, Arc::clone(&config)));
+        config
+    }
+
     /// A queue comes to life.
-    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
+    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
-        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(&topic, durable);
+        let Life { attached, restored } = life;
+        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
+        let shared = self.queue_subscription(QUEUE_GROUP, &topic, durable).expect("a queue's topic has a log");
         // What an earlier life had may have been given to somebody, whether or not its end let that be written.
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
@@ -536,14 +458,5 @@ impl Broker {
         }
         forgotten?;
         Ok(counts.ready)
-    }
-
-    fn queue_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {
-        let made = if durable {
-            self.subscription(QUEUE_GROUP, topic, PartitionIndex(0), journal::Log::start)
-        } else {
-            self.volatile_subscription(QUEUE_GROUP, topic, PartitionIndex(0))
-        };
-        made.expect("a queue's topic has a log")
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, Subscription};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine};
 use hashbrown::HashMap;
 use journal::AppendItem;
 use parking_lot::MutexGuard;
@@ -21,7 +21,7 @@ use super::window::{Filled, Seen, WINDOW_BYTES, Window};
 use crate::groups::now;
 use crate::mailbox::{Event, Reply};
 use crate::read_ahead::AheadWant;
-use crate::subscriptions::{Acknowledgement, SharedSubscription};
+use crate::subscriptions::{Acknowledgement, Held, SharedSubscription};
 use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
@@ -98,7 +98,7 @@ struct Turn<'a> {
     broker: &'a Arc<Broker>,
     queue: &'a Arc<Queue>,
     own: MutexGuard<'a, Dispatch>,
-    state: MutexGuard<'a, Subscription>,
+    state: Held<'a>,
     out: Outbox,
     dead: Vec<Dead>,
     now_ms: u64,

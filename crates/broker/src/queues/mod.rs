@@ -8,6 +8,7 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod declare;
 mod dispatch;
 mod erlang;
 mod parameters;
@@ -25,9 +26,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use routing::{Exchanges, Name, QueueId};
-use types::LogId;
+use types::{Durability, LogId};
+
+use crate::topic::TopicConfig;
 
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal, made_up_name};
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
@@ -92,6 +95,8 @@ pub struct Vhosts {
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
+    /// Configurations of queues' own topics, by class.
+    configs: Mutex<Vec<(Durability, Arc<TopicConfig>)>>,
     /// Parameters of the broker, by name.
     global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
@@ -99,7 +104,7 @@ pub struct Vhosts {
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), global: RwLock::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), global: RwLock::default() }
     }
 }
 

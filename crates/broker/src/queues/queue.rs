@@ -147,3 +147,4 @@ impl fmt::Debug for Queue {
         write!(f, "queue {} of {}", self.name, self.vhost)
     }
 }
+

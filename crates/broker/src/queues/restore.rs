@@ -8,9 +8,10 @@ use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
-use super::admin::{QueueDeclaration, queue_overrides};
+use super::admin::{Life, QueueDeclaration, queue_overrides};
 use super::arguments::QueueArguments;
 use super::parameters;
+use super::topic_name;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
 use crate::catalog::TopicRecord;
@@ -42,18 +43,25 @@ impl FoundQueues {
         }
     }
 
-    /// Logs of queues that are no topics.
-    pub fn hidden_logs(&self) -> impl Iterator<Item = LogId> + '_ {
-        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log)
+    /// Logs of queues' own topics.
+    pub fn own_logs(&self) -> impl Iterator<Item = LogId> + '_ {
+        self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log)
     }
 }
 
 impl Broker {
-    /// Makes topics of the queues that Kafka clients do not see; before subscriptions are restored, which look for them.
-    pub(crate) fn restore_hidden_topics(&self, found: &FoundQueues) {
-        for (_, _, record) in found.queues.iter().filter(|(_, _, record)| record.hidden) {
+    /// Makes queues' own topics, which have no record unless their settings were changed; before subscriptions are restored, which look for
+    /// them.
+    pub(crate) fn restore_own_topics(&self, found: &FoundQueues) {
+        for (vhost, name, record) in found.queues.iter().filter(|(_, _, record)| !record.attached) {
+            if self.topic_by_id(record.topic).is_some() {
+                continue;
+            }
             let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: queue_overrides() };
-            self.publish_hidden(topic, self.durability());
+            match topic_name(vhost, name).filter(|_| !record.hidden) {
+                Some(known_as) => self.publish(known_as, topic),
+                None => self.publish_hidden(topic, self.durability()),
+            };
         }
     }
 
@@ -82,7 +90,7 @@ impl Broker {
             };
             let QueueRecord { auto_delete, arguments, attached, .. } = record;
             let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete, arguments };
-            self.enter_queue(&host, wish, rules, topic, attached);
+            self.enter_queue(&host, wish, rules, topic, Life { attached, restored: true });
         }
         for (_, vhost, record) in found.bindings {
             let host = self.vhosts.or_new(&vhost);

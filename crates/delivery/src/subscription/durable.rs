@@ -44,7 +44,7 @@ impl Subscription {
         if self.given.is_none() || before > self.given_before {
             self.given_before = self.given_before.max(before);
             self.given = Some(self.given.unwrap_or(0).max(before));
-            self.start_changed = true;
+            self.start_changed |= !self.unwritten || before > self.start;
         }
     }
 
@@ -80,7 +80,9 @@ impl Subscription {
                 pages.push((page, runs));
             }
         }
-        let start = std::mem::take(&mut self.start_changed).then_some(self.start);
+        let first = self.unwritten && !pages.is_empty();
+        let start = (std::mem::take(&mut self.start_changed) || first).then_some(self.start);
+        self.unwritten &= start.is_none();
         Changes { start, given: self.given.filter(|_| start.is_some()), pages }
     }
 
@@ -95,6 +97,11 @@ impl Subscription {
             PageRun { first: run.first, last: run.last, state }
         });
         ready.chain(out).filter(|run| run.state != StoredState::Returned(Tries::default()))
+    }
+
+    /// Is there no record of it yet?
+    pub fn is_unwritten(&self) -> bool {
+        self.unwritten
     }
 
     /// Is there something that [`Subscription::take_changes`] would give?

@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("mainstem", &["types", "journal", "broker", "kafka-gateway", "amqp-gateway", "admin"]),
     ("sim", &["types", "record", "journal"]),
     ("raw-load", &["record", "kafka-wire"]),
+    ("queue-load", &["amqp-wire"]),
 ];
 /// Crates that may name an asynchronous runtime or HTTP.
 const EDGES: &[&str] = &["mainstem", "admin"];
