@@ -120,16 +120,6 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
-    /// The virtual host has as many as it may have.
-    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
-    TooMany {
-        /// As asked for.
-        queue: Name,
-        /// Where.
-        vhost: String,
-        /// How many it may have.
-        limit: u32,
-    },
     /// The virtual host is gone, and with it whoever asks.
     #[error("vhost '{0}' is deleted")]
     VhostDeleted(String),
@@ -375,7 +365,6 @@ impl Broker {
         }
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        vhost.check_room(&name)?;
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];

@@ -32,7 +32,7 @@ pub use dead::{Letter, Undertaker};
 pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
-pub use vhosts::{VhostLimits, VhostMetadata};
+pub use vhosts::VhostMetadata;
 pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;

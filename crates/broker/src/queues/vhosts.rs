@@ -12,15 +12,6 @@ use crate::Broker;
 /// The octet of AMQP's field tables for a long string.
 const LONG_STRING: u8 = b'S';
 
-/// What a virtual host may have at a time. `None`: any number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VhostLimits {
-    /// Connections of clients; 0: none at all.
-    pub max_connections: Option<u32>,
-    /// Queues; 0: none at all.
-    pub max_queues: Option<u32>,
-}
-
 /// Description of a virtual host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VhostMetadata {
@@ -30,8 +21,6 @@ pub struct VhostMetadata {
     pub tags: Vec<String>,
     /// Type of queues that are declared without one: `x-queue-type`, where what is declared can be of that type.
     pub default_queue_type: Option<String>,
-    /// What it may have.
-    pub limits: VhostLimits,
 }
 
 impl Vhost {
@@ -73,16 +62,6 @@ impl Vhost {
         fields.push(type_argument(kind));
         wish.arguments = Arguments::new(fields);
         Ok(wish)
-    }
-
-    /// # Errors
-    /// `TooMany`: it has as many queues as it may have.
-    pub(super) fn check_room(&self, name: &Name) -> Result<(), QueueError> {
-        let limit = self.metadata().limits.max_queues;
-        match limit.filter(|limit| self.queues.read().len() >= *limit as usize) {
-            Some(limit) => Err(QueueError::TooMany { queue: name.clone(), vhost: self.name.clone(), limit }),
-            None => Ok(()),
-        }
     }
 }
 
