@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use amqp_wire::ReplyCode;
-use broker::{Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost};
+use broker::{Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat};
 use routing::{Exchange, Kind, Name};
 
 use crate::error::Failure;
@@ -64,7 +64,8 @@ struct Granted {
 pub(crate) struct Access {
     user: Option<Arc<User>>,
     vhost: Option<Arc<Vhost>>,
-    seat: Option<Seat>,
+    /// Its place among the connections of the user, and among those of the virtual host.
+    seats: Option<(Seat, VhostSeat)>,
     /// As of which the rest is.
     version: u64,
     permissions: Option<Arc<Permissions>>,
@@ -101,12 +102,12 @@ impl Access {
         (self.user.as_ref().map_or("", |user| user.name()), self.vhost.as_ref().map_or("", |vhost| vhost.name()))
     }
 
-    /// A virtual host is opened; the place is kept until [`Access::leave`].
+    /// A virtual host is opened; the places are kept until [`Access::leave`].
     ///
     /// # Errors
     /// *530*: the user may not.
-    pub fn enter(&mut self, security: &Security, vhost: Arc<Vhost>, seat: Seat) -> Result<(), Failure> {
-        (self.vhost, self.seat) = (Some(vhost), Some(seat));
+    pub fn enter(&mut self, security: &Security, vhost: Arc<Vhost>, seats: (Seat, VhostSeat)) -> Result<(), Failure> {
+        (self.vhost, self.seats) = (Some(vhost), Some(seats));
         // No catalog has it: all is looked up.
         self.version = 0;
         self.refresh(security);
@@ -125,7 +126,7 @@ impl Access {
 
     /// The connection ends.
     pub fn leave(&mut self) {
-        self.seat = None;
+        self.seats = None;
     }
 
     /// # Errors
@@ -133,7 +134,7 @@ impl Access {
     pub fn open_channel(&mut self, security: &Security) -> Result<(), Failure> {
         self.refresh(security);
         let limit = self.user.as_ref().and_then(|user| user.limits().max_channels);
-        match self.seat.as_mut().map_or(Ok(()), |seat| seat.open_channel(limit)) {
+        match self.seats.as_mut().map_or(Ok(()), |(seat, _)| seat.open_channel(limit)) {
             Ok(()) => Ok(()),
             Err(limit) => {
                 let (user, _) = self.names();
@@ -144,7 +145,7 @@ impl Access {
     }
 
     pub fn close_channel(&mut self) {
-        self.seat.iter_mut().for_each(Seat::close_channel);
+        self.seats.iter_mut().for_each(|(seat, _)| seat.close_channel());
     }
 
     /// Looks everything up again that changed.

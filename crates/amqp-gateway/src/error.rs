@@ -155,6 +155,7 @@ impl From<QueueError> for Failure {
             QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
+            | QueueError::TooMany { .. }
             | QueueError::InUse { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),

@@ -50,8 +50,8 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
-    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts, kind_name, made_up_name, topic_name,
+    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, Matched, MessageTraits, Outcome,
+    ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Understood, Unequal, Vhost, VhostMetadata, VhostSeat, Vhosts, kind_name, made_up_name, topic_name,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;

@@ -188,9 +188,12 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
     let security = broker.security();
     to.access.refresh(security);
     let (user, limits) = (&to.user, to.access.user().map(|user| user.limits()).unwrap_or_default());
+    let place = vhost.enter().map_err(|limit| {
+        refuse(format!("access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"))
+    })?;
     let seat = security.seats().take(to.reply_to(CONSUMER_TOKEN), user, limits, vhost.name());
     let seat = seat.map_err(|full| refuse(format!("connection refused for user '{user}': {full}")))?;
-    to.access.enter(security, Arc::clone(&vhost), seat).map_err(|failure| failure.of(connection::Open::ID))?;
+    to.access.enter(security, Arc::clone(&vhost), (seat, place)).map_err(|failure| failure.of(connection::Open::ID))?;
     to.vhost = vhost;
     to.out.method(0, &connection::OpenOk {});
     Ok(Step::Done)

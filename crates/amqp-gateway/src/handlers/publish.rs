@@ -1,7 +1,7 @@
 //! Class basic, publish: checks a message, routes it, and adds it to the batches of this turn.
 
 use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
-use broker::{MessageTraits, Permission, Queue, User, Vhost};
+use broker::{MessageTraits, Permission, User, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
 use routing::Routes;
@@ -191,14 +191,14 @@ pub(super) fn route(
         return Ok(());
     }
     let mut refused = false;
-    if targets.iter().any(|queue| may_refuse(queue)) {
+    if targets.iter().any(|queue| queue.may_refuse()) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
         table.release();
         let size = message.body_bytes();
         let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
         targets.retain(|queue| {
-            let admitted = !may_refuse(queue) || broker.admits(queue, publisher.waiting(queue), size);
-            if admitted && may_refuse(queue) {
+            let admitted = !queue.may_refuse() || broker.admits(queue, publisher.waiting(queue), size);
+            if admitted && queue.may_refuse() {
                 publisher.count(queue, size);
             }
             if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
@@ -222,11 +222,6 @@ pub(super) fn route(
         connection.publisher.add(targets, &Message { properties, ..*message }, connection.now_ms, wanted);
     }
     Ok(())
-}
-
-/// Does a queue turn messages away when it is full?
-fn may_refuse(queue: &Queue) -> bool {
-    queue.understood().overflow != Overflow::DropHead
 }
 
 fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'_>) {

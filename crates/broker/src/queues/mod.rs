@@ -9,6 +9,10 @@ mod arguments;
 mod consumers;
 mod dead;
 mod dispatch;
+mod erlang;
+mod parameters;
+mod policies;
+mod policy_keys;
 mod queue;
 mod record;
 mod restore;
@@ -17,6 +21,7 @@ mod traits;
 mod vhosts;
 mod window;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -30,6 +35,8 @@ pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
 pub(crate) use dead::TheUndertaker;
+pub use parameters::{ParameterError, Parameters, VhostSeat};
+pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub use vhosts::VhostMetadata;
@@ -51,12 +58,15 @@ pub struct Vhost {
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
     metadata: RwLock<Arc<VhostMetadata>>,
     deleted: AtomicBool,
+    policies: Policies,
+    parameters: Parameters,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
+        let (policies, parameters) = (Policies::default(), Parameters::default());
         let (metadata, deleted) = (RwLock::default(), AtomicBool::new(false));
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), metadata, deleted }
+        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), policies, parameters, metadata, deleted }
     }
 
     /// Its name.
@@ -88,12 +98,14 @@ pub struct Vhosts {
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
+    /// Parameters of the broker, by name.
+    global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0) }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), global: RwLock::default() }
     }
 }
 

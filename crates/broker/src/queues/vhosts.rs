@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use routing::{Argument, Arguments, Destination, Name, OwnedValue};
 
 use super::admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError};
-use super::{QueueArguments, Vhost, Vhosts};
+use super::parameters::{parameter_key, policy_key};
+use super::{PolicyScope, QueueArguments, Vhost, Vhosts};
 use crate::Broker;
 
 /// The octet of AMQP's field tables for a long string.
@@ -74,6 +76,18 @@ pub(crate) fn is_queue_type(kind: &str) -> bool {
     QueueArguments::new(&Arguments::new(vec![type_argument(kind)])).is_ok()
 }
 
+impl Vhost {
+    /// Keys of the records of its policies and parameters.
+    fn rule_keys(&self) -> Vec<Bytes> {
+        let policies = [PolicyScope::User, PolicyScope::Operator].into_iter().flat_map(|scope| {
+            let all = self.policies.all(scope);
+            all.into_iter().map(move |policy| policy_key(&self.name, scope, policy.name()))
+        });
+        let parameters = self.parameters.all().into_iter().map(|(component, name, _)| parameter_key(&self.name, &component, &name));
+        policies.chain(parameters).collect()
+    }
+}
+
 impl Vhosts {
     pub(crate) fn remove(&self, name: &str) {
         self.by_name.write().remove(name);
@@ -106,6 +120,11 @@ impl Broker {
             };
             table.all_bindings().filter_map(wish).collect()
         };
-        left.iter().try_for_each(|binding| self.unbind(vhost, binding))
+        left.iter().try_for_each(|binding| self.unbind(vhost, binding))?;
+        let rules = vhost.rule_keys();
+        if !rules.is_empty() {
+            self.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;
+        }
+        Ok(())
     }
 }
