@@ -31,8 +31,13 @@ pub enum CloseReason {
     #[error("{0}")]
     Error(String),
     /// A login was refused.
-    #[error("login refused")]
-    Login,
+    #[error("login of {name:?} refused: {reason}")]
+    Login {
+        /// Who it was said to be.
+        name: String,
+        /// Why.
+        reason: broker::Refused,
+    },
     /// Frames during the handshake that make no sense.
     #[error("handshake failed: {0}")]
     Handshake(String),
@@ -155,6 +160,7 @@ impl From<QueueError> for Failure {
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
+            QueueError::VhostDeleted(_) => Self::connection(ReplyCode::ConnectionForced, error),
             QueueError::Append(error) => error.into(),
         }
     }

@@ -7,5 +7,6 @@ mod garbage;
 mod handshake;
 mod node;
 mod policies;
+mod security;
 mod topology;
 mod transactions;

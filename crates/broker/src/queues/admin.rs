@@ -127,6 +127,9 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host is gone, and with it whoever asks.
+    #[error("vhost '{0}' is deleted")]
+    VhostDeleted(String),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -258,6 +261,7 @@ impl Broker {
     /// # Errors
     /// `Declare`, `Append`.
     pub fn declare_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+        vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
             kind: Name::new(declaration.kind).unwrap_or_else(|_| Name::new(b"").expect("short")),
@@ -293,6 +297,7 @@ impl Broker {
     /// # Errors
     /// `Bind`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
+        vhost.check_alive()?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)

@@ -93,9 +93,11 @@ impl Broker {
         connection: ConnectionId,
         pending: &Pending,
     ) -> DeclareStage {
-        if pending.holds(&vhost.name, &wish.name) {
-            return DeclareStage::Wait(wish);
-        }
+        let wish = match vhost.complete(wish) {
+            Ok(wish) if pending.holds(&vhost.name, &wish.name) => return DeclareStage::Wait(wish),
+            Ok(wish) => wish,
+            Err(error) => return DeclareStage::Done(Err(error)),
+        };
         match self.check_declaration(vhost, &wish, connection) {
             Ok(Some(queue)) => DeclareStage::Done(Ok(queue)),
             Ok(None) => self.plan(vhost, wish, pending).unwrap_or_else(|error| DeclareStage::Done(Err(error))),

@@ -19,11 +19,12 @@ mod record;
 mod restore;
 mod ticker;
 mod traits;
+mod vhosts;
 mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -41,6 +42,8 @@ pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub use vhosts::VhostMetadata;
+pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
@@ -56,6 +59,8 @@ pub struct Vhost {
     name: String,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    metadata: RwLock<Arc<VhostMetadata>>,
+    deleted: AtomicBool,
     policies: Policies,
     parameters: Parameters,
 }
@@ -63,7 +68,8 @@ pub struct Vhost {
 impl Vhost {
     fn new(name: &str) -> Self {
         let (policies, parameters) = (Policies::default(), Parameters::default());
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), policies, parameters }
+        let (metadata, deleted) = (RwLock::default(), AtomicBool::new(false));
+        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), policies, parameters, metadata, deleted }
     }
 
     /// Its name.
@@ -121,7 +127,7 @@ impl Vhosts {
         all
     }
 
-    fn or_new(&self, name: &str) -> Arc<Vhost> {
+    pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
         Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
     }
 

@@ -324,7 +324,7 @@ pub(super) fn policy_key(vhost: &str, scope: PolicyScope, name: &str) -> Bytes {
     key(kind, &[vhost], name)
 }
 
-fn parameter_key(vhost: &str, component: &str, name: &str) -> Bytes {
+pub(super) fn parameter_key(vhost: &str, component: &str, name: &str) -> Bytes {
     key(PARAMETER, &[vhost, component], name)
 }
 
