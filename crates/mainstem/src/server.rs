@@ -133,7 +133,7 @@ fn start_log(json: bool) {
 /// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
 /// (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_CONNECTIONS: [&str; 3] = ["shard-", "cold-read-", "controller"];
+    const OF_CONNECTIONS: [&str; 4] = ["shard-", "cold-read-", "login-", "controller"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
