@@ -8,6 +8,7 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod delays;
 mod dispatch;
 mod queue;
 mod record;
@@ -28,6 +29,8 @@ pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequa
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
+pub use delays::{DELAY_HEADER, Delay, Delays};
+pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
@@ -46,11 +49,13 @@ pub struct Vhost {
     name: String,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    /// By exchange.
+    delays: RwLock<HashMap<Name, Arc<Delays>>>,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default() }
+        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), delays: RwLock::default() }
     }
 
     /// Its name.
@@ -66,6 +71,11 @@ impl Vhost {
     /// A queue by name.
     pub fn queue(&self, name: &[u8]) -> Option<Arc<Queue>> {
         self.queues.read().get(name).cloned()
+    }
+
+    /// What an exchange that delays has delayed.
+    pub fn delays(&self, exchange: &[u8]) -> Option<Arc<Delays>> {
+        self.delays.read().get(exchange).cloned()
     }
 
     /// All queues, by name.
