@@ -95,12 +95,11 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 impl Together {
     fn write(&mut self, broker: &Arc<Broker>) {
-        let Self { mut items, then, .. } = std::mem::take(self);
+        let Self { items, then, .. } = std::mem::take(self);
         if then.is_empty() {
             return;
         }
-        items.push(broker.next_log_item());
-        let written = broker.commit(0, items);
+        let written = broker.commit_with_next_log(items);
         for (to, then) in then {
             let outcome = guarded(|| then(broker, written));
             broker.reply(to, outcome.map_or(Reply::Failed, Reply::Done));

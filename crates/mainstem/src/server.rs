@@ -34,6 +34,7 @@ const BACKLOG: i32 = 1024;
 pub fn run(config: Config) -> anyhow::Result<()> {
     start_log(config.log == LogFormat::Json);
     watch_for_defects();
+    crate::memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;

@@ -260,7 +260,7 @@ impl Broker {
     ///
     /// # Errors
     /// `Declare`, `Append`.
-    pub fn declare_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
         vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
@@ -279,6 +279,14 @@ impl Broker {
                 let _ = vhost.exchanges.write().delete(&name, false);
                 return Err(error.into());
             }
+        }
+        let delayed = vhost.exchanges.read().exchange(&name).is_some_and(|exchange| exchange.delayed());
+        if delayed
+            && vhost.delays(&name).is_none()
+            && let Err(error) = self.open_delays(vhost, &name, durable)
+        {
+            self.delete_exchange(vhost, &name, false)?;
+            return Err(error.into());
         }
         Ok(declared)
     }
@@ -339,6 +347,7 @@ impl Broker {
     /// Deletes the records of what was removed, with `more`.
     fn forget(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> Result<(), AppendError> {
         let mut keys = more;
+        let delays = self.close_delays(vhost, &removal, &mut keys);
         for one in removal.exchanges.into_iter().filter(|one| one.durable) {
             keys.push(ExchangeRecord::key(&vhost.name, &one.name));
         }
@@ -354,10 +363,11 @@ impl Broker {
             let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
             keys.push(record.key(&vhost.name));
         }
-        if keys.is_empty() {
-            return Ok(());
+        if !keys.is_empty() {
+            self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())?;
         }
-        self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())
+        self.drop_delays(delays);
+        Ok(())
     }
 
     /// Enters the topic of a queue that Kafka clients do not see.

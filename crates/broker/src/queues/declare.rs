@@ -55,9 +55,8 @@ impl Broker {
     pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
         match self.begin_declaration(vhost, wish, connection, &Pending::default()) {
             DeclareStage::Done(outcome) => outcome,
-            DeclareStage::Write(mut items, plan) => {
-                items.push(self.next_log_item());
-                self.commit(0, items)?;
+            DeclareStage::Write(items, plan) => {
+                self.commit_with_next_log(items)?;
                 Ok(self.end_declaration(vhost, *plan))
             }
             DeclareStage::Wait(wish) => Err(QueueError::Reserved(wish.name)),
@@ -80,10 +79,12 @@ impl Broker {
         })
     }
 
-    /// The next id of a log, to be written with whatever takes ids.
-    pub(crate) fn next_log_item(&self) -> AppendItem {
-        let next = self.next_log.lock().to_be_bytes();
-        AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value: Some(Bytes::copy_from_slice(&next)) }
+    /// Commits what takes ids of logs, with the next one. Whoever takes others meanwhile waits: the number that is written never falls.
+    pub(crate) fn commit_with_next_log(&self, mut items: Vec<AppendItem>) -> Result<(), AppendError> {
+        let next = self.next_log.lock();
+        let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
+        items.push(AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value });
+        self.commit(0, items)
     }
 
     fn begin_declaration(
@@ -170,6 +171,28 @@ impl Broker {
         self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })
     }
 
+    /// A log of which somebody but a queue has the record, as a topic that Kafka clients do not see.
+    pub(super) fn make_log(&self, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
+        let new = |log| TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![log], overrides: queue_overrides() };
+        if !durable {
+            return Ok(self.publish_hidden(new(self.take_log_id()?), Durability::Memory));
+        }
+        let topic = new(self.reserve_log_id());
+        self.commit_with_next_log(vec![record(&topic)])?;
+        Ok(self.publish_hidden(topic, self.durability()))
+    }
+
+    /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
+    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
+        let journal = self.journal_number(other);
+        loop {
+            let id = self.take_log_id()?;
+            if self.journal_number(id) == journal {
+                return Ok(self.journals[journal].create_log(id, durability));
+            }
+        }
+    }
+
     /// A log id for a queue whose record is not written yet.
     fn reserve_log_id(&self) -> LogId {
         let mut next = self.next_log.lock();
@@ -186,7 +209,7 @@ impl Broker {
                 *next += LOG_BLOCK;
                 *next - LOG_BLOCK..*next
             };
-            self.commit(0, vec![self.next_log_item()])?;
+            self.commit_with_next_log(Vec::new())?;
             *ids = range;
         }
         Ok(LogId(ids.next().expect("not empty")))

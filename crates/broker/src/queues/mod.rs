@@ -9,6 +9,7 @@ mod arguments;
 mod consumers;
 mod dead;
 mod declare;
+mod delays;
 mod dispatch;
 mod erlang;
 mod parameters;
@@ -37,6 +38,8 @@ pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequa
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
+pub use delays::{DELAY_HEADER, Delay, Delays};
+pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
@@ -63,13 +66,15 @@ pub struct Vhost {
     deleted: AtomicBool,
     policies: Policies,
     parameters: Parameters,
+    /// By exchange.
+    delays: RwLock<HashMap<Name, Arc<Delays>>>,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        let (policies, parameters) = (Policies::default(), Parameters::default());
-        let (metadata, deleted) = (RwLock::default(), AtomicBool::new(false));
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), policies, parameters, metadata, deleted }
+        let (policies, parameters, delays) = (Policies::default(), Parameters::default(), RwLock::default());
+        let (exchanges, queues, metadata, deleted) = (Exchanges::new(), RwLock::default(), RwLock::default(), AtomicBool::new(false));
+        Self { name: name.to_owned(), exchanges, queues, policies, parameters, metadata, deleted, delays }
     }
 
     /// Its name.
@@ -85,6 +90,11 @@ impl Vhost {
     /// A queue by name.
     pub fn queue(&self, name: &[u8]) -> Option<Arc<Queue>> {
         self.queues.read().get(name).cloned()
+    }
+
+    /// What an exchange that delays has delayed.
+    pub fn delays(&self, exchange: &[u8]) -> Option<Arc<Delays>> {
+        self.delays.read().get(exchange).cloned()
     }
 
     /// All queues, by name.

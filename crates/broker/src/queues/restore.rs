@@ -9,6 +9,7 @@ use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
 use super::admin::{Life, QueueDeclaration, queue_overrides};
+use super::delays;
 use super::arguments::QueueArguments;
 use super::parameters;
 use super::topic_name;
@@ -23,6 +24,7 @@ pub(crate) struct FoundQueues {
     queues: Vec<(String, Name, QueueRecord)>,
     bindings: Vec<(u64, String, BindingRecord)>,
     parameters: Vec<parameters::Found>,
+    delays: delays::Found,
 }
 
 impl FoundQueues {
@@ -35,6 +37,9 @@ impl FoundQueues {
             }
             return;
         }
+        if key.first() == Some(&delays::DELAYS_KEY) {
+            return self.delays.take(key, value);
+        }
         match record::decode(key, value) {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
             Some((vhost, Found::Queue(name, record))) => self.queues.push((vhost, name, record)),
@@ -45,7 +50,7 @@ impl FoundQueues {
 
     /// Logs of queues' own topics.
     pub fn own_logs(&self) -> impl Iterator<Item = LogId> + '_ {
-        self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log)
+        self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log).chain(self.delays.logs())
     }
 }
 
@@ -63,6 +68,7 @@ impl Broker {
                 None => self.publish_hidden(topic, self.durability()),
             };
         }
+        self.restore_delayed_topics(&found.delays);
     }
 
     /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
@@ -100,6 +106,7 @@ impl Broker {
                 orphans.push(record.key(&vhost));
             }
         }
+        self.restore_delays(std::mem::take(&mut found.delays));
         if !orphans.is_empty() {
             self.subscriptions().append_alone(0, orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
         }
