@@ -501,8 +501,9 @@ impl Session {
                 Err(other) => match other.downcast::<Gone>() {
                     Ok(gone) => self.gone.push(*gone),
                     Err(other) => {
-                        if let Ok(answer) = other.downcast::<Answer>() {
-                            self.answer(&answer);
+                        match other.downcast::<Answer>() {
+                            Ok(answer) => self.answer(&answer),
+                            Err(other) => drop(other.downcast().map(|read| self.connection.broker().stream_read(*read))),
                         }
                     }
                 },

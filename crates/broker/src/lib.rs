@@ -50,7 +50,7 @@ pub mod append {
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
     BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
-    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, Vhosts, kind_name, made_up_name, topic_name,
+    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, StreamFilter, StreamRead, StreamReading, StreamStart, TRAITS_HEADER, Undertaker, Unequal, Vhost, Vhosts, age_ms, kind_name, made_up_name, topic_name,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;

@@ -19,6 +19,9 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
     let queue = queue_of(connection, channel, &queue)?;
+    if queue.is_stream() {
+        return Err(super::stream::not_supported("basic.get", &queue));
+    }
     let broker = Arc::clone(connection.broker());
     let holder = *channel.getters.entry(queue.id()).or_insert_with(|| broker.subscriptions().new_consumer());
     match broker.get(&queue, &channel.flow, holder, no_ack) {

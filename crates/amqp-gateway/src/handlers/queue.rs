@@ -107,6 +107,9 @@ fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unb
 
 fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purge<'_>) -> Result<(), Failure> {
     let found = queue_of(connection, channel, &method.queue)?;
+    if found.is_stream() {
+        return Err(super::stream::not_supported("queue.purge", &found));
+    }
     let message_count = count(connection.broker().purge(&found));
     if !method.no_wait {
         connection.out.method(channel.number, &queue::PurgeOk { message_count });

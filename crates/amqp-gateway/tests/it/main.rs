@@ -6,5 +6,6 @@ mod consuming;
 mod garbage;
 mod handshake;
 mod node;
+mod streams;
 mod topology;
 mod transactions;

@@ -11,6 +11,7 @@ use types::ConnectionId;
 use super::arguments::QueueArguments;
 use super::consumers::Delivery;
 use super::dispatch::Dispatch;
+use super::stream::Stream;
 use crate::subscriptions::SharedSubscription;
 use crate::topic::Topic;
 
@@ -30,6 +31,8 @@ pub struct Queue {
     pub(super) attached: bool,
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
+    /// Who reads it, if it is a stream: then nothing goes through `shared` and `dispatch`.
+    pub(super) stream: Option<Stream>,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,
@@ -96,6 +99,11 @@ impl Queue {
     /// What the arguments come to.
     pub fn understood(&self) -> &QueueArguments {
         &self.understood
+    }
+
+    /// Is it read without being emptied?
+    pub fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     /// The rules of its machine.
