@@ -18,7 +18,7 @@ def run(results, binary, seconds, count, missing):
 
 
 def cases(results, file, broker, *names):
-    command = [str(PYTHON), str(HERE / "amqp" / file), broker.amqp, "--kafka", broker.bootstrap, *names]
+    command = [str(PYTHON), str(HERE / "amqp" / file), broker.amqp, *names, "--kafka", broker.bootstrap]
     for line in call(command, 240).decode().splitlines():
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
