@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use amqp_wire::MethodId;
 use broker::{Broker, ChannelFlow, Outcome, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
+use bytes::BytesMut;
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
@@ -104,6 +105,8 @@ pub(crate) struct Connection {
     pub owned: HashMap<QueueId, Arc<Queue>>,
     /// Channels with confirms to be told.
     pub to_tell: Vec<u16>,
+    /// Memory for properties that are not sent as they are stored.
+    pub properties: BytesMut,
     /// Memory for routing.
     pub scratch: Scratch,
     pub routed: Vec<QueueId>,
@@ -134,6 +137,7 @@ impl Connection {
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
             to_tell: Vec::new(),
+            properties: BytesMut::new(),
             scratch: Scratch::default(),
             routed: Vec::new(),
             now_ms: 0,

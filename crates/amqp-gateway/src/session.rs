@@ -517,7 +517,10 @@ impl Session {
                     Err(other) => {
                         match other.downcast::<Answer>() {
                             Ok(answer) => self.answer(&answer),
-                            Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
+                            Err(other) => match other.downcast() {
+                                Ok(read) => self.connection.broker().stream_read(*read),
+                                Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
+                            },
                         }
                     }
                 },

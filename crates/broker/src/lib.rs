@@ -51,10 +51,12 @@ pub mod append {
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
     BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays, Deliveries, Delivery,
-    ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome, ParameterError,
-    Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration, QueueError, Settlement,
-    topic_name, TRAITS_HEADER, Undertaker, Understood, Unequal, Vhost, VhostMetadata, VhostSeat, Vhosts,
+    ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
+    QueueError, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    VhostSeat,
 };
+pub use queues::{StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use security::{

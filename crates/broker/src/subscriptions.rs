@@ -23,7 +23,7 @@ use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept;
 use crate::unsent::Unsent;
-use crate::{Broker, QUEUE_GROUP, Reply, ShareRules, ShareStart, Topic};
+use crate::{Broker, QUEUE_GROUP, Queue, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
@@ -341,7 +341,20 @@ impl Subscriptions {
         if let Some(there) = of_log.iter().find(|one| one.name == name) {
             return Arc::clone(there);
         }
-        let entered = Arc::new_cyclic(|me| SharedSubscription {
+        let entered = self.make(name, log, state, volatile);
+        of_log.push(Arc::clone(&entered));
+        entered
+    }
+
+    /// One to a topic's first partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
+    pub(crate) fn unlisted(&self, group: &str, topic: &Topic) -> Arc<SharedSubscription> {
+        let log = Arc::clone(&topic.logs()[0]);
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: 0 };
+        self.make(name, log, Subscription::new(0), true)
+    }
+
+    fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
+        Arc::new_cyclic(|me| SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             me: Weak::clone(me),
             looked_after: (Arc::clone(&self.looked_after), AtomicBool::new(false)),
@@ -354,9 +367,7 @@ impl Subscriptions {
             volatile,
             name,
             log,
-        });
-        of_log.push(Arc::clone(&entered));
-        entered
+        })
     }
 
     /// All to a topic.
@@ -604,16 +615,20 @@ impl Broker {
         }
     }
 
+    /// The queue whose subscription it is.
+    fn queue_with(&self, shared: &SharedSubscription) -> Option<Arc<Queue>> {
+        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
+        queue.filter(|queue| !queue.is_stream())
+    }
+
     /// The rules of a subscription, whoever has it: a queue's are its own.
     fn rules_of(&self, shared: &SharedSubscription) -> Rules {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        queue.map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
+        self.queue_with(shared).map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
     }
 
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
     pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        match queue {
+        match self.queue_with(shared) {
             _ if dead.is_empty() => {}
             Some(queue) => self.bury_of_queue(&queue, dead),
             None => self.send_dead_letters(shared, dead),

@@ -8,5 +8,6 @@ mod handshake;
 mod node;
 mod policies;
 mod security;
+mod streams;
 mod topology;
 mod transactions;

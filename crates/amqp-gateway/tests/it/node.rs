@@ -233,7 +233,7 @@ impl Node {
                             client.session.handle_reply(to.token, reply, self.now);
                         }
                     }
-                    Event::Advanced(log) => self.gateway.advanced(log),
+                    Event::Advanced(log) => self.gateway.advanced(log, SHARD),
                     Event::Space => self.clients.iter_mut().for_each(|client| client.session.handle_space()),
                 }
             }

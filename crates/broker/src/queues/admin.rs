@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use delivery::Overflow;
+use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
@@ -17,6 +17,7 @@ use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
+use super::stream::{Stream, shown_age};
 use super::{QUEUE_GROUP, Vhost};
 use crate::Broker;
 use crate::catalog::{TopicRecord, topic_key};
@@ -96,7 +97,7 @@ pub enum QueueError {
         /// Where.
         vhost: String,
         /// Which, and why.
-        error: InvalidArgument,
+        error: Box<InvalidArgument>,
     },
     /// A property that this type of queue does not have.
     #[error("invalid property '{property}' for queue '{queue}' in vhost '{vhost}'")]
@@ -108,6 +109,9 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// A type of queue whose names are not made up.
+    #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
+    ServerNamed(QueueKind),
     /// A topic of that name that cannot be a queue.
     #[error("topic '{0}' has more than one partition: it cannot be a queue")]
     Partitioned(String),
@@ -203,15 +207,27 @@ pub(super) fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result
         if received.map(|one| &one.value) == current.map(|one| &one.value) {
             continue;
         }
-        let classic = |one: Option<&routing::Argument>| one.is_none_or(|one| one.value == routing::OwnedValue::Bytes(b"classic"[..].into()));
-        if **name == *b"x-queue-type" && classic(received) && classic(current) {
+        if let (Some(one), Some(other)) = (received.and_then(shown_age), current.and_then(shown_age))
+            && one == other
+        {
             continue;
+        }
+        if **name == *b"x-queue-type" {
+            // None is the usual one.
+            let kind = |one: Option<&routing::Argument>| one.map_or_else(|| "classic".to_owned(), |one| one.value.to_string());
+            let (received, current) = (kind(received), kind(current));
+            if received == current {
+                continue;
+            }
+            return unequal("x-queue-type", format!("'{received}'"), format!("'{current}'"));
         }
         let both = received.is_some() && current.is_some();
         let shown = |one: Option<&routing::Argument>| match one {
             None => "none".to_owned(),
-            Some(one) if both => format!("'{}'", one.value),
-            Some(one) => format!("the value '{}' of type '{}'", one.value, one.type_name()),
+            Some(one) => {
+                let value = shown_age(one).unwrap_or_else(|| one.value.to_string());
+                if both { format!("'{value}'") } else { format!("the value '{value}' of type '{}'", one.type_name()) }
+            }
         };
         return unequal(&String::from_utf8_lossy(name), shown(received), shown(current));
     }
@@ -396,12 +412,12 @@ impl Broker {
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
+        let stream = (understood.kind == QueueKind::Stream).then(Stream::default);
         let Life { attached, restored } = life;
-        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(QUEUE_GROUP, &topic, durable).expect("a queue's topic has a log");
-        // What an earlier life had may have been given to somebody, whether or not its end let that be written.
-        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
-        shared.lock().remember_given(given);
+        let shared = match &stream {
+            Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic),
+            None => self.remembered_subscription(&topic, durable, restored),
+        };
         let id = QueueId(shared.log().id().0);
         let in_force = vhost.policies.in_force(&name, &arguments, understood);
         let understood = &in_force.understood;
@@ -422,6 +438,7 @@ impl Broker {
             attached,
             shared,
             dispatch,
+            stream,
             dropped: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
         };
@@ -440,6 +457,8 @@ impl Broker {
     /// `InUse`, `NotEmpty`, `Append`.
     pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let counts = self.counts(queue);
+        // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
+        let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
         if if_unused && counts.consumers > 0 {
             return Err(QueueError::InUse { queue: name, vhost });
@@ -464,7 +483,9 @@ impl Broker {
         self.vhosts.by_id.write().remove(&queue.id);
         self.end(queue);
         queue.topic.set_bounded(false);
-        if queue.attached {
+        if queue.attached && queue.is_stream() {
+            // A share group of that name is any other.
+        } else if queue.attached {
             let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
@@ -472,6 +493,16 @@ impl Broker {
             self.drop_subscriptions_to(queue.topic.id);
         }
         forgotten?;
-        Ok(counts.ready)
+        Ok(if queue.is_stream() { 0 } else { counts.ready })
+    }
+
+    /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
+    /// let that be written.
+    fn remembered_subscription(&self, topic: &Arc<Topic>, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
+        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
+        let shared = self.queue_subscription(QUEUE_GROUP, topic, durable).expect("a queue's topic has a log");
+        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
+        shared.lock().remember_given(given);
+        shared
     }
 }

@@ -130,10 +130,13 @@ impl Broker {
     fn plan(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, pending: &Pending) -> Result<DeclareStage, QueueError> {
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name.clone() };
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
+        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
-        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
+        let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
+        if made_up && rules.kind != QueueKind::Classic {
+            return Err(QueueError::ServerNamed(rules.kind));
+        }
+        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind != QueueKind::Classic) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
         }
         if let Some(limit) = vhost.queue_limit_reached(pending.count(&vhost.name)) {
@@ -147,14 +150,14 @@ impl Broker {
             return Err(QueueError::Partitioned(topic.name.clone()));
         }
         if !described.durable {
-            let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: queue_overrides() };
+            let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: rules.overrides() };
             let topic = self.publish_hidden(record, Durability::Memory);
             return Ok(DeclareStage::Done(Ok(self.enter_queue(vhost, described, rules, topic, Life::default()))));
         }
         let topic = match there {
             Some(topic) => Planned::Attached(topic),
             None => {
-                let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.reserve_log_id()], overrides: queue_overrides() };
+                let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.reserve_log_id()], overrides: rules.overrides() };
                 Planned::New(known_as, record)
             }
         };

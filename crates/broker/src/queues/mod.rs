@@ -18,6 +18,7 @@ mod policy_keys;
 mod queue;
 mod record;
 mod restore;
+mod stream;
 mod ticker;
 mod traits;
 mod vhosts;
@@ -43,6 +44,7 @@ pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
+pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub use vhosts::VhostMetadata;
@@ -64,10 +66,10 @@ pub struct Vhost {
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
     metadata: RwLock<Arc<VhostMetadata>>,
     deleted: AtomicBool,
-    policies: Policies,
-    parameters: Parameters,
     /// By exchange.
     delays: RwLock<HashMap<Name, Arc<Delays>>>,
+    policies: Policies,
+    parameters: Parameters,
 }
 
 impl Vhost {

@@ -62,7 +62,8 @@ impl Broker {
             if self.topic_by_id(record.topic).is_some() {
                 continue;
             }
-            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: queue_overrides() };
+            let overrides = QueueArguments::new(&record.arguments).map_or_else(|_| queue_overrides(), |rules| rules.overrides());
+            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides };
             match topic_name(vhost, name).filter(|_| !record.hidden) {
                 Some(known_as) => self.publish(known_as, topic),
                 None => self.publish_hidden(topic, self.durability()),

@@ -221,7 +221,9 @@ impl Broker {
             self.queue_subscription(GROUP, &topic, false)
         };
         let shared = shared.expect("its topic has a log");
+        // No policy is about it.
         let understood = QueueArguments::new(&Arguments::default()).expect("there are none");
+        let in_force = Arc::new(InForce { understood, matched: Matched::default() });
         let queue = Arc::new(Queue {
             id: QueueId(shared.log().id().0),
             vhost: vhost.name.clone(),
@@ -230,9 +232,10 @@ impl Broker {
             owner: None,
             auto_delete: false,
             arguments: Arguments::default(),
-            dispatch: Mutex::new(Dispatch::new(&understood, false, &shared)),
-            in_force: RwLock::new(Arc::new(InForce { understood, matched: Matched::default() })),
+            dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
+            in_force: RwLock::new(in_force),
             may_refuse: false.into(),
+            stream: None,
             topic,
             attached: false,
             shared,
