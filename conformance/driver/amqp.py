@@ -10,10 +10,22 @@ from driver.results import call
 
 def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
+    security(results, binary)
     for durability in ("fsync", "memory"):
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",
                      lambda command=command: print("      " + call(command, seconds + 240).decode().strip().replace("\n", "\n      "), flush=True))
+
+
+def security(results, binary):
+    try:
+        lines = call([str(PYTHON), str(HERE / "amqp/security.py"), str(binary), str(CACHE)], 240).decode().splitlines()
+    except Exception as error:
+        return results.note("amqp, users and TLS", str(error) or type(error).__name__)
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        results.note(f"amqp, who is let in: {name.replace('-', ' ')}", None if verdict == "ok" else why)
 
 
 def small(results, binary, count, missing):
