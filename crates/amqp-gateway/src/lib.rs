@@ -12,6 +12,7 @@ mod channel;
 mod confirms;
 mod connection;
 mod content;
+mod delayed;
 mod error;
 mod gateway;
 mod handlers;

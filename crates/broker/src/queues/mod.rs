@@ -8,6 +8,7 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod delays;
 mod dispatch;
 mod erlang;
 mod parameters;
@@ -34,6 +35,8 @@ pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequa
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
+pub use delays::{DELAY_HEADER, Delay, Delays};
+pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
@@ -58,15 +61,24 @@ pub struct Vhost {
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
     metadata: RwLock<Arc<VhostMetadata>>,
     deleted: AtomicBool,
+    /// By exchange.
+    delays: RwLock<HashMap<Name, Arc<Delays>>>,
     policies: Policies,
     parameters: Parameters,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        let (policies, parameters) = (Policies::default(), Parameters::default());
-        let (metadata, deleted) = (RwLock::default(), AtomicBool::new(false));
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), policies, parameters, metadata, deleted }
+        Self {
+            name: name.to_owned(),
+            exchanges: Exchanges::new(),
+            queues: RwLock::default(),
+            metadata: RwLock::default(),
+            deleted: AtomicBool::new(false),
+            delays: RwLock::default(),
+            policies: Policies::default(),
+            parameters: Parameters::default(),
+        }
     }
 
     /// Its name.
@@ -82,6 +94,11 @@ impl Vhost {
     /// A queue by name.
     pub fn queue(&self, name: &[u8]) -> Option<Arc<Queue>> {
         self.queues.read().get(name).cloned()
+    }
+
+    /// What an exchange that delays has delayed.
+    pub fn delays(&self, exchange: &[u8]) -> Option<Arc<Delays>> {
+        self.delays.read().get(exchange).cloned()
     }
 
     /// All queues, by name.

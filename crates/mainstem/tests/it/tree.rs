@@ -30,7 +30,7 @@ const RUNTIMES: &[&str] = &["tokio", "axum", "socket2"];
 const LINES_MAX: usize = 800;
 const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs"];
 /// What a document may name although it appears only when something runs or is built.
-const MADE_LATER: &[&str] = &["target/", "mainstem-bench", "mainstem-data", "mainstem-amqp", "journal-0/", "journal-N/"];
+const MADE_LATER: &[&str] = &["target/", "mainstem-bench", "mainstem-data", "journal-0/", "journal-N/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
