@@ -151,9 +151,11 @@ impl From<QueueError> for Failure {
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
             | QueueError::InUse { .. }
+            | QueueError::TooMany { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
+            QueueError::VhostDeleted(_) => Self::connection(ReplyCode::ConnectionForced, error),
             QueueError::Append(error) => error.into(),
         }
     }
@@ -190,9 +192,11 @@ impl Failure {
                 Self::precondition(format_args!("inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"))
             }
             DeclareError::UnknownKind(kind) => Self::precondition(format_args!("invalid exchange type '{kind}'")),
-            DeclareError::ArgumentType { .. } | DeclareError::DelayedKind | DeclareError::HashProperty(_) | DeclareError::HashTwice => {
-                Self::precondition(error)
-            }
+            DeclareError::ArgumentType { .. }
+            | DeclareError::DelayedKind
+            | DeclareError::DelayedTwice
+            | DeclareError::HashProperty(_)
+            | DeclareError::HashTwice => Self::precondition(error),
         }
     }
 

@@ -8,16 +8,18 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod delays;
 mod dispatch;
 mod queue;
 mod record;
 mod restore;
 mod ticker;
 mod traits;
+mod vhosts;
 mod window;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -28,9 +30,13 @@ pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequa
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
+pub use delays::{DELAY_HEADER, Delay, Delays};
+pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub use vhosts::{VhostLimits, VhostMetadata};
+pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
@@ -46,11 +52,22 @@ pub struct Vhost {
     name: String,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    metadata: RwLock<Arc<VhostMetadata>>,
+    deleted: AtomicBool,
+    /// By exchange.
+    delays: RwLock<HashMap<Name, Arc<Delays>>>,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default() }
+        Self {
+            name: name.to_owned(),
+            exchanges: Exchanges::new(),
+            queues: RwLock::default(),
+            metadata: RwLock::default(),
+            deleted: AtomicBool::new(false),
+            delays: RwLock::default(),
+        }
     }
 
     /// Its name.
@@ -66,6 +83,11 @@ impl Vhost {
     /// A queue by name.
     pub fn queue(&self, name: &[u8]) -> Option<Arc<Queue>> {
         self.queues.read().get(name).cloned()
+    }
+
+    /// What an exchange that delays has delayed.
+    pub fn delays(&self, exchange: &[u8]) -> Option<Arc<Delays>> {
+        self.delays.read().get(exchange).cloned()
     }
 
     /// All queues, by name.
@@ -104,7 +126,7 @@ impl Vhosts {
         all
     }
 
-    fn or_new(&self, name: &str) -> Arc<Vhost> {
+    pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
         Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
     }
 
