@@ -48,6 +48,7 @@ pub(crate) fn start(to: &mut Connection) {
                 "publisher_confirms",
                 "exchange_exchange_bindings",
                 "basic.nack",
+                "connection.blocked",
                 "consumer_cancel_notify",
                 "consumer_priorities",
                 "authentication_failure_close",
@@ -82,6 +83,7 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>) -> Result<Ste
     let capabilities = method.client_properties.get("capabilities").and_then(amqp_wire::Value::as_table).unwrap_or_default();
     let can = |name| capabilities.get(name).and_then(amqp_wire::Value::as_bool).unwrap_or(false);
     to.understands.consumer_cancel_notify = can("consumer_cancel_notify");
+    to.understands.connection_blocked = can("connection.blocked");
     to.understands.authentication_failure_close = can("authentication_failure_close");
     let given = match &*method.mechanism {
         "PLAIN" => plain(method.response),

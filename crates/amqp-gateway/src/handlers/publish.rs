@@ -211,6 +211,7 @@ pub(super) fn route(
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
         let wanted = wanted.filter(|_| !refused);
+        channel.published = Some(connection.publisher.rests());
         connection.publisher.add(targets, &Message { properties, ..*message }, connection.now_ms, wanted);
     }
     Ok(())

@@ -6,5 +6,6 @@ mod consuming;
 mod garbage;
 mod handshake;
 mod node;
+mod pressure;
 mod topology;
 mod transactions;
