@@ -12,6 +12,10 @@ def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
     results.step("amqp: connections that publish and consume go on through a full disk and with little memory",
                  lambda: shown([str(PYTHON), str(HERE / "amqp/pressure.py"), str(binary)], 150))
+    for line in call([str(PYTHON), str(HERE / "amqp/delayed.py"), str(binary)], 120).decode().splitlines():
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        results.note(f"amqp, delayed: {name.replace('-', ' ')}", None if verdict == "ok" else why)
     for durability in ("fsync", "memory"):
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",

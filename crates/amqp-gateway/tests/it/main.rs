@@ -6,6 +6,8 @@ mod consuming;
 mod garbage;
 mod handshake;
 mod node;
+mod policies;
 mod pressure;
+mod security;
 mod topology;
 mod transactions;
