@@ -11,6 +11,8 @@ from driver.results import call
 def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
     security(results, binary)
+    results.step("amqp: connections that publish and consume go on through a full disk and with little memory",
+                 lambda: shown([str(PYTHON), str(HERE / "amqp/pressure.py"), str(binary)], 150))
     for line in call([str(PYTHON), str(HERE / "amqp/delayed.py"), str(binary)], 120).decode().splitlines():
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
@@ -19,7 +21,12 @@ def run(results, binary, seconds, count, missing):
     for durability in ("fsync", "memory"):
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",
-                     lambda command=command: print("      " + call(command, seconds + 240).decode().strip().replace("\n", "\n      "), flush=True))
+                     lambda command=command: shown(command, seconds + 240))
+
+
+def shown(command, limit):
+    """Runs a program and shows what it says."""
+    print("      " + call(command, limit).decode().strip().replace("\n", "\n      "), flush=True)
 
 
 def cases(results, file, broker, *names):

@@ -80,6 +80,7 @@ pub(crate) struct Limits {
 pub(crate) struct Understands {
     pub consumer_cancel_notify: bool,
     pub authentication_failure_close: bool,
+    pub connection_blocked: bool,
 }
 
 /// A connection, without its channels.
@@ -226,9 +227,9 @@ impl Connection {
 
     /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
     pub fn flush(&mut self) {
-        if !self.publisher.is_flushed() {
+        if self.publisher.is_ripe() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
-            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone);
+            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone, self.now);
         }
         self.flush_settled();
     }

@@ -21,7 +21,7 @@ use crate::log::Log;
 use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
-use crate::queue::{AHEAD_BYTES_MAX, Intake, weight};
+use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
 use crate::window::{Marks, Relief, WindowState};
@@ -226,7 +226,7 @@ impl Journal {
     /// # Errors
     /// The append itself, when the queue is full; `Space` follows.
     pub fn append(&self, append: Append) -> Result<(), Append> {
-        self.intake.push(append)
+        self.intake.push(append, WhenFull::Answer)
     }
 
     /// Like [`Journal::append`], for a caller who has nothing better to do: a small append to a journal at rest is written on
@@ -236,12 +236,33 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub fn append_here(&self, append: Append) -> Result<(), Append> {
+        self.queue_here(append, WhenFull::Answer)
+    }
+
+    /// Like [`Journal::append`], or with `here` like [`Journal::append_here`], for a caller who keeps what is refused for as long as that
+    /// takes: while the disk is full data is refused as well, or waits in the order of its connection; it never comes back as
+    /// `DiskFull` unless the journal is shut down.
+    ///
+    /// # Errors
+    /// The append itself, when the queue or the disk is full; `Space` follows.
+    pub fn append_when_possible(&self, append: Append, here: bool) -> Result<(), Append> {
+        if self.is_disk_full() {
+            self.intake.refuse(append.to.shard);
+            // Space may have come meanwhile, and then nobody would send `Space`.
+            if self.is_disk_full() {
+                return Err(append);
+            }
+        }
+        if here { self.queue_here(append, WhenFull::Wait) } else { self.intake.push(append, WhenFull::Wait) }
+    }
+
+    fn queue_here(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
         let took = self.small_write_ns.load(Ordering::Relaxed);
         let quick = (1..=self.config.quick_write.as_nanos() as u64).contains(&took);
         if !quick || weight(&append) > AHEAD_BYTES_MAX {
-            return self.append(append);
+            return self.intake.push(append, when_full);
         }
-        if self.intake.push_for_me(append)? {
+        if self.intake.push_for_me(append, when_full)? {
             match self.writer.get().and_then(Weak::upgrade) {
                 Some(writer) => writer.commit_here(),
                 None => self.intake.ring(),
@@ -473,8 +494,9 @@ impl Journal {
     pub(crate) fn set_durable(&self, index: LogIndex) {
         self.durable.store(index.0, Ordering::Release);
     }
-    pub(crate) fn is_disk_full(&self) -> bool {
-        self.disk_full.load(Ordering::Relaxed)
+    /// Is there no space for data?
+    pub fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Ordering::SeqCst)
     }
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::SeqCst)
@@ -513,7 +535,7 @@ impl Journal {
     }
 
     pub(crate) fn set_disk_full(&self, full: bool) {
-        if self.disk_full.swap(full, Ordering::Relaxed) != full {
+        if self.disk_full.swap(full, Ordering::SeqCst) != full {
             if full {
                 tracing::error!(journal = self.number(), "disk full: writes are refused until space is freed, reads and deletes go on");
             } else {

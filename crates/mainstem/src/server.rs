@@ -28,6 +28,8 @@ use crate::tls::Tls;
 
 /// Part of the memory budget that answers may hold until clients have read them.
 const HELD_SHARE: usize = 4;
+/// Part of it that AMQP publishes may take while journals have no room for them.
+const PUBLISHES_SHARE: usize = 16;
 /// Connections that the system may hold for an acceptor.
 const BACKLOG: i32 = 1024;
 
@@ -79,6 +81,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
+    amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));

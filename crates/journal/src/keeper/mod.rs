@@ -188,7 +188,8 @@ impl Keeper {
         self.prepare_next();
         let sealed = self.seal_all();
         self.prune();
-        self.look.wanted |= sealed || inbox.moved;
+        // On a full disk nothing is sealed, and what is trimmed is all that can help.
+        self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full();
         self.look.whole |= inbox.check_retention;
         self.look_if_due();
         self.prepare_next();

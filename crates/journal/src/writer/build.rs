@@ -18,7 +18,7 @@ use crate::disk::{Submitter, WriteOp};
 use crate::log::Log;
 use crate::pool::{BLOCK_BYTES, Block};
 use crate::producers::Verdict;
-use crate::queue::{Pass, Place, Placing};
+use crate::queue::{Pass, Place, Placing, WhenFull};
 use crate::run::Run;
 use crate::segments;
 use crate::tail::TailChunk;
@@ -445,7 +445,8 @@ fn place(
         return Place::Done;
     }
     if bytes > if data { room.data } else { room.state } {
-        if room.disk_full && plan.is_empty() {
+        let waits = data && request.when_full == WhenFull::Wait;
+        if room.disk_full && plan.is_empty() && (!waits || room.closing) {
             return refuse_for_space(request, AppendError::DiskFull);
         }
         if room.closing {
@@ -453,7 +454,7 @@ fn place(
         }
         wants.roll = true;
         wants.for_state |= !data;
-        return if data && !room.rolls && !room.disk_full { Place::Held(item) } else { Place::Full(item) };
+        return if data && !room.rolls && (waits || !room.disk_full) { Place::Held(item) } else { Place::Full(item) };
     }
     if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() || plan.shared.len() + item.entries() > BODIES_MAX {
         return Place::Full(item);
