@@ -19,6 +19,9 @@ def run(results, binary, seconds, count, missing):
         results.note(f"amqp, delayed: {name.replace('-', ' ')}", None if verdict == "ok" else why)
     streams(results, binary)
     for durability in ("fsync", "memory"):
+        once = [str(PYTHON), str(HERE / "amqp/once.py"), str(binary), durability]
+        results.step(f"messages of many queues are in all or none, dead letters in one queue, while the broker is killed, class {durability}",
+                     lambda command=once: print("      " + call(command, 120).decode().strip(), flush=True))
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",
                      lambda command=command: shown(command, seconds + 240))

@@ -192,7 +192,7 @@ impl AppendItem {
 
     /// Entries that it takes in the directory of a chunk.
     pub(crate) fn entries(&self) -> usize {
-        if let Self::Together(items) = self { items.len() } else { 1 }
+        if let Self::Together(items) = self { items.iter().map(Self::entries).sum() } else { 1 }
     }
 
     /// Logs of shared batches, which the directory of a chunk has behind its entries.

@@ -440,7 +440,8 @@ fn place(
 ) -> Place {
     let bytes = plan.chunk_bytes_with(&item);
     let data = item.is_data();
-    if Plan::default().chunk_bytes_with(&item) > room.largest || item.entries() > BODIES_MAX {
+    let alone = padded(bodies_at(item.entries(), item.references()) + item.body_bytes());
+    if alone > room.largest || item.entries() > BODIES_MAX {
         request.results.push(Err(AppendError::TooLarge));
         return Place::Done;
     }
