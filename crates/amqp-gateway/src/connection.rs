@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Vhost};
+use broker::{Broker, ChannelFlow, Outcome, Permission, Queue, ReplyTo, Settlement, Vhost};
+use bytes::BytesMut;
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
 use types::{ConnectionId, ShardId};
 
+use crate::access::{Access, Resource};
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::gateway::Gateway;
@@ -27,12 +29,22 @@ pub(crate) const CONSUMER_TOKEN: u64 = 1 << 63;
 /// What is done with a command's outcome.
 pub(crate) type Then = Box<dyn FnOnce(&mut Connection, &mut Channel, Box<dyn Any + Send>) -> Result<(), Failure>>;
 
+/// Who somebody says he is, and by which mechanism.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub mechanism: String,
+    /// As the log shows it.
+    pub name: String,
+}
+
 /// What must be there before the next frame is looked at.
 pub(crate) enum Waiting {
     /// The outcome of a command that a channel gave.
     Channel { token: u64, channel: u16, method: MethodId, then: Then },
     /// The outcome of a command that the connection needs.
     Connection { token: u64, then: Box<dyn FnOnce(&mut Connection)> },
+    /// Is somebody who he says?
+    Login { token: u64, claim: Claim },
     /// The outcome of all publishes: what follows would look at the queues.
     Publishes,
     /// The outcome of all publishes of a transaction; messages that were not kept so far.
@@ -78,6 +90,9 @@ pub(crate) struct Connection {
     pub peer: SocketAddr,
     pub vhost: Arc<Vhost>,
     pub user: String,
+    /// Whose certificate the peer has shown, if that was verified.
+    pub certified: Option<String>,
+    pub access: Access,
     pub limits: Limits,
     pub understands: Understands,
     pub out: Outgoing,
@@ -90,6 +105,8 @@ pub(crate) struct Connection {
     pub owned: HashMap<QueueId, Arc<Queue>>,
     /// Channels with confirms to be told.
     pub to_tell: Vec<u16>,
+    /// Memory for properties that are not sent as they are stored.
+    pub properties: BytesMut,
     /// Memory for routing.
     pub scratch: Scratch,
     pub routed: Vec<QueueId>,
@@ -108,6 +125,8 @@ impl Connection {
             peer,
             vhost,
             user: String::new(),
+            certified: None,
+            access: Access::default(),
             limits: Limits { frame_max: crate::handlers::FRAME_MAX_BEFORE, channel_max: 0 },
             understands: Understands::default(),
             out: Outgoing::default(),
@@ -118,6 +137,7 @@ impl Connection {
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
             to_tell: Vec::new(),
+            properties: BytesMut::new(),
             scratch: Scratch::default(),
             routed: Vec::new(),
             now_ms: 0,
@@ -127,6 +147,12 @@ impl Connection {
 
     pub fn broker(&self) -> &Arc<Broker> {
         &self.gateway.broker
+    }
+
+    /// # Errors
+    /// *403*: the user may not.
+    pub fn check(&mut self, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
+        self.access.check(self.gateway.broker.security(), permission, resource)
     }
 
     /// Where replies with this token come.
@@ -238,6 +264,7 @@ impl Connection {
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
         self.flush();
+        self.access.close_channel();
         let mut queues = HashMap::new();
         let id = channel.id;
         self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);

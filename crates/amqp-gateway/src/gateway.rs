@@ -55,9 +55,9 @@ impl Gateway {
         &self.metrics
     }
 
-    /// The readable end of a log has moved: the queue that has it gives out what there is.
-    pub fn advanced(&self, log: LogId) {
-        self.broker.queue_advanced(log);
+    /// The readable end of a log has moved, as `shard` heard: the queue that has it gives out what there is.
+    pub fn advanced(&self, log: LogId, shard: ShardId) {
+        self.broker.queue_advanced(log, shard);
         self.retry_leftover();
     }
 

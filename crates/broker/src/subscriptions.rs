@@ -20,7 +20,7 @@ use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept;
 use crate::unsent::Unsent;
-use crate::{Broker, QUEUE_GROUP, Reply, ShareRules, ShareStart, Topic};
+use crate::{Broker, QUEUE_GROUP, Queue, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
@@ -281,7 +281,20 @@ impl Subscriptions {
     }
 
     fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
-        let entered = Arc::new(SharedSubscription {
+        let entered = self.make(name.clone(), log, state, volatile);
+        let mut by_name = self.by_name.write();
+        Arc::clone(by_name.entry(name).or_insert(entered))
+    }
+
+    /// One to a topic's first partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
+    pub(crate) fn unlisted(&self, group: &str, topic: &Topic) -> Arc<SharedSubscription> {
+        let log = Arc::clone(&topic.logs()[0]);
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: 0 };
+        self.make(name, log, Subscription::new(0), true)
+    }
+
+    fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
+        Arc::new(SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             state: Mutex::new(state),
             waiting: AtomicU64::new(0),
@@ -290,11 +303,9 @@ impl Subscriptions {
             lost: Arc::default(),
             dropped: AtomicBool::new(false),
             volatile,
-            name: name.clone(),
+            name,
             log,
-        });
-        let mut by_name = self.by_name.write();
-        Arc::clone(by_name.entry(name).or_insert(entered))
+        })
     }
 }
 
@@ -432,10 +443,10 @@ impl Broker {
         self.write_changes(shared, state, asker, Vec::new(), item);
     }
 
-    /// Appends `before`, and what changed behind it.
-    pub(crate) fn write_subscription_behind(&self, shared: &SharedSubscription, state: &mut Subscription, before: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
+    /// Writes what changed and `others`, of the same journal, in one chunk: a crash leaves all of it or nothing. `asker` waits for it.
+    pub(crate) fn write_subscription_with(&self, shared: &SharedSubscription, state: &mut Subscription, others: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        self.write_changes(shared, state, Some(asker), before, item);
+        self.write_changes(shared, state, Some(asker), others, item);
     }
 
     fn write_changes(
@@ -443,7 +454,7 @@ impl Broker {
         shared: &SharedSubscription,
         state: &mut Subscription,
         asker: Option<&Arc<Acknowledgement>>,
-        before: Vec<AppendItem>,
+        others: Vec<AppendItem>,
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
         if shared.is_dropped() {
@@ -453,12 +464,16 @@ impl Broker {
             state.set_changed();
         }
         let changes = state.take_changes();
-        let mut items = before;
+        let together = !others.is_empty();
+        let mut items = others;
         if !shared.volatile && !changes.is_empty() {
             items.extend(shared.name.records(&changes).into_iter().map(item));
         }
         if items.is_empty() {
             return;
+        }
+        if together {
+            items = vec![AppendItem::Together(items)];
         }
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);
@@ -519,16 +534,20 @@ impl Broker {
         }
     }
 
+    /// The queue whose subscription it is.
+    fn queue_with(&self, shared: &SharedSubscription) -> Option<Arc<Queue>> {
+        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
+        queue.filter(|queue| !queue.is_stream())
+    }
+
     /// The rules of a subscription, whoever has it: a queue's are its own.
     fn rules_of(&self, shared: &SharedSubscription) -> Rules {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        queue.map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
+        self.queue_with(shared).map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
     }
 
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
     pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        match queue {
+        match self.queue_with(shared) {
             _ if dead.is_empty() => {}
             Some(queue) => self.bury_of_queue(&queue, dead),
             None => self.send_dead_letters(shared, dead),

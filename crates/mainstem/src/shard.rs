@@ -232,7 +232,7 @@ impl Shard {
                 }
             }
             Event::Advanced(log) => {
-                self.shared.amqp.advanced(log);
+                self.shared.amqp.advanced(log, self.id);
                 for id in context.watches.advanced(log) {
                     if let Some(connection) = connections.get(&id) {
                         connection.session.borrow_mut().handle_wake(&mut context, now);

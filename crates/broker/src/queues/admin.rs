@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use delivery::QueueKind;
+use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
 use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
 use uuid::Uuid;
@@ -17,6 +17,7 @@ use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
+use super::stream::{Stream, shown_age};
 use super::{QUEUE_GROUP, Vhost, topic_name};
 use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
@@ -75,6 +76,16 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host has as many as it may.
+    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
+    TooMany {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
+        /// As many.
+        limit: u64,
+    },
     /// Only the broker gives such names.
     #[error("queue name '{0}' contains reserved prefix 'amq.*'")]
     Reserved(Name),
@@ -89,7 +100,7 @@ pub enum QueueError {
         /// Where.
         vhost: String,
         /// Which, and why.
-        error: InvalidArgument,
+        error: Box<InvalidArgument>,
     },
     /// A property that this type of queue does not have.
     #[error("invalid property '{property}' for queue '{queue}' in vhost '{vhost}'")]
@@ -101,6 +112,9 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// A type of queue whose names are not made up.
+    #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
+    ServerNamed(QueueKind),
     /// A topic of that name that cannot be a queue.
     #[error("topic '{0}' has more than one partition: it cannot be a queue")]
     Partitioned(String),
@@ -120,6 +134,9 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host is gone, and with it whoever asks.
+    #[error("vhost '{0}' is deleted")]
+    VhostDeleted(String),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -184,15 +201,27 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
         if received.map(|one| &one.value) == current.map(|one| &one.value) {
             continue;
         }
-        let classic = |one: Option<&routing::Argument>| one.is_none_or(|one| one.value == routing::OwnedValue::Bytes(b"classic"[..].into()));
-        if **name == *b"x-queue-type" && classic(received) && classic(current) {
+        if let (Some(one), Some(other)) = (received.and_then(shown_age), current.and_then(shown_age))
+            && one == other
+        {
             continue;
+        }
+        if **name == *b"x-queue-type" {
+            // None is the usual one.
+            let kind = |one: Option<&routing::Argument>| one.map_or_else(|| "classic".to_owned(), |one| one.value.to_string());
+            let (received, current) = (kind(received), kind(current));
+            if received == current {
+                continue;
+            }
+            return unequal("x-queue-type", format!("'{received}'"), format!("'{current}'"));
         }
         let both = received.is_some() && current.is_some();
         let shown = |one: Option<&routing::Argument>| match one {
             None => "none".to_owned(),
-            Some(one) if both => format!("'{}'", one.value),
-            Some(one) => format!("the value '{}' of type '{}'", one.value, one.type_name()),
+            Some(one) => {
+                let value = shown_age(one).unwrap_or_else(|| one.value.to_string());
+                if both { format!("'{value}'") } else { format!("the value '{value}' of type '{}'", one.type_name()) }
+            }
         };
         return unequal(&String::from_utf8_lossy(name), shown(received), shown(current));
     }
@@ -242,6 +271,7 @@ impl Broker {
     /// # Errors
     /// `Declare`, `Append`.
     pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+        vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
             kind: Name::new(declaration.kind).unwrap_or_else(|_| Name::new(b"").expect("short")),
@@ -250,6 +280,9 @@ impl Broker {
             arguments: declaration.arguments.clone(),
         };
         let declared = vhost.exchanges.write().declare(declaration)?;
+        if declared == Declared::New {
+            vhost.set_alternate(&name);
+        }
         if declared == Declared::New && durable {
             let item = AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
             if let Err(error) = self.commit(0, vec![item]) {
@@ -282,6 +315,7 @@ impl Broker {
     /// # Errors
     /// `Bind`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
+        vhost.check_alive()?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)
@@ -351,6 +385,7 @@ impl Broker {
     /// # Errors
     /// See [`QueueError`].
     pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
+        let wish = vhost.complete(wish)?;
         if !wish.name.is_empty() {
             match self.queue_for(vhost, &wish.name, connection) {
                 // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
@@ -369,11 +404,17 @@ impl Broker {
         }
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
+        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
-        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
+        let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
+        if made_up && rules.kind != QueueKind::Classic {
+            return Err(QueueError::ServerNamed(rules.kind));
+        }
+        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind != QueueKind::Classic) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+        }
+        if let Some(limit) = vhost.queue_limit_reached() {
+            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
@@ -389,7 +430,7 @@ impl Broker {
                     attached: false,
                     arguments: wish.arguments.clone(),
                 };
-                let made = self.make_log(known_as.clone(), wish.durable, |topic| {
+                let made = self.make_log(known_as.clone(), wish.durable, rules.overrides(), |topic| {
                     let (key, value) = (QueueRecord::key(&vhost.name, &name), record(topic).encode());
                     AppendItem::State { key, value: Some(value) }
                 })?;
@@ -406,8 +447,13 @@ impl Broker {
     }
 
     /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    pub(super) fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
-        let overrides = queue_overrides();
+    pub(super) fn make_log(
+        &self,
+        name: Option<String>,
+        durable: bool,
+        overrides: BTreeMap<String, String>,
+        record: impl FnOnce(&TopicRecord) -> AppendItem,
+    ) -> Result<Arc<Topic>, AppendError> {
         let id = TopicId(Uuid::new_v4());
         if !durable {
             let log = self.take_log_id()?;
@@ -465,14 +511,17 @@ impl Broker {
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
-        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(&topic, durable);
-        // What an earlier life had may have been given to somebody, whether or not its end let that be written.
-        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
-        shared.lock().remember_given(given);
+        let stream = (understood.kind == QueueKind::Stream).then(Stream::default);
+        let shared = match &stream {
+            Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic),
+            None => self.remembered_subscription(&topic, durable),
+        };
         let id = QueueId(shared.log().id().0);
+        let in_force = vhost.policies.in_force(&name, &arguments, understood);
+        let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
-        let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));
+        let may_refuse = AtomicBool::new(understood.overflow != Overflow::DropHead);
+        let dispatch = Mutex::new(Dispatch::new(understood, auto_delete, &shared));
         let queue = Queue {
             id,
             vhost: vhost.name.clone(),
@@ -481,11 +530,13 @@ impl Broker {
             owner,
             auto_delete,
             arguments,
-            understood,
+            in_force: RwLock::new(in_force),
+            may_refuse,
             topic,
             attached,
             shared,
             dispatch,
+            stream,
             dropped: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
         };
@@ -504,6 +555,8 @@ impl Broker {
     /// `InUse`, `NotEmpty`, `Append`.
     pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let counts = self.counts(queue);
+        // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
+        let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
         if if_unused && counts.consumers > 0 {
             return Err(QueueError::InUse { queue: name, vhost });
@@ -528,7 +581,9 @@ impl Broker {
         self.vhosts.by_id.write().remove(&queue.id);
         self.end(queue);
         queue.topic.set_bounded(false);
-        if queue.attached {
+        if queue.attached && queue.is_stream() {
+            // A share group of that name is any other.
+        } else if queue.attached {
             let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
@@ -536,7 +591,17 @@ impl Broker {
             self.drop_subscriptions_to(queue.topic.id);
         }
         forgotten?;
-        Ok(counts.ready)
+        Ok(if queue.is_stream() { 0 } else { counts.ready })
+    }
+
+    /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
+    /// let that be written.
+    fn remembered_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {
+        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
+        let shared = self.queue_subscription(topic, durable);
+        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
+        shared.lock().remember_given(given);
+        shared
     }
 
     fn queue_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {

@@ -10,15 +10,22 @@ mod consumers;
 mod dead;
 mod delays;
 mod dispatch;
+mod erlang;
+mod parameters;
+mod policies;
+mod policy_keys;
 mod queue;
 mod record;
 mod restore;
+mod stream;
 mod ticker;
 mod traits;
+mod vhosts;
 mod window;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -32,8 +39,13 @@ pub use dead::{Letter, Undertaker};
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
+pub use parameters::{ParameterError, Parameters, VhostSeat};
+pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
+pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub use vhosts::VhostMetadata;
+pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
@@ -49,13 +61,26 @@ pub struct Vhost {
     name: String,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    metadata: RwLock<Arc<VhostMetadata>>,
+    deleted: AtomicBool,
     /// By exchange.
     delays: RwLock<HashMap<Name, Arc<Delays>>>,
+    policies: Policies,
+    parameters: Parameters,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), delays: RwLock::default() }
+        Self {
+            name: name.to_owned(),
+            exchanges: Exchanges::new(),
+            queues: RwLock::default(),
+            metadata: RwLock::default(),
+            deleted: AtomicBool::new(false),
+            delays: RwLock::default(),
+            policies: Policies::default(),
+            parameters: Parameters::default(),
+        }
     }
 
     /// Its name.
@@ -92,12 +117,14 @@ pub struct Vhosts {
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
+    /// Parameters of the broker, by name.
+    global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0) }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), global: RwLock::default() }
     }
 }
 
@@ -114,7 +141,7 @@ impl Vhosts {
         all
     }
 
-    fn or_new(&self, name: &str) -> Arc<Vhost> {
+    pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
         Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
     }
 

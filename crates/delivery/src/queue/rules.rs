@@ -76,7 +76,7 @@ impl QueueRules {
     pub fn level(&self, priority: Option<u8>) -> u8 {
         let Some(max) = self.priority_max else { return 0 };
         match self.kind {
-            QueueKind::Classic => priority.unwrap_or(0).min(max),
+            QueueKind::Classic | QueueKind::Stream => priority.unwrap_or(0).min(max),
             QueueKind::Quorum => priority.unwrap_or(QUORUM_PRIORITY).min(max.min(QUORUM_PRIORITY_MAX)),
         }
     }

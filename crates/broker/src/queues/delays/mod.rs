@@ -18,12 +18,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, EventSink, JournalEvent, Log};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use routing::{Arguments, Name, QueueId, Removal};
 use types::{Clock, LogId, PartitionIndex, ShardId};
 
+use super::admin::queue_overrides;
 use super::arguments::QueueArguments;
 use super::dispatch::Dispatch;
+use super::policies::{InForce, Matched};
 use super::queue::Queue;
 use super::Vhost;
 use crate::catalog::TopicRecord;
@@ -202,7 +204,7 @@ impl Broker {
 
     /// Makes room for what an exchange delays. On the controller's thread.
     pub(super) fn open_delays(self: &Arc<Self>, vhost: &Vhost, exchange: &Name, durable: bool) -> Result<(), AppendError> {
-        let topic = self.make_log(None, durable, |topic| {
+        let topic = self.make_log(None, durable, queue_overrides(), |topic| {
             let record = DelaysRecord { topic: topic.id, log: topic.logs[0] };
             AppendItem::State { key: DelaysRecord::key(&vhost.name, exchange), value: Some(record.encode()) }
         })?;
@@ -220,7 +222,9 @@ impl Broker {
             self.volatile_subscription(GROUP, &topic, PartitionIndex(0))
         };
         let shared = shared.expect("its topic has a log");
+        // No policy is about it.
         let understood = QueueArguments::new(&Arguments::default()).expect("there are none");
+        let in_force = Arc::new(InForce { understood, matched: Matched::default() });
         let queue = Arc::new(Queue {
             id: QueueId(shared.log().id().0),
             vhost: vhost.name.clone(),
@@ -229,8 +233,10 @@ impl Broker {
             owner: None,
             auto_delete: false,
             arguments: Arguments::default(),
-            dispatch: Mutex::new(Dispatch::new(&understood, false, &shared)),
-            understood,
+            dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
+            in_force: RwLock::new(in_force),
+            may_refuse: false.into(),
+            stream: None,
             topic,
             attached: false,
             shared,

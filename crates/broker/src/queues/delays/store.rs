@@ -317,7 +317,7 @@ impl Store {
         let done = broker.durably(|asker| {
             let mut state = queue.shared.lock();
             left.iter().for_each(|offset| state.accept_available(*offset, *offset));
-            broker.write_subscription_behind(&queue.shared, &mut state, items, asker);
+            broker.write_subscription_with(&queue.shared, &mut state, items, asker);
             let (log, start) = (queue.log(), types::Offset(state.start()));
             if start > log.start() {
                 let trim = AppendItem::Trim { log: Arc::clone(log), to: start };
