@@ -321,7 +321,7 @@ struct FoundOne {
     given: Option<u64>,
     runs: Vec<PageRun>,
     levels: Vec<(u64, delivery::LevelPage)>,
-    lists: Vec<(u64, usize, Vec<(u64, u64, delivery::Done)>)>,
+    lists: Vec<(u64, usize, delivery::DoneList)>,
     keys: Vec<Bytes>,
 }
 

@@ -38,7 +38,7 @@ mod levels;
 mod ready;
 
 use acks::{Acks, Written};
-pub use durable::Changes;
+pub use durable::{Changes, DoneList};
 pub use levels::LevelPage;
 use levels::LevelPages;
 use keys::Keys;

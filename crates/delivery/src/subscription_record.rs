@@ -17,7 +17,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::subscription::{Changes, DeadReason, Done, LevelPage, Subscription, Tries};
+use crate::subscription::{Changes, DeadReason, Done, DoneList, LevelPage, Subscription, Tries};
 
 /// Offsets that one record describes.
 pub const PAGE_OFFSETS: u64 = 1 << 14;
@@ -92,8 +92,8 @@ pub enum SubscriptionRecord {
     Page(Vec<PageRun>),
     /// Levels of the records of a page.
     Levels(u64, LevelPage),
-    /// What is done since pages were written: the list's number, first and last offsets.
-    List(u64, Vec<(u64, u64, Done)>),
+    /// What is done since pages were written, with the list's number.
+    List(u64, DoneList),
 }
 
 impl SubscriptionName {
@@ -168,7 +168,7 @@ fn encode_list(runs: &[(u64, u64, Done)]) -> Bytes {
     value.freeze()
 }
 
-fn decode_list(mut value: &[u8]) -> Option<Vec<(u64, u64, Done)>> {
+fn decode_list(mut value: &[u8]) -> Option<DoneList> {
     let (mut end, mut runs) = (0u64, Vec::new());
     while value.has_remaining() {
         let first = end.checked_add(take_number(&mut value)?)?;

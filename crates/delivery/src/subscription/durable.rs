@@ -12,7 +12,7 @@ impl Subscription {
     }
 
     /// The same with lists of what is done, each with its number and its bytes.
-    pub fn restore_with(start: u64, runs: impl IntoIterator<Item = PageRun>, lists: impl IntoIterator<Item = (u64, usize, Vec<(u64, u64, Done)>)>) -> Self {
+    pub fn restore_with(start: u64, runs: impl IntoIterator<Item = PageRun>, lists: impl IntoIterator<Item = (u64, usize, DoneList)>) -> Self {
         let mut restored = Self { start_changed: false, ..Self::new(start) };
         for (number, bytes, list) in lists {
             let list: Vec<Run<Done>> = list.into_iter().map(|(first, last, value)| Run { first, last, value }).collect();
@@ -174,6 +174,9 @@ impl Subscription {
     }
 }
 
+/// What is done: first and last offsets, ascending.
+pub type DoneList = Vec<(u64, u64, Done)>;
+
 /// What changed in a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
@@ -185,8 +188,8 @@ pub struct Changes {
     pub pages: Vec<(u64, Vec<PageRun>)>,
     /// Pages of levels by number; `None`: to be deleted.
     pub levels: Vec<(u64, Option<LevelPage>)>,
-    /// A list of what is done, with its number: first and last offsets, ascending.
-    pub list: Option<(u64, Vec<(u64, u64, Done)>)>,
+    /// A list of what is done, with its number.
+    pub list: Option<(u64, DoneList)>,
     /// Lists that are to be deleted.
     pub lists_gone: Vec<u64>,
 }
