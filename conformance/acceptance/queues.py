@@ -1,144 +1,185 @@
-"""Queues of RabbitMQ's clients with much in them: messages that are delayed, and priorities in a long queue."""
+"""Queues and the disk: messages that go to many queues, and old ones that nobody consumes."""
 
-import json
 import signal
-import subprocess
+import statistics
 import threading
 import time
 
 import pika
-from driver import install
-from machine import HERE, Folder, Mainstem, Steal
+from amqp_load import Consumer, Publisher
+from confluent_kafka import Consumer as KafkaConsumer, TopicPartition
+from machine import Folder, Mainstem
+from retention import disk_bytes
 
-BYTES, DELAY_MS_MAX, PUBLISHERS = 200, 300_000, 2
-LEVELS, CONSUMERS, HELD = 10, 100, 1_000_000
-# The budget is what a broker has for caches and buffers: what it grows beside them is looked for.
-MEMORY = ["--memory", "128MiB"]
-
-
-def client():
-    """The light client, built into the cache."""
-    program, source = install.CACHE / "amqp_load", HERE / "amqp_load.c"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        install.CACHE.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["cc", "-O2", "-Wall", "-o", str(program), str(source), "-lpthread"], check=True)
-    return str(program)
+QUEUES = 24
+# Small, so that what is allocated ahead does not count for much.
+SEGMENT = 32 << 20
+FLAGS = ["--set", f"mainstem.segment.bytes={SEGMENT}", "--set", "log.retention.check.interval.ms=1000"]
 
 
-def begin(*words):
-    return subprocess.Popen([client(), *map(str, words)], stdout=subprocess.PIPE, text=True)
-
-
-def outcome(process, limit=1200):
-    out, _ = process.communicate(timeout=limit)
-    return json.loads(out.strip().splitlines()[-1])
-
-
-def channel(system):
+def connect(system):
     host, port = system.broker.amqp.rsplit(":", 1)
-    return pika.BlockingConnection(pika.ConnectionParameters(host, int(port), heartbeat=0)).channel()
+    return pika.BlockingConnection(pika.ConnectionParameters(host, int(port), heartbeat=0))
 
 
-class Watch(threading.Thread):
-    """The largest resident size while it runs; a broker that is not there has none."""
-
-    def __init__(self, system):
-        super().__init__(daemon=True)
-        self.system, self.most, self.ends = system, 0, threading.Event()
-        self.start()
-
-    def run(self):
-        while not self.ends.wait(0.2):
-            try:
-                self.most = max(self.most, self.system.rss_mb())
-            except (OSError, KeyError):
-                pass
-
-    def end(self):
-        self.ends.set()
-        self.join()
-        return self.most
-
-
-def warm(system, queue, count):
-    """Fills caches with what is consumed again, so that what grows after that is not theirs."""
-    amqp = system.broker.amqp
-    outcome(begin("publish", amqp, "", queue, count, BYTES))
-    outcome(begin("consume", amqp, queue, count, 10))
+def numbers(system, queue):
+    """Of the messages that a queue's log has, in order."""
+    consumer = KafkaConsumer({"bootstrap.servers": system.bootstrap, "group.id": "look", "enable.auto.commit": False, "fetch.message.max.bytes": 8 << 20,
+                              "check.crcs": True})
+    place = TopicPartition(queue, 0)
+    low, high = consumer.get_watermark_offsets(place, timeout=30)
+    consumer.assign([TopicPartition(queue, 0, low)])
+    found, next_offset = [], low
+    while next_offset < high:
+        batch = consumer.consume(10_000, 30)
+        if not batch:
+            raise RuntimeError(f"{queue}: nothing from {next_offset} on, of {low}..{high}")
+        for record in batch:
+            if record.error():
+                raise RuntimeError(f"{queue} at {next_offset}: {record.error()}")
+            if record.offset() != next_offset:
+                raise RuntimeError(f"{queue}: offset {record.offset()} instead of {next_offset}")
+            next_offset += 1
+            found.append(int(record.value()[:20]))
+    consumer.close()
+    return found
 
 
-def delays(report):
-    """Five million messages of 200 bytes with delays of 1 to 300 s at random, published as fast as confirms allow, over two connections; one consumer.
-    A kill −9 when half of the time is over. Late is counted from when a message was due, or from when the consumer was connected again; early is
-    a message that comes before its delay has passed since it was sent. `--memory 128MiB`; what grows is counted from after 500,000 messages have
-    passed through another queue."""
-    count, longest, steal = report.amount(5_000_000), max(10_000, report.amount(DELAY_MS_MAX)), Steal()
+def settles_below(folder, most, seconds):
+    """What the files take, once it is no more than `most`, or at the end of the time."""
+    deadline = time.time() + seconds
+    while (size := disk_bytes(folder)) > most and time.time() < deadline:
+        time.sleep(0.2)
+    return size
+
+
+def fanout(report):
+    """Messages of 1,000 bytes through a fanout exchange to 24 durable queues, durability `fsync`, by two connections that wait for confirmations (windows
+    of 1,000): the growth of all files by what was published, with segments of 32 MiB, looked after every second. Then one queue is deleted, one purged, and
+    the others' logs are read through Kafka and compared; all but one are purged, and then that one. At the end SIGKILL amid publishing."""
+    count = 2 * report.amount(200_000)
     with Folder() as folder:
-        system = Mainstem(f"{folder}/data", *MEMORY).start()
-        one = channel(system)
-        one.exchange_declare("late", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"})
-        one.queue_declare("late", durable=True)
-        one.queue_bind("late", "late", "key")
-        one.queue_declare("warm", durable=True)
-        warm(system, "warm", 500_000)
-        before, watch, began = system.rss_mb(), Watch(system), time.time()
-        reader = begin("consume", system.broker.amqp, "late", count, longest // 1000 + 30)
-        each = count // PUBLISHERS
-        writers = [begin("publish", system.broker.amqp, "late", "key", each if number else count - each * (PUBLISHERS - 1), BYTES, "delay", 1000, longest, "from",
-                         0 if number == 0 else count - each * (PUBLISHERS - number)) for number in range(PUBLISHERS)]
-        for sent in map(outcome, writers):
-            report.note(**sent)
-        report.note(resident_mb_published=round(system.rss_mb()), seconds=round(time.time() - began, 1))
-        time.sleep(max(0, longest / 2000 - (time.time() - began)))
-        grown = watch.end() - before
-        system.stop(signal.SIGKILL)
-        restarted = time.time()
-        system.start()
-        report.note(ready_after_s=round(time.time() - restarted, 2))
-        watch = Watch(system)
-        got = outcome(reader, longest // 1000 + 120)
-        grown = max(grown, watch.end() - before)
-        report.note(**got, steal=steal.percent())
-        system.stop()
-    report.judge("messages that never came", count - got["distinct"], "0", got["distinct"] == count)
-    report.judge("early", got["early"], "0", got["early"] == 0)
-    report.judge("latest", got["latest_ms"] / 1000, "≤ 1 s", got["latest_ms"] <= 1000, " s")
-    report.judge("came twice, after a kill", got["got"] - got["distinct"], "–", None)
-    report.judge("resident growth", round(grown), "< 150 MB", grown < 150, " MB")
+        system = Mainstem(f"{folder}/data", *FLAGS).start()
+        try:
+            control = connect(system)
+            channel = control.channel()
+            channel.exchange_declare("all", "fanout", durable=True)
+            queues = [f"out-{number}" for number in range(QUEUES)]
+            for queue in queues:
+                channel.queue_declare(queue, durable=True)
+                channel.queue_bind(queue, "all")
+            before, began = disk_bytes(folder), time.time()
+            publishers = [Publisher(system.broker.amqp, "all", [""], 1000, 1000, first=at * count) for at in range(2)]
+            threads = [threading.Thread(target=publisher.publish, args=(count // 2,)) for publisher in publishers]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            seconds = time.time() - began
+            grown, payload = disk_bytes(folder) - before, count * 1000
+            chunks = system.journal_sum("mainstem_journal_chunk_size_bytes_count")
+            report.note(published=count, seconds=round(seconds, 1), grown=grown, payload=payload,
+                        mean_chunk_kib=round(system.journal_sum("mainstem_journal_chunk_size_bytes_sum") / chunks / 1024, 1))
+            rate = count / seconds
+            report.judge("publishes a second, each to 24 queues", round(rate), ">= 10000", rate >= 10_000)
+            report.judge("growth of files / published bytes", round(grown / payload, 3), "<= 1.3", grown <= 1.3 * payload)
+            report.judge("other queues exact after one was purged and one deleted", *partly_gone(system, channel, queues, count))
+            report.judge("space with one queue left that nobody consumed; and without it", *last_goes(system, channel, queues, folder, payload))
+            report.judge("all queues the same after SIGKILL, with all that was confirmed", *killed(system, control))
+        finally:
+            system.stop()
 
 
-def priorities(report):
-    """Ten million ready messages of 150 bytes with priorities 0 to 9 at random in one queue, then a million of them with 100 consumers, 10,000 each, who acknowledge
-    one of theirs at random for each that they get. The empty queue: 20 messages a consumer while messages come. Then kill −9, and a consumer."""
-    count, held, steal = report.amount(10_000_000), report.amount(HELD), Steal()
+def partly_gone(system, channel, queues, count):
+    channel.queue_purge(queues[0])
+    channel.queue_delete(queues[1])
+    expected = numbers(system, queues[2])
+    kept = sorted(expected) == [at * count + number for at in range(2) for number in range(count // 2)]
+    others = all(numbers(system, queue) == expected for queue in queues[3:])
+    return f"{len(queues) - 3} compared, {len(expected)} messages each", "all", kept and others
+
+
+def last_goes(system, channel, queues, folder, payload):
+    for queue in queues[2:-1]:
+        channel.queue_purge(queue)
+    time.sleep(5)
+    with_one = disk_bytes(folder)
+    exact = len(numbers(system, queues[-1])) == payload // 1000
+    channel.queue_purge(queues[-1])
+    # The one that is written and the one that is ready, those kept to be written again, and what else there is.
+    most = 7 * SEGMENT
+    without = settles_below(folder, most, 60)
+    holds = exact and with_one <= 1.3 * payload + most and without <= most
+    return f"{with_one >> 20} MiB, {without >> 20} MiB", f"<= 1.3 x payload, <= {most >> 20} MiB", holds
+
+
+def killed(system, control):
+    publisher = Publisher(system.broker.amqp, "all", [""], 1000, 1000, first=10**9)
+    failure = []
+
+    def publish():
+        try:
+            publisher.publish(10**7)
+        except Exception as gone:
+            failure.append(gone)
+    thread = threading.Thread(target=publish)
+    thread.start()
+    time.sleep(3)
+    system.stop(signal.SIGKILL)
+    thread.join()
+    system.start()
+    found = [numbers(system, f"out-{number}") for number in range(QUEUES) if number != 1]
+    same = all(one == found[0] for one in found)
+    whole = [number - 10**9 for number in found[0] if number >= 10**9] == list(range(len(found[0])))
+    return f"{publisher.confirmed} confirmed, {len(found[0])} there", "all", same and whole and len(found[0]) >= publisher.confirmed > 0
+
+
+def through(report, system, messages, folder, what):
+    """Publishes messages of 100,000 bytes to four queues that are consumed at the same time; latencies, and the most that the files took."""
+    publisher = Publisher(system.broker.amqp, "", [f"busy-{number}" for number in range(4)], 100_000, 20)
+    consumer = Consumer(system.broker.amqp, [f"busy-{number}" for number in range(4)])
+    consumer.start()
+    thread = threading.Thread(target=publisher.publish, args=(messages, 4))
+    began, most = time.time(), 0
+    thread.start()
+    while thread.is_alive():
+        time.sleep(0.5)
+        most = max(most, disk_bytes(folder))
+    seconds = time.time() - began
+    while consumer.taken < messages and time.time() < began + seconds + 60:
+        time.sleep(0.1)
+    assert consumer.taken >= messages, f"{consumer.taken} of {messages} consumed"
+    publisher.link.close()
+    consumer.link.close()
+    p50, p99 = statistics.median(publisher.latencies) * 1e3, statistics.quantiles(publisher.latencies, n=100)[98] * 1e3
+    report.note(what=what, messages=messages, seconds=round(seconds, 1), mb_s=round(messages / 10 / seconds), p50_ms=round(p50, 2), p99_ms=round(p99, 2),
+                most_bytes=most)
+    return p99, most
+
+
+def leftovers(report):
+    """1,000 durable queues have one message each that nobody consumes while 50 GB pass through four other queues, published and consumed at the same
+    time. Before that half as much passes without them: for the latency. At the end SIGKILL, and every old message is fetched."""
+    messages, old = report.amount(500_000), 1000
     with Folder() as folder:
-        system = Mainstem(f"{folder}/data", *MEMORY).start()
-        one = channel(system)
-        for queue in ("empty", "long"):
-            one.queue_declare(queue, durable=True, arguments={"x-max-priority": LEVELS})
-        amqp = system.broker.amqp
-        writer = begin("publish", amqp, "", "empty", 2_000_000, 150, "priority", LEVELS)
-        empty = outcome(begin("hold", amqp, "empty", CONSUMERS, 20, 3))
-        outcome(writer)
-        one.queue_purge("empty")
-        time.sleep(1)
-        before, watch = system.rss_mb(), Watch(system)
-        report.note(**outcome(begin("publish", amqp, "", "long", count + held, 150, "priority", LEVELS)), resident_mb=round(system.rss_mb()))
-        taking = begin("hold", amqp, "long", CONSUMERS, held // CONSUMERS, 15)
-        written, before_written = 0, system.write_bytes()
-        full = outcome(taking)
-        written, grown = system.write_bytes() - before_written, watch.end() - before
-        report.note(empty=empty, full=full, written=written, steal=steal.percent())
-        system.stop(signal.SIGKILL)
-        began = time.time()
-        system.start()
-        ready = time.time() - began
-        first = outcome(begin("hold", amqp, "long", 1, 1, 0))
-        took = ready + first["first_ms"] / 1000
-        report.note(ready_s=round(ready, 2), first=first)
-        system.stop()
-    report.judge("resident growth", round(grown), "< 200 MB", grown < 200, " MB")
-    report.judge("deliveries a second beside the empty queue's", round(full["per_s"] / empty["per_s"], 2), "≥ 0.5", full["per_s"] >= empty["per_s"] / 2)
-    report.judge("out of order", full["out_of_order"], "0", full["out_of_order"] == 0)
-    report.judge("restart to first delivery", round(took, 2), "< 2 s", took < 2, " s")
-    report.judge("bytes written for an acknowledgement", round(written / max(1, full["acked"]), 1), "≤ 16", written <= 16 * full["acked"])
+        system = Mainstem(f"{folder}/data").start()
+        try:
+            control = connect(system)
+            channel = control.channel()
+            for number in range(4):
+                channel.queue_declare(f"busy-{number}", durable=True)
+            without, _ = through(report, system, messages // 2, folder, "without old messages")
+            channel.confirm_delivery()
+            for number in range(old):
+                channel.queue_declare(f"old-{number}", durable=True)
+                channel.basic_publish("", f"old-{number}", b"old %d " % number + b"x" * 1000, pika.BasicProperties(delivery_mode=2))
+            beside, most = through(report, system, messages, folder, "beside old messages")
+            bound = 2 * old * 1100 + (2 << 30)
+            report.judge("files at most, while it passed", f"{most / 1e9:.2f} GB", "<= 2 x live + 2 GiB", most <= bound)
+            report.judge("publish p99 beside old messages / without", round(beside / without, 2), "<= 1.5", beside <= 1.5 * without)
+            system.stop(signal.SIGKILL)
+            system.start()
+            channel = connect(system).channel()
+            bodies = [channel.basic_get(f"old-{number}", auto_ack=True)[2] for number in range(old)]
+            right = sum(body is not None and body.startswith(b"old %d " % number) for number, body in enumerate(bodies))
+            report.judge("old messages delivered after SIGKILL", right, f"{old}", right == old)
+        finally:
+            system.stop()

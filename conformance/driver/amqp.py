@@ -10,6 +10,7 @@ from driver.results import call
 
 def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
+    security(results, binary)
     for line in call([str(PYTHON), str(HERE / "amqp/delayed.py"), str(binary)], 120).decode().splitlines():
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
@@ -43,6 +44,17 @@ def streams(results, binary):
             results.note("amqp, pika: streams", str(error) or type(error).__name__)
         finally:
             broker.end(signal.SIGTERM)
+
+
+def security(results, binary):
+    try:
+        lines = call([str(PYTHON), str(HERE / "amqp/security.py"), str(binary), str(CACHE)], 240).decode().splitlines()
+    except Exception as error:
+        return results.note("amqp, users and TLS", str(error) or type(error).__name__)
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        results.note(f"amqp, who is let in: {name.replace('-', ' ')}", None if verdict == "ok" else why)
 
 
 def small(results, binary, count, missing):

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
-use broker::{Broker, Queue, ReplyTo, Vhosts};
+use broker::{Broker, Log, Queue, ReplyTo, Vhosts};
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
 use smallvec::SmallVec;
@@ -29,6 +29,9 @@ const TURNS_MAX: usize = 64;
 const OPEN_BYTES_MAX: usize = 16 << 20;
 /// Journals of one turn, at most: what the tokens of appends have room for.
 const PARTS_MAX: u64 = 256;
+
+/// Logs of one journal.
+type Logs = SmallVec<[Arc<Log>; 2]>;
 
 /// The queues that a message goes to.
 pub(crate) type Targets = SmallVec<[Arc<Queue>; 2]>;
@@ -165,6 +168,7 @@ impl Publisher {
         let number = self.first + self.turns.len() as u64;
         let mut turn = Turn { batches: Vec::with_capacity(self.batches.len()), parts: SmallVec::new(), open_parts: 0, bytes: 0 };
         let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();
+        let mut logs: SmallVec<[(usize, Logs); 1]> = SmallVec::new();
         for (place, batch) in (0u32..).zip(self.batches.drain(..)) {
             let count = u64::from(batch.writer.count());
             let bytes = batch.writer.finish();
@@ -174,13 +178,22 @@ impl Publisher {
             for queue in batch.targets {
                 let log = Arc::clone(queue.log());
                 let journal = broker.journal_number(log.id());
+                match logs.iter_mut().find(|(other, _)| *other == journal) {
+                    Some((_, logs)) => logs.push(log),
+                    None => logs.push((journal, SmallVec::from_iter([log]))),
+                }
+            }
+            // The queues of one journal share the bytes.
+            for (journal, logs) in logs.drain(..) {
                 let at = by_journal.iter().position(|(other, _)| *other == journal).unwrap_or_else(|| {
                     by_journal.push((journal, Vec::new()));
                     turn.parts.push(Vec::new());
                     by_journal.len() - 1
                 });
-                by_journal[at].1.push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
-                turn.parts[at].push(place);
+                for item in AppendItem::for_all(&logs, &bytes, header) {
+                    by_journal[at].1.push(item);
+                    turn.parts[at].push(place);
+                }
             }
         }
         turn.open_parts = by_journal.len();

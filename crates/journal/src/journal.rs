@@ -30,6 +30,11 @@ use crate::writer::CommitHere;
 /// Memory for blocks is never less: chunks are built and read while two are written.
 const BLOCKS_BYTES_MIN: usize = 32 << 20;
 
+/// The table of recent runs has rows for what is in the tail cache: at most this part of its memory …
+const ROWS_SHARE: usize = 8;
+/// … at so much a row.
+const ROW_BYTES: usize = 64;
+
 /// How a journal is sized.
 #[derive(Clone, Debug)]
 pub struct JournalConfig {
@@ -190,7 +195,7 @@ impl Journal {
             sinks: RwLock::default(),
             logs: RwLock::default(),
             term: Arc::new(AtomicU32::new(term.0)),
-            tail: TailCache::new(blocks as u64),
+            tail: TailCache::new(blocks as u64, (config.tail_bytes / ROWS_SHARE / ROW_BYTES) as u64),
             pool: BlockPool::new(config.tail_bytes.max(BLOCKS_BYTES_MIN)),
             recent: Arc::default(),
             segments: SegmentTable::default(),
@@ -399,7 +404,8 @@ impl Journal {
         let mut cut = crate::cut::Cut::new(range, max_bytes, min_one_batch);
         self.tail.visit(wanted.iter().map(|recent| (recent.chunk, recent)), |chunk, recent| {
             let at = (recent.run.position - chunk.position) as usize;
-            cut.add(&[chunk.bytes.slice(at..at + recent.run.bytes as usize)], &recent.run);
+            let bytes: SmallVec<[Bytes; 1]> = SmallVec::from_buf([chunk.bytes.slice(at..at + recent.run.bytes as usize)]);
+            cut.add(&recent.run.placed(bytes), &recent.run);
         });
         if !cut.visited() {
             return TailRead::Cold;

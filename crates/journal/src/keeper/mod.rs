@@ -343,6 +343,7 @@ impl Keeper {
             inner.segments.insert(job.sequence);
             inner.sealed_bytes += row.bytes;
         }
+        segment.set_bytes(job.file.size()?);
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");
         let mut from = 0;

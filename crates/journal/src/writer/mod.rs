@@ -21,6 +21,7 @@
 mod build;
 mod commit;
 mod shared;
+mod shared_bodies;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
