@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use amqp_wire::{
     Encode, Frame, FrameKind, Method, MethodId, Parsed, ParsedHeader, ProtocolHeader, ReplyCode, basic, channel, connection, parse_frame,
 };
-use broker::{Deliveries, Gone, MessageTraits, Reply};
+use broker::{Deliveries, Dismissal, Gone, MessageTraits, Reply};
 use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
 use types::{ConnectionId, ShardId};
@@ -57,6 +57,7 @@ enum Slot {
 /// One connection.
 pub struct Session {
     connection: Connection,
+    local: SocketAddr,
     channels: HashMap<u16, Slot>,
     phase: Phase,
     heartbeat: Option<Heartbeat>,
@@ -75,11 +76,12 @@ pub struct Session {
 
 impl Session {
     /// A fresh connection from `peer` to `local`.
-    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, _local: SocketAddr, peer: SocketAddr) -> Self {
+    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
         gateway.metrics.connections.inc();
         let now = Instant::now();
         Self {
             connection: Connection::new(gateway, shard, id, peer),
+            local,
             channels: HashMap::new(),
             phase: Phase::Protocol { until: now + HANDSHAKE_MAX },
             heartbeat: None,
@@ -167,6 +169,7 @@ impl Session {
         if total > 0 {
             self.input = buffer.split_to(total).freeze();
             self.connection.gateway.metrics.received_bytes.inc_by(total as u64);
+            self.connection.received(total);
         }
     }
 
@@ -339,6 +342,7 @@ impl Session {
         let (id, flow) = (connection.gateway.next_channel(), connection.broker().new_channel());
         let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
         connection.gateway.metrics.channels.inc();
+        connection.see_channel(&opened);
         connection.out.method(frame.channel, &channel::OpenOk {});
         self.channels.insert(frame.channel, Slot::Open(Box::new(opened)));
         Ok(())
@@ -435,7 +439,10 @@ impl Session {
                 self.heartbeat = Heartbeat::new(heartbeat_s, self.connection.now);
                 self.phase = Phase::Handshake { until, due: Handshake::Open };
             }
-            Ok(Ok(handlers::Step::Done)) => self.phase = Phase::Running,
+            Ok(Ok(handlers::Step::Done)) => {
+                self.connection.see(self.local);
+                self.phase = Phase::Running;
+            }
         }
     }
 
@@ -487,6 +494,7 @@ impl Session {
         if let Mode::Confirm(confirms) = &mut channel.mode {
             let told = confirms.tell(channel.number, &mut self.connection.out);
             self.connection.gateway.metrics.confirmed.inc_by(told);
+            channel.flow.notes().confirmed.add(told);
         }
     }
 
@@ -500,11 +508,10 @@ impl Session {
                 Ok(deliveries) => self.deliver(&deliveries),
                 Err(other) => match other.downcast::<Gone>() {
                     Ok(gone) => self.gone.push(*gone),
-                    Err(other) => {
-                        if let Ok(answer) = other.downcast::<Answer>() {
-                            self.answer(&answer);
-                        }
-                    }
+                    Err(other) => match other.downcast::<Answer>() {
+                        Ok(answer) => self.answer(&answer),
+                        Err(other) => self.dismiss(other.downcast().ok()),
+                    },
                 },
             },
             Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
@@ -572,6 +579,14 @@ impl Session {
         let Some(number) = self.connection.consumers.get(&deliveries.consumer).map(|consumer| consumer.channel) else { return };
         if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
             handlers::deliver(&mut self.connection, channel, deliveries);
+        }
+    }
+
+    /// Somebody wants the connection closed.
+    fn dismiss(&mut self, dismissal: Option<Box<Dismissal>>) {
+        if let Some(dismissal) = dismissal.filter(|_| self.phase == Phase::Running) {
+            self.connection.flush();
+            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, &dismissal.reason));
         }
     }
 
@@ -651,12 +666,14 @@ impl Session {
             {
                 let told = confirms.tell(number, &mut self.connection.out);
                 self.connection.gateway.metrics.confirmed.inc_by(told);
+                channel.flow.notes().confirmed.add(told);
             }
         }
         let Connection { out: outgoing, gateway, .. } = &mut self.connection;
         let sent = outgoing.poll(out, |taken| gateway.broker.taken(&taken.channel, taken.bytes));
         if sent > 0 {
             gateway.metrics.sent_bytes.inc_by(sent as u64);
+            self.connection.sent(sent);
             self.heartbeat.iter_mut().for_each(Heartbeat::sent);
         }
         sent > 0
@@ -713,6 +730,7 @@ impl Session {
             self.connection.gateway.leave_to_controller(deletion(doomed));
         }
         self.phase = Phase::Ended;
+        self.connection.unsee();
         self.connection.gateway.metrics.connections.dec();
     }
 }

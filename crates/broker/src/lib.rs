@@ -8,6 +8,7 @@
 mod aborted;
 mod admin;
 mod catalog;
+mod connections;
 mod group_config;
 mod groups;
 mod internal_topics;
@@ -36,6 +37,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
+pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, Dismissal};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
@@ -49,7 +51,7 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
+    BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
     QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, Vhosts, kind_name, made_up_name, topic_name,
 };
 pub use read_ahead::{Ahead, AheadWant};
@@ -120,6 +122,7 @@ pub struct Broker {
     transactions: Transactions,
     subscriptions: Subscriptions,
     vhosts: Vhosts,
+    connections: Connections,
     ticker: queues::Ticker,
     undertaker: queues::TheUndertaker,
     /// Ids for logs that have no record.
@@ -183,6 +186,7 @@ impl Broker {
             internal_topics: InternalTopics::default(),
             transactions,
             vhosts: Vhosts::default(),
+            connections: Connections::default(),
             ticker: queues::Ticker::default(),
             undertaker: queues::TheUndertaker::default(),
             log_ids: Mutex::new(0..0),

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{AdminState, Phase};
+use admin::management::{Listening, Management};
+use admin::{AdminState, Phase, Served};
 use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
@@ -20,6 +21,7 @@ use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
+use crate::management;
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
@@ -46,7 +48,9 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let signal = catch_signals()?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
-    let admin_address = admin::serve(config.admin, Arc::clone(&state)).with_context(|| format!("--admin {}", config.admin))?;
+    let managed = admin::management::Server::default();
+    let served = admin::serve(config.admin, config.management, Arc::clone(&state), managed.clone())
+        .with_context(|| format!("--admin {}{}", config.admin, config.management.map_or_else(String::new, |address| format!(", --management {address}"))))?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
@@ -74,6 +78,8 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
+    let facts = management::facts(&config, listening(&listeners, served));
+    managed.attach(Management::new(Arc::clone(&broker), Arc::new(management::Messages(amqp_metrics.clone())), facts));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
@@ -81,7 +87,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let told: Vec<_> = listeners.iter().map(|one| (one.address, one.protocol.clone())).collect();
     accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
     state.set_phase(Phase::Ready);
-    print_start(&config, &told, admin_address, mode, started);
+    print_start(&config, &told, served, mode, started);
     signal.recv().context("signals cannot be waited for")?;
     tracing::info!("shutting down");
     state.set_phase(Phase::Draining);
@@ -301,6 +307,17 @@ impl Bound {
     }
 }
 
+/// Who is served where, in RabbitMQ's words.
+fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
+    let protocol = |protocol: &Protocol| match protocol {
+        Protocol::Kafka(_) => "kafka",
+        Protocol::Amqp => "amqp",
+    };
+    let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: false });
+    let pages = [Some(served.admin), served.management].into_iter().flatten();
+    clients.chain(pages.map(|address| Listening { protocol: "http", address, tls: false })).collect()
+}
+
 /// Takes the addresses without letting anybody connect: that comes after recovery, in [`accept_all`].
 fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
     let mut bound = Vec::new();
@@ -356,7 +373,7 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, most: usize, st
     Ok(())
 }
 
-fn print_start(config: &Config, listeners: &[(SocketAddr, Protocol)], admin: SocketAddr, mode: IoMode, started: Instant) {
+fn print_start(config: &Config, listeners: &[(SocketAddr, Protocol)], served: Served, mode: IoMode, started: Instant) {
     println!("Mainstem {}", env!("CARGO_PKG_VERSION"));
     for (address, protocol) in listeners {
         match protocol {
@@ -371,7 +388,10 @@ fn print_start(config: &Config, listeners: &[(SocketAddr, Protocol)], admin: Soc
             Protocol::Amqp => println!("  amqp        {address}"),
         }
     }
-    println!("  admin       http://{admin}");
+    println!("  admin       http://{}", served.admin);
+    if let Some(address) = served.management {
+        println!("  management  http://{address}/api");
+    }
     println!("  data        {}", config.data.display());
     println!("  durability  {}", config.durability);
     println!("  I/O         {mode}");

@@ -100,6 +100,8 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>) -> Result<Ste
         return Err(CloseReason::Login);
     }
     USER.clone_into(&mut to.user);
+    to.introduction.mechanism = method.mechanism.to_string();
+    to.introduction.client_properties = bytes::Bytes::copy_from_slice(method.client_properties.as_bytes());
     to.out.method(0, &connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
     Ok(Step::Next(Handshake::Tune))
 }
@@ -130,6 +132,7 @@ fn tune_ok(to: &mut Connection, method: connection::TuneOk) -> Result<Step, Fail
         return refuse(format!("negotiated channel_max = {channel_max} is higher than the maximum allowed value ({CHANNEL_MAX})"));
     }
     (to.limits.frame_max, to.limits.channel_max) = (frame_max, channel_max);
+    to.introduction.heartbeat_s = heartbeat;
     Ok(Step::Tuned { heartbeat_s: heartbeat })
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: ba
         connection.broker().set_channel_prefetch(&channel.flow, prefetch_count);
     } else {
         channel.prefetch = prefetch_count;
+        channel.flow.notes().prefetch.set(u64::from(prefetch_count));
     }
     connection.out.method(channel.number, &basic::QosOk {});
     Ok(())
@@ -56,7 +57,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     };
     let to = connection.reply_to(CONSUMER_TOKEN);
     let flow = Arc::clone(&channel.flow);
-    let wish = Consuming { to, channel: Arc::clone(&flow), tag: tag.clone(), no_ack, exclusive, priority, prefetch: channel.prefetch };
+    let wish = Consuming { to, channel: Arc::clone(&flow), tag: tag.clone(), no_ack, exclusive, priority, prefetch: channel.prefetch, arguments: crate::arguments::arguments(arguments) };
     let id = connection.broker().consume(&queue, wish).map_err(|error| Failure::of_consume(error, queue.name(), queue.vhost()))?;
     if !no_wait {
         let consumer_tag = std::str::from_utf8(&tag).ok().and_then(ShortStr::new).unwrap_or(short(""));

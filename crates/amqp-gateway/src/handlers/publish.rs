@@ -40,9 +40,9 @@ impl<'v> Table<'v> {
 }
 
 /// Routing keys of a message: its own, and those of its headers `CC` and `BCC`.
-type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
+pub(crate) type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
 
-fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
+pub(crate) fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     let mut keys = Keys::from_slice(&[message.routing_key]);
     let Some(table) = message.properties.headers() else { return Ok(keys) };
     for name in ["CC", "BCC"] {
@@ -61,7 +61,7 @@ fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     Ok(keys)
 }
 
-fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
+pub(crate) fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
     let Some(text) = properties.expiration() else { return Ok(None) };
     let text = String::from_utf8_lossy(text.as_bytes());
     let refuse = |reason: String| Err(Failure::precondition(format_args!("invalid expiration '{text}': {reason}")));
@@ -100,7 +100,7 @@ fn check_user(user: &str, properties: EncodedProperties<'_>) -> Result<(), Failu
 
 /// # Errors
 /// *404*, *403*; *540*: a delayed exchange is asked to delay.
-fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
+pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
     let name = message.exchange;
     let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
     if exchange.internal() {
@@ -136,6 +136,7 @@ pub(crate) fn publish(
     let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let message = Message { properties, ..message };
     connection.gateway.metrics.published.inc();
+    channel.flow.notes().published.add(1);
     connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
     match &mut channel.mode {
         Mode::Transaction(transaction) => transaction.hold(Held::new(&message, mandatory)),
@@ -175,6 +176,8 @@ pub(super) fn route(
     if targets.is_empty() {
         if !answered {
             connection.gateway.metrics.unroutable.inc();
+            let notes = channel.flow.notes();
+            if mandatory { notes.returned.add(1) } else { notes.dropped.add(1) }
         }
         if mandatory && !answered {
             give_back(connection, channel, message);

@@ -11,7 +11,7 @@ use super::ConfigError;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
-const KEYS: [&str; 9] = ["data", "kafka", "amqp", "admin", "advertise", "durability", "memory", "io", "log"];
+const KEYS: [&str; 10] = ["data", "kafka", "amqp", "admin", "management", "advertise", "durability", "memory", "io", "log"];
 const PREFIX: &str = "MAINSTEM_";
 const PREFIX_SET: &str = "MAINSTEM_SET_";
 
@@ -22,6 +22,7 @@ pub struct Layer {
     pub kafka: Option<Vec<String>>,
     pub amqp: Option<Vec<String>>,
     pub admin: Option<String>,
+    pub management: Option<String>,
     pub advertise: Option<Vec<String>>,
     pub durability: Option<String>,
     pub memory: Option<String>,
@@ -41,6 +42,7 @@ impl Layer {
             kafka: over.kafka.or(self.kafka),
             amqp: over.amqp.or(self.amqp),
             admin: over.admin.or(self.admin),
+            management: over.management.or(self.management),
             advertise: over.advertise.or(self.advertise),
             durability: over.durability.or(self.durability),
             memory: over.memory.or(self.memory),
@@ -66,6 +68,7 @@ impl Layer {
             kafka: list(arguments.kafka),
             amqp: list(arguments.amqp),
             admin: arguments.admin,
+            management: arguments.management,
             advertise: list(arguments.advertise),
             durability: arguments.durability,
             memory: arguments.memory,
@@ -137,6 +140,7 @@ impl Layer {
             "kafka" => self.kafka = Some(values),
             "amqp" => self.amqp = Some(values),
             "admin" => self.admin = single,
+            "management" => self.management = single,
             "advertise" => self.advertise = Some(values),
             "durability" => self.durability = single,
             "memory" => self.memory = single,

@@ -71,6 +71,8 @@ pub struct Config {
     /// `None`: the default address, if nobody else has it.
     pub amqp: Option<Vec<SocketAddr>>,
     pub admin: SocketAddr,
+    /// Of management alone; `None`: only under the address above.
+    pub management: Option<SocketAddr>,
     pub durability: Durability,
     pub memory: ByteSize,
     pub io: Option<IoMode>,
@@ -121,6 +123,10 @@ impl Config {
             data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
             listeners: Listener::pair(&kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
+            management: match layer.management.as_deref() {
+                None | Some(NO_LISTENER) => None,
+                Some(text) => Some(listener::address("--management", text)?),
+            },
             admin: listener::address("--admin", layer.admin.as_deref().unwrap_or("127.0.0.1:8160"))?,
             durability: layer.durability.map_or(Ok(Durability::Fsync), |text| parse("--durability", &text))?,
             memory,
