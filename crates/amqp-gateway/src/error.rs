@@ -151,9 +151,11 @@ impl From<QueueError> for Failure {
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
             | QueueError::InUse { .. }
+            | QueueError::TooMany { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
+            QueueError::VhostDeleted(_) => Self::connection(ReplyCode::ConnectionForced, error),
             QueueError::Append(error) => error.into(),
         }
     }

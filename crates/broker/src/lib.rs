@@ -18,6 +18,7 @@ mod overrides;
 mod queues;
 mod dead_letters;
 mod read_ahead;
+mod security;
 mod settings;
 mod share_rules;
 mod subscriptions;
@@ -51,11 +52,17 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
-    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, Vhosts, kind_name, made_up_name, topic_name,
+    BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery,
+    ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome, QUEUE_GROUP, Queue, QueueArguments, QueueDeclaration, QueueError,
+    QueueTally, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, VhostLimits, VhostMetadata, Vhosts, kind_name, made_up_name, topic_name,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
+pub use security::{
+    Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
+    Permission, Permissions, Refused, Seat, Seats, Security, SecurityError, TopicPermission, TopicPermissions, User, UserLimits, UserWish,
+    VhostWish,
+};
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, effective};
@@ -99,6 +106,12 @@ pub enum BrokerOpenError {
         /// Whose.
         name: String,
     },
+    /// A record of another version, or damaged. Were it passed over, somebody might come in who may not.
+    #[error("catalog record {key:?} of users, virtual hosts or permissions is not readable by this release")]
+    Security {
+        /// Of the record.
+        key: String,
+    },
     /// Records of a topic are not there.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
@@ -115,6 +128,9 @@ pub struct Broker {
     mailboxes: Mailboxes,
     controller: JobQueue,
     cold: JobQueue,
+    /// Passwords to be verified.
+    logins: JobQueue,
+    security: Security,
     own: Arc<OwnSink>,
     groups: Groups,
     group_configs: GroupConfigs,
@@ -169,6 +185,7 @@ impl Broker {
         let groups = Groups::new(&config.settings, Arc::clone(&catalog));
         journals[0].add_sink(groups::SHARD, groups.sink());
         let group_configs = GroupConfigs::new(&config.settings);
+        let security = Security::new(&config.settings);
         let broker = Self {
             config,
             journals,
@@ -180,6 +197,8 @@ impl Broker {
             subscriptions,
             controller: JobQueue::default(),
             cold: JobQueue::default(),
+            logins: JobQueue::default(),
+            security,
             own,
             groups,
             group_configs,
@@ -212,6 +231,7 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
+                Some(&security::SECURITY_KEY) => self.restore_security(&key, &value)?,
                 Some(&queues::QUEUES_KEY) => queues.take(&key, &value),
                 Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
@@ -241,7 +261,7 @@ impl Broker {
         topic
     }
 
-    /// Starts the threads of controller, cold reads, groups and transactions; they end with [`Broker::shutdown`].
+    /// Starts the threads of controller, cold reads, logins, groups and transactions; they end with [`Broker::shutdown`].
     pub fn start(self: &Arc<Self>) -> Vec<std::thread::JoinHandle<()>> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread at start")
@@ -256,6 +276,12 @@ impl Broker {
                 broker.cold.run(&broker);
             };
             threads.push(spawn(&format!("cold-read-{number}"), Box::new(body)));
+            let broker = Arc::clone(self);
+            let body = move || {
+                jobs::lower_priority();
+                broker.logins.run(&broker);
+            };
+            threads.push(spawn(&format!("login-{number}"), Box::new(body)));
         }
         let broker = Arc::clone(self);
         threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));
@@ -270,6 +296,7 @@ impl Broker {
     pub fn shutdown(&self) {
         self.controller.close();
         self.cold.close();
+        self.logins.close();
         self.groups.close();
         self.transactions.close();
         self.ticker.close();
@@ -317,6 +344,11 @@ impl Broker {
     /// The subscriptions that consumers share.
     pub fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
+    }
+
+    /// Users and permissions.
+    pub fn security(&self) -> &Security {
+        &self.security
     }
 
     /// Exchanges and queues.

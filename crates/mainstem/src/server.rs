@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::management::{Listening, Management};
+use admin::management::{Listening, Management, Server};
 use admin::{AdminState, Phase, Served};
 use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
@@ -36,6 +36,7 @@ const BACKLOG: i32 = 1024;
 pub fn run(config: Config) -> anyhow::Result<()> {
     start_log(config.log == LogFormat::Json);
     watch_for_defects();
+    crate::memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
@@ -48,9 +49,8 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let signal = catch_signals()?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
-    let managed = admin::management::Server::default();
-    let served = admin::serve(config.admin, config.management, Arc::clone(&state), managed.clone())
-        .with_context(|| format!("--admin {}{}", config.admin, config.management.map_or_else(String::new, |address| format!(", --management {address}"))))?;
+    let managed = Server::default();
+    let served = serve_pages(&config, &state, &managed)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
@@ -106,6 +106,14 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> anyhow::Result<Served> {
+    let named = || match config.management {
+        Some(management) => format!("--admin {}, --management {management}", config.admin),
+        None => format!("--admin {}", config.admin),
+    };
+    admin::serve(config.admin, config.management, Arc::clone(state), managed.clone()).with_context(named)
+}
+
 fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>) -> anyhow::Result<Vec<ShardHandle>> {
     let mut shards = Vec::new();
     for number in 0..shard_count(settings) {
@@ -138,7 +146,7 @@ fn start_log(json: bool) {
 /// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
 /// (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_CONNECTIONS: [&str; 3] = ["shard-", "cold-read-", "controller"];
+    const OF_CONNECTIONS: [&str; 4] = ["shard-", "cold-read-", "login-", "controller"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");

@@ -67,6 +67,11 @@ impl Answer {
         Self::refusal(StatusCode::BAD_REQUEST, error, reason)
     }
 
+    /// 412: as things are it is not done.
+    pub fn precondition(reason: String) -> Refusal {
+        Self::refusal(StatusCode::PRECONDITION_FAILED, "precondition_failed", reason)
+    }
+
     /// Who asks may not.
     pub fn not_authorised(reason: &str) -> Refusal {
         Self::refusal(StatusCode::UNAUTHORIZED, "not_authorised", reason)

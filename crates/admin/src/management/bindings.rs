@@ -4,7 +4,7 @@
 use std::hash::Hasher;
 
 use axum::http::Method;
-use broker::{BindingWish, Vhost};
+use broker::{BindingWish, Permission, Vhost};
 use routing::{Arguments, Binding, Destination};
 use serde_json::{Value, json};
 
@@ -158,6 +158,12 @@ impl Ends {
         sorted(table.bindings_from(self.source.as_bytes()).filter(is_destination)).iter().for_each(&mut each);
     }
 
+    /// Who binds writes to the destination and reads from the source.
+    fn check(&self, call: &Call<'_>) -> Result<(), Refusal> {
+        call.who.check_permission(self.vhost.name(), Permission::Write, self.destination.as_bytes())?;
+        call.who.check_permission(self.vhost.name(), Permission::Read, self.source.as_bytes())
+    }
+
     fn wish(&self, key: &[u8], arguments: Arguments) -> Result<BindingWish, Refusal> {
         let key = routing::Name::new(key).map_err(|error| Answer::bad_request(error.to_string()))?;
         Ok(BindingWish { source: name(&self.source)?, to_queue: self.to_queue, destination: name(&self.destination)?, key, arguments })
@@ -194,6 +200,7 @@ fn show(call: &Call<'_>) -> Outcome {
 
 fn make(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
+    ends.check(call)?;
     let body = call.object()?;
     let arguments = values::arguments_of(body.get("arguments"))?;
     let key = properties_key(text(&body, "routing_key")?.as_bytes(), &arguments);
@@ -207,6 +214,7 @@ fn make(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
     let (_, wish) = ends.find(call.path("key"))?;
+    ends.check(call)?;
     let (vhost, host) = (std::sync::Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
     call.control(move |broker| broker.unbind(&vhost, &wish))?.map_err(|error| refused(error, &host))?;
     Ok(Answer::done())
@@ -226,6 +234,6 @@ mod tests {
         assert_eq!(properties_key(b"a/b c", &none), "a%2Fb+c");
         assert!(properties_key(b"key 1", &some).starts_with("key+1~"));
         assert_eq!(properties_key(b"~", &none), "%7E");
-        assert_eq!(hashed(&some), "FIXED");
+        assert_eq!(hashed(&some), "bzuBhw");
     }
 }

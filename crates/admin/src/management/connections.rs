@@ -31,7 +31,7 @@ const REASON_MAX: usize = 220;
 /// Connections that who asks may see: his own, or all if he watches over them.
 pub(crate) fn visible(call: &Call<'_>) -> Vec<Arc<Connected>> {
     let all = call.broker().connections().all();
-    all.into_iter().filter(|one| call.who.monitors() || one.details.user == call.who.name).collect()
+    all.into_iter().filter(|one| call.who.monitors() || one.details.user == call.who.name()).collect()
 }
 
 /// The connection of the path.
@@ -41,7 +41,7 @@ pub(crate) fn visible(call: &Call<'_>) -> Vec<Arc<Connected>> {
 pub(crate) fn connection_of(call: &Call<'_>) -> Result<Arc<Connected>, Refusal> {
     let wanted = call.path("connection");
     let found = call.broker().connections().all().into_iter().find(|one| one.name() == wanted).ok_or_else(Answer::not_found)?;
-    if call.who.monitors() || found.details.user == call.who.name { Ok(found) } else { Err(Answer::not_authorised("Not owner")) }
+    if call.who.monitors() || found.details.user == call.who.name() { Ok(found) } else { Err(Answer::not_authorised("Not owner")) }
 }
 
 fn described(call: &Call<'_>, connected: &Connected) -> Value {

@@ -1,7 +1,7 @@
 //! Exchanges: list, look at, make, delete. What leads from and to them is in `bindings`.
 
 use axum::http::Method;
-use broker::{ExchangeError, QueueError, Vhost};
+use broker::{ExchangeError, Permission, QueueError, Vhost};
 use routing::{BindError, DeclareError, Declaration, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
@@ -81,6 +81,7 @@ fn put(call: &Call<'_>) -> Outcome {
         kind => kind.to_owned(),
     };
     let wished = name(plain_name(call.path("name")))?;
+    call.who.check_permission(vhost.name(), Permission::Configure, &wished)?;
     let (durable, auto_delete) = (boolean(&body, "durable", false)?, boolean(&body, "auto_delete", false)?);
     let internal = boolean(&body, "internal", false)?;
     let arguments = values::arguments_of(body.get("arguments"))?;
@@ -101,6 +102,7 @@ fn delete(call: &Call<'_>) -> Outcome {
     if vhost.exchanges().read().exchange(&wanted).is_none() {
         return Err(Answer::not_found());
     }
+    call.who.check_permission(vhost.name(), Permission::Configure, &wanted)?;
     let if_unused = call.flag("if-unused");
     let host = vhost.name().to_owned();
     call.control(move |broker| broker.delete_exchange(&vhost, &wanted, if_unused))?.map_err(|error| refused(error, &host))?;

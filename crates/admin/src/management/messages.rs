@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Got, Outcome as Said, Settlement};
+use broker::{Got, Permission, Outcome as Said, Settlement};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -50,6 +50,7 @@ fn publish(call: &Call<'_>) -> Outcome {
     if vhost.exchanges().read().exchange(exchange.as_bytes()).is_none() {
         return Err(Answer::no_such("exchange_not_found"));
     }
+    call.who.check_permission(vhost.name(), Permission::Write, exchange.as_bytes())?;
     let body = body?;
     let payload = text(&body, "payload")?;
     let payload = match text(&body, "payload_encoding")? {
@@ -93,6 +94,7 @@ fn get(call: &Call<'_>) -> Outcome {
     let vhost = call.broker().vhosts().get(call.path("vhost")).ok_or_else(|| Answer::no_such("vhost_not_found"))?;
     let Some(queue) = vhost.queue(call.path("name").as_bytes()) else { return Err(Answer::no_such("queue_not_found")) };
     check_not_owned(&queue)?;
+    call.who.check_permission(vhost.name(), Permission::Read, queue.name())?;
     let body = call.object_with(&["count", "ackmode", "encoding"])?;
     let count = match &body["count"] {
         Value::Number(number) => number.as_u64(),

@@ -19,10 +19,12 @@ mod listing;
 mod messages;
 mod nodes;
 mod overview;
+mod permissions;
 mod queues;
 mod rates;
 mod route;
 mod server;
+mod users;
 mod values;
 mod vhosts;
 

@@ -113,7 +113,7 @@ fn overview(call: &Call<'_>) -> Outcome {
 }
 
 fn whoami(call: &Call<'_>) -> Outcome {
-    Ok(Answer::of(json!({"name": call.who.name, "tags": call.who.tags, "is_internal_user": true})))
+    Ok(Answer::of(json!({"name": call.who.name(), "tags": call.who.tags(), "is_internal_user": true})))
 }
 
 fn cluster_name(call: &Call<'_>) -> Outcome {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{Permission, Queue, QueueDeclaration, QueueError, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -182,6 +182,7 @@ fn put(call: &Call<'_>) -> Outcome {
         auto_delete: boolean(&body, "auto_delete", false)?,
         arguments: values::arguments_of(body.get("arguments"))?,
     };
+    call.who.check_permission(vhost.name(), Permission::Configure, &wish.name)?;
     let is_new = call.control(move |broker| {
         let is_new = vhost.queue(&wish.name).is_none();
         broker.declare_queue(&vhost, wish, NO_CONNECTION).map(|_| is_new)
@@ -192,6 +193,7 @@ fn put(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
+    call.who.check_permission(queue.vhost(), Permission::Configure, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if-unused"), call.flag("if-empty"));
     call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?.map_err(refused)?;
     Ok(Answer::done())
@@ -210,6 +212,7 @@ pub(crate) fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
 fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
+    call.who.check_permission(queue.vhost(), Permission::Read, queue.name())?;
     call.control(move |broker| broker.purge(&queue))?;
     Ok(Answer::done())
 }

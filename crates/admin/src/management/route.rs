@@ -4,7 +4,7 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::{bindings, channels, connections, consumers, exchanges, health, messages, nodes, overview, queues, vhosts};
+use super::{bindings, channels, connections, consumers, exchanges, health, messages, nodes, overview, permissions, queues, users, vhosts};
 
 /// Who may ask for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
         overview::ROUTES,
         nodes::ROUTES,
         vhosts::ROUTES,
+        users::ROUTES,
+        permissions::ROUTES,
         exchanges::ROUTES,
         messages::ROUTES,
         queues::ROUTES,

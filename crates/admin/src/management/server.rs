@@ -68,7 +68,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
     };
     let (parts, body) = request.into_parts();
     let (asked, headers) = (Arc::clone(&management), parts.headers.clone());
-    let who = blocking(move || asked.authenticate(&headers, &peers.peer)).await??;
+    let who = blocking(move || asked.authenticate(&headers, peers.peer)).await??;
     let Ok(body) = axum::body::to_bytes(body, BODY_MAX).await else {
         return Err(Answer::with_status(StatusCode::PAYLOAD_TOO_LARGE, json!({"error": "bad_request", "reason": "the body is too large"})));
     };

@@ -120,6 +120,19 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host has as many as it may have.
+    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
+    TooMany {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
+        /// How many it may have.
+        limit: u32,
+    },
+    /// The virtual host is gone, and with it whoever asks.
+    #[error("vhost '{0}' is deleted")]
+    VhostDeleted(String),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -242,6 +255,7 @@ impl Broker {
     /// # Errors
     /// `Declare`, `Append`.
     pub fn declare_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+        vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
             kind: Name::new(declaration.kind).unwrap_or_else(|_| Name::new(b"").expect("short")),
@@ -274,6 +288,7 @@ impl Broker {
     /// # Errors
     /// `Bind`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
+        vhost.check_alive()?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)
@@ -341,6 +356,7 @@ impl Broker {
     /// # Errors
     /// See [`QueueError`].
     pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
+        let wish = vhost.complete(wish)?;
         if !wish.name.is_empty() {
             match self.queue_for(vhost, &wish.name, connection) {
                 // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
@@ -359,6 +375,7 @@ impl Broker {
         }
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
+        vhost.check_room(&name)?;
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];

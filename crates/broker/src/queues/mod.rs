@@ -15,10 +15,11 @@ mod record;
 mod restore;
 mod ticker;
 mod traits;
+mod vhosts;
 mod window;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -33,6 +34,8 @@ pub use dead::{Letter, Undertaker};
 pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub use vhosts::{VhostLimits, VhostMetadata};
+pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
@@ -48,11 +51,14 @@ pub struct Vhost {
     name: String,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    metadata: RwLock<Arc<VhostMetadata>>,
+    deleted: AtomicBool,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default() }
+        let (metadata, deleted) = (RwLock::default(), AtomicBool::new(false));
+        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), metadata, deleted }
     }
 
     /// Its name.
@@ -106,7 +112,7 @@ impl Vhosts {
         all
     }
 
-    fn or_new(&self, name: &str) -> Arc<Vhost> {
+    pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
         Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
     }
 
