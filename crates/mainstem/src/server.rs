@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::management::{Listening, Management, Server};
+use admin::management::{Listening, Management, NotTaken, Server};
 use admin::{AdminState, Phase, Served};
 use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
@@ -81,6 +81,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let facts = management::facts(&config, listening(&listeners, served));
     managed.attach(Management::new(Arc::clone(&broker), Arc::new(management::Messages(amqp_metrics.clone())), facts));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
+    take_definitions(&config, &broker)?;
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
@@ -112,6 +113,17 @@ fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> an
         None => format!("--admin {}", config.admin),
     };
     admin::serve(config.admin, config.management, Arc::clone(state), managed.clone()).with_context(named)
+}
+
+/// Takes over the definitions of the configuration.
+fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()> {
+    let Some(path) = &config.definitions else { return Ok(()) };
+    let imported = admin::management::load_definitions(broker, path).with_context(|| format!("--definitions {}", path.display()))?;
+    for NotTaken { kind, vhost, name, line, reason } in &imported.not_taken {
+        tracing::warn!(kind, vhost, name, line, reason, "not taken over from the definitions");
+    }
+    tracing::info!(changed = imported.changed, not_taken = imported.not_taken.len(), "definitions taken over");
+    Ok(())
 }
 
 fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>) -> anyhow::Result<Vec<ShardHandle>> {

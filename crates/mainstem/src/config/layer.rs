@@ -11,7 +11,7 @@ use super::ConfigError;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
-const KEYS: [&str; 10] = ["data", "kafka", "amqp", "admin", "management", "advertise", "durability", "memory", "io", "log"];
+const KEYS: [&str; 11] = ["data", "kafka", "amqp", "admin", "management", "definitions", "advertise", "durability", "memory", "io", "log"];
 const PREFIX: &str = "MAINSTEM_";
 const PREFIX_SET: &str = "MAINSTEM_SET_";
 
@@ -23,6 +23,7 @@ pub struct Layer {
     pub amqp: Option<Vec<String>>,
     pub admin: Option<String>,
     pub management: Option<String>,
+    pub definitions: Option<String>,
     pub advertise: Option<Vec<String>>,
     pub durability: Option<String>,
     pub memory: Option<String>,
@@ -43,6 +44,7 @@ impl Layer {
             amqp: over.amqp.or(self.amqp),
             admin: over.admin.or(self.admin),
             management: over.management.or(self.management),
+            definitions: over.definitions.or(self.definitions),
             advertise: over.advertise.or(self.advertise),
             durability: over.durability.or(self.durability),
             memory: over.memory.or(self.memory),
@@ -69,6 +71,7 @@ impl Layer {
             amqp: list(arguments.amqp),
             admin: arguments.admin,
             management: arguments.management,
+            definitions: arguments.definitions,
             advertise: list(arguments.advertise),
             durability: arguments.durability,
             memory: arguments.memory,
@@ -141,6 +144,7 @@ impl Layer {
             "amqp" => self.amqp = Some(values),
             "admin" => self.admin = single,
             "management" => self.management = single,
+            "definitions" => self.definitions = single,
             "advertise" => self.advertise = Some(values),
             "durability" => self.durability = single,
             "memory" => self.memory = single,

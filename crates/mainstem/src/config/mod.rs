@@ -73,6 +73,8 @@ pub struct Config {
     pub admin: SocketAddr,
     /// Of management alone; `None`: only under the address above.
     pub management: Option<SocketAddr>,
+    /// Taken over at the start.
+    pub definitions: Option<PathBuf>,
     pub durability: Durability,
     pub memory: ByteSize,
     pub io: Option<IoMode>,
@@ -123,6 +125,7 @@ impl Config {
             data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
             listeners: Listener::pair(&kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
+            definitions: layer.definitions.map(PathBuf::from),
             management: match layer.management.as_deref() {
                 None | Some(NO_LISTENER) => None,
                 Some(text) => Some(listener::address("--management", text)?),
