@@ -192,9 +192,11 @@ impl Failure {
                 Self::precondition(format_args!("inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"))
             }
             DeclareError::UnknownKind(kind) => Self::precondition(format_args!("invalid exchange type '{kind}'")),
-            DeclareError::ArgumentType { .. } | DeclareError::DelayedKind | DeclareError::HashProperty(_) | DeclareError::HashTwice => {
-                Self::precondition(error)
-            }
+            DeclareError::ArgumentType { .. }
+            | DeclareError::DelayedKind
+            | DeclareError::DelayedTwice
+            | DeclareError::HashProperty(_)
+            | DeclareError::HashTwice => Self::precondition(error),
         }
     }
 

@@ -11,6 +11,7 @@ mod channel;
 mod confirms;
 mod connection;
 mod content;
+mod delayed;
 mod error;
 mod gateway;
 mod handlers;

@@ -11,6 +11,7 @@ use record::BatchWriter;
 use routing::Scratch;
 
 use crate::arguments::MessageHeaders;
+use crate::delayed::delay_of;
 use crate::handlers::{check_exchange, expiration, keys};
 use crate::message::{Message, Stored, without_bcc};
 
@@ -43,7 +44,13 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
         check_exchange(&table, vhost.name(), &message).map_err(|failure| failure.text)?;
         let keys = keys(&message).map_err(|failure| failure.text)?;
         if let Some(exchange) = table.exchange(message.exchange) {
-            exchange.route(&keys, &MessageHeaders(properties), &mut Scratch::default(), &mut found);
+            let (headers, mut scratch) = (MessageHeaders(properties), Scratch::default());
+            let delayed = table.has_delayed() && delay_of(properties).is_some();
+            if delayed && !exchange.route_delayed(&keys, &headers, &mut scratch, &mut found).is_empty() {
+                return Err("a message that is to be delayed is published over AMQP".to_owned());
+            }
+            found.clear();
+            exchange.route(&keys, &headers, &mut scratch, &mut found);
         }
     }
     let mut targets: Vec<_> = found.into_iter().filter_map(|id| broker.vhosts().queue(id)).collect();

@@ -4,12 +4,13 @@ use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
 use broker::{MessageTraits, Queue, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
-use routing::Routes;
+use routing::{Keepers, Routes};
 use smallvec::SmallVec;
 
 use crate::arguments::MessageHeaders;
 use crate::channel::{Channel, Mode};
 use crate::connection::Connection;
+use crate::delayed::{self, Kept};
 use crate::error::Failure;
 use crate::message::{Message, without_bcc};
 use crate::publisher::Wanted;
@@ -99,19 +100,13 @@ fn check_user(user: &str, properties: EncodedProperties<'_>) -> Result<(), Failu
 }
 
 /// # Errors
-/// *404*, *403*; *540*: a delayed exchange is asked to delay.
+/// *404*, *403*.
 pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
     let name = message.exchange;
     let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
     if exchange.internal() {
         let text = format!("cannot publish to internal exchange '{}' in vhost '{vhost}'", exchange.name());
         return Err(Failure::channel(ReplyCode::AccessRefused, text));
-    }
-    if exchange.delayed() {
-        let delay = message.properties.headers().and_then(|headers| headers.get("x-delay")).and_then(Value::as_integer);
-        if delay.is_some_and(|delay| delay > 0) {
-            return Err(Failure::not_implemented("x-delay"));
-        }
     }
     Ok(())
 }
@@ -160,10 +155,18 @@ pub(super) fn route(
     message: &Message<'_>,
     (mandatory, wanted): (bool, Option<Wanted>),
 ) -> Result<(), Failure> {
-    let found = table.read().exchange(message.exchange);
+    let routes = table.read();
+    let found = routes.exchange(message.exchange);
     let exchange = found.ok_or_else(|| Failure::no_exchange(message.exchange, channel.vhost.name()))?;
     let mut routed = std::mem::take(&mut connection.routed);
-    exchange.route(&keys(message)?, &MessageHeaders(message.properties), &mut connection.scratch, &mut routed);
+    let (keys, headers) = (keys(message)?, MessageHeaders(message.properties));
+    let delay = if routes.has_delayed() { delayed::delay_of(message.properties) } else { None };
+    let mut keepers = Keepers::new();
+    if delay.is_some() {
+        keepers = exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed);
+    } else {
+        exchange.route(&keys, &headers, &mut connection.scratch, &mut routed);
+    }
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
     let answered = reply::is_answer(message) && reply::send(connection, message);
@@ -174,15 +177,19 @@ pub(super) fn route(
         }
     };
     if targets.is_empty() {
-        if !answered {
+        if !answered && keepers.is_empty() {
             connection.gateway.metrics.unroutable.inc();
             let notes = channel.flow.notes();
             if mandatory { notes.returned.add(1) } else { notes.dropped.add(1) }
         }
+        // Also what is delayed: nobody knows yet whether somebody will get it. So it is in RabbitMQ's plugin.
         if mandatory && !answered {
             give_back(connection, channel, message);
         }
-        settle(connection, channel, true);
+        match delayed::keep(connection, channel, message, &keys, (delay, &keepers), wanted) {
+            Kept::Open => {}
+            other => settle(connection, channel, other == Kept::NotWanted),
+        }
         return Ok(());
     }
     let mut refused = false;
@@ -213,8 +220,12 @@ pub(super) fn route(
     let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
-        let wanted = wanted.filter(|_| !refused);
+        let wanted = wanted.filter(|_| !refused && keepers.is_empty());
         connection.publisher.add(targets, &Message { properties, ..*message }, connection.now_ms, wanted);
+    }
+    let kept = delayed::keep(connection, channel, message, &keys, (delay, &keepers), wanted.filter(|_| !refused));
+    if kept == Kept::Lost && !refused {
+        settle(connection, channel, false);
     }
     Ok(())
 }

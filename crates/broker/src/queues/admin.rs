@@ -254,7 +254,7 @@ impl Broker {
     ///
     /// # Errors
     /// `Declare`, `Append`.
-    pub fn declare_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
         vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
@@ -270,6 +270,14 @@ impl Broker {
                 let _ = vhost.exchanges.write().delete(&name, false);
                 return Err(error.into());
             }
+        }
+        let delayed = vhost.exchanges.read().exchange(&name).is_some_and(|exchange| exchange.delayed());
+        if delayed
+            && vhost.delays(&name).is_none()
+            && let Err(error) = self.open_delays(vhost, &name, durable)
+        {
+            self.delete_exchange(vhost, &name, false)?;
+            return Err(error.into());
         }
         Ok(declared)
     }
@@ -330,6 +338,7 @@ impl Broker {
     /// Deletes the records of what was removed, with `more`.
     fn forget(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> Result<(), AppendError> {
         let mut keys = more;
+        let delays = self.close_delays(vhost, &removal, &mut keys);
         for one in removal.exchanges.into_iter().filter(|one| one.durable) {
             keys.push(ExchangeRecord::key(&vhost.name, &one.name));
         }
@@ -345,10 +354,11 @@ impl Broker {
             let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
             keys.push(record.key(&vhost.name));
         }
-        if keys.is_empty() {
-            return Ok(());
+        if !keys.is_empty() {
+            self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())?;
         }
-        self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())
+        self.drop_delays(delays);
+        Ok(())
     }
 
     /// Declares a queue for a connection.
@@ -413,7 +423,7 @@ impl Broker {
     }
 
     /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
+    pub(super) fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
         let overrides = queue_overrides();
         let id = TopicId(Uuid::new_v4());
         if !durable {
@@ -434,6 +444,17 @@ impl Broker {
             Some(name) => self.publish(name, topic),
             None => self.publish_hidden(topic, self.durability()),
         })
+    }
+
+    /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
+    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
+        let journal = self.journal_number(other);
+        loop {
+            let id = self.take_log_id()?;
+            if self.journal_number(id) == journal {
+                return Ok(self.journals[journal].create_log(id, durability));
+            }
+        }
     }
 
     /// A log id that nobody has had and nobody will have, for a log that goes with a restart.

@@ -22,6 +22,9 @@ const PAGE_BYTES: usize = 256 << 10;
 pub trait Undertaker: Send + Sync {
     /// A message of `queue` that is dead, as it is to be published again.
     fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64) -> Letter;
+
+    /// The headers by which a message is routed.
+    fn headers(&self, record: &Record) -> Box<dyn Headers>;
 }
 
 /// A dead message as it is published again.

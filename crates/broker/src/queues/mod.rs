@@ -8,6 +8,7 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod delays;
 mod dispatch;
 mod look;
 mod queue;
@@ -31,6 +32,8 @@ pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use look::{ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally};
 pub use dead::{Letter, Undertaker};
+pub use delays::{DELAY_HEADER, Delay, Delays};
+pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
@@ -53,12 +56,20 @@ pub struct Vhost {
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
     metadata: RwLock<Arc<VhostMetadata>>,
     deleted: AtomicBool,
+    /// By exchange.
+    delays: RwLock<HashMap<Name, Arc<Delays>>>,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        let (metadata, deleted) = (RwLock::default(), AtomicBool::new(false));
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default(), metadata, deleted }
+        Self {
+            name: name.to_owned(),
+            exchanges: Exchanges::new(),
+            queues: RwLock::default(),
+            metadata: RwLock::default(),
+            deleted: AtomicBool::new(false),
+            delays: RwLock::default(),
+        }
     }
 
     /// Its name.
@@ -74,6 +85,11 @@ impl Vhost {
     /// A queue by name.
     pub fn queue(&self, name: &[u8]) -> Option<Arc<Queue>> {
         self.queues.read().get(name).cloned()
+    }
+
+    /// What an exchange that delays has delayed.
+    pub fn delays(&self, exchange: &[u8]) -> Option<Arc<Delays>> {
+        self.delays.read().get(exchange).cloned()
     }
 
     /// All queues, by name.

@@ -8,6 +8,7 @@ use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
+use super::delays;
 use super::admin::{QueueDeclaration, queue_overrides};
 use super::arguments::QueueArguments;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
@@ -20,11 +21,15 @@ pub(crate) struct FoundQueues {
     exchanges: Vec<(String, Name, ExchangeRecord)>,
     queues: Vec<(String, Name, QueueRecord)>,
     bindings: Vec<(u64, String, BindingRecord)>,
+    delays: delays::Found,
 }
 
 impl FoundQueues {
     /// Takes a state record.
     pub fn take(&mut self, key: &[u8], value: &[u8]) {
+        if key.first() == Some(&delays::DELAYS_KEY) {
+            return self.delays.take(key, value);
+        }
         match record::decode(key, value) {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
             Some((vhost, Found::Queue(name, record))) => self.queues.push((vhost, name, record)),
@@ -35,7 +40,7 @@ impl FoundQueues {
 
     /// Logs of queues that are no topics.
     pub fn hidden_logs(&self) -> impl Iterator<Item = LogId> + '_ {
-        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log)
+        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log).chain(self.delays.logs())
     }
 }
 
@@ -46,6 +51,7 @@ impl Broker {
             let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: queue_overrides() };
             self.publish_hidden(topic, self.durability());
         }
+        self.restore_delayed_topics(&found.delays);
     }
 
     /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
@@ -81,6 +87,7 @@ impl Broker {
                 orphans.push(record.key(&vhost));
             }
         }
+        self.restore_delays(std::mem::take(&mut found.delays));
         if !orphans.is_empty() {
             self.subscriptions().append_alone(0, orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
         }
