@@ -207,7 +207,7 @@ fn make(call: &Call<'_>) -> Outcome {
     let wish = ends.wish(text(&body, "routing_key")?.as_bytes(), arguments)?;
     let (vhost, host) = (std::sync::Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
     call.control(move |broker| broker.bind(&vhost, wish))?.map_err(|error| refused(error, &host))?;
-    let location = format!("{}/{}", quoted(ends.destination.as_bytes()), key.replace('%', "%25"));
+    let location = format!("{}/{}", quoted(ends.destination.as_bytes()), key.replace('%', "%25").replace('+', "%2B"));
     Ok(Answer::created().at(location))
 }
 

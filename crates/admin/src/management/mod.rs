@@ -13,6 +13,7 @@ mod call;
 mod channels;
 mod connections;
 mod consumers;
+mod definitions;
 mod exchanges;
 mod health;
 mod listing;
@@ -35,6 +36,7 @@ use std::time::Instant;
 use broker::{Broker, Delivery, Vhost};
 use types::ByteSize;
 
+pub use definitions::{Imported, InvalidDefinitions, NotTaken, load as load_definitions};
 pub use messages::Message;
 pub use server::{Peers, Server};
 

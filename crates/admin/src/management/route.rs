@@ -4,7 +4,7 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::{bindings, channels, connections, consumers, exchanges, health, messages, nodes, overview, permissions, queues, users, vhosts};
+use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, permissions, queues, users, vhosts};
 
 /// Who may ask for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,7 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
         connections::ROUTES,
         channels::ROUTES,
         health::ROUTES,
+        definitions::ROUTES,
     ]
     .into_iter()
     .flatten()

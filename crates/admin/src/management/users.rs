@@ -138,6 +138,25 @@ fn hashed(hash: &str, algorithm: &str) -> Result<PasswordWish, Refusal> {
     Ok(PasswordWish::Hash(found))
 }
 
+/// A password that is the same as before stays as it is hashed.
+pub(crate) fn unless_same(password: PasswordWish, there: &User) -> PasswordWish {
+    let same = match (&password, there.password()) {
+        (PasswordWish::Clear(text), Some(hash)) => hash.verify(text.as_bytes()),
+        (PasswordWish::Hash(wanted), Some(hash)) => wanted == hash,
+        (PasswordWish::Remove, None) => true,
+        _ => false,
+    };
+    if same { PasswordWish::Keep } else { password }
+}
+
+/// Would nothing change?
+pub(crate) fn is_as_wanted(wish: &UserWish, there: &User) -> bool {
+    let UserWish { password, tags, limits, .. } = wish;
+    *password == PasswordWish::Keep
+        && tags.as_ref().is_none_or(|tags| *tags == there.tags())
+        && limits.is_none_or(|limits| limits == there.limits())
+}
+
 fn put(call: &Call<'_>) -> Outcome {
     let wish = wish(call.path("name"), &call.object()?)?;
     let is_new = !call.broker().security().users().iter().any(|user| user.name() == wish.name);
