@@ -31,8 +31,13 @@ pub enum CloseReason {
     #[error("{0}")]
     Error(String),
     /// A login was refused.
-    #[error("login refused")]
-    Login,
+    #[error("login of {name:?} refused: {reason}")]
+    Login {
+        /// Who it was said to be.
+        name: String,
+        /// Why.
+        reason: broker::Refused,
+    },
     /// Frames during the handshake that make no sense.
     #[error("handshake failed: {0}")]
     Handshake(String),
@@ -150,8 +155,8 @@ impl From<QueueError> for Failure {
             QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
-            | QueueError::InUse { .. }
             | QueueError::TooMany { .. }
+            | QueueError::InUse { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),

@@ -14,6 +14,7 @@ use types::ConnectionId;
 
 use crate::Broker;
 use crate::queues::ChannelFlow;
+use crate::security::Dismissed;
 
 /// A count that one thread adds to and others read.
 #[derive(Debug, Default)]
@@ -108,13 +109,6 @@ impl Connected {
     }
 }
 
-/// A session is to end, and to tell its client why: comes as [`crate::Reply::Done`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dismissal {
-    /// Why.
-    pub reason: String,
-}
-
 /// How often things came and went since the start.
 #[derive(Debug, Default)]
 pub struct Churn {
@@ -136,7 +130,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// A connection is open; `to` is where its session hears of a [`Dismissal`].
+    /// A connection is open; `to` is where its session hears that it is to end ([`Dismissed`]).
     pub fn enter(&self, details: ConnectionDetails, to: ReplyTo) -> Arc<Connected> {
         let connected = Arc::new(Connected {
             details,
@@ -190,7 +184,7 @@ impl Broker {
 
     /// Asks a connection to go.
     pub fn dismiss_connection(&self, connected: &Connected, reason: &str) {
-        self.tell(connected.to, Box::new(Dismissal { reason: reason.to_owned() }));
+        self.tell(connected.to, Box::new(Dismissed { reason: reason.to_owned() }));
     }
 }
 

@@ -38,7 +38,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
-pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, Dismissal};
+pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
@@ -53,9 +53,10 @@ pub mod append {
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
     BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
-    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, MessageTraits, Outcome, Queue, QUEUE_GROUP,
-    QueueArguments, QueueDeclaration, QueueError, QueueTally, Settlement, topic_name, TRAITS_HEADER, Undertaker, Unequal, Vhost, VhostLimits,
-    VhostMetadata, Vhosts,
+    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
+    QueueError, QueueTally, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    VhostSeat,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;

@@ -72,6 +72,8 @@ impl Identity {
             Access::Management | Access::Vhost => {}
             Access::Monitoring if self.monitors() => {}
             Access::Monitoring => return Err(Answer::not_authorised("Not monitor user")),
+            Access::Policymaker if self.has(&["administrator", "policymaker"]) => {}
+            Access::Policymaker => return Err(Answer::not_authorised("Not policymaker user")),
             Access::Administrator if self.is_administrator() => {}
             Access::Administrator => return Err(Answer::not_authorised("Not administrator user")),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Permission, Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{Permission, Policy, Queue, QueueDeclaration, QueueError, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -76,10 +76,16 @@ fn declared(call: &Call<'_>, queue: &Queue) -> Map<String, Value> {
     found
 }
 
-fn put_policy(found: &mut Map<String, Value>) {
-    for (name, value) in [("policy", Value::Null), ("operator_policy", Value::Null), ("effective_policy_definition", json!({}))] {
-        found.insert(name.to_owned(), value);
-    }
+/// The name of a policy.
+fn named(policy: Option<&Arc<Policy>>) -> Value {
+    policy.map_or(Value::Null, |policy| policy.name().into())
+}
+
+fn put_policy(queue: &Queue, found: &mut Map<String, Value>) {
+    let matched = queue.policies();
+    found.insert("policy".to_owned(), named(matched.policy.as_ref()));
+    found.insert("operator_policy".to_owned(), named(matched.operator.as_ref()));
+    found.insert("effective_policy_definition".to_owned(), Value::Object(matched.definition()));
     for name in ["internal", "internal_owner"] {
         found.insert(name.to_owned(), false.into());
     }
@@ -149,7 +155,7 @@ fn described(call: &Call<'_>, queue: &Arc<Queue>) -> Map<String, Value> {
         }
         return found;
     }
-    put_policy(&mut found);
+    put_policy(queue, &mut found);
     if !without {
         put_counts(call, queue, &mut found);
     }

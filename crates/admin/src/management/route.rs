@@ -4,7 +4,7 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, permissions, queues, users, vhosts};
+use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
 
 /// Who may ask for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) enum Access {
     Vhost,
     /// Tag `monitoring` or `administrator`.
     Monitoring,
+    /// Tag `policymaker` or `administrator`.
+    Policymaker,
     /// Tag `administrator`.
     Administrator,
 }
@@ -41,6 +43,8 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
         vhosts::ROUTES,
         users::ROUTES,
         permissions::ROUTES,
+        policies::ROUTES,
+        parameters::ROUTES,
         exchanges::ROUTES,
         messages::ROUTES,
         queues::ROUTES,

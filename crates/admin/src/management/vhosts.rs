@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Permissions, SecurityError, Vhost, VhostLimits, VhostMetadata, VhostWish};
+use broker::{Permissions, SecurityError, Vhost, VhostMetadata, VhostWish};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -19,87 +19,16 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::PUT, "/vhosts/{vhost}", Access::Administrator, put),
     route(Method::DELETE, "/vhosts/{vhost}", Access::Administrator, delete),
     route(Method::POST, "/vhosts/{vhost}/start/{node}", Access::Administrator, start),
-    route(Method::GET, "/vhost-limits", Access::Management, limits),
-    route(Method::GET, "/vhost-limits/{vhost}", Access::Vhost, limits),
-    route(Method::PUT, "/vhost-limits/{vhost}/{limit}", Access::Administrator, put_limit),
-    route(Method::DELETE, "/vhost-limits/{vhost}/{limit}", Access::Administrator, delete_limit),
 ];
 
 /// What is said of a virtual host.
 pub(crate) fn metadata(metadata: &VhostMetadata) -> Map<String, Value> {
-    let VhostMetadata { description, tags, default_queue_type, .. } = metadata;
+    let VhostMetadata { description, tags, default_queue_type } = metadata;
     let mut found = Map::new();
     found.insert("description".to_owned(), description.clone().into());
     found.insert("tags".to_owned(), tags.clone().into());
     found.insert("default_queue_type".to_owned(), default_queue_type.as_deref().unwrap_or("classic").into());
     found
-}
-
-const CONNECTIONS: &str = "max-connections";
-const QUEUES: &str = "max-queues";
-
-/// Limits as JSON.
-pub(crate) fn limits_json(limits: &VhostLimits) -> Value {
-    let all = [(CONNECTIONS, limits.max_connections), (QUEUES, limits.max_queues)];
-    Value::Object(all.into_iter().filter_map(|(name, limit)| Some((name.to_owned(), limit?.into()))).collect())
-}
-
-/// Limits of JSON; a negative one is none.
-///
-/// # Errors
-/// 400: others than there are, or no numbers.
-pub(crate) fn limits_of(value: &Value) -> Result<VhostLimits, Refusal> {
-    let mut limits = VhostLimits::default();
-    let fields = match value {
-        Value::Object(fields) => fields.clone(),
-        Value::Array(list) if list.is_empty() => Map::new(),
-        _ => return Err(Answer::bad_request("limits are no object")),
-    };
-    for (name, value) in &fields {
-        let place = match name.as_str() {
-            CONNECTIONS => &mut limits.max_connections,
-            QUEUES => &mut limits.max_queues,
-            _ => return Err(Answer::bad_request(format!("Validation failed\n\nUnrecognised terms [{{<<\"{name}\">>,{value}}}] in limits\n"))),
-        };
-        let number = value.as_i64();
-        let wrong = || Answer::bad_request(format!("Validation failed\n\n{name} should be a number, actually was {value}\n"));
-        *place = u32::try_from(number.ok_or_else(wrong)?).ok();
-    }
-    Ok(limits)
-}
-
-fn limited(vhost: &Vhost) -> Option<Value> {
-    let limits = limits_json(&vhost.metadata().limits);
-    limits.as_object().is_some_and(|all| !all.is_empty()).then(|| json!({"vhost": vhost.name(), "value": limits}))
-}
-
-fn limits(call: &Call<'_>) -> Outcome {
-    list(call, call.chosen_vhosts()?.iter().filter_map(|vhost| limited(vhost)).collect())
-}
-
-fn change_limit(call: &Call<'_>, value: Option<&Value>) -> Outcome {
-    let vhost = call.vhost()?;
-    let mut all = match limits_json(&vhost.metadata().limits) {
-        Value::Object(all) => all,
-        _ => Map::new(),
-    };
-    match value {
-        Some(value) => drop(all.insert(call.path("limit").to_owned(), value.clone())),
-        None => drop(all.remove(call.path("limit"))),
-    }
-    let limits = Some(limits_of(&Value::Object(all))?);
-    let wish = VhostWish { name: vhost.name().to_owned(), limits, ..VhostWish::default() };
-    call.control(move |broker| broker.put_vhost(wish).map(drop))?.map_err(refused)?;
-    Ok(Answer::done())
-}
-
-fn put_limit(call: &Call<'_>) -> Outcome {
-    let body = call.object_with(&["value"])?;
-    change_limit(call, body.get("value"))
-}
-
-fn delete_limit(call: &Call<'_>) -> Outcome {
-    change_limit(call, None)
 }
 
 fn described(call: &Call<'_>, vhost: &Arc<Vhost>) -> Value {
@@ -160,7 +89,6 @@ pub(crate) fn wish(name: &str, body: &Map<String, Value>) -> Result<VhostWish, R
         description: words("description").transpose()?,
         tags: field("tags").map(tags_of).transpose()?,
         default_queue_type: kind.map(Some),
-        limits: None,
     })
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::basic;
-use broker::Got;
+use broker::{Got, Permission};
 
 use super::queue::count;
-use super::queue_of;
+use super::{queue_name, queue_of};
+use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{Connection, Consumer, Waiting};
 use crate::error::Failure;
@@ -18,6 +19,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
+    let wanted = queue_name(channel, &queue)?;
+    connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
     let broker = Arc::clone(connection.broker());
     let holder = *channel.getters.entry(queue.id()).or_insert_with(|| broker.subscriptions().new_consumer());

@@ -1,12 +1,13 @@
 //! Class basic, publish: checks a message, routes it, and adds it to the batches of this turn.
 
 use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
-use broker::{MessageTraits, Queue, Vhost};
+use broker::{MessageTraits, Permission, User, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
 use routing::{Keepers, Routes};
 use smallvec::SmallVec;
 
+use crate::access::Resource;
 use crate::arguments::MessageHeaders;
 use crate::channel::{Channel, Mode};
 use crate::connection::Connection;
@@ -88,12 +89,13 @@ pub(crate) fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64
 }
 
 /// # Errors
-/// *406*: somebody else's name.
-fn check_user(user: &str, properties: EncodedProperties<'_>) -> Result<(), Failure> {
+/// *406*: somebody else's name, of a user who may not speak for others.
+fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<(), Failure> {
+    let name = user.map_or("", User::name);
     match properties.user_id() {
-        Some(claimed) if claimed != *user => {
+        Some(claimed) if claimed != *name && !user.is_some_and(|user| user.has_tag("impersonator")) => {
             let claimed = String::from_utf8_lossy(claimed.as_bytes());
-            Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{user}'")))
+            Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{name}'")))
         }
         _ => Ok(()),
     }
@@ -122,12 +124,18 @@ pub(crate) fn publish(
     message: Message<'_>,
     mandatory: bool,
 ) -> Result<(), Failure> {
+    connection.check(Permission::Write, Resource::Exchange(message.exchange))?;
     check_exchange(table.read(), channel.vhost.name(), &message)?;
-    check_user(&connection.user, message.properties)?;
+    let addressed = reply::addressed(connection, channel, message.properties)?;
     let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };
     let message = Message { traits, ..message };
-    keys(&message)?;
-    let addressed = reply::addressed(connection, channel, message.properties)?;
+    let keys = keys(&message)?;
+    if connection.access.has_topics()
+        && let Some(exchange) = table.read().exchange(message.exchange)
+    {
+        keys.iter().try_for_each(|key| connection.access.check_key(Permission::Write, &exchange, key))?;
+    }
+    check_user(connection.access.user().map(|user| &**user), message.properties)?;
     let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let message = Message { properties, ..message };
     connection.gateway.metrics.published.inc();
@@ -193,14 +201,14 @@ pub(super) fn route(
         return Ok(());
     }
     let mut refused = false;
-    if targets.iter().any(|queue| may_refuse(queue)) {
+    if targets.iter().any(|queue| queue.may_refuse()) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
         table.release();
         let size = message.body_bytes();
         let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
         targets.retain(|queue| {
-            let admitted = !may_refuse(queue) || broker.admits(queue, publisher.waiting(queue), size);
-            if admitted && may_refuse(queue) {
+            let admitted = !queue.may_refuse() || broker.admits(queue, publisher.waiting(queue), size);
+            if admitted && queue.may_refuse() {
                 publisher.count(queue, size);
             }
             if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
@@ -228,11 +236,6 @@ pub(super) fn route(
         settle(connection, channel, false);
     }
     Ok(())
-}
-
-/// Does a queue turn messages away when it is full?
-fn may_refuse(queue: &Queue) -> bool {
-    queue.understood().overflow != Overflow::DropHead
 }
 
 fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'_>) {

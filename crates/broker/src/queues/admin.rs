@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use delivery::QueueKind;
+use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
 use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
 use uuid::Uuid;
@@ -75,6 +75,16 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host has as many as it may.
+    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
+    TooMany {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
+        /// As many.
+        limit: u64,
+    },
     /// Only the broker gives such names.
     #[error("queue name '{0}' contains reserved prefix 'amq.*'")]
     Reserved(Name),
@@ -119,16 +129,6 @@ pub enum QueueError {
         queue: Name,
         /// Where.
         vhost: String,
-    },
-    /// The virtual host has as many as it may have.
-    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
-    TooMany {
-        /// As asked for.
-        queue: Name,
-        /// Where.
-        vhost: String,
-        /// How many it may have.
-        limit: u32,
     },
     /// The virtual host is gone, and with it whoever asks.
     #[error("vhost '{0}' is deleted")]
@@ -264,6 +264,9 @@ impl Broker {
             arguments: declaration.arguments.clone(),
         };
         let declared = vhost.exchanges.write().declare(declaration)?;
+        if declared == Declared::New {
+            vhost.set_alternate(&name);
+        }
         if declared == Declared::New && durable {
             let item = AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
             if let Err(error) = self.commit(0, vec![item]) {
@@ -385,12 +388,14 @@ impl Broker {
         }
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        vhost.check_room(&name)?;
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
         if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+        }
+        if let Some(limit) = vhost.queue_limit_reached() {
+            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
@@ -488,8 +493,11 @@ impl Broker {
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
         let id = QueueId(shared.log().id().0);
+        let in_force = vhost.policies.in_force(&name, &arguments, understood);
+        let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
-        let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));
+        let may_refuse = AtomicBool::new(understood.overflow != Overflow::DropHead);
+        let dispatch = Mutex::new(Dispatch::new(understood, auto_delete, &shared));
         let queue = Queue {
             id,
             vhost: vhost.name.clone(),
@@ -498,7 +506,8 @@ impl Broker {
             owner,
             auto_delete,
             arguments,
-            understood,
+            in_force: RwLock::new(in_force),
+            may_refuse,
             topic,
             attached,
             shared,

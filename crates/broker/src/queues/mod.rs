@@ -10,7 +10,11 @@ mod consumers;
 mod dead;
 mod delays;
 mod dispatch;
+mod erlang;
 mod look;
+mod parameters;
+mod policies;
+mod policy_keys;
 mod queue;
 mod record;
 mod restore;
@@ -19,6 +23,7 @@ mod traits;
 mod vhosts;
 mod window;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -35,9 +40,11 @@ pub use dead::{Letter, Undertaker};
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
+pub use parameters::{ParameterError, Parameters, VhostSeat};
+pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
-pub use vhosts::{VhostLimits, VhostMetadata};
+pub use vhosts::VhostMetadata;
 pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
@@ -58,6 +65,8 @@ pub struct Vhost {
     deleted: AtomicBool,
     /// By exchange.
     delays: RwLock<HashMap<Name, Arc<Delays>>>,
+    policies: Policies,
+    parameters: Parameters,
 }
 
 impl Vhost {
@@ -69,6 +78,8 @@ impl Vhost {
             metadata: RwLock::default(),
             deleted: AtomicBool::new(false),
             delays: RwLock::default(),
+            policies: Policies::default(),
+            parameters: Parameters::default(),
         }
     }
 
@@ -106,12 +117,14 @@ pub struct Vhosts {
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
+    /// Parameters of the broker, by name.
+    global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0) }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), global: RwLock::default() }
     }
 }
 

@@ -11,6 +11,7 @@ use types::{LogId, PartitionIndex};
 use super::delays;
 use super::admin::{QueueDeclaration, queue_overrides};
 use super::arguments::QueueArguments;
+use super::parameters;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
 use crate::catalog::TopicRecord;
@@ -22,6 +23,7 @@ pub(crate) struct FoundQueues {
     queues: Vec<(String, Name, QueueRecord)>,
     bindings: Vec<(u64, String, BindingRecord)>,
     delays: delays::Found,
+    parameters: Vec<parameters::Found>,
 }
 
 impl FoundQueues {
@@ -29,6 +31,13 @@ impl FoundQueues {
     pub fn take(&mut self, key: &[u8], value: &[u8]) {
         if key.first() == Some(&delays::DELAYS_KEY) {
             return self.delays.take(key, value);
+        }
+        if parameters::is_key(key) {
+            match parameters::decode(key, value) {
+                Some(found) => self.parameters.push(found),
+                None => tracing::warn!(key = %key.escape_ascii(), "record of a policy or parameter that is not readable ignored"),
+            }
+            return;
         }
         match record::decode(key, value) {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
@@ -60,6 +69,7 @@ impl Broker {
         let next = found.bindings.last().map_or(0, |(number, ..)| number + 1);
         self.vhosts.next_binding.store(next, Ordering::SeqCst);
         let mut orphans: Vec<Bytes> = Vec::new();
+        self.restore_parameters(found.parameters);
         for (vhost, name, record) in found.exchanges {
             let host = self.vhosts.or_new(&vhost);
             let ExchangeRecord { kind, auto_delete, internal, arguments } = record;
@@ -67,6 +77,7 @@ impl Broker {
             if let Err(error) = host.exchanges().write().declare(declaration) {
                 tracing::warn!(%error, vhost, exchange = %name, "exchange of the catalog cannot be declared");
             }
+            host.set_alternate(&name);
         }
         for (vhost, name, record) in found.queues {
             let host = self.vhosts.or_new(&vhost);

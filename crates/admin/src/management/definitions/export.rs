@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, DEFAULT_VHOST, Vhost, kind_name};
+use broker::{Broker, DEFAULT_VHOST, PolicyScope, Vhost, kind_name};
 use routing::{Binding, Destination};
 use serde_json::{Map, Value, json};
 
@@ -79,9 +79,16 @@ impl Inside {
             }));
         }
         drop(table);
-        let limits = vhosts::limits_json(&vhost.metadata().limits);
-        if limits.as_object().is_some_and(|all| !all.is_empty()) {
-            put(&mut self.parameters, json!({"component": "vhost-limits", "name": "limits", "value": limits}));
+        for policy in vhost.policies().all(PolicyScope::User) {
+            let mut one = policy.value();
+            one["name"] = policy.name().into();
+            put(&mut self.policies, one);
+        }
+        for policy in vhost.policies().all(PolicyScope::Operator) {
+            put(&mut self.parameters, json!({"component": "operator_policy", "name": policy.name(), "value": policy.value()}));
+        }
+        for (component, name, value) in vhost.parameters().all() {
+            put(&mut self.parameters, json!({"component": component, "name": name, "value": value}));
         }
     }
 
@@ -102,8 +109,8 @@ pub(crate) fn all(broker: &Arc<Broker>) -> Value {
     all.iter().for_each(|vhost| inside.add(vhost, true));
     inside.put_into(&mut found);
     let vhost = |vhost: &Arc<Vhost>| {
-        let metadata = vhost.metadata();
-        json!({"name": vhost.name(), "limits": vhosts::limits_json(&metadata.limits), "metadata": vhosts::metadata(&metadata)})
+        let metadata = vhosts::metadata(&vhost.metadata());
+        json!({"name": vhost.name(), "limits": vhost.parameters().limits(), "metadata": metadata})
     };
     found.insert("vhosts".to_owned(), all.iter().map(vhost).collect());
     let security = broker.security();
@@ -114,19 +121,19 @@ pub(crate) fn all(broker: &Arc<Broker>) -> Value {
     let topics = security.all_topic_permissions();
     let rows = topics.iter().flat_map(|(vhost, user, found)| permissions::topics_described(vhost, user, found)).collect();
     found.insert("topic_permissions".to_owned(), rows);
-    found.insert("global_parameters".to_owned(), json!([]));
+    let global = broker.vhosts().global_parameters();
+    found.insert("global_parameters".to_owned(), global.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect());
     Value::Object(found)
 }
 
 /// Of one virtual host.
 pub(crate) fn of_vhost(_broker: &Arc<Broker>, vhost: &Arc<Vhost>) -> Value {
     let mut found = head(format!("Definitions of virtual host '{}'", vhost.name()), "single_virtual_host");
-    let limits = vhosts::limits_json(&vhost.metadata().limits);
     let metadata = vhosts::metadata(&vhost.metadata());
     let default = if vhost.name() == DEFAULT_VHOST { "Default virtual host".into() } else { Value::from("") };
     found.insert("description".to_owned(), metadata.get("description").cloned().unwrap_or(default));
     found.insert("metadata".to_owned(), Value::Object(metadata));
-    found.insert("limits".to_owned(), limits);
+    found.insert("limits".to_owned(), Value::Object(vhost.parameters().limits()));
     found.insert("original_vhost_name".to_owned(), vhost.name().into());
     let mut inside = Inside::default();
     inside.add(vhost, false);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{Broker, Permissions, SecurityError, Vhost, VhostWish};
+use broker::{Broker, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -243,7 +243,9 @@ fn one(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         "vhost" => vhost(broker, item),
         "permission" => permission(broker, item),
         "topic permission" => topic_permission(broker, item),
-        "global parameter" | "parameter" | "policy" => Ok(Came::Not("there are no policies and parameters".to_owned())),
+        "global parameter" => global_parameter(broker, item),
+        "parameter" => parameter(broker, item),
+        "policy" => policy(broker, item),
         "exchange" => declared::exchange(broker, item),
         "queue" => declared::queue(broker, item),
         _ => declared::binding(broker, item),
@@ -289,11 +291,15 @@ fn vhost(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         wish.default_queue_type = None;
         missing.push("queues of type stream cannot be the default here".to_owned());
     }
-    wish.limits = item.fields.get("limits").map(vhosts::limits_of).transpose().map_err(reason)?;
-    let before = broker.vhosts().get(name).map(|vhost| vhost.metadata());
+    let before = broker.vhosts().get(name).map(|vhost| (vhost.metadata(), vhost.parameters().limits()));
     broker.put_vhost(wish).map_err(|error| error.to_string())?;
     let vhost = broker.vhosts().get(name).ok_or("it is gone again")?;
-    let changed = before.is_none_or(|metadata| metadata != vhost.metadata());
+    if let Some(Value::Object(limits)) = item.fields.get("limits") {
+        for (limit, value) in limits {
+            broker.put_vhost_limit(&vhost, limit, Some(value.clone())).map_err(|error| error.to_string())?;
+        }
+    }
+    let changed = before.is_none_or(|(metadata, limits)| metadata != vhost.metadata() || limits != vhost.parameters().limits());
     Ok(match (changed, missing.is_empty()) {
         (_, false) => Came::Partly(changed, missing),
         (true, true) => Came::Changed,
@@ -329,6 +335,93 @@ fn topic_permission(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         return Ok(Came::Same);
     }
     unless_missing(broker.set_topic_permission(&item.vhost, user, exchange, write, read))
+}
+
+fn global_parameter(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let (name, value) = (item.text("name"), item.fields.get("value").cloned().unwrap_or_default());
+    if ["cluster_name", "internal_cluster_id"].contains(&name) {
+        return Ok(Came::Not("a cluster keeps the name that it has".to_owned()));
+    }
+    if broker.vhosts().global_parameter(name).as_ref() == Some(&value) {
+        return Ok(Came::Same);
+    }
+    broker.put_global_parameter(name, value).map_err(|error| error.to_string())?;
+    Ok(Came::Changed)
+}
+
+fn parameter(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let vhost = vhost_of(broker, item)?;
+    let (component, name) = (item.text("component"), item.text("name"));
+    let value = item.fields.get("value").cloned().unwrap_or_default();
+    match component {
+        "operator_policy" => {
+            let fields = value.as_object().cloned().unwrap_or_default();
+            set_policy(broker, &vhost, PolicyScope::Operator, name, &fields)
+        }
+        "vhost-limits" if vhost.parameters().get(component, name).as_ref() == Some(&value) => Ok(Came::Same),
+        "vhost-limits" => {
+            broker.put_parameter(&vhost, component, name, &value).map_err(|error| error.to_string())?;
+            Ok(Came::Changed)
+        }
+        _ => Ok(Came::Not(format!("there is no component {component} here"))),
+    }
+}
+
+fn policy(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let vhost = vhost_of(broker, item)?;
+    set_policy(broker, &vhost, PolicyScope::User, item.text("name"), &item.fields)
+}
+
+/// Keys of mirroring, which RabbitMQ 4 does not have any more: a message is as safe as the journal makes it.
+fn is_mirroring(key: &str) -> bool {
+    key.starts_with("ha-")
+}
+
+/// Sets a policy, without keys that are not known here.
+fn set_policy(broker: &Arc<Broker>, vhost: &Vhost, scope: PolicyScope, name: &str, fields: &Map<String, Value>) -> Result<Came, String> {
+    let field = |name: &str| fields.get(name).cloned();
+    let mut definition = field("definition").and_then(|value| value.as_object().cloned()).unwrap_or_default();
+    let mut missing = Vec::new();
+    definition.retain(|key, _| {
+        let kept = !is_mirroring(key);
+        if !kept {
+            missing.push(format!("{key}: queues are not mirrored"));
+        }
+        kept
+    });
+    let whole = definition.is_empty() && !missing.is_empty();
+    if whole {
+        return Ok(Came::Not(missing.join(", ")));
+    }
+    let before = vhost.policies().get(scope, name).map(|policy| policy.value());
+    let mut wish = PolicyWish {
+        pattern: field("pattern").unwrap_or_default(),
+        definition: Value::Object(definition),
+        priority: field("priority"),
+        apply_to: field("apply-to"),
+    };
+    while let Err(error) = broker.put_policy(vhost, scope, name, &wish) {
+        let text = error.to_string();
+        // What no release of RabbitMQ 4 knows either may stand in definitions of plugins and of older ones.
+        let Value::Object(definition) = &mut wish.definition else { return Err(text) };
+        let unknown: Vec<String> = definition.keys().filter(|key| text.contains(&format!("<<\"{key}\">>")) && text.contains("not recognised")).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(Came::Not(text.trim().replace("\n\n", ": ")));
+        }
+        for key in unknown {
+            definition.remove(&key);
+            missing.push(format!("{key} is not known here"));
+        }
+        if definition.is_empty() {
+            return Ok(Came::Not(missing.join(", ")));
+        }
+    }
+    let changed = before != vhost.policies().get(scope, name).map(|policy| policy.value());
+    Ok(match (changed, missing.is_empty()) {
+        (_, false) => Came::Partly(changed, missing),
+        (true, true) => Came::Changed,
+        (false, true) => Came::Same,
+    })
 }
 
 #[cfg(test)]

@@ -18,12 +18,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, EventSink, JournalEvent, Log};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 use routing::{Arguments, Name, QueueId, Removal};
 use types::{Clock, LogId, PartitionIndex, ShardId};
 
 use super::arguments::QueueArguments;
 use super::dispatch::Dispatch;
+use super::policies::{InForce, Matched};
 use super::queue::Queue;
 use super::Vhost;
 use crate::catalog::TopicRecord;
@@ -220,7 +221,9 @@ impl Broker {
             self.volatile_subscription(GROUP, &topic, PartitionIndex(0))
         };
         let shared = shared.expect("its topic has a log");
+        // No policy is about it.
         let understood = QueueArguments::new(&Arguments::default()).expect("there are none");
+        let in_force = Arc::new(InForce { understood, matched: Matched::default() });
         let queue = Arc::new(Queue {
             id: QueueId(shared.log().id().0),
             vhost: vhost.name.clone(),
@@ -229,8 +232,9 @@ impl Broker {
             owner: None,
             auto_delete: false,
             arguments: Arguments::default(),
-            dispatch: Mutex::new(Dispatch::new(&understood, false, &shared)),
-            understood,
+            dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
+            in_force: RwLock::new(in_force),
+            may_refuse: false.into(),
             topic,
             attached: false,
             shared,
