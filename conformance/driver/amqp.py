@@ -76,6 +76,9 @@ def small(results, binary, count, missing):
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]
                     results.step(f"amqp, {name}: {count} messages", lambda words=words: call(words, 180))
+            if "rabbit-hole" not in missing:
+                words = [str(CACHE / "rabbit-hole"), f"http://127.0.0.1:{broker.admin}"]
+                results.step("amqp, management with rabbit-hole: everything is made, listed and deleted", lambda: call(words, 60))
             if "franz-go" not in missing:
                 words = [str(PYTHON), str(HERE / "amqp/together.py"), broker.amqp, broker.bootstrap, str(CACHE / "franz-go"), str(count)]
                 results.step("amqp: a queue is worked off by AMQP consumers and a share group together", lambda: call(words, 120))
@@ -85,4 +88,6 @@ def small(results, binary, count, missing):
             results.note("amqp, pika: small cases", str(error) or type(error).__name__)
         finally:
             status = broker.end(signal.SIGTERM)
+        management = [str(PYTHON), str(HERE / "amqp/management/test"), str(binary)]
+        results.step("amqp, management: answers and definitions of the real RabbitMQ", lambda: call(management, 120))
         results.note("amqp: the broker ends with status 0 on SIGTERM", None if status == 0 else f"status {status}")

@@ -11,7 +11,8 @@
 //! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read. While publishes
 //! find no room that is different: see [`pressure`].
 
-pub(crate) mod pressure;
+pub(crate) mod ending;
+mod pressure;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -61,6 +62,7 @@ enum Slot {
 /// One connection.
 pub struct Session {
     connection: Connection,
+    local: SocketAddr,
     channels: HashMap<u16, Slot>,
     phase: Phase,
     pressure: Pressure,
@@ -80,11 +82,12 @@ pub struct Session {
 
 impl Session {
     /// A fresh connection from `peer` to `local`.
-    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, _local: SocketAddr, peer: SocketAddr) -> Self {
+    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
         gateway.metrics.connections.inc();
         let now = Instant::now();
         Self {
             connection: Connection::new(gateway, shard, id, peer),
+            local,
             channels: HashMap::new(),
             phase: Phase::Protocol { until: now + HANDSHAKE_MAX },
             pressure: Pressure::default(),
@@ -178,6 +181,7 @@ impl Session {
         if total > 0 {
             self.input = buffer.split_to(total).freeze();
             self.connection.gateway.metrics.received_bytes.inc_by(total as u64);
+            self.connection.received(total);
         }
     }
 
@@ -363,6 +367,7 @@ impl Session {
         let (id, flow) = (gateway.next_channel(), connection.broker().new_channel());
         let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
         connection.gateway.metrics.channels.inc();
+        connection.see_channel(&opened);
         connection.out.method(frame.channel, &channel::OpenOk {});
         self.channels.insert(frame.channel, Slot::Open(Box::new(opened)));
         Ok(())
@@ -467,7 +472,10 @@ impl Session {
                 self.heartbeat = Heartbeat::new(heartbeat_s, self.connection.now);
                 self.phase = Phase::Handshake { until, due: Handshake::Open };
             }
-            Ok(Ok(handlers::Step::Done)) => self.phase = Phase::Running,
+            Ok(Ok(handlers::Step::Done)) => {
+                self.connection.see(self.local);
+                self.phase = Phase::Running;
+            }
         }
     }
 
@@ -521,6 +529,7 @@ impl Session {
         if let Mode::Confirm(confirms) = &mut channel.mode {
             let told = confirms.tell(channel.number, &mut self.connection.out);
             self.connection.gateway.metrics.confirmed.inc_by(told);
+            channel.flow.notes().confirmed.add(told);
         }
     }
 
@@ -530,21 +539,7 @@ impl Session {
         match reply {
             Reply::Failed => self.broken = true,
             Reply::Appended(results) => self.appended(token, &results),
-            Reply::Done(outcome) if token >= crate::connection::CONSUMER_TOKEN => match outcome.downcast::<Deliveries>() {
-                Ok(deliveries) => self.deliver(&deliveries),
-                Err(other) => match other.downcast::<Gone>() {
-                    Ok(gone) => self.gone.push(*gone),
-                    Err(other) => {
-                        match other.downcast::<Answer>() {
-                            Ok(answer) => self.answer(&answer),
-                            Err(other) => match other.downcast() {
-                                Ok(read) => self.connection.broker().stream_read(*read),
-                                Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
-                            },
-                        }
-                    }
-                },
-            },
+            Reply::Done(said) if token >= crate::connection::CONSUMER_TOKEN => self.told(said),
             Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
             Reply::Done(_) => {}
         }
@@ -632,10 +627,27 @@ impl Session {
         }
     }
 
-    /// The user or the virtual host is deleted.
-    fn dismissed(&mut self, dismissed: Option<Box<Dismissed>>) {
-        if let Some(dismissed) = dismissed.filter(|_| self.phase == Phase::Running) {
-            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, dismissed.reason));
+    /// The user or the virtual host is deleted, or somebody wants the connection closed.
+    fn dismissed(&mut self, dismissed: &Dismissed) {
+        if self.phase == Phase::Running {
+            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, &dismissed.reason));
+        }
+    }
+
+    /// The broker says something that was not asked for.
+    fn told(&mut self, said: Box<dyn std::any::Any + Send>) {
+        let said = match said.downcast::<Deliveries>() {
+            Ok(deliveries) => return self.deliver(&deliveries),
+            Err(other) => other,
+        };
+        if let Some(gone) = said.downcast_ref::<Gone>() {
+            self.gone.push(*gone);
+        } else if let Some(answer) = said.downcast_ref() {
+            self.answer(answer);
+        } else if let Some(dismissed) = said.downcast_ref() {
+            self.dismissed(dismissed);
+        } else if let Ok(read) = said.downcast() {
+            self.connection.broker().stream_read(*read);
         }
     }
 
@@ -712,12 +724,14 @@ impl Session {
             {
                 let told = confirms.tell(number, &mut self.connection.out);
                 self.connection.gateway.metrics.confirmed.inc_by(told);
+                channel.flow.notes().confirmed.add(told);
             }
         }
         let Connection { out: outgoing, gateway, .. } = &mut self.connection;
         let sent = outgoing.poll(out, |taken| gateway.broker.taken(&taken.channel, taken.bytes));
         if sent > 0 {
             gateway.metrics.sent_bytes.inc_by(sent as u64);
+            self.connection.sent(sent);
             self.heartbeat.iter_mut().for_each(Heartbeat::sent);
         }
         sent > 0
@@ -737,45 +751,6 @@ impl Session {
     /// Is the connection to be closed at once?
     pub fn is_broken(&self) -> bool {
         self.broken
-    }
-
-    /// The node stops: what was asked is answered, then the client is told.
-    pub fn drain(&mut self, now: Instant) {
-        self.connection.now = now;
-        self.draining = true;
-        self.try_drain();
-    }
-
-    fn try_drain(&mut self) {
-        let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none();
-        if !self.draining || !ready {
-            return;
-        }
-        self.draining = false;
-        if self.phase != Phase::Running {
-            return;
-        }
-        for slot in self.channels.values_mut() {
-            if let Slot::Open(channel) = slot
-                && let Mode::Confirm(confirms) = &mut channel.mode
-            {
-                confirms.tell(channel.number, &mut self.connection.out);
-            }
-        }
-        let text = "broker forced connection closure with reason 'shutdown'";
-        self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, text));
-    }
-
-    /// The connection is gone: consumers leave, and what goes with the connection goes.
-    pub fn close(&mut self) {
-        let mut doomed = self.leave_all();
-        self.abandon_publishes();
-        doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
-        if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed));
-        }
-        self.phase = Phase::Ended;
-        self.connection.gateway.metrics.connections.dec();
     }
 }
 

@@ -52,6 +52,12 @@ pub struct ServeArguments {
     /// Address for health and metrics [default: 127.0.0.1:8160]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
+    /// Address for RabbitMQ's management API alone, like 127.0.0.1:15672, or none; it is always on --admin under /api [default: none]
+    #[arg(long, value_name = "ADDR")]
+    pub management: Option<String>,
+    /// Definitions as RabbitMQ exports them (JSON), taken over at the start: what is there already stays as it is
+    #[arg(long, value_name = "FILE")]
+    pub definitions: Option<String>,
     /// What clients are told to connect to, one per --kafka in the same order [default: where they connected]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub advertise: Vec<String>,

@@ -7,6 +7,7 @@ mod config;
 mod connection;
 mod data_folder;
 mod frames;
+mod management;
 mod measurements;
 mod memory;
 mod placement;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{AdminState, Phase};
+use admin::management::{Listening, Management, NotTaken, Server};
+use admin::{AdminState, Phase, Served};
 use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
@@ -20,6 +21,7 @@ use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
+use crate::management;
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
@@ -41,17 +43,14 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
-    let (mode, refused) =
-        probe(&folder.journal(0), config.io).with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
-    for reason in &refused {
-        tracing::warn!(reason, "a faster way of disk I/O is not available");
-    }
+    let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
     let signal = catch_signals(tls.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
-    let admin_address = admin::serve(config.admin, Arc::clone(&state)).with_context(|| format!("--admin {}", config.admin))?;
+    let managed = Server::default();
+    let served = serve_pages(&config, &state, &managed)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
@@ -80,15 +79,18 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
+    let facts = management::facts(&config, listening(&listeners, served));
+    managed.attach(Management::new(Arc::clone(&broker), Arc::new(management::Messages(amqp_metrics.clone())), facts));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
+    take_definitions(&config, &broker)?;
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
     accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
     state.set_phase(Phase::Ready);
-    print_start(&config, &told, admin_address, mode, started);
+    print_start(&config, &told, served, mode, started);
     wait_for_end(&signal, tls.as_deref())?;
     tracing::info!("shutting down");
     state.set_phase(Phase::Draining);
@@ -104,6 +106,34 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         let _ = thread.join();
     }
     tracing::info!("stopped");
+    Ok(())
+}
+
+fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
+    let probed = probe(&folder.journal(0), config.io);
+    let (mode, refused) = probed.with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
+    for reason in &refused {
+        tracing::warn!(reason, "a faster way of disk I/O is not available");
+    }
+    Ok(mode)
+}
+
+fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> anyhow::Result<Served> {
+    let named = || match config.management {
+        Some(management) => format!("--admin {}, --management {management}", config.admin),
+        None => format!("--admin {}", config.admin),
+    };
+    admin::serve(config.admin, config.management, Arc::clone(state), managed.clone()).with_context(named)
+}
+
+/// Takes over the definitions of the configuration.
+fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()> {
+    let Some(path) = &config.definitions else { return Ok(()) };
+    let imported = admin::management::load_definitions(broker, path).with_context(|| format!("--definitions {}", path.display()))?;
+    for NotTaken { kind, vhost, name, line, reason } in &imported.not_taken {
+        tracing::warn!(kind, vhost, name, line, reason, "not taken over from the definitions");
+    }
+    tracing::info!(changed = imported.changed, not_taken = imported.not_taken.len(), "definitions taken over");
     Ok(())
 }
 
@@ -361,6 +391,17 @@ impl Bound {
     }
 }
 
+/// Who is served where, in RabbitMQ's words.
+fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
+    let protocol = |protocol: &Protocol| match protocol {
+        Protocol::Kafka(_) => "kafka",
+        Protocol::Amqp => "amqp",
+    };
+    let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: false });
+    let pages = [Some(served.admin), served.management].into_iter().flatten();
+    clients.chain(pages.map(|address| Listening { protocol: "http", address, tls: false })).collect()
+}
+
 /// Takes the addresses without letting anybody connect: that comes after recovery, in [`accept_all`].
 fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     let mut bound = Vec::new();
@@ -424,7 +465,7 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, most: usize, st
     Ok(())
 }
 
-fn print_start(config: &Config, listeners: &[Shown], admin: SocketAddr, mode: IoMode, started: Instant) {
+fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMode, started: Instant) {
     println!("Mainstem {}", env!("CARGO_PKG_VERSION"));
     for (address, protocol, encrypted) in listeners {
         let with = if *encrypted { "  (TLS)" } else { "" };
@@ -440,7 +481,10 @@ fn print_start(config: &Config, listeners: &[Shown], admin: SocketAddr, mode: Io
             Protocol::Amqp => println!("  amqp        {address}{with}"),
         }
     }
-    println!("  admin       http://{admin}");
+    println!("  admin       http://{}", served.admin);
+    if let Some(address) = served.management {
+        println!("  management  http://{address}/api");
+    }
     println!("  data        {}", config.data.display());
     println!("  durability  {}", config.durability);
     println!("  I/O         {mode}");

@@ -99,6 +99,8 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instan
     to.understands.connection_blocked = can("connection.blocked");
     to.understands.authentication_failure_close = can("authentication_failure_close");
     let mechanism = &*method.mechanism;
+    mechanism.clone_into(&mut to.introduction.mechanism);
+    to.introduction.client_properties = bytes::Bytes::copy_from_slice(method.client_properties.as_bytes());
     let claim = |name: &[u8]| Claim { mechanism: mechanism.to_owned(), name: shown(name) };
     let given = match mechanism {
         "PLAIN" => plain(method.response),
@@ -178,6 +180,7 @@ fn tune_ok(to: &mut Connection, method: connection::TuneOk) -> Result<Step, Fail
         return refuse(format!("negotiated channel_max = {channel_max} is higher than the maximum allowed value ({CHANNEL_MAX})"));
     }
     (to.limits.frame_max, to.limits.channel_max) = (frame_max, channel_max);
+    to.introduction.heartbeat_s = heartbeat;
     Ok(Step::Tuned { heartbeat_s: heartbeat })
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, tx};
-use broker::{Acknowledged, Acknowledgement, Queue};
+use broker::{Acknowledged, Acknowledgement, ChannelMode, Queue};
 
 use super::publish::{Table, route};
 use crate::channel::{Channel, Mode};
@@ -15,7 +15,10 @@ use crate::transaction::Transaction;
 pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     match channel.mode {
         Mode::Confirm(_) => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
-        Mode::Plain => channel.mode = Mode::Transaction(Transaction::default()),
+        Mode::Plain => {
+            channel.mode = Mode::Transaction(Transaction::default());
+            channel.flow.notes().set_mode(ChannelMode::Transaction);
+        }
         Mode::Transaction(_) => {}
     }
     connection.out.method(channel.number, &tx::SelectOk {});

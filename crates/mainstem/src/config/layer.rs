@@ -12,7 +12,7 @@ use super::ConfigError;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
-const KEYS: [&str; 9] = ["data", "kafka", "amqp", "admin", "advertise", "durability", "memory", "io", "log"];
+const KEYS: [&str; 11] = ["data", "kafka", "amqp", "admin", "management", "definitions", "advertise", "durability", "memory", "io", "log"];
 /// Those of them that may have several values.
 const LISTS: [&str; 3] = ["kafka", "amqp", "advertise"];
 const PREFIX: &str = "MAINSTEM_";
@@ -26,6 +26,8 @@ pub struct Layer {
     pub amqp: Option<Vec<String>>,
     pub security: SecurityLayer,
     pub admin: Option<String>,
+    pub management: Option<String>,
+    pub definitions: Option<String>,
     pub advertise: Option<Vec<String>>,
     pub durability: Option<String>,
     pub memory: Option<String>,
@@ -46,6 +48,8 @@ impl Layer {
             amqp: over.amqp.or(self.amqp),
             security: self.security.under(over.security),
             admin: over.admin.or(self.admin),
+            management: over.management.or(self.management),
+            definitions: over.definitions.or(self.definitions),
             advertise: over.advertise.or(self.advertise),
             durability: over.durability.or(self.durability),
             memory: over.memory.or(self.memory),
@@ -72,6 +76,8 @@ impl Layer {
             amqp: list(arguments.amqp),
             security: SecurityLayer::from_flags(arguments.security),
             admin: arguments.admin,
+            management: arguments.management,
+            definitions: arguments.definitions,
             advertise: list(arguments.advertise),
             durability: arguments.durability,
             memory: arguments.memory,
@@ -144,6 +150,8 @@ impl Layer {
             "kafka" => self.kafka = Some(values),
             "amqp" => self.amqp = Some(values),
             "admin" => self.admin = single,
+            "management" => self.management = single,
+            "definitions" => self.definitions = single,
             "advertise" => self.advertise = Some(values),
             "durability" => self.durability = single,
             "memory" => self.memory = single,

@@ -75,6 +75,10 @@ pub struct Config {
     pub amqp: Option<Vec<SocketAddr>>,
     pub security: Security,
     pub admin: SocketAddr,
+    /// Of management alone; `None`: only under the address above.
+    pub management: Option<SocketAddr>,
+    /// Taken over at the start.
+    pub definitions: Option<PathBuf>,
     pub durability: Durability,
     pub memory: ByteSize,
     pub io: Option<IoMode>,
@@ -126,6 +130,11 @@ impl Config {
             listeners: Listener::pair(Names { address: "--kafka", advertise: "--advertise" }, &kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
             security: layer.security.check()?,
+            definitions: layer.definitions.map(PathBuf::from),
+            management: match layer.management.as_deref() {
+                None | Some(NO_LISTENER) => None,
+                Some(text) => Some(listener::address("--management", text)?),
+            },
             admin: listener::address("--admin", layer.admin.as_deref().unwrap_or("127.0.0.1:8160"))?,
             durability: layer.durability.map_or(Ok(Durability::Fsync), |text| parse("--durability", &text))?,
             memory,
