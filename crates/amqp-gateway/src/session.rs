@@ -11,8 +11,8 @@
 //! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read. While publishes
 //! find no room that is different: see [`pressure`].
 
-pub(crate) mod ending;
-mod pressure;
+mod ending;
+pub(crate) mod pressure;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
