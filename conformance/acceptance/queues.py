@@ -122,7 +122,7 @@ def killed(system, control):
             failure.append(gone)
     thread = threading.Thread(target=publish)
     thread.start()
-    time.sleep(3)
+    time.sleep(1)
     system.stop(signal.SIGKILL)
     thread.join()
     system.start()
