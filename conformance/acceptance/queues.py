@@ -31,7 +31,7 @@ def numbers(system, queue):
     consumer.assign([TopicPartition(queue, 0, low)])
     found, next_offset = [], low
     while next_offset < high:
-        batch = consumer.consume(10_000, 30)
+        batch = consumer.consume(min(10_000, high - next_offset), 30)
         if not batch:
             raise RuntimeError(f"{queue}: nothing from {next_offset} on, of {low}..{high}")
         for record in batch:
@@ -122,7 +122,7 @@ def killed(system, control):
             failure.append(gone)
     thread = threading.Thread(target=publish)
     thread.start()
-    time.sleep(3)
+    time.sleep(1)
     system.stop(signal.SIGKILL)
     thread.join()
     system.start()

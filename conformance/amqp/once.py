@@ -78,6 +78,8 @@ def once(binary, durability):
                     channel = connect(broker).channel()
                     channel.queue_purge(QUEUES[0])
                     channel.queue_delete(QUEUES[1])
+                    # As what is acknowledged, a purge is durable 50 ms later.
+                    time.sleep(0.4)
                 broker.end(signal.SIGKILL)
                 broker.start()
             ends.set()
