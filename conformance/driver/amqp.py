@@ -10,25 +10,68 @@ from driver.results import call
 
 def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
+    security(results, binary)
+    results.step("amqp: connections that publish and consume go on through a full disk and with little memory",
+                 lambda: shown([str(PYTHON), str(HERE / "amqp/pressure.py"), str(binary)], 150))
     for line in call([str(PYTHON), str(HERE / "amqp/delayed.py"), str(binary)], 120).decode().splitlines():
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
         results.note(f"amqp, delayed: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+    streams(results, binary)
     for durability in ("fsync", "memory"):
+        once = [str(PYTHON), str(HERE / "amqp/once.py"), str(binary), durability]
+        results.step(f"messages of many queues are in all or none, dead letters in one queue, while the broker is killed, class {durability}",
+                     lambda command=once: print("      " + call(command, 120).decode().strip(), flush=True))
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",
-                     lambda command=command: print("      " + call(command, seconds + 240).decode().strip().replace("\n", "\n      "), flush=True))
+                     lambda command=command: shown(command, seconds + 240))
+
+
+def shown(command, limit):
+    """Runs a program and shows what it says."""
+    print("      " + call(command, limit).decode().strip().replace("\n", "\n      "), flush=True)
+
+
+def cases(results, file, broker, *names):
+    command = [str(PYTHON), str(HERE / "amqp" / file), broker.amqp, *names, "--kafka", broker.bootstrap]
+    for line in call(command, 240).decode().splitlines():
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        results.note(f"amqp, pika: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+
+
+def streams(results, binary):
+    """With little memory, so that history is read from the disk, and retention that is looked after often."""
+    with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as scratch:
+        broker = Broker(binary, f"{scratch}/data", ["--memory", "64MiB", "--set", "log.retention.check.interval.ms=300"]).start()
+        try:
+            cases(results, "streams.py", broker)
+            cases(results, "streams.py", broker, "keep")
+            broker.end(signal.SIGKILL)
+            broker.start()
+            cases(results, "streams.py", broker, "kept")
+        except Exception as error:
+            results.note("amqp, pika: streams", str(error) or type(error).__name__)
+        finally:
+            broker.end(signal.SIGTERM)
+
+
+def security(results, binary):
+    try:
+        lines = call([str(PYTHON), str(HERE / "amqp/security.py"), str(binary), str(CACHE)], 240).decode().splitlines()
+    except Exception as error:
+        return results.note("amqp, users and TLS", str(error) or type(error).__name__)
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        results.note(f"amqp, who is let in: {name.replace('-', ' ')}", None if verdict == "ok" else why)
 
 
 def small(results, binary, count, missing):
     with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as scratch:
         broker = Broker(binary, f"{scratch}/data").start()
         try:
-            command = [str(PYTHON), str(HERE / "amqp/cases.py"), broker.amqp, "--kafka", broker.bootstrap]
-            for line in call(command, 240).decode().splitlines():
-                verdict, _, rest = line.partition(" ")
-                name, _, why = rest.partition(": ")
-                results.note(f"amqp, pika: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+            cases(results, "cases.py", broker)
             for name, command in amqp_commands().items():
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use amqp_wire::MethodId;
 use broker::{Broker, ChannelFlow, Connected, Outcome, Permission, Queue, ReplyTo, Settlement, Vhost};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
@@ -80,6 +80,7 @@ pub(crate) struct Limits {
 pub(crate) struct Understands {
     pub consumer_cancel_notify: bool,
     pub authentication_failure_close: bool,
+    pub connection_blocked: bool,
 }
 
 /// What a client says of itself before the connection is open.
@@ -117,6 +118,8 @@ pub(crate) struct Connection {
     pub owned: HashMap<QueueId, Arc<Queue>>,
     /// Channels with confirms to be told.
     pub to_tell: Vec<u16>,
+    /// Memory for properties that are not sent as they are stored.
+    pub properties: BytesMut,
     /// Memory for routing.
     pub scratch: Scratch,
     pub routed: Vec<QueueId>,
@@ -149,6 +152,7 @@ impl Connection {
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
             to_tell: Vec::new(),
+            properties: BytesMut::new(),
             scratch: Scratch::default(),
             routed: Vec::new(),
             now_ms: 0,
@@ -237,9 +241,9 @@ impl Connection {
 
     /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
     pub fn flush(&mut self) {
-        if !self.publisher.is_flushed() {
+        if self.publisher.is_ripe() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
-            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone);
+            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone, self.now);
         }
         self.flush_settled();
     }

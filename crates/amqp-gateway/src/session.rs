@@ -8,7 +8,10 @@
 //! | `Closing` | close-ok, at most 5 s; all else is read and forgotten | `Ended` |
 //! | `Ended` | nothing | |
 //!
-//! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read.
+//! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read. While publishes
+//! find no room that is different: see [`pressure`].
+
+pub(crate) mod pressure;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -32,6 +35,7 @@ use crate::handlers::{self, Handshake, Table};
 use crate::heartbeat::{Due, Heartbeat};
 use crate::message::Message;
 use crate::reply::{self, Answer};
+use pressure::{Pressure, Wait};
 
 /// Time for the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -60,6 +64,7 @@ pub struct Session {
     local: SocketAddr,
     channels: HashMap<u16, Slot>,
     phase: Phase,
+    pressure: Pressure,
     heartbeat: Option<Heartbeat>,
     /// Whole frames that were read and not looked at.
     input: Bytes,
@@ -84,6 +89,7 @@ impl Session {
             local,
             channels: HashMap::new(),
             phase: Phase::Protocol { until: now + HANDSHAKE_MAX },
+            pressure: Pressure::default(),
             heartbeat: None,
             input: Bytes::new(),
             left_over: 0,
@@ -212,6 +218,7 @@ impl Session {
         }
         table.release();
         self.connection.flush();
+        self.charge();
         self.input = input.slice(at.min(input.len())..);
     }
 
@@ -240,6 +247,9 @@ impl Session {
         if frame.channel == 0 {
             table.release();
             return self.handle_connection_frame(&frame);
+        }
+        if self.is_put_aside(&frame, &input[at..at + length]) {
+            return Ok(length);
         }
         match self.channels.get_mut(&frame.channel) {
             None => {
@@ -294,9 +304,16 @@ impl Session {
         }
         table.release();
         connection.flush();
-        if handlers::looks_at_queues(&method) && !connection.publisher.is_idle() {
-            connection.waiting = Some(Waiting::Publishes);
-            return Ok(0);
+        match self.pressure.judge(connection, channel, &method) {
+            Wait::No => {}
+            Wait::Here => {
+                connection.waiting = Some(Waiting::Publishes);
+                return Ok(0);
+            }
+            Wait::Aside => {
+                self.pressure.put_aside(&input[at..at + length], frame.channel);
+                return Ok(length);
+            }
         }
         match method {
             Method::Channel(channel::Method::Open(_)) => {
@@ -374,12 +391,13 @@ impl Session {
         }
         let method = decode(frame)?;
         self.connection.flush();
-        if handlers::looks_at_queues(&method) && !self.connection.publisher.is_idle() {
+        if handlers::looks_at_queues(&method) && !self.connection.publisher.is_idle() && !self.is_blocked() {
             self.connection.waiting = Some(Waiting::Publishes);
             return Ok(0);
         }
         match method {
             Method::Connection(connection::Method::Close(_)) => {
+                self.abandon_publishes();
                 self.close_as_asked();
                 Ok(frame.bytes())
             }
@@ -481,6 +499,7 @@ impl Session {
                 let Some(Slot::Open(mut channel)) = self.channels.insert(number, Slot::Closing) else { return };
                 self.connection.gateway.metrics.channels.dec();
                 self.connection.gateway.metrics.channel_errors.inc();
+                self.pressure.forget(number);
                 self.tell(&mut channel);
                 let abandoned = self.connection.leave(&mut channel);
                 self.connection.out.method(number, &failure.channel_close());
@@ -494,6 +513,7 @@ impl Session {
     fn close_connection(&mut self, failure: &Failure) {
         self.connection.gateway.metrics.connection_errors.inc();
         let doomed = self.leave_all();
+        self.abandon_publishes();
         self.connection.out.method(0, &failure.connection_close());
         self.reason.clone_from(&failure.text);
         self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
@@ -525,7 +545,10 @@ impl Session {
                     Err(other) => {
                         match other.downcast::<Answer>() {
                             Ok(answer) => self.answer(&answer),
-                            Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
+                            Err(other) => match other.downcast() {
+                                Ok(read) => self.connection.broker().stream_read(*read),
+                                Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
+                            },
                         }
                     }
                 },
@@ -536,6 +559,7 @@ impl Session {
         if self.connection.waiting.is_none() {
             std::mem::take(&mut self.gone).into_iter().for_each(|gone| self.gone(gone));
         }
+        self.look_at_pressure();
         self.end_when_agreed();
         self.try_drain();
     }
@@ -577,7 +601,12 @@ impl Session {
         if let Some(Waiting::Commit { lost: so_far, .. }) = &mut self.connection.waiting {
             *so_far += lost;
         }
+        self.pressure.lose(lost);
+        self.connection.flush();
         self.publishes_have_outcome();
+        if self.connection.publisher.has_stopped() {
+            self.refuse_publishes();
+        }
     }
 
     /// Ends what waits for publishes, if all have their outcome.
@@ -642,6 +671,7 @@ impl Session {
             Due::Beat => {}
             Due::GiveUp => self.end = Some(CloseReason::Heartbeat),
         }
+        self.look_at_pressure();
         match self.phase {
             Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
             Phase::Closing { until } if now >= until => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
@@ -653,6 +683,8 @@ impl Session {
     pub fn handle_space(&mut self) {
         let Connection { publisher, gateway, .. } = &mut self.connection;
         publisher.retry(&gateway.broker);
+        self.connection.flush();
+        self.look_at_pressure();
     }
 
     /// When [`Session::handle_wake`] is due without any event.
@@ -668,14 +700,15 @@ impl Session {
             Some(Waiting::Later(at)) => Some(at),
             _ => None,
         };
-        [phase, later, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        let pressure = self.pressure.next(&self.connection);
+        [phase, later, pressure, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
-    /// False: do not read from the socket now. What a client acknowledges waits as well while its publishes do not find room.
+    /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         self.phase != Phase::Ended
             && self.connection.waiting.is_none()
-            && self.connection.publisher.has_room()
+            && self.pressure.has_room(&self.connection)
             && !self.connection.out.is_crowded()
     }
 
@@ -724,7 +757,7 @@ impl Session {
     }
 
     fn try_drain(&mut self) {
-        let ready = self.connection.publisher.is_idle() && self.connection.waiting.is_none();
+        let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none();
         if !self.draining || !ready {
             return;
         }
@@ -746,6 +779,7 @@ impl Session {
     /// The connection is gone: consumers leave, and what goes with the connection goes.
     pub fn close(&mut self) {
         let mut doomed = self.leave_all();
+        self.abandon_publishes();
         doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
         if !doomed.is_empty() {
             self.connection.gateway.leave_to_controller(deletion(doomed));

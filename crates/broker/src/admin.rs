@@ -292,7 +292,7 @@ impl Broker {
     pub fn check_config(&self, name: &str, overrides: &BTreeMap<String, String>) -> Result<Arc<Topic>, AlterError> {
         let topic = self.topic(name).ok_or(AlterError::UnknownTopic)?;
         check_overrides(overrides, self.settings(), self.durability())?;
-        if self.queue_on(&topic).is_some_and(|queue| !queue.is_attached()) {
+        if self.queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream()) {
             check_queue_overrides(overrides)?;
         }
         Ok(topic)

@@ -20,7 +20,7 @@ use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept;
 use crate::unsent::Unsent;
-use crate::{Broker, QUEUE_GROUP, Reply, ShareRules, ShareStart, Topic};
+use crate::{Broker, QUEUE_GROUP, Queue, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
@@ -281,7 +281,20 @@ impl Subscriptions {
     }
 
     fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
-        let entered = Arc::new(SharedSubscription {
+        let entered = self.make(name.clone(), log, state, volatile);
+        let mut by_name = self.by_name.write();
+        Arc::clone(by_name.entry(name).or_insert(entered))
+    }
+
+    /// One to a topic's first partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
+    pub(crate) fn unlisted(&self, group: &str, topic: &Topic) -> Arc<SharedSubscription> {
+        let log = Arc::clone(&topic.logs()[0]);
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: 0 };
+        self.make(name, log, Subscription::new(0), true)
+    }
+
+    fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
+        Arc::new(SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             state: Mutex::new(state),
             waiting: AtomicU64::new(0),
@@ -290,11 +303,9 @@ impl Subscriptions {
             lost: Arc::default(),
             dropped: AtomicBool::new(false),
             volatile,
-            name: name.clone(),
+            name,
             log,
-        });
-        let mut by_name = self.by_name.write();
-        Arc::clone(by_name.entry(name).or_insert(entered))
+        })
     }
 }
 
@@ -309,6 +320,8 @@ struct FoundOne {
     start: Option<u64>,
     given: Option<u64>,
     runs: Vec<PageRun>,
+    levels: Vec<(u64, delivery::LevelPage)>,
+    lists: Vec<(u64, usize, delivery::DoneList)>,
     keys: Vec<Bytes>,
 }
 
@@ -325,6 +338,8 @@ impl Found {
         match record {
             SubscriptionRecord::Start { start, given } => (entry.start, entry.given) = (Some(start), given),
             SubscriptionRecord::Page(runs) => entry.runs.extend(runs),
+            SubscriptionRecord::Levels(page, levels) => entry.levels.push((page, levels)),
+            SubscriptionRecord::List(number, list) => entry.lists.push((number, value.len(), list)),
         }
         true
     }
@@ -334,11 +349,12 @@ impl Broker {
     /// Makes subscriptions of what was found; records of topics that are gone are deleted.
     pub(crate) fn restore_subscriptions(&self, found: Found) {
         let mut orphans: Vec<AppendItem> = Vec::new();
-        for (name, FoundOne { start, given, runs, keys }) in found.by_name {
+        for (name, FoundOne { start, given, runs, levels, lists, keys }) in found.by_name {
             let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {
-                    let mut state = Subscription::restore(start, runs);
+                    let mut state = Subscription::restore_with(start, runs, lists);
+                    levels.into_iter().for_each(|(page, levels)| state.restore_levels(page, levels));
                     if let Some(given) = given {
                         state.remember_given(given);
                     }
@@ -518,16 +534,20 @@ impl Broker {
         }
     }
 
+    /// The queue whose subscription it is.
+    fn queue_with(&self, shared: &SharedSubscription) -> Option<Arc<Queue>> {
+        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
+        queue.filter(|queue| !queue.is_stream())
+    }
+
     /// The rules of a subscription, whoever has it: a queue's are its own.
     fn rules_of(&self, shared: &SharedSubscription) -> Rules {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        queue.map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
+        self.queue_with(shared).map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
     }
 
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
     pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        match queue {
+        match self.queue_with(shared) {
             _ if dead.is_empty() => {}
             Some(queue) => self.bury_of_queue(&queue, dead),
             None => self.send_dead_letters(shared, dead),
@@ -575,7 +595,7 @@ impl Broker {
                 shared.dropped.store(true, Ordering::SeqCst);
                 self.subscriptions().by_name.write().remove(&shared.name);
                 if !shared.volatile {
-                    let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+                    let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
                     asker.open.fetch_add(1, Ordering::SeqCst);
                     let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
                     self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);

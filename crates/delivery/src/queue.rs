@@ -28,7 +28,7 @@ mod rules;
 mod weights;
 
 pub use consumers::{ChannelId, Consume, ConsumerStatus, InExclusiveUse};
-pub use rules::{Overflow, QueueRules};
+pub use rules::{Overflow, QueueRules, look_ahead_max};
 
 use consumers::Consumers;
 use weights::Weights;
@@ -42,6 +42,8 @@ pub enum QueueKind {
     Classic,
     /// A limit of deliveries; a single active consumer gives way to one of a higher priority.
     Quorum,
+    /// Read without being emptied: its machine has nothing to do.
+    Stream,
 }
 
 /// What is to be done for the next message.

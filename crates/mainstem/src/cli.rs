@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::SecurityArguments;
+
 const EXAMPLES: &str = "Examples:
   mainstem serve
   mainstem serve --data /var/lib/mainstem --kafka 0.0.0.0:9092 --advertise broker.example.org
@@ -45,6 +47,8 @@ pub struct ServeArguments {
     /// Address for AMQP 0-9-1 clients (RabbitMQ's), or none; may be repeated [default: 127.0.0.1:5672]
     #[arg(long, value_name = "ADDR")]
     pub amqp: Vec<String>,
+    #[command(flatten)]
+    pub security: SecurityArguments,
     /// Address for health and metrics [default: 127.0.0.1:8160]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,

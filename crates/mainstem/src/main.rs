@@ -1,6 +1,7 @@
 //! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder.
 
 mod archive_folder;
+mod certificate;
 mod cli;
 mod config;
 mod connection;
@@ -13,6 +14,8 @@ mod placement;
 mod protocol;
 mod server;
 mod shard;
+mod stream;
+mod tls;
 
 use std::process::ExitCode;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use amqp_wire::{ReplyCode, ShortBytes, ShortStr, basic, short};
-use broker::{Consuming, Deliveries, Gone, Permission, made_up_name};
+use amqp_wire::{ReplyCode, ShortBytes, ShortStr, TableRef, basic, short};
+use broker::{Consuming, Deliveries, Gone, Permission, Queue, made_up_name};
 use routing::Name;
 
 use super::queue::no_integer;
@@ -51,17 +51,17 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
-    let priority = match arguments.get("x-priority") {
-        None => 0,
-        Some(value) => match value.as_integer() {
-            Some(number) => number.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
-            None => return Err(no_integer("x-priority", value, &queue)),
-        },
-    };
-    let to = connection.reply_to(CONSUMER_TOKEN);
     let flow = Arc::clone(&channel.flow);
-    let wish = Consuming { to, channel: Arc::clone(&flow), tag: tag.clone(), no_ack, exclusive, priority, prefetch: channel.prefetch, arguments: crate::arguments::arguments(arguments) };
-    let id = connection.broker().consume(&queue, wish).map_err(|error| Failure::of_consume(error, queue.name(), queue.vhost()))?;
+    let to = connection.reply_to(CONSUMER_TOKEN);
+    let wish = Consuming { to, channel: Arc::clone(&flow), tag: tag.clone(), no_ack, exclusive, priority: 0, prefetch: channel.prefetch, arguments: crate::arguments::arguments(arguments) };
+    let id = if queue.is_stream() {
+        super::stream::read(connection, &queue, wish, arguments)?
+    } else {
+        super::stream::refuse(&queue, arguments)?;
+        let priority = priority(&queue, arguments)?;
+        let consumed = connection.broker().consume(&queue, Consuming { priority, ..wish });
+        consumed.map_err(|error| Failure::of_consume(error, queue.name(), queue.vhost()))?
+    };
     if !no_wait {
         let consumer_tag = std::str::from_utf8(&tag).ok().and_then(ShortStr::new).unwrap_or(short(""));
         connection.out.method(channel.number, &basic::ConsumeOk { consumer_tag });
@@ -72,6 +72,17 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let consumer = Consumer { channel: number, channel_id, flow, queue: of, tag, no_ack, cancelled: false, open: 0 };
     connection.consumers.insert(id, consumer);
     Ok(())
+}
+
+/// `x-priority` of a consumer.
+fn priority(queue: &Queue, arguments: TableRef<'_>) -> Result<i32, Failure> {
+    match arguments.get("x-priority") {
+        None => Ok(0),
+        Some(value) => match value.as_integer() {
+            Some(number) => Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            None => Err(no_integer("x-priority", value, queue)),
+        },
+    }
 }
 
 pub(crate) fn cancel(connection: &mut Connection, channel: &mut Channel, method: basic::Cancel<'_>) -> Result<(), Failure> {
@@ -142,11 +153,17 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, delive
             channel.unacked.push(delivery_tag, deliveries.consumer, message.offset);
             consumer.open += 1;
         }
-        let mut stored = Stored::of(&message.record, consumer.queue.name(), message.returned);
-        stored.fit(connection.limits.frame_max);
+        let frame_max = connection.limits.frame_max;
+        let stored = if consumer.queue.is_stream() {
+            Stored::of_stream(&message.record, consumer.queue.name(), frame_max, &mut connection.properties)
+        } else {
+            let mut stored = Stored::of(&message.record, consumer.queue.name(), message.returned);
+            stored.fit(frame_max);
+            stored
+        };
         let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered);
         let method = basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key };
-        connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
+        connection.out.shared(channel.number, &method, stored.properties(), &stored.body, frame_max);
     }
     connection.out.note(Taken { channel: Arc::clone(&channel.flow), bytes: deliveries.bytes });
     connection.gateway.metrics.delivered.inc_by(deliveries.messages.len() as u64);

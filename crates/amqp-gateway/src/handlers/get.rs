@@ -22,6 +22,9 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
+    if queue.is_stream() {
+        return Err(super::stream::not_supported("basic.get", &queue));
+    }
     let broker = Arc::clone(connection.broker());
     let holder = *channel.getters.entry(queue.id()).or_insert_with(|| broker.subscriptions().new_consumer());
     match broker.get(&queue, &channel.flow, holder, no_ack) {

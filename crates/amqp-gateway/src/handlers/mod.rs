@@ -8,6 +8,7 @@ mod exchange;
 mod get;
 mod publish;
 mod queue;
+mod stream;
 mod transactions;
 
 use amqp_wire::{Encode, Method, MethodId, ReplyCode, Sender, basic, channel, confirm, queue as queues, tx};

@@ -226,6 +226,7 @@ pub(super) fn route(
     }
     let stripped = without_bcc(message.properties);
     let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
+    channel.published = Some(connection.publisher.rests());
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
         let wanted = wanted.filter(|_| !refused && keepers.is_empty());

@@ -140,6 +140,9 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
     let wanted = queue_name(channel, &method.queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let found = queue_of(connection, channel, &method.queue)?;
+    if found.is_stream() {
+        return Err(super::stream::not_supported("queue.purge", &found));
+    }
     let message_count = count(connection.broker().purge(&found));
     if !method.no_wait {
         connection.out.method(channel.number, &queue::PurgeOk { message_count });

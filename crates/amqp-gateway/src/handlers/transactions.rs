@@ -34,6 +34,7 @@ fn take(channel: &mut Channel) -> Result<Transaction, Failure> {
 
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     let transaction = take(channel)?;
+    let publishes = !transaction.messages.is_empty();
     let vhost = Arc::clone(&channel.vhost);
     let mut table = Table::new(&vhost);
     for held in &transaction.messages {
@@ -53,9 +54,12 @@ pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Resu
     let token = connection.take_token();
     let asker = Acknowledgement::new(connection.reply_to(token));
     connection.broker().flush_queues(&queues, &asker);
-    connection.wait_for_channel(token, channel, COMMIT, |connection, channel, Acknowledged(durable)| {
+    connection.wait_for_channel(token, channel, COMMIT, move |connection, channel, Acknowledged(durable)| {
         if !durable {
             return Err(incomplete());
+        }
+        if !publishes {
+            return finish_commit(connection, channel, 0);
         }
         connection.waiting = Some(Waiting::Commit { channel: channel.number, lost: 0 });
         Ok(())

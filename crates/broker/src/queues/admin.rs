@@ -17,6 +17,7 @@ use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
+use super::stream::{Stream, shown_age};
 use super::{QUEUE_GROUP, Vhost, topic_name};
 use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
@@ -99,7 +100,7 @@ pub enum QueueError {
         /// Where.
         vhost: String,
         /// Which, and why.
-        error: InvalidArgument,
+        error: Box<InvalidArgument>,
     },
     /// A property that this type of queue does not have.
     #[error("invalid property '{property}' for queue '{queue}' in vhost '{vhost}'")]
@@ -111,6 +112,9 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// A type of queue whose names are not made up.
+    #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
+    ServerNamed(QueueKind),
     /// A topic of that name that cannot be a queue.
     #[error("topic '{0}' has more than one partition: it cannot be a queue")]
     Partitioned(String),
@@ -197,15 +201,27 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
         if received.map(|one| &one.value) == current.map(|one| &one.value) {
             continue;
         }
-        let classic = |one: Option<&routing::Argument>| one.is_none_or(|one| one.value == routing::OwnedValue::Bytes(b"classic"[..].into()));
-        if **name == *b"x-queue-type" && classic(received) && classic(current) {
+        if let (Some(one), Some(other)) = (received.and_then(shown_age), current.and_then(shown_age))
+            && one == other
+        {
             continue;
+        }
+        if **name == *b"x-queue-type" {
+            // None is the usual one.
+            let kind = |one: Option<&routing::Argument>| one.map_or_else(|| "classic".to_owned(), |one| one.value.to_string());
+            let (received, current) = (kind(received), kind(current));
+            if received == current {
+                continue;
+            }
+            return unequal("x-queue-type", format!("'{received}'"), format!("'{current}'"));
         }
         let both = received.is_some() && current.is_some();
         let shown = |one: Option<&routing::Argument>| match one {
             None => "none".to_owned(),
-            Some(one) if both => format!("'{}'", one.value),
-            Some(one) => format!("the value '{}' of type '{}'", one.value, one.type_name()),
+            Some(one) => {
+                let value = shown_age(one).unwrap_or_else(|| one.value.to_string());
+                if both { format!("'{value}'") } else { format!("the value '{value}' of type '{}'", one.type_name()) }
+            }
         };
         return unequal(&String::from_utf8_lossy(name), shown(received), shown(current));
     }
@@ -388,10 +404,13 @@ impl Broker {
         }
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
+        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
-        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
+        let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
+        if made_up && rules.kind != QueueKind::Classic {
+            return Err(QueueError::ServerNamed(rules.kind));
+        }
+        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind != QueueKind::Classic) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
         }
         if let Some(limit) = vhost.queue_limit_reached() {
@@ -411,7 +430,7 @@ impl Broker {
                     attached: false,
                     arguments: wish.arguments.clone(),
                 };
-                let made = self.make_log(known_as.clone(), wish.durable, |topic| {
+                let made = self.make_log(known_as.clone(), wish.durable, rules.overrides(), |topic| {
                     let (key, value) = (QueueRecord::key(&vhost.name, &name), record(topic).encode());
                     AppendItem::State { key, value: Some(value) }
                 })?;
@@ -428,8 +447,13 @@ impl Broker {
     }
 
     /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    pub(super) fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
-        let overrides = queue_overrides();
+    pub(super) fn make_log(
+        &self,
+        name: Option<String>,
+        durable: bool,
+        overrides: BTreeMap<String, String>,
+        record: impl FnOnce(&TopicRecord) -> AppendItem,
+    ) -> Result<Arc<Topic>, AppendError> {
         let id = TopicId(Uuid::new_v4());
         if !durable {
             let log = self.take_log_id()?;
@@ -487,11 +511,11 @@ impl Broker {
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
-        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(&topic, durable);
-        // What an earlier life had may have been given to somebody, whether or not its end let that be written.
-        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
-        shared.lock().remember_given(given);
+        let stream = (understood.kind == QueueKind::Stream).then(Stream::default);
+        let shared = match &stream {
+            Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic),
+            None => self.remembered_subscription(&topic, durable),
+        };
         let id = QueueId(shared.log().id().0);
         let in_force = vhost.policies.in_force(&name, &arguments, understood);
         let understood = &in_force.understood;
@@ -512,6 +536,7 @@ impl Broker {
             attached,
             shared,
             dispatch,
+            stream,
             dropped: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
         };
@@ -530,6 +555,8 @@ impl Broker {
     /// `InUse`, `NotEmpty`, `Append`.
     pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let counts = self.counts(queue);
+        // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
+        let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
         if if_unused && counts.consumers > 0 {
             return Err(QueueError::InUse { queue: name, vhost });
@@ -554,7 +581,9 @@ impl Broker {
         self.vhosts.by_id.write().remove(&queue.id);
         self.end(queue);
         queue.topic.set_bounded(false);
-        if queue.attached {
+        if queue.attached && queue.is_stream() {
+            // A share group of that name is any other.
+        } else if queue.attached {
             let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
@@ -562,7 +591,17 @@ impl Broker {
             self.drop_subscriptions_to(queue.topic.id);
         }
         forgotten?;
-        Ok(counts.ready)
+        Ok(if queue.is_stream() { 0 } else { counts.ready })
+    }
+
+    /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
+    /// let that be written.
+    fn remembered_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {
+        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
+        let shared = self.queue_subscription(topic, durable);
+        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
+        shared.lock().remember_given(given);
+        shared
     }
 
     fn queue_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {

@@ -81,6 +81,16 @@ impl ChannelFlow {
         open
     }
 
+    /// Bytes that may go to it now; none: the queue waits.
+    pub(super) fn room(&self, queue: QueueId) -> usize {
+        let mut state = self.state.lock();
+        let room = UNDER_WAY_MAX.saturating_sub(state.under_way);
+        if room == 0 {
+            state.waiting.push(queue);
+        }
+        room
+    }
+
     pub(super) fn sends(&self, bytes: usize, redelivered: bool) {
         let mut state = self.state.lock();
         state.under_way += bytes;
@@ -112,6 +122,11 @@ impl ChannelFlow {
         state.unacknowledged = state.unacknowledged.saturating_sub(count);
         state.tally.acknowledged += acknowledged;
         state.wake()
+    }
+
+    /// Messages that it may have unacknowledged, over all its consumers; 0: any number.
+    pub fn limit(&self) -> u64 {
+        self.state.lock().limit
     }
 
     pub(super) fn set_limit(&self, limit: u64) -> Vec<QueueId> {
@@ -151,6 +166,9 @@ pub enum ConsumeError {
     /// It was deleted.
     #[error("the queue is gone")]
     Gone,
+    /// A stream of several logs has no place of this number.
+    #[error("x-stream-offset is a number, and the stream has {0} partitions")]
+    Partitioned(usize),
 }
 
 /// A message for a consumer.

@@ -135,15 +135,18 @@ impl Broker {
 
     /// Something may be given out, or has to be thrown out.
     pub(crate) fn run_queue(self: &Arc<Self>, queue: &Arc<Queue>) {
-        if !queue.is_dropped() {
+        if !queue.is_dropped() && !queue.is_stream() {
             self.turn(queue).run();
         }
     }
 
-    /// The log of a queue has more to read, or its subscription more to give; other logs are passed over.
-    pub fn queue_advanced(self: &Arc<Self>, log: LogId) {
+    /// The log of a queue has more to read, or its subscription more to give, as `shard` heard; other logs are passed over.
+    pub fn queue_advanced(self: &Arc<Self>, log: LogId, shard: ShardId) {
         if let Some(queue) = self.vhosts.queue_of(log) {
-            self.run_queue(&queue);
+            match &queue.stream {
+                Some(stream) => self.run_stream(&queue, stream, shard),
+                None => self.run_queue(&queue),
+            }
         }
     }
 
@@ -161,6 +164,9 @@ impl Broker {
 
     /// Time has passed. On the thread `queues`.
     pub(super) fn look_after(self: &Arc<Self>, queue: &Arc<Queue>) {
+        if let Some(stream) = &queue.stream {
+            return self.look_after_stream(queue, stream);
+        }
         let expired = {
             let mut own = queue.dispatch.lock();
             own.due = None;
@@ -212,6 +218,10 @@ impl Broker {
 
     /// Somebody consumes no longer; what it has stays unacknowledged. True: the queue goes with it.
     pub fn cancel(self: &Arc<Self>, queue: &Arc<Queue>, consumer: ConsumerId) -> bool {
+        if let Some(stream) = &queue.stream {
+            stream.cancel(consumer);
+            return false;
+        }
         let mut turn = self.turn(queue);
         turn.own.machine.cancel(consumer, turn.now_ms);
         turn.own.consumers.remove(&consumer);
@@ -220,6 +230,10 @@ impl Broker {
 
     /// A channel has gone, with all its consumers: what they have goes back. True: the queue goes with them.
     pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>) -> bool {
+        if let Some(stream) = &queue.stream {
+            stream.leave(channel.id());
+            return false;
+        }
         let mut turn = self.turn(queue);
         let Turn { own, state, dead, now_ms, .. } = &mut turn;
         own.machine.remove_channel(state, channel.id(), *now_ms, dead);
@@ -230,6 +244,9 @@ impl Broker {
 
     /// Consumers, or who has got them, say what is to become of messages that they have; what they do not have is passed over.
     pub fn settle(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, said: &[Settlement]) {
+        if let Some(stream) = &queue.stream {
+            return self.settle_stream(queue, stream, said);
+        }
         let mut turn = self.turn(queue);
         let (mut count, mut acknowledged) = (0, 0);
         for one in said {
@@ -247,6 +264,9 @@ impl Broker {
 
     fn resume(self: &Arc<Self>, queue: QueueId, channel: &ChannelFlow) {
         if let Some(queue) = self.vhosts.queue(queue) {
+            if let Some(stream) = &queue.stream {
+                return self.resume_stream(&queue, stream, channel.id());
+            }
             let mut turn = self.turn(&queue);
             if turn.own.machine.resume_channel(channel.id()) {
                 turn.run();
@@ -313,6 +333,9 @@ impl Broker {
 
     /// How many messages and consumers there are.
     pub fn counts(&self, queue: &Queue) -> Counts {
+        if let Some(stream) = &queue.stream {
+            return stream.counts(queue.topic());
+        }
         let consumers = queue.dispatch.lock().machine.consumers();
         let state = queue.shared.lock();
         Counts { ready: state.ready(queue.log().last_stable().0), unacknowledged: state.unacknowledged(), consumers }
@@ -350,6 +373,9 @@ impl Broker {
 
     /// A queue has gone: its consumers hear of it.
     pub(super) fn end(&self, queue: &Queue) {
+        if let Some(stream) = &queue.stream {
+            return self.end_stream(queue, stream);
+        }
         let mut own = queue.dispatch.lock();
         self.ticker.set_due(queue.id, own.due.take(), None);
         own.window.clear();

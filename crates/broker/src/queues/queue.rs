@@ -11,6 +11,7 @@ use types::ConnectionId;
 use super::consumers::Delivery;
 use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched, Understood};
+use super::stream::Stream;
 use crate::subscriptions::SharedSubscription;
 use crate::topic::Topic;
 
@@ -33,6 +34,8 @@ pub struct Queue {
     pub(super) attached: bool,
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
+    /// Who reads it, if it is a stream: then nothing goes through `shared` and `dispatch`.
+    pub(super) stream: Option<Stream>,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,
@@ -114,6 +117,11 @@ impl Queue {
     /// Does it turn messages away when it is full?
     pub fn may_refuse(&self) -> bool {
         self.may_refuse.load(Ordering::Relaxed)
+    }
+
+    /// Is it read without being emptied?
+    pub fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     /// The rules of its machine.

@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use routing::{Arguments, Name, QueueId, Removal};
 use types::{Clock, LogId, PartitionIndex, ShardId};
 
+use super::admin::queue_overrides;
 use super::arguments::QueueArguments;
 use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched};
@@ -203,7 +204,7 @@ impl Broker {
 
     /// Makes room for what an exchange delays. On the controller's thread.
     pub(super) fn open_delays(self: &Arc<Self>, vhost: &Vhost, exchange: &Name, durable: bool) -> Result<(), AppendError> {
-        let topic = self.make_log(None, durable, |topic| {
+        let topic = self.make_log(None, durable, queue_overrides(), |topic| {
             let record = DelaysRecord { topic: topic.id, log: topic.logs[0] };
             AppendItem::State { key: DelaysRecord::key(&vhost.name, exchange), value: Some(record.encode()) }
         })?;
@@ -235,6 +236,7 @@ impl Broker {
             dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
             in_force: RwLock::new(in_force),
             may_refuse: false.into(),
+            stream: None,
             topic,
             attached: false,
             shared,
