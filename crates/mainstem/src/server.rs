@@ -79,8 +79,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
-    let facts = management::facts(&config, listening(&listeners, served));
-    managed.attach(Management::new(Arc::clone(&broker), Arc::new(management::Messages(amqp_metrics.clone())), facts));
+    manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     take_definitions(&config, &broker)?;
@@ -124,6 +123,12 @@ fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> an
         None => format!("--admin {}", config.admin),
     };
     admin::serve(config.admin, config.management, Arc::clone(state), managed.clone()).with_context(named)
+}
+
+/// Has management answer.
+fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, amqp: &amqp_gateway::GatewayMetrics) {
+    let messages = Arc::new(management::Messages(amqp.clone()));
+    managed.attach(Management::new(Arc::clone(broker), messages, management::facts(config, listening)));
 }
 
 /// Takes over the definitions of the configuration.
