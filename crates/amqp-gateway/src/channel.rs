@@ -33,6 +33,8 @@ pub(crate) struct Channel {
     pub flow: Arc<ChannelFlow>,
     pub content: Option<Content>,
     pub mode: Mode,
+    /// When it last published, in rests of the connection's publisher.
+    pub published: Option<u64>,
     /// Of the last delivery.
     pub tag: u64,
     pub unacked: Unacked,
@@ -56,6 +58,7 @@ impl Channel {
             flow,
             content: None,
             mode: Mode::Plain,
+            published: None,
             tag: 0,
             unacked: Unacked::default(),
             consumers: HashMap::new(),

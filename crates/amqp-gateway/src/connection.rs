@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Outcome, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
-use bytes::BytesMut;
+use broker::{Broker, ChannelFlow, Connected, Outcome, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
+use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
@@ -80,6 +80,16 @@ pub(crate) struct Limits {
 pub(crate) struct Understands {
     pub consumer_cancel_notify: bool,
     pub authentication_failure_close: bool,
+    pub connection_blocked: bool,
+}
+
+/// What a client says of itself before the connection is open.
+#[derive(Default)]
+pub(crate) struct Introduction {
+    /// A field table without its length.
+    pub client_properties: Bytes,
+    pub mechanism: String,
+    pub heartbeat_s: u16,
 }
 
 /// A connection, without its channels.
@@ -88,6 +98,9 @@ pub(crate) struct Connection {
     pub shard: ShardId,
     pub id: ConnectionId,
     pub peer: SocketAddr,
+    /// What those see who look on: once the connection is open.
+    pub seen: Option<Arc<Connected>>,
+    pub introduction: Introduction,
     pub vhost: Arc<Vhost>,
     pub user: String,
     /// Whose certificate the peer has shown, if that was verified.
@@ -123,6 +136,8 @@ impl Connection {
             shard,
             id,
             peer,
+            seen: None,
+            introduction: Introduction::default(),
             vhost,
             user: String::new(),
             certified: None,
@@ -245,9 +260,9 @@ impl Connection {
 
     /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
     pub fn flush(&mut self) {
-        if !self.publisher.is_flushed() {
+        if self.publisher.is_ripe() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
-            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone);
+            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone, self.now);
         }
         self.flush_settled();
     }
@@ -283,6 +298,7 @@ impl Connection {
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
         self.flush();
+        self.unsee_channel(channel);
         self.access.close_channel();
         let mut queues = HashMap::new();
         let id = channel.id;

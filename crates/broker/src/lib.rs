@@ -8,6 +8,7 @@
 mod aborted;
 mod admin;
 mod catalog;
+mod connections;
 mod group_config;
 mod groups;
 mod internal_topics;
@@ -37,6 +38,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
+pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
@@ -50,10 +52,10 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays, Deliveries, Delivery,
-    ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
+    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
-    QueueError, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    QueueError, QueueTally, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
     VhostSeat,
 };
 pub use queues::{StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
@@ -139,6 +141,7 @@ pub struct Broker {
     transactions: Transactions,
     subscriptions: Subscriptions,
     vhosts: Vhosts,
+    connections: Connections,
     ticker: queues::Ticker,
     delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
@@ -210,6 +213,7 @@ impl Broker {
             internal_topics: InternalTopics::default(),
             transactions,
             vhosts: Vhosts::default(),
+            connections: Connections::default(),
             ticker: queues::Ticker::default(),
             delays,
             undertaker: queues::TheUndertaker::default(),

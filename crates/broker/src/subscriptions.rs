@@ -397,6 +397,8 @@ struct FoundOne {
     start: Option<u64>,
     given: Option<u64>,
     runs: Vec<PageRun>,
+    levels: Vec<(u64, delivery::LevelPage)>,
+    lists: Vec<(u64, usize, delivery::DoneList)>,
     keys: Vec<Bytes>,
 }
 
@@ -413,6 +415,8 @@ impl Found {
         match record {
             SubscriptionRecord::Start { start, given } => (entry.start, entry.given) = (Some(start), given),
             SubscriptionRecord::Page(runs) => entry.runs.extend(runs),
+            SubscriptionRecord::Levels(page, levels) => entry.levels.push((page, levels)),
+            SubscriptionRecord::List(number, list) => entry.lists.push((number, value.len(), list)),
         }
         true
     }
@@ -422,11 +426,12 @@ impl Broker {
     /// Makes subscriptions of what was found; records of topics that are gone are deleted.
     pub(crate) fn restore_subscriptions(&self, found: Found) {
         let mut orphans: Vec<AppendItem> = Vec::new();
-        for (name, FoundOne { start, given, runs, keys }) in found.by_name {
+        for (name, FoundOne { start, given, runs, levels, lists, keys }) in found.by_name {
             let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {
-                    let mut state = Subscription::restore(start, runs);
+                    let mut state = Subscription::restore_with(start, runs, lists);
+                    levels.into_iter().for_each(|(page, levels)| state.restore_levels(page, levels));
                     if let Some(given) = given {
                         state.remember_given(given);
                     }
@@ -675,7 +680,7 @@ impl Broker {
                 shared.dropped.store(true, Ordering::SeqCst);
                 self.subscriptions().remove(shared);
                 if !shared.volatile && !state.is_unwritten() {
-                    let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+                    let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
                     asker.open.fetch_add(1, Ordering::SeqCst);
                     let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
                     self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);

@@ -28,7 +28,7 @@ mod rules;
 mod weights;
 
 pub use consumers::{ChannelId, Consume, ConsumerStatus, InExclusiveUse};
-pub use rules::{Overflow, QueueRules};
+pub use rules::{Overflow, QueueRules, look_ahead_max};
 
 use consumers::Consumers;
 use weights::Weights;

@@ -14,28 +14,33 @@
 //! their offsets. For that the hashes of keys are kept for what is ready or in flight: a bounded number.
 //!
 //! **Levels.** Records of a higher level are given out first, within a level by offset; what is returned goes back to its level, at
-//! its place. A level is a property of the record, so it is not stored a second time: after a restart the available part of
-//! the log has no levels until it is read again ([`Subscription::unlevelled`]). Storing them would write a page with each publish.
+//! its place. A level is a property of the record: what has not been read has none ([`Subscription::unlevelled`]). Levels of a page are stored once,
+//! when all of it has been read, so that little has to be read again after a restart (`levels.rs`).
 //!
 //! **Durable** are `start`, what is done after it, what is dead and why, and how often a returned record was delivered. What is in
-//! flight is available again after a restart. [`Subscription::take_changes`] gives the records, in pages of 16,384 offsets, so that
-//! one acknowledgement writes the pages that it changed, and most often none: only `start`.
+//! flight is available again after a restart. [`Subscription::take_changes`] gives the records: most often only `start`; what is done out of order as
+//! lists, and in pages of 16,384 offsets when lists have come to as much as those (`acks.rs`).
 //!
 //! **Given before.** A delivery that a crash interrupts is not counted. Who must be able to say "perhaps delivered before" asks
 //! for the end of what was given out to be kept beside `start` ([`Subscription::remember_given`]); after a restart all before it
 //! counts as such.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::runs::{Run, Runs};
 use crate::subscription_record::PAGE_OFFSETS;
 
+mod acks;
 mod available;
 mod durable;
 mod keys;
+mod levels;
 mod ready;
 
-pub use durable::Changes;
+use acks::{Acks, Written};
+pub use durable::{Changes, DoneList};
+pub use levels::LevelPage;
+use levels::LevelPages;
 use keys::Keys;
 use ready::{Ready, Waiting};
 
@@ -198,6 +203,7 @@ pub struct Subscription {
     done: Runs<Done>,
     ready: Ready,
     levelled: bool,
+    levels: LevelPages,
     in_flight: Runs<Flight>,
     /// Offsets in flight that are held for [`DEAD_LETTERS`].
     dying: u64,
@@ -214,7 +220,9 @@ pub struct Subscription {
     start_changed: bool,
     /// Nothing of it is durable: there is nothing to tell.
     unwritten: bool,
-    stored: BTreeSet<u64>,
+    /// Pages that are durable, or on their way, with their bytes.
+    stored: BTreeMap<u64, usize>,
+    acks: Acks,
 }
 
 impl Subscription {
@@ -226,6 +234,7 @@ impl Subscription {
             done: Runs::default(),
             ready: Ready::default(),
             levelled: false,
+            levels: LevelPages::default(),
             in_flight: Runs::default(),
             dying: 0,
             earliest: u64::MAX,
@@ -236,7 +245,8 @@ impl Subscription {
             changed: BTreeSet::new(),
             start_changed: true,
             unwritten: false,
-            stored: BTreeSet::new(),
+            stored: BTreeMap::new(),
+            acks: Acks::default(),
         }
     }
 
@@ -516,9 +526,13 @@ impl Subscription {
     pub fn reset(&mut self, start: u64) {
         let (ordered, mut changed) = (self.is_key_ordered(), std::mem::take(&mut self.changed));
         let stored = std::mem::take(&mut self.stored);
-        changed.extend(stored.iter().copied());
+        changed.extend(stored.keys().copied());
+        let mut acks = std::mem::take(&mut self.acks);
+        acks.forget();
+        let mut levels = std::mem::take(&mut self.levels);
+        levels.forget();
         let (levelled, given, turnover) = (self.levelled, self.given.map(|_| 0), self.turnover + 1);
-        *self = Self { changed, stored, levelled, given, turnover, ..Self::new(start) };
+        *self = Self { changed, stored, levelled, levels, acks, given, turnover, ..Self::new(start) };
         self.set_key_ordered(ordered);
     }
 
@@ -577,7 +591,7 @@ impl Subscription {
 
     fn settle(&mut self, first: u64, last: u64, done: Done) {
         self.done.insert(first, last, done);
-        self.touch(first, last);
+        self.acks.push(first, last, done);
     }
 
     fn disown(&mut self, first: u64, last: u64) {

@@ -25,6 +25,7 @@ pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: ba
         connection.broker().set_channel_prefetch(&channel.flow, prefetch_count);
     } else {
         channel.prefetch = prefetch_count;
+        channel.flow.notes().prefetch.set(u64::from(prefetch_count));
     }
     connection.out.method(channel.number, &basic::QosOk {});
     Ok(())
@@ -52,7 +53,16 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let queue = queue_of(connection, channel, &queue)?;
     let flow = Arc::clone(&channel.flow);
     let to = connection.reply_to(CONSUMER_TOKEN);
-    let wish = Consuming { to, channel: Arc::clone(&flow), tag: tag.clone(), no_ack, exclusive, priority: 0, prefetch: channel.prefetch };
+    let wish = Consuming {
+        to,
+        channel: Arc::clone(&flow),
+        tag: tag.clone(),
+        no_ack,
+        exclusive,
+        priority: 0,
+        prefetch: channel.prefetch,
+        arguments: crate::arguments::arguments(arguments),
+    };
     let id = if queue.is_stream() {
         super::stream::read(connection, &queue, wish, arguments)?
     } else {

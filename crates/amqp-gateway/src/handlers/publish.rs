@@ -42,9 +42,9 @@ impl<'v> Table<'v> {
 }
 
 /// Routing keys of a message: its own, and those of its headers `CC` and `BCC`.
-type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
+pub(crate) type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
 
-fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
+pub(crate) fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     let mut keys = Keys::from_slice(&[message.routing_key]);
     let Some(table) = message.properties.headers() else { return Ok(keys) };
     for name in ["CC", "BCC"] {
@@ -63,7 +63,7 @@ fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     Ok(keys)
 }
 
-fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
+pub(crate) fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
     let Some(text) = properties.expiration() else { return Ok(None) };
     let text = String::from_utf8_lossy(text.as_bytes());
     let refuse = |reason: String| Err(Failure::precondition(format_args!("invalid expiration '{text}': {reason}")));
@@ -103,7 +103,7 @@ fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<
 
 /// # Errors
 /// *404*, *403*.
-fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
+pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
     let name = message.exchange;
     let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
     if exchange.internal() {
@@ -139,6 +139,7 @@ pub(crate) fn publish(
     let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let message = Message { properties, ..message };
     connection.gateway.metrics.published.inc();
+    channel.flow.notes().published.add(1);
     connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
     match &mut channel.mode {
         Mode::Transaction(transaction) => transaction.hold(Held::new(&message, mandatory)),
@@ -168,12 +169,12 @@ pub(super) fn route(
     let mut routed = std::mem::take(&mut connection.routed);
     let (keys, headers) = (keys(message)?, MessageHeaders(message.properties));
     let delay = if routes.has_delayed() { delayed::delay_of(message.properties) } else { None };
-    let mut keepers = Keepers::new();
-    if delay.is_some() {
-        keepers = exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed);
+    let keepers = if delay.is_some() {
+        exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed)
     } else {
         exchange.route(&keys, &headers, &mut connection.scratch, &mut routed);
-    }
+        Keepers::new()
+    };
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
     let answered = reply::is_answer(message) && reply::send(connection, message);
@@ -186,6 +187,7 @@ pub(super) fn route(
     if targets.is_empty() {
         if !answered && keepers.is_empty() {
             connection.gateway.metrics.unroutable.inc();
+            channel.flow.notes().unroutable(mandatory);
         }
         // Also what is delayed: nobody knows yet whether somebody will get it. So it is in RabbitMQ's plugin.
         if mandatory && !answered {
@@ -223,6 +225,7 @@ pub(super) fn route(
     }
     let stripped = without_bcc(message.properties);
     let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
+    channel.published = Some(connection.publisher.rests());
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
         let wanted = wanted.filter(|_| !refused && keepers.is_empty());

@@ -47,6 +47,7 @@ fn declared(connection: &mut Connection, channel: &mut Channel, found: &Arc<Queu
 fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::Declare<'_>) -> Result<(), Failure> {
     let queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments: table } = method;
     if passive {
+        connection.check(Permission::Configure, Resource::Queue(queue.as_bytes()))?;
         let found = connection.broker().queue_for(&channel.vhost, queue.as_bytes(), connection.id)?;
         declared(connection, channel, &found, no_wait);
         return Ok(());

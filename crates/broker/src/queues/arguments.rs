@@ -291,6 +291,7 @@ impl QueueArguments {
             delivery_limit: self.delivery_limit,
             dead_letters: self.dead_letter_exchange.is_some(),
             auto_delete,
+            look_ahead_max: delivery::look_ahead_max(self.priority_max),
             ..QueueRules::new(self.kind)
         }
     }

@@ -6,7 +6,9 @@ use delivery::{ChannelId, ConsumerId, Verdict};
 use journal::ReplyTo;
 use parking_lot::Mutex;
 use record::Record;
-use routing::{Name, QueueId};
+use routing::{Arguments, Name, QueueId};
+
+use super::look::{ChannelNotes, ChannelTally};
 
 /// Bytes of messages that may be on their way to the socket of a channel's connection, about.
 const UNDER_WAY_MAX: usize = 1 << 20;
@@ -16,6 +18,7 @@ const UNDER_WAY_MAX: usize = 1 << 20;
 pub struct ChannelFlow {
     id: ChannelId,
     state: Mutex<FlowState>,
+    notes: ChannelNotes,
 }
 
 #[derive(Debug, Default)]
@@ -25,6 +28,8 @@ struct FlowState {
     /// Messages that are not acknowledged, and how many there may be; 0: any number.
     unacknowledged: u64,
     limit: u64,
+    /// What went through so far; not settled and the limit stand above.
+    tally: ChannelTally,
     /// Queues that were told to wait.
     waiting: Vec<QueueId>,
 }
@@ -42,12 +47,23 @@ impl FlowState {
 
 impl ChannelFlow {
     pub(super) fn new(id: ChannelId) -> Arc<Self> {
-        Arc::new(Self { id, state: Mutex::default() })
+        Arc::new(Self { id, state: Mutex::default(), notes: ChannelNotes::default() })
     }
 
     /// Its number.
     pub fn id(&self) -> ChannelId {
         self.id
+    }
+
+    /// What its gateway notes of it.
+    pub fn notes(&self) -> &ChannelNotes {
+        &self.notes
+    }
+
+    /// What went through it so far.
+    pub fn tally(&self) -> ChannelTally {
+        let state = self.state.lock();
+        ChannelTally { unacknowledged: state.unacknowledged, limit: state.limit, ..state.tally }
     }
 
     /// Counts a message that is to be given to it, unless it takes none: then the queue waits.
@@ -56,7 +72,10 @@ impl ChannelFlow {
         let open = state.is_open(no_ack);
         if !open {
             state.waiting.push(queue);
-        } else if !no_ack {
+        } else if no_ack {
+            state.tally.delivered_no_ack += 1;
+        } else {
+            state.tally.delivered += 1;
             state.unacknowledged += 1;
         }
         open
@@ -72,8 +91,10 @@ impl ChannelFlow {
         room
     }
 
-    pub(super) fn sends(&self, bytes: usize) {
-        self.state.lock().under_way += bytes;
+    pub(super) fn sends(&self, bytes: usize, redelivered: bool) {
+        let mut state = self.state.lock();
+        state.under_way += bytes;
+        state.tally.redelivered += u64::from(redelivered);
     }
 
     /// Who is to go on, now that so many bytes were sent.
@@ -84,14 +105,22 @@ impl ChannelFlow {
     }
 
     /// A message was given to it that it has asked for.
-    pub(super) fn got(&self) {
-        self.state.lock().unacknowledged += 1;
+    pub(super) fn got(&self, no_ack: bool, redelivered: bool) {
+        let mut state = self.state.lock();
+        state.tally.redelivered += u64::from(redelivered);
+        if no_ack {
+            state.tally.got_no_ack += 1;
+        } else {
+            state.tally.got += 1;
+            state.unacknowledged += 1;
+        }
     }
 
-    /// Who is to go on, now that so many messages are settled.
-    pub(super) fn settled(&self, count: u64) -> Vec<QueueId> {
+    /// Who is to go on, now that so many messages are settled, and so many of them done.
+    pub(super) fn settled(&self, count: u64, acknowledged: u64) -> Vec<QueueId> {
         let mut state = self.state.lock();
         state.unacknowledged = state.unacknowledged.saturating_sub(count);
+        state.tally.acknowledged += acknowledged;
         state.wake()
     }
 
@@ -124,6 +153,8 @@ pub struct Consuming {
     pub priority: i32,
     /// Messages that it may have unacknowledged; 0: any number.
     pub prefetch: u16,
+    /// As they were said, for those who look on.
+    pub arguments: Arguments,
 }
 
 /// Why nobody consumes.

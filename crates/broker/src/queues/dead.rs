@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use delivery::{Dead, DeadReason};
-use journal::{AppendItem, JournalStatus};
+use journal::{AppendItem, JournalStatus, Log};
 use record::{BatchHeader, Record};
 use routing::{Headers, Name, Scratch};
 
@@ -170,6 +170,7 @@ impl Broker {
             exchange.route(&keys, &*letter.headers, &mut scratch, &mut found);
         }
         let mut taken = !found.is_empty();
+        let mut logs: Vec<Vec<Arc<Log>>> = self.journals().iter().map(|_| Vec::new()).collect();
         let size = record.value.as_ref().map_or(0, Bytes::len);
         for target in found.into_iter().filter_map(|id| self.vhosts.queue(id)) {
             if letter.passed.contains(target.name()) {
@@ -179,8 +180,10 @@ impl Broker {
                 taken = false;
                 continue;
             }
-            let log = Arc::clone(target.log());
-            items.push((self.journal_number(log.id()), AppendItem::Batch { log, bytes: letter.batch.clone(), header, gate: None }));
+            logs[self.journal_number(target.log().id())].push(Arc::clone(target.log()));
+        }
+        for (journal, logs) in logs.iter().enumerate() {
+            items.extend(AppendItem::for_all(logs, &letter.batch, header).map(|item| (journal, item)));
         }
         taken
     }

@@ -13,8 +13,9 @@ use routing::QueueId;
 use types::{LogId, Offset, ShardId};
 
 use super::arguments::QueueArguments;
+use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+use super::look::QueueTally;
 use super::policies::InForce;
-use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Settlement};
 use super::queue::{Counts, Got, Queue};
 use super::traits::MessageTraits;
 use super::window::{Filled, Seen, WINDOW_BYTES, Window};
@@ -33,21 +34,24 @@ const RETRY_MS: u64 = 1000;
 
 /// What a queue has in memory beside its subscription.
 pub(super) struct Dispatch {
-    machine: Machine,
+    pub(super) machine: Machine,
     window: Window,
-    consumers: HashMap<ConsumerId, Consuming>,
+    pub(super) consumers: HashMap<ConsumerId, Consuming>,
     /// Of consumers, and of those who have asked for a message.
     channels: HashMap<ChannelId, Arc<ChannelFlow>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
     due: Option<u64>,
     /// The head that was looked at last, and when its time is over, in ms since 1970.
     head: Option<(u64, Option<u64>)>,
+    /// What went through since the log ended at `born`, for those who look on.
+    pub(super) tally: QueueTally,
+    pub(super) born: u64,
 }
 
 impl Dispatch {
     pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
         let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
-        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, head: None }
+        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, head: None, tally: QueueTally::default(), born: shared.log().end().0 }
     }
 
     /// Asks a channel whether it takes one more.
@@ -244,13 +248,16 @@ impl Broker {
             return self.settle_stream(queue, stream, said);
         }
         let mut turn = self.turn(queue);
-        let mut count = 0;
+        let (mut count, mut acknowledged) = (0, 0);
         for one in said {
             let Turn { own, state, dead, now_ms, .. } = &mut turn;
-            count += own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
+            let settled = own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
+            count += settled;
+            acknowledged += if one.outcome == Outcome::Ack { settled } else { 0 };
         }
+        turn.own.tally.acknowledged += acknowledged;
         turn.run();
-        for other in channel.settled(count) {
+        for other in channel.settled(count, acknowledged) {
             self.resume(other, channel);
         }
     }
@@ -291,6 +298,7 @@ impl Broker {
             return Got::Later;
         };
         let Some(offset) = head else {
+            turn.own.tally.got_empty += 1;
             turn.run();
             return Got::Empty;
         };
@@ -299,9 +307,13 @@ impl Broker {
         let size = body_bytes(record);
         let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack) else { return Got::Later };
         let Some(record) = own.window.take_seen() else { return Got::Later };
-        if !no_ack {
+        channel.got(no_ack, given.redelivered);
+        own.tally.redelivered += u64::from(given.redelivered);
+        if no_ack {
+            own.tally.got_no_ack += 1;
+        } else {
+            own.tally.got += 1;
             own.channels.insert(channel.id(), Arc::clone(channel));
-            channel.got();
         }
         let message = turn.delivery(given, record);
         let left = turn.state.ready(turn.queue.log().last_stable().0);
@@ -585,8 +597,9 @@ impl Turn<'_> {
             let (consumer, channel) = (given.consumer, given.channel);
             let message = self.delivery(given, record);
             if let Some(flow) = self.own.channels.get(&channel) {
-                flow.sends(message.bytes());
+                flow.sends(message.bytes(), message.redelivered);
             }
+            self.own.tally.redelivered += u64::from(message.redelivered);
             self.out.push(consumer, message);
         }
         if self.out.count >= TURN_MESSAGES {
@@ -648,12 +661,16 @@ impl Turn<'_> {
             self.broker.ticker.touch(self.queue);
         }
         let abandoned = self.own.machine.is_abandoned();
+        let mut tally = self.own.tally;
         // Under the lock: messages leave in the order in which they were given out.
         for deliveries in self.out.by_consumer.drain(..) {
             if let Some(consumer) = self.own.consumers.get(&deliveries.consumer) {
-                self.broker.reply(consumer.to, Reply::Done(Box::new(deliveries)));
+                let (to, count) = (consumer.to, deliveries.messages.len() as u64);
+                if consumer.no_ack { tally.delivered_no_ack += count } else { tally.delivered += count }
+                self.broker.reply(to, Reply::Done(Box::new(deliveries)));
             }
         }
+        self.own.tally = tally;
         let dead = std::mem::take(&mut self.dead);
         let (broker, queue) = (self.broker, self.queue);
         drop(self);

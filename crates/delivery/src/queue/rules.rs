@@ -43,9 +43,15 @@ pub struct QueueRules {
     pub dead_letters: bool,
     /// The queue goes with its last consumer.
     pub auto_delete: bool,
-    /// How many messages are read ahead for their priority: beyond it the order is that of the log. What it costs is some
-    /// 40 bytes each where priorities change from message to message.
+    /// How many ready messages are read ahead for their priority: beyond it the order is that of the log. Where priorities change from
+    /// message to message one costs as many bits as there are levels, at most 32 bytes: [`look_ahead_max`] keeps that within 64 MiB.
     pub look_ahead_max: u64,
+}
+
+/// Ready messages of a queue with levels up to this one of which the order by priority is kept: what takes at most 64 MiB.
+pub fn look_ahead_max(priority_max: Option<u8>) -> u64 {
+    const BITS: u64 = 64 << 23;
+    BITS / (u64::from(priority_max.unwrap_or(0)) + 1).max(16)
 }
 
 impl QueueRules {
@@ -62,7 +68,7 @@ impl QueueRules {
             delivery_limit: (kind == QueueKind::Quorum).then_some(20),
             dead_letters: false,
             auto_delete: false,
-            look_ahead_max: 1 << 20,
+            look_ahead_max: look_ahead_max(None),
         }
     }
 
