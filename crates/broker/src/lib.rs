@@ -53,7 +53,7 @@ pub use queues::{
     BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
     QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, VhostLimits, VhostMetadata, Vhosts, kind_name, made_up_name, topic_name,
 };
-pub use queues::{StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use queues::{Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use security::{

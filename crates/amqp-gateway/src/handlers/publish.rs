@@ -6,6 +6,7 @@ use delivery::Overflow;
 use record::BatchWriter;
 use routing::Routes;
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 use crate::arguments::MessageHeaders;
 use crate::channel::{Channel, Mode};
@@ -165,6 +166,11 @@ pub(super) fn route(
     exchange.route(&keys(message)?, &MessageHeaders(message.properties), &mut connection.scratch, &mut routed);
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
+    for target in targets.iter_mut().filter(|queue| queue.is_partitioned()) {
+        let turn = connection.id.0 + connection.publisher.turn();
+        let part = Arc::clone(target.part(&MessageHeaders(message.properties), turn));
+        *target = part;
+    }
     let answered = reply::is_answer(message) && reply::send(connection, message);
     let settle = |connection: &mut Connection, channel: &mut Channel, kept| {
         if let (Some(wanted), Mode::Confirm(confirms)) = (wanted, &mut channel.mode) {

@@ -167,7 +167,7 @@ impl Broker {
                 taken = false;
                 continue;
             }
-            let log = Arc::clone(target.log());
+            let log = Arc::clone(target.part(&*letter.headers, record.offset.0).log());
             items.push((self.journal_number(log.id()), AppendItem::Batch { log, bytes: letter.batch.clone(), header, gate: None }));
         }
         taken

@@ -13,7 +13,7 @@ use routing::QueueId;
 use types::{LogId, Offset, ShardId};
 
 use super::arguments::QueueArguments;
-use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Settlement};
+use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Settlement, Waiter};
 use super::queue::{Counts, Got, Queue};
 use super::traits::MessageTraits;
 use super::window::{Filled, Seen, WINDOW_BYTES, Window};
@@ -153,7 +153,7 @@ impl Broker {
     /// Has all queues look at what they have: shards are there that hear of them.
     pub fn wake_queues(self: &Arc<Self>) {
         for queue in self.vhosts.all().iter().flat_map(|vhost| vhost.queues()) {
-            self.run_queue(&queue);
+            queue.parts().for_each(|part| self.run_queue(part));
         }
     }
 
@@ -249,18 +249,18 @@ impl Broker {
             count += own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
         }
         turn.run();
-        for other in channel.settled(count) {
-            self.resume(other, channel);
-        }
+        self.resume(channel.settled(count));
     }
 
-    fn resume(self: &Arc<Self>, queue: QueueId, channel: &ChannelFlow) {
-        if let Some(queue) = self.vhosts.queue(queue) {
+    fn resume(self: &Arc<Self>, waiters: Vec<Waiter>) {
+        for (queue, channel) in waiters {
+            let Some(queue) = self.vhosts.queue(queue) else { continue };
             if let Some(stream) = &queue.stream {
-                return self.resume_stream(&queue, stream, channel.id());
+                self.resume_stream(&queue, stream, channel);
+                continue;
             }
             let mut turn = self.turn(&queue);
-            if turn.own.machine.resume_channel(channel.id()) {
+            if turn.own.machine.resume_channel(channel) {
                 turn.run();
             }
         }
@@ -268,16 +268,12 @@ impl Broker {
 
     /// Messages of so many bytes have been handed to the socket of a channel.
     pub fn taken(self: &Arc<Self>, channel: &Arc<ChannelFlow>, bytes: usize) {
-        for queue in channel.sent(bytes) {
-            self.resume(queue, channel);
-        }
+        self.resume(channel.sent(bytes));
     }
 
     /// A channel may have so many messages unacknowledged, over all its consumers; 0: any number.
     pub fn set_channel_prefetch(self: &Arc<Self>, channel: &Arc<ChannelFlow>, limit: u16) {
-        for queue in channel.set_limit(u64::from(limit)) {
-            self.resume(queue, channel);
-        }
+        self.resume(channel.set_limit(u64::from(limit)));
     }
 
     /// Somebody asks for one message; he has it under the number `holder`.
@@ -310,6 +306,10 @@ impl Broker {
 
     /// All that nobody has is gone; how many messages that were.
     pub fn purge(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
+        queue.parts().map(|part| self.purge_part(part)).sum()
+    }
+
+    fn purge_part(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
         let mut turn = self.turn(queue);
         let end = queue.log().last_stable().0;
         let Turn { own, state, .. } = &mut turn;
@@ -324,8 +324,13 @@ impl Broker {
             return stream.counts(queue.topic());
         }
         let consumers = queue.dispatch.lock().machine.consumers();
-        let state = queue.shared.lock();
-        Counts { ready: state.ready(queue.log().last_stable().0), unacknowledged: state.unacknowledged(), consumers }
+        let mut counts = Counts { consumers, ..Counts::default() };
+        for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
+            let state = part.shared.lock();
+            counts.ready += state.ready(part.log().last_stable().0);
+            counts.unacknowledged += state.unacknowledged();
+        }
+        counts
     }
 
     /// A queue was declared again.

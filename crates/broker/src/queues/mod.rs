@@ -9,6 +9,7 @@ mod arguments;
 mod consumers;
 mod dead;
 mod dispatch;
+mod parts;
 mod queue;
 mod record;
 mod restore;
@@ -32,6 +33,7 @@ pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, 
 pub use dead::{Letter, Undertaker};
 pub(crate) use dead::TheUndertaker;
 pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
+pub use parts::Part;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub use vhosts::{VhostLimits, VhostMetadata};
