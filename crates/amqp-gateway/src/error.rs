@@ -31,8 +31,13 @@ pub enum CloseReason {
     #[error("{0}")]
     Error(String),
     /// A login was refused.
-    #[error("login refused")]
-    Login,
+    #[error("login of {name:?} refused: {reason}")]
+    Login {
+        /// Who it was said to be.
+        name: String,
+        /// Why.
+        reason: broker::Refused,
+    },
     /// Frames during the handshake that make no sense.
     #[error("handshake failed: {0}")]
     Handshake(String),
@@ -151,8 +156,8 @@ impl From<QueueError> for Failure {
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
             | QueueError::ServerNamed(_)
-            | QueueError::InUse { .. }
             | QueueError::TooMany { .. }
+            | QueueError::InUse { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
@@ -193,9 +198,11 @@ impl Failure {
                 Self::precondition(format_args!("inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"))
             }
             DeclareError::UnknownKind(kind) => Self::precondition(format_args!("invalid exchange type '{kind}'")),
-            DeclareError::ArgumentType { .. } | DeclareError::DelayedKind | DeclareError::HashProperty(_) | DeclareError::HashTwice => {
-                Self::precondition(error)
-            }
+            DeclareError::ArgumentType { .. }
+            | DeclareError::DelayedKind
+            | DeclareError::DelayedTwice
+            | DeclareError::HashProperty(_)
+            | DeclareError::HashTwice => Self::precondition(error),
         }
     }
 

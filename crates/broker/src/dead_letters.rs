@@ -158,13 +158,18 @@ impl Broker {
     /// Records from `from` to `last`, some of them, and the offset after what was looked at. What compaction or retention has
     /// removed is not there.
     pub(crate) fn read_records(&self, shared: &SharedSubscription, from: u64, last: u64) -> Result<(Vec<Record>, u64), DeadLetterError> {
-        let (log, journal) = (shared.log(), self.journal_of(shared.log().id()));
+        self.read_log(shared.log(), from, last, READ_BYTES)
+    }
+
+    /// The same of any log, about `max_bytes` of it. Records share no memory with caches.
+    pub(crate) fn read_log(&self, log: &Arc<Log>, from: u64, last: u64, max_bytes: usize) -> Result<(Vec<Record>, u64), DeadLetterError> {
+        let journal = self.journal_of(log.id());
         let until = Offset(last + 1).min(log.high_watermark());
-        let (slices, next) = match journal.read_tail(log, Offset(from)..until, READ_BYTES, true) {
+        let (slices, next) = match journal.read_tail(log, Offset(from)..until, max_bytes, true) {
             TailRead::Data { slices, next, .. } => (slices, next),
             TailRead::Cold => {
-                let want = ColdWant { log: Arc::clone(log), from: Offset(from), until, max_bytes: READ_BYTES };
-                let data = journal.read_cold(&[want], READ_BYTES).pop().transpose()?;
+                let want = ColdWant { log: Arc::clone(log), from: Offset(from), until, max_bytes };
+                let data = journal.read_cold(&[want], max_bytes).pop().transpose()?;
                 data.map_or_else(|| (Default::default(), until), |data| (data.slices, data.next))
             }
             TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),

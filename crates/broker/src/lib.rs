@@ -50,8 +50,11 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
-    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, VhostLimits, VhostMetadata, Vhosts, kind_name, made_up_name, topic_name,
+    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays, Deliveries, Delivery,
+    ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
+    QueueError, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    VhostSeat,
 };
 pub use queues::{Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use read_ahead::{Ahead, AheadWant};
@@ -73,9 +76,9 @@ use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
 use mailbox::Mailboxes;
 
-/// Shard numbers from here on are those of threads that append for themselves: 58 archiver, 59 subscriptions, 60 transactions, 61
+/// Shard numbers from here on are those of threads that append for themselves: 57 delays, 58 archiver, 59 subscriptions, 60 transactions, 61
 /// groups, 62 the broker, 63 the keeper.
-const SHARDS_END: ShardId = ShardId(58);
+const SHARDS_END: ShardId = ShardId(57);
 /// The shard number under which the broker itself appends.
 const OWN_SHARD: ShardId = ShardId(62);
 /// Producer ids taken from the catalog at once.
@@ -137,6 +140,7 @@ pub struct Broker {
     subscriptions: Subscriptions,
     vhosts: Vhosts,
     ticker: queues::Ticker,
+    delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
     /// Ids for logs that have no record.
     log_ids: Mutex<std::ops::Range<u64>>,
@@ -183,6 +187,10 @@ impl Broker {
         journals[0].add_sink(groups::SHARD, groups.sink());
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
+        let delays = queues::DelayService::new(Arc::clone(&config.clock));
+        for journal in &journals {
+            journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&delays) as Arc<dyn EventSink>);
+        }
         let broker = Self {
             config,
             journals,
@@ -203,6 +211,7 @@ impl Broker {
             transactions,
             vhosts: Vhosts::default(),
             ticker: queues::Ticker::default(),
+            delays,
             undertaker: queues::TheUndertaker::default(),
             log_ids: Mutex::new(0..0),
         };
@@ -228,7 +237,7 @@ impl Broker {
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
                 Some(&security::SECURITY_KEY) => self.restore_security(&key, &value)?,
-                Some(&queues::QUEUES_KEY) => queues.take(&key, &value),
+                Some(&queues::QUEUES_KEY | &queues::DELAYS_KEY) => queues.take(&key, &value),
                 Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
@@ -285,6 +294,8 @@ impl Broker {
         threads.push(spawn("transactions", Box::new(move || broker.transactions.run(&broker))));
         let broker = Arc::clone(self);
         threads.push(spawn("queues", Box::new(move || broker.ticker.run(&broker))));
+        let broker = Arc::clone(self);
+        threads.push(spawn("delays", Box::new(move || broker.delays.run(&broker))));
         threads
     }
 
@@ -296,6 +307,7 @@ impl Broker {
         self.groups.close();
         self.transactions.close();
         self.ticker.close();
+        self.delays.close();
     }
 
     /// Told to clients.

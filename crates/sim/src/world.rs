@@ -84,6 +84,14 @@ impl Clock for SimClock {
     fn now_ms(&self) -> Timestamp {
         self.0.load(Ordering::Relaxed)
     }
+
+    fn steady_ms(&self) -> u64 {
+        self.now_ms().unsigned_abs()
+    }
+
+    fn boot(&self) -> u128 {
+        0
+    }
 }
 
 #[derive(Default)]

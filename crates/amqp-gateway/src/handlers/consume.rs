@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortBytes, ShortStr, TableRef, basic, short};
-use broker::{Consuming, Deliveries, Gone, Part, Queue, made_up_name};
+use broker::{Consuming, Deliveries, Gone, Part, Permission, Queue, made_up_name};
 use routing::Name;
 use smallvec::{SmallVec, smallvec};
 
 use super::queue::no_integer;
-use super::queue_of;
+use super::{queue_name, queue_of};
+use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
 use crate::error::Failure;
@@ -47,6 +48,8 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
         }
         return Ok(());
     }
+    let wanted = queue_name(channel, &queue)?;
+    connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
     let (to, flow) = (connection.reply_to(CONSUMER_TOKEN), Arc::clone(&channel.flow));
     let wish = Consuming { to, channel: flow, tag: tag.clone(), no_ack, exclusive, priority: 0, prefetch: channel.prefetch };

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::basic;
-use broker::{Broker, Got, Queue};
+use broker::{Broker, Got, Permission, Queue};
 use delivery::ConsumerId;
 use smallvec::SmallVec;
 
 use super::queue::count;
-use super::queue_of;
+use super::{queue_name, queue_of};
+use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{Connection, Consumer, Waiting};
 use crate::error::Failure;
@@ -37,6 +38,8 @@ fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, n
 
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
+    let wanted = queue_name(channel, &queue)?;
+    connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
     if queue.is_stream() {
         return Err(super::stream::not_supported("basic.get", &queue));

@@ -6,6 +6,8 @@ mod consuming;
 mod garbage;
 mod handshake;
 mod node;
+mod policies;
+mod security;
 mod streams;
 mod topology;
 mod transactions;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use delivery::QueueKind;
+use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
 use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
 use uuid::Uuid;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
 use super::parts::{self, PARTS_MAX};
+use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
 use super::stream::{Stream, shown_age};
@@ -77,6 +78,16 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host has as many as it may.
+    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
+    TooMany {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
+        /// As many.
+        limit: u64,
+    },
     /// Only the broker gives such names.
     #[error("queue name '{0}' contains reserved prefix 'amq.*'")]
     Reserved(Name),
@@ -124,16 +135,6 @@ pub enum QueueError {
         queue: Name,
         /// Where.
         vhost: String,
-    },
-    /// The virtual host has as many as it may have.
-    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
-    TooMany {
-        /// As asked for.
-        queue: Name,
-        /// Where.
-        vhost: String,
-        /// How many it may have.
-        limit: u32,
     },
     /// The virtual host is gone, and with it whoever asks.
     #[error("vhost '{0}' is deleted")]
@@ -271,7 +272,7 @@ impl Broker {
     ///
     /// # Errors
     /// `Declare`, `Append`.
-    pub fn declare_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
         vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
@@ -281,12 +282,23 @@ impl Broker {
             arguments: declaration.arguments.clone(),
         };
         let declared = vhost.exchanges.write().declare(declaration)?;
+        if declared == Declared::New {
+            vhost.set_alternate(&name);
+        }
         if declared == Declared::New && durable {
             let item = AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
             if let Err(error) = self.commit(0, vec![item]) {
                 let _ = vhost.exchanges.write().delete(&name, false);
                 return Err(error.into());
             }
+        }
+        let delayed = vhost.exchanges.read().exchange(&name).is_some_and(|exchange| exchange.delayed());
+        if delayed
+            && vhost.delays(&name).is_none()
+            && let Err(error) = self.open_delays(vhost, &name, durable)
+        {
+            self.delete_exchange(vhost, &name, false)?;
+            return Err(error.into());
         }
         Ok(declared)
     }
@@ -347,6 +359,7 @@ impl Broker {
     /// Deletes the records of what was removed, with `more`.
     fn forget(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> Result<(), AppendError> {
         let mut keys = more;
+        let delays = self.close_delays(vhost, &removal, &mut keys);
         for one in removal.exchanges.into_iter().filter(|one| one.durable) {
             keys.push(ExchangeRecord::key(&vhost.name, &one.name));
         }
@@ -362,10 +375,11 @@ impl Broker {
             let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
             keys.push(record.key(&vhost.name));
         }
-        if keys.is_empty() {
-            return Ok(());
+        if !keys.is_empty() {
+            self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())?;
         }
-        self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())
+        self.drop_delays(delays);
+        Ok(())
     }
 
     /// Declares a queue for a connection.
@@ -392,7 +406,6 @@ impl Broker {
         }
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        vhost.check_room(&name)?;
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
@@ -401,6 +414,9 @@ impl Broker {
         }
         if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind != QueueKind::Classic) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+        }
+        if let Some(limit) = vhost.queue_limit_reached() {
+            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
@@ -440,7 +456,7 @@ impl Broker {
     }
 
     /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    fn make_log(
+    pub(super) fn make_log(
         &self,
         name: Option<String>,
         durable: bool,
@@ -466,6 +482,17 @@ impl Broker {
             Some(name) => self.publish(name, topic),
             None => self.publish_hidden(topic, self.durability()),
         })
+    }
+
+    /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
+    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
+        let journal = self.journal_number(other);
+        loop {
+            let id = self.take_log_id()?;
+            if self.journal_number(id) == journal {
+                return Ok(self.journals[journal].create_log(id, durability));
+            }
+        }
     }
 
     /// A log id that nobody has had and nobody will have, for a log that goes with a restart.
@@ -494,6 +521,8 @@ impl Broker {
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
         let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
+        let in_force = vhost.policies.in_force(&name, &arguments, understood);
+        let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
@@ -508,10 +537,11 @@ impl Broker {
                 owner,
                 auto_delete,
                 arguments: arguments.clone(),
-                understood: understood.clone(),
+                in_force: RwLock::new(Arc::clone(&in_force)),
+                may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
                 topic: Arc::clone(&topic),
                 attached,
-                dispatch: Mutex::new(Dispatch::new(&understood, auto_delete, &shared)),
+                dispatch: Mutex::new(Dispatch::new(understood, auto_delete, &shared)),
                 shared,
                 stream: stream.clone(),
                 others,
@@ -525,6 +555,9 @@ impl Broker {
         vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
         let added = vhost.exchanges.write().add_queue(name, queue.id, durable);
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
+        if !in_force.matched.is(&Matched::default()) {
+            self.limit_stream(&queue, &in_force.understood.stream);
+        }
         queue.parts().for_each(|part| self.begin(part));
         queue
     }

@@ -22,6 +22,9 @@ const PAGE_BYTES: usize = 256 << 10;
 pub trait Undertaker: Send + Sync {
     /// A message of `queue` that is dead, as it is to be published again.
     fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64) -> Letter;
+
+    /// The headers by which a message is routed.
+    fn headers(&self, record: &Record) -> Box<dyn Headers>;
 }
 
 /// A dead message as it is published again.
@@ -47,7 +50,15 @@ impl Broker {
 
     /// Sends dead messages of a queue to its dead-letter exchange; without one they are gone already.
     pub(crate) fn bury_of_queue(&self, queue: &Arc<Queue>, dead: Vec<Dead>) {
-        if dead.is_empty() || queue.understood().dead_letter_exchange.is_none() {
+        if dead.is_empty() {
+            return;
+        }
+        if queue.understood().dead_letter_exchange.is_none() {
+            let mut state = queue.shared.lock();
+            // Held for an exchange that a policy named and names no longer.
+            for one in dead.iter().filter(|_| state.has_dying()).copied().collect::<Vec<_>>() {
+                state.buried(one.first, one.last);
+            }
             return;
         }
         let queue = Arc::clone(queue);
@@ -144,8 +155,9 @@ impl Broker {
 
     /// Finds out where a dead message goes; false: nobody takes it, or not all who should.
     fn address(&self, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) -> bool {
+        let understood = queue.understood();
         let (Some(undertaker), Some(exchange), Some(vhost)) =
-            (self.undertaker.get(), &queue.understood().dead_letter_exchange, self.vhosts.get(queue.vhost()))
+            (self.undertaker.get(), &understood.dead_letter_exchange, self.vhosts.get(queue.vhost()))
         else {
             return false;
         };

@@ -3,23 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use routing::{Argument, Arguments, Destination, Name, OwnedValue};
 
 use super::admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError};
-use super::{QueueArguments, Vhost, Vhosts};
+use super::parameters::{parameter_key, policy_key};
+use super::{PolicyScope, QueueArguments, Vhost, Vhosts};
 use crate::Broker;
 
 /// The octet of AMQP's field tables for a long string.
 const LONG_STRING: u8 = b'S';
-
-/// What a virtual host may have at a time. `None`: any number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VhostLimits {
-    /// Connections of clients; 0: none at all.
-    pub max_connections: Option<u32>,
-    /// Queues; 0: none at all.
-    pub max_queues: Option<u32>,
-}
 
 /// Description of a virtual host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,8 +23,6 @@ pub struct VhostMetadata {
     pub tags: Vec<String>,
     /// Type of queues that are declared without one: `x-queue-type`, where what is declared can be of that type.
     pub default_queue_type: Option<String>,
-    /// What it may have.
-    pub limits: VhostLimits,
 }
 
 impl Vhost {
@@ -74,16 +65,6 @@ impl Vhost {
         wish.arguments = Arguments::new(fields);
         Ok(wish)
     }
-
-    /// # Errors
-    /// `TooMany`: it has as many queues as it may have.
-    pub(super) fn check_room(&self, name: &Name) -> Result<(), QueueError> {
-        let limit = self.metadata().limits.max_queues;
-        match limit.filter(|limit| self.queues.read().len() >= *limit as usize) {
-            Some(limit) => Err(QueueError::TooMany { queue: name.clone(), vhost: self.name.clone(), limit }),
-            None => Ok(()),
-        }
-    }
 }
 
 fn type_argument(kind: &str) -> Argument {
@@ -93,6 +74,18 @@ fn type_argument(kind: &str) -> Argument {
 /// Is it a type that queues can have?
 pub(crate) fn is_queue_type(kind: &str) -> bool {
     QueueArguments::new(&Arguments::new(vec![type_argument(kind)])).is_ok()
+}
+
+impl Vhost {
+    /// Keys of the records of its policies and parameters.
+    fn rule_keys(&self) -> Vec<Bytes> {
+        let policies = [PolicyScope::User, PolicyScope::Operator].into_iter().flat_map(|scope| {
+            let all = self.policies.all(scope);
+            all.into_iter().map(move |policy| policy_key(&self.name, scope, policy.name()))
+        });
+        let parameters = self.parameters.all().into_iter().map(|(component, name, _)| parameter_key(&self.name, &component, &name));
+        policies.chain(parameters).collect()
+    }
 }
 
 impl Vhosts {
@@ -127,6 +120,11 @@ impl Broker {
             };
             table.all_bindings().filter_map(wish).collect()
         };
-        left.iter().try_for_each(|binding| self.unbind(vhost, binding))
+        left.iter().try_for_each(|binding| self.unbind(vhost, binding))?;
+        let rules = vhost.rule_keys();
+        if !rules.is_empty() {
+            self.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;
+        }
+        Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::record::{self, Found};
 use super::seats::Dismissed;
 use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
 use crate::mailbox::Reply;
-use crate::queues::{ExchangeError, QueueError, Vhost, VhostLimits, VhostMetadata, is_queue_type};
+use crate::queues::{ExchangeError, QueueError, Vhost, VhostMetadata, is_queue_type};
 use crate::{Broker, BrokerOpenError, DEFAULT_VHOST};
 
 /// A virtual host as it is to be; what is `None` stays as it is, or is the default of a new one.
@@ -27,8 +27,6 @@ pub struct VhostWish {
     pub tags: Option<Vec<String>>,
     /// Type of queues that are declared without one.
     pub default_queue_type: Option<Option<String>>,
-    /// What it may have.
-    pub limits: Option<VhostLimits>,
 }
 
 fn check_name(what: &'static str, name: &str) -> Result<(), SecurityError> {
@@ -235,7 +233,7 @@ impl Broker {
     /// # Errors
     /// `Name`, `TooLong`, `QueueType`, `Append`.
     pub fn put_vhost(&self, wish: VhostWish) -> Result<bool, SecurityError> {
-        let VhostWish { name, description, tags, default_queue_type, limits } = wish;
+        let VhostWish { name, description, tags, default_queue_type } = wish;
         check_name("vhost name", &name)?;
         let there = self.vhosts.get(&name);
         let old = there.as_ref().map(|vhost| vhost.metadata()).unwrap_or_default();
@@ -243,7 +241,6 @@ impl Broker {
             description: description.unwrap_or_else(|| old.description.clone()),
             tags: tags.unwrap_or_else(|| old.tags.clone()),
             default_queue_type: default_queue_type.unwrap_or_else(|| old.default_queue_type.clone()),
-            limits: limits.unwrap_or(old.limits),
         };
         check_texts("the description", [metadata.description.as_str()])?;
         check_texts("the list of tags", metadata.tags.iter().map(String::as_str))?;

@@ -62,13 +62,7 @@ pub enum Refused {
     Busy,
 }
 
-/// Why a connection that has logged in is not opened.
+/// A user has as many connections as he may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Full {
-    /// The virtual host has as many connections as it may have.
-    #[error("connection limit ({0}) is reached")]
-    Vhost(u32),
-    /// The user has.
-    #[error("user connection limit ({0}) is reached")]
-    User(u32),
-}
+#[error("user connection limit ({0}) is reached")]
+pub struct Full(pub u32);

@@ -5,8 +5,7 @@
 //!   "u"  name                            value  u8 version (1), u8 algorithm (0: no password), u16 length, hash as in `password.rs`,
 //!                                               limit connections, limit channels, u16 count of tags, each u16 length, text
 //!   "v"  name                            value  u8 version (1), u16 length, description, u8 0, or 1 and u16 length, default queue
-//!                                               type; limit connections, limit queues, u16 count of tags, each u16 length,
-//!                                               text
+//!                                               type; u16 count of tags, each u16 length, text
 //!   "p"  u8 length, virtual host, user   value  u8 version (1), configure, write, read: each u16 length, expression
 //!   "t"  u8 length, virtual host,
 //!        u8 length, user, exchange       value  u8 version (1), write, read: each u16 length, expression
@@ -18,7 +17,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::password::{HashAlgorithm, PasswordHash};
 use super::permissions::{Permissions, TopicPermission};
 use super::user::{User, UserLimits};
-use crate::queues::{VhostLimits, VhostMetadata};
+use crate::queues::VhostMetadata;
 
 /// First byte of all keys.
 pub(crate) const SECURITY_KEY: u8 = b'n';
@@ -132,8 +131,6 @@ pub(super) fn encode_vhost(metadata: &VhostMetadata) -> Bytes {
     if let Some(kind) = &metadata.default_queue_type {
         put_text(&mut out, kind.as_bytes());
     }
-    put_limit(&mut out, metadata.limits.max_connections);
-    put_limit(&mut out, metadata.limits.max_queues);
     put_all(&mut out, &metadata.tags);
     out.freeze()
 }
@@ -176,8 +173,7 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Found> {
                 0 => None,
                 _ => Some(text(&mut value)?),
             };
-            let limits = VhostLimits { max_connections: limit(&mut value)?, max_queues: limit(&mut value)? };
-            Found::Vhost(rest(key)?, VhostMetadata { description, tags: all(&mut value)?, default_queue_type, limits })
+            Found::Vhost(rest(key)?, VhostMetadata { description, tags: all(&mut value)?, default_queue_type })
         }
         PERMISSIONS => {
             let vhost = part(&mut key)?;
@@ -217,7 +213,6 @@ mod tests {
             description: "for orders".to_owned(),
             tags: vec!["production".to_owned()],
             default_queue_type: Some("quorum".to_owned()),
-            limits: VhostLimits { max_connections: None, max_queues: Some(9) },
         };
         let Found::Vhost(name, found) = check(&vhost_key("a/b"), &encode_vhost(&metadata)) else { panic!("a virtual host") };
         assert_eq!((name.as_str(), found), ("a/b", metadata));

@@ -1,5 +1,5 @@
-//! Who is connected: connections and channels by user and virtual host, for their limits, and to end the connections of those that are
-//! deleted. A connection takes a [`Seat`] when it opens a virtual host and gives it back when it ends; channels are counted without a
+//! Who is connected: connections and channels by user, for the limits of users, and to end the connections of users and virtual hosts
+//! that are deleted. A connection takes a [`Seat`] when it opens a virtual host and gives it back when it ends; channels are counted without a
 //! lock.
 
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use parking_lot::Mutex;
 
 use super::error::Full;
 use super::user::UserLimits;
-use crate::queues::VhostLimits;
 
 /// Told to a connection that is to end, as [`crate::Reply::Done`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +37,6 @@ struct Inner {
     next: u64,
     entries: HashMap<u64, Entry>,
     users: HashMap<String, Arc<Usage>>,
-    vhosts: HashMap<String, Arc<Usage>>,
 }
 
 /// All connections that have opened a virtual host.
@@ -51,7 +49,6 @@ pub struct Seat {
     seats: Arc<Mutex<Inner>>,
     number: u64,
     user: Arc<Usage>,
-    vhost: Arc<Usage>,
     channels: u32,
 }
 
@@ -66,31 +63,22 @@ impl Seats {
     /// A connection of a user opens a virtual host; what is said to it goes to `to`.
     ///
     /// # Errors
-    /// `Vhost` before `User`: one of them has as many as it may have.
-    pub fn take(&self, to: ReplyTo, user: (&str, UserLimits), vhost: (&str, VhostLimits)) -> Result<Seat, Full> {
+    /// The user has as many as he may have.
+    pub fn take(&self, to: ReplyTo, user: &str, limits: UserLimits, vhost: &str) -> Result<Seat, Full> {
         let mut inner = self.0.lock();
-        let count = |usage: &HashMap<String, Arc<Usage>>, name| usage.get(name).map_or(0, |usage| usage.connections.load(Ordering::Relaxed));
-        below(count(&inner.vhosts, vhost.0), vhost.1.max_connections).map_err(Full::Vhost)?;
-        below(count(&inner.users, user.0), user.1.max_connections).map_err(Full::User)?;
+        let count = inner.users.get(user).map_or(0, |usage| usage.connections.load(Ordering::Relaxed));
+        below(count, limits.max_connections).map_err(Full)?;
         let number = inner.next;
         inner.next += 1;
-        inner.entries.insert(number, Entry { to, user: user.0.to_owned(), vhost: vhost.0.to_owned() });
-        let user = Arc::clone(inner.users.entry_ref(user.0).or_default());
-        let vhost = Arc::clone(inner.vhosts.entry_ref(vhost.0).or_default());
-        for usage in [&user, &vhost] {
-            usage.connections.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(Seat { seats: Arc::clone(&self.0), number, user, vhost, channels: 0 })
+        inner.entries.insert(number, Entry { to, user: user.to_owned(), vhost: vhost.to_owned() });
+        let user = Arc::clone(inner.users.entry_ref(user).or_default());
+        user.connections.fetch_add(1, Ordering::Relaxed);
+        Ok(Seat { seats: Arc::clone(&self.0), number, user, channels: 0 })
     }
 
     /// Connections of a user.
     pub fn of_user(&self, name: &str) -> u32 {
         self.0.lock().users.get(name).map_or(0, |usage| usage.connections.load(Ordering::Relaxed))
-    }
-
-    /// Connections of a virtual host.
-    pub fn of_vhost(&self, name: &str) -> u32 {
-        self.0.lock().vhosts.get(name).map_or(0, |usage| usage.connections.load(Ordering::Relaxed))
     }
 
     /// The connections of those users and virtual hosts that `wanted` picks.
@@ -127,14 +115,9 @@ impl Drop for Seat {
     fn drop(&mut self) {
         self.user.channels.fetch_sub(self.channels, Ordering::Relaxed);
         let mut inner = self.seats.lock();
-        let left = |usage: &Usage| usage.connections.fetch_sub(1, Ordering::Relaxed) - 1;
-        let (user, vhost) = (left(&self.user), left(&self.vhost));
-        let Some(entry) = inner.entries.remove(&self.number) else { return };
-        if user == 0 {
+        let left = self.user.connections.fetch_sub(1, Ordering::Relaxed) - 1;
+        if let Some(entry) = inner.entries.remove(&self.number).filter(|_| left == 0) {
             inner.users.remove(&entry.user);
-        }
-        if vhost == 0 {
-            inner.vhosts.remove(&entry.vhost);
         }
     }
 }
@@ -151,26 +134,26 @@ mod tests {
     #[test]
     fn limits_hold_and_places_come_back() {
         let seats = Seats::default();
-        let user = |max_connections| ("bob", UserLimits { max_connections, max_channels: None });
-        let vhost = |max_connections| ("/", VhostLimits { max_connections, max_queues: None });
-        let first = seats.take(to(1), user(Some(1)), vhost(None)).expect("room");
-        assert_eq!(seats.take(to(2), user(Some(1)), vhost(None)).expect_err("full"), Full::User(1));
-        assert_eq!(seats.take(to(2), user(Some(1)), vhost(Some(1))).expect_err("full"), Full::Vhost(1));
-        assert_eq!(seats.take(to(2), user(Some(0)), vhost(None)).expect_err("none at all"), Full::User(0));
-        let second = seats.take(to(2), user(None), ("other", VhostLimits::default())).expect("room");
-        assert_eq!((seats.of_user("bob"), seats.of_vhost("/"), seats.of_vhost("other")), (2, 1, 1));
+        let take = |connection, max_connections, vhost| {
+            seats.take(to(connection), "bob", UserLimits { max_connections, max_channels: None }, vhost)
+        };
+        let first = take(1, Some(1), "/").expect("room");
+        assert_eq!(take(2, Some(1), "/").expect_err("full"), Full(1));
+        assert_eq!(take(2, Some(0), "/").expect_err("none at all"), Full(0));
+        let second = take(2, None, "other").expect("room");
+        assert_eq!((seats.of_user("bob"), seats.of_user("alice")), (2, 0));
         assert_eq!(seats.addresses(|_, vhost| vhost == "other"), [to(2)]);
         drop(first);
-        assert_eq!((seats.of_user("bob"), seats.of_vhost("/")), (1, 0));
+        assert_eq!(seats.of_user("bob"), 1);
         drop(second);
         let inner = seats.0.lock();
-        assert!(inner.entries.is_empty() && inner.users.is_empty() && inner.vhosts.is_empty());
+        assert!(inner.entries.is_empty() && inner.users.is_empty());
     }
 
     #[test]
     fn channels_are_those_of_all_connections_of_a_user() {
         let seats = Seats::default();
-        let take = |connection| seats.take(to(connection), ("bob", UserLimits::default()), ("/", VhostLimits::default())).expect("room");
+        let take = |connection| seats.take(to(connection), "bob", UserLimits::default(), "/").expect("room");
         let (mut one, mut other) = (take(1), take(2));
         assert_eq!(one.open_channel(Some(2)), Ok(()));
         assert_eq!(other.open_channel(Some(2)), Ok(()));
