@@ -236,6 +236,7 @@ impl Broker {
             dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
             in_force: RwLock::new(in_force),
             may_refuse: false.into(),
+            stream: None,
             topic,
             attached: false,
             shared,
