@@ -240,7 +240,6 @@ impl Broker {
             topic,
             attached: false,
             shared,
-            stream: None,
             others: Box::default(),
             dropped: false.into(),
             dirty: false.into(),
