@@ -286,11 +286,11 @@ impl Subscriptions {
         Arc::clone(by_name.entry(name).or_insert(entered))
     }
 
-    /// One to a topic's first partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
-    pub(crate) fn unlisted(&self, group: &str, topic: &Topic) -> Arc<SharedSubscription> {
-        let log = Arc::clone(&topic.logs()[0]);
-        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: 0 };
-        self.make(name, log, Subscription::new(0), true)
+    /// One to a partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
+    pub(crate) fn unlisted(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
+        let log = topic.log(partition)?;
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        Some(self.make(name, log, Subscription::new(0), true))
     }
 
     fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {

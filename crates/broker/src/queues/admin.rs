@@ -15,6 +15,8 @@ use uuid::Uuid;
 
 use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
+use super::parts::{self, PARTS_MAX};
+use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
 use super::stream::{Stream, shown_age};
@@ -116,7 +118,7 @@ pub enum QueueError {
     #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
     ServerNamed(QueueKind),
     /// A topic of that name that cannot be a queue.
-    #[error("topic '{0}' has more than one partition: it cannot be a queue")]
+    #[error("topic '{0}' has more than {PARTS_MAX} partitions: it cannot be a queue")]
     Partitioned(String),
     /// `if-unused`, and somebody consumes.
     #[error("queue '{queue}' in vhost '{vhost}' in use")]
@@ -419,7 +421,14 @@ impl Broker {
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
         let (topic, attached) = match known_as.as_ref().and_then(|name| self.topic(name)) {
-            Some(topic) if topic.logs().len() == 1 => (topic, true),
+            Some(topic) if topic.logs().len() <= PARTS_MAX => {
+                parts::check(&rules, &topic.name, topic.logs().len()).map_err(refuse)?;
+                if let Some((field, received, current)) = rules.stream.differs(topic.config().retention) {
+                    let (vhost, field, received) = (vhost.name.clone(), field.to_owned(), format!("'{received}'"));
+                    return Err(Box::new(Unequal { queue: name, vhost, field, received, current }).into());
+                }
+                (topic, true)
+            }
             Some(topic) => return Err(QueueError::Partitioned(topic.name.clone())),
             None => {
                 let record = |topic: &TopicRecord| QueueRecord {
@@ -511,41 +520,45 @@ impl Broker {
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
-        let stream = (understood.kind == QueueKind::Stream).then(Stream::default);
-        let shared = match &stream {
-            Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic),
-            None => self.remembered_subscription(&topic, durable),
-        };
-        let id = QueueId(shared.log().id().0);
+        let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
         let in_force = vhost.policies.in_force(&name, &arguments, understood);
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
-        let may_refuse = AtomicBool::new(understood.overflow != Overflow::DropHead);
-        let dispatch = Mutex::new(Dispatch::new(understood, auto_delete, &shared));
-        let queue = Queue {
-            id,
-            vhost: vhost.name.clone(),
-            name: name.clone(),
-            durable,
-            owner,
-            auto_delete,
-            arguments,
-            in_force: RwLock::new(in_force),
-            may_refuse,
-            topic,
-            attached,
-            shared,
-            dispatch,
-            stream,
-            dropped: AtomicBool::new(false),
-            dirty: AtomicBool::new(false),
+        let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
+            let shared = match &stream {
+                Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
+                None => self.remembered_subscription(&topic, partition, durable),
+            };
+            Arc::new(Queue {
+                id: QueueId(shared.log().id().0),
+                vhost: vhost.name.clone(),
+                name: name.clone(),
+                durable,
+                owner,
+                auto_delete,
+                arguments: arguments.clone(),
+                in_force: RwLock::new(Arc::clone(&in_force)),
+                may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
+                topic: Arc::clone(&topic),
+                attached,
+                dispatch: Mutex::new(Dispatch::new(understood, auto_delete, &shared)),
+                shared,
+                stream: stream.clone(),
+                others,
+                dropped: AtomicBool::new(false),
+                dirty: AtomicBool::new(false),
+            })
         };
-        let queue = Arc::new(queue);
-        self.vhosts.by_id.write().insert(id, Arc::clone(&queue));
+        let others = (1..topic.logs().len()).map(|partition| make(PartitionIndex(partition as u32), Box::default())).collect();
+        let queue = make(PartitionIndex(0), others);
+        self.vhosts.by_id.write().extend(queue.parts().map(|part| (part.id, Arc::clone(part))));
         vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
-        let added = vhost.exchanges.write().add_queue(name, id, durable);
+        let added = vhost.exchanges.write().add_queue(name, queue.id, durable);
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
-        self.begin(&queue);
+        if !in_force.matched.is(&Matched::default()) {
+            self.limit_stream(&queue, &in_force.understood.stream);
+        }
+        queue.parts().for_each(|part| self.begin(part));
         queue
     }
 
@@ -578,8 +591,11 @@ impl Broker {
         }
         let forgotten = self.forget(&host, removal, keys);
         host.queues.write().remove(&queue.name);
-        self.vhosts.by_id.write().remove(&queue.id);
-        self.end(queue);
+        for part in queue.parts() {
+            part.dropped.store(true, Ordering::SeqCst);
+            self.vhosts.by_id.write().remove(&part.id);
+            self.end(part);
+        }
         queue.topic.set_bounded(false);
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
@@ -596,19 +612,19 @@ impl Broker {
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
     /// let that be written.
-    fn remembered_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {
-        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(topic, durable);
+    fn remembered_subscription(&self, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool) -> Arc<crate::SharedSubscription> {
+        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, partition.0).is_some();
+        let shared = self.queue_subscription(topic, partition, durable);
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
         shared
     }
 
-    fn queue_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {
+    fn queue_subscription(&self, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool) -> Arc<crate::SharedSubscription> {
         let made = if durable {
-            self.subscription(QUEUE_GROUP, topic, PartitionIndex(0), journal::Log::start)
+            self.subscription(QUEUE_GROUP, topic, partition, journal::Log::start)
         } else {
-            self.volatile_subscription(QUEUE_GROUP, topic, PartitionIndex(0))
+            self.volatile_subscription(QUEUE_GROUP, topic, partition)
         };
         made.expect("a queue's topic has a log")
     }

@@ -240,6 +240,7 @@ impl Broker {
             topic,
             attached: false,
             shared,
+            others: Box::default(),
             dropped: false.into(),
             dirty: false.into(),
         });

@@ -24,7 +24,7 @@ pub use start::{StreamFilter, StreamReading, StreamStart};
 use super::consumers::{ConsumeError, Consuming, Gone, GoneReason, Settlement};
 use super::queue::{Counts, Queue};
 use crate::mailbox::Reply;
-use crate::{Broker, Topic};
+use crate::{Broker, Topic, TopicConfig};
 use reader::Reader;
 
 /// What cannot be read, or not be asked for now, is tried again after this many ms.
@@ -128,6 +128,16 @@ impl Broker {
         for reader in stream.remove(|_| true) {
             let gone = Gone { consumer: reader.id(), reason: GoneReason::QueueDeleted };
             self.reply(reader.to(), Reply::Done(Box::new(gone)));
+        }
+    }
+
+    /// The policies of a stream are others: its own topic keeps what they say. One that was there before keeps its settings.
+    pub(super) fn limit_stream(&self, queue: &Queue, limits: &StreamArguments) {
+        if queue.is_stream() && !queue.is_attached() {
+            let mut overrides = queue.topic().config().overrides.clone();
+            overrides.extend(limits.overrides());
+            queue.topic().set_config(TopicConfig::new(overrides, self.settings(), self.durability()));
+            self.journals().iter().for_each(|journal| journal.check_retention());
         }
     }
 
