@@ -557,7 +557,7 @@ def main(ours, named=()):
     parser.add_argument("--kafka")
     parser.add_argument("names", nargs="*")
     chosen = parser.parse_args()
-    for function in [*(ours if chosen.kafka else []), *(one for one in named if one.__name__ in chosen.names)]:
+    for function in [*(ours if chosen.kafka else []), *(one for one in named if one.__name__.replace("_", "-") in chosen.names)]:
         case(function)
     for name, run in CASES.items():
         if chosen.names and name not in chosen.names:

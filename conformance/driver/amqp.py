@@ -43,17 +43,20 @@ def cases(results, file, broker, *names):
 
 
 def streams(results, binary):
-    """With little memory, so that history is read from the disk, and retention that is looked after often."""
+    """With little memory, so that history is read from the disk, and retention and compaction that are looked after often."""
     with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as scratch:
-        broker = Broker(binary, f"{scratch}/data", ["--memory", "64MiB", "--set", "log.retention.check.interval.ms=300"]).start()
+        broker = Broker(binary, f"{scratch}/data", ["--memory", "64MiB", "--set", "log.retention.check.interval.ms=300", "--set", "log.cleaner.backoff.ms=300"]).start()
         try:
             cases(results, "streams.py", broker)
+            cases(results, "fields.py", broker)
             cases(results, "streams.py", broker, "keep")
+            cases(results, "fields.py", broker, "settle-some")
             broker.end(signal.SIGKILL)
             broker.start()
             cases(results, "streams.py", broker, "kept")
+            cases(results, "fields.py", broker, "settle-rest")
         except Exception as error:
-            results.note("amqp, pika: streams", str(error) or type(error).__name__)
+            results.note("amqp, pika: streams and fields", str(error) or type(error).__name__)
         finally:
             broker.end(signal.SIGTERM)
 

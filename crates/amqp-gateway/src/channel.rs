@@ -6,6 +6,7 @@ use broker::{ChannelFlow, Vhost};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId};
+use smallvec::SmallVec;
 
 use crate::confirms::Confirms;
 use crate::content::Content;
@@ -38,7 +39,8 @@ pub(crate) struct Channel {
     /// Of the last delivery.
     pub tag: u64,
     pub unacked: Unacked,
-    pub consumers: HashMap<Name, ConsumerId>,
+    /// By tag; several where a queue has several partitions.
+    pub consumers: HashMap<Name, SmallVec<[ConsumerId; 1]>>,
     /// As whom it asks queues for one message.
     pub getters: HashMap<QueueId, ConsumerId>,
     /// Of consumers to come.

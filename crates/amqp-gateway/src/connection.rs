@@ -272,7 +272,7 @@ impl Connection {
         if settled.is_empty() {
             return;
         }
-        let place = |run: &Settlement| self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.channel_id));
+        let place = |run: &Settlement| self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.flow.id()));
         if settled.len() > 1 {
             settled.sort_by_key(place);
         }
@@ -305,14 +305,14 @@ impl Connection {
         self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);
         self.consumers.retain(|_, consumer| {
             if consumer.channel_id == id {
-                queues.insert(consumer.queue.id(), Arc::clone(&consumer.queue));
+                queues.insert((consumer.queue.id(), consumer.flow.id()), (Arc::clone(&consumer.queue), Arc::clone(&consumer.flow)));
             }
             consumer.channel_id != id
         });
         channel.consumers.clear();
         let mut abandoned = Vec::new();
-        for queue in queues.into_values() {
-            if self.gateway.broker.leave_channel(&queue, &channel.flow) {
+        for (queue, flow) in queues.into_values() {
+            if self.gateway.broker.leave_channel(&queue, &flow) {
                 abandoned.push(queue);
             }
         }

@@ -115,6 +115,11 @@ impl Publisher {
         self.last_targets.1.clone()
     }
 
+    /// The number of this turn, on this connection.
+    pub fn turn(&self) -> u64 {
+        self.first + self.turns.len() as u64
+    }
+
     /// Messages and bytes that are on their way to a queue which may refuse some.
     pub fn waiting(&self, queue: &Queue) -> (u64, u64) {
         self.bounded.get(&queue.id()).copied().unwrap_or_default()
@@ -185,7 +190,7 @@ impl Publisher {
     fn begin_turn(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool, now: Instant) {
         // Who does not wait for the outcome sends the next one meanwhile: those are better committed together.
         let here = alone && self.turns.is_empty() && self.batches.iter().any(|batch| !batch.wanted.is_empty());
-        let number = self.first + self.turns.len() as u64;
+        let number = self.turn();
         let fitting = self.batches_of_a_turn();
         let mut turn = Turn { batches: Vec::with_capacity(fitting), parts: SmallVec::new(), open_parts: 0, bytes: 0, since: now };
         let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();

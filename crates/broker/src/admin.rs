@@ -77,8 +77,8 @@ pub enum PartitionsError {
     /// More than allowed.
     #[error("The number of partitions {0} is larger than {PARTITIONS_MAX}.")]
     TooMany(i32),
-    /// A queue has one.
-    #[error("The topic {0} is a queue, which has one partition.")]
+    /// A queue keeps what it has.
+    #[error("The topic {0} is a queue, which keeps its number of partitions.")]
     Queue(String),
     /// The journal did not take it.
     #[error(transparent)]

@@ -58,7 +58,7 @@ pub use queues::{
     QueueError, QueueTally, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
     VhostSeat,
 };
-pub use queues::{StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use queues::{Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use security::{

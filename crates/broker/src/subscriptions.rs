@@ -346,11 +346,11 @@ impl Subscriptions {
         entered
     }
 
-    /// One to a topic's first partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
-    pub(crate) fn unlisted(&self, group: &str, topic: &Topic) -> Arc<SharedSubscription> {
-        let log = Arc::clone(&topic.logs()[0]);
-        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: 0 };
-        self.make(name, log, Subscription::new(0), true)
+    /// One to a partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
+    pub(crate) fn unlisted(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
+        let log = topic.log(partition)?;
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        Some(self.make(name, log, Subscription::new(0), true))
     }
 
     fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
@@ -450,8 +450,7 @@ impl Broker {
 
     /// The subscription of a queue to its log, made at the log's start if it is not there. Not `durable`: it goes with a restart. There is
     /// no record of it before something has happened: the queue's own says that it is there. `None`: no such partition.
-    pub(crate) fn queue_subscription(&self, group: &str, topic: &Topic, durable: bool) -> Option<Arc<SharedSubscription>> {
-        let partition = PartitionIndex(0);
+    pub(crate) fn queue_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, durable: bool) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
         let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
         let start = log.start().0;

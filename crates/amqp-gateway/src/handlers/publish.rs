@@ -6,6 +6,7 @@ use delivery::Overflow;
 use record::BatchWriter;
 use routing::{Keepers, Routes};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 use crate::access::Resource;
 use crate::arguments::MessageHeaders;
@@ -14,7 +15,7 @@ use crate::connection::Connection;
 use crate::delayed::{self, Kept};
 use crate::error::Failure;
 use crate::message::{Message, without_bcc};
-use crate::publisher::Wanted;
+use crate::publisher::{Targets, Wanted};
 use crate::reply;
 use crate::transaction::Held;
 
@@ -152,6 +153,25 @@ pub(crate) fn publish(
     }
 }
 
+/// Leaves those queues that take a message; true: one does not. The routing table is not held.
+fn refuse(connection: &mut Connection, message: &Message<'_>, targets: &mut Targets) -> bool {
+    let (before, size) = (targets.len(), message.body_bytes());
+    let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
+    targets.retain(|queue| {
+        let admitted = !queue.may_refuse() || broker.admits(queue, publisher.waiting(queue), size);
+        if admitted && queue.may_refuse() {
+            publisher.count(queue, size);
+        }
+        if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
+            let mut alone = BatchWriter::with_capacity(message.record_bytes());
+            message.write(connection.now_ms, &mut alone);
+            broker.bury_refused(queue, alone.finish());
+        }
+        admitted
+    });
+    targets.len() < before
+}
+
 /// Sends a message that was checked on its way.
 ///
 /// # Errors
@@ -177,6 +197,11 @@ pub(super) fn route(
     };
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
+    for target in targets.iter_mut().filter(|queue| queue.is_partitioned()) {
+        let turn = connection.id.0 + connection.publisher.turn();
+        let part = Arc::clone(target.part(&MessageHeaders(message.properties), turn));
+        *target = part;
+    }
     let answered = reply::is_answer(message) && reply::send(connection, message);
     let settle = |connection: &mut Connection, channel: &mut Channel, kept| {
         if let (Some(wanted), Mode::Confirm(confirms)) = (wanted, &mut channel.mode) {
@@ -203,21 +228,7 @@ pub(super) fn route(
     if targets.iter().any(|queue| queue.may_refuse()) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
         table.release();
-        let size = message.body_bytes();
-        let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
-        targets.retain(|queue| {
-            let admitted = !queue.may_refuse() || broker.admits(queue, publisher.waiting(queue), size);
-            if admitted && queue.may_refuse() {
-                publisher.count(queue, size);
-            }
-            if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
-                let mut alone = BatchWriter::with_capacity(message.record_bytes());
-                message.write(connection.now_ms, &mut alone);
-                broker.bury_refused(queue, alone.finish());
-            }
-            refused |= !admitted;
-            admitted
-        });
+        refused = refuse(connection, message, &mut targets);
     }
     if refused {
         connection.gateway.metrics.not_kept.inc();

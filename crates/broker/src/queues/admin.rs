@@ -10,11 +10,13 @@ use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
-use types::{ConnectionId, Durability};
+use types::{ConnectionId, Durability, PartitionIndex};
 use uuid::Uuid;
 
 use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
+use super::parts::PARTS_MAX;
+use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
 use super::stream::{Stream, shown_age};
@@ -113,7 +115,7 @@ pub enum QueueError {
     #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
     ServerNamed(QueueKind),
     /// A topic of that name that cannot be a queue.
-    #[error("topic '{0}' has more than one partition: it cannot be a queue")]
+    #[error("topic '{0}' has more than {PARTS_MAX} partitions: it cannot be a queue")]
     Partitioned(String),
     /// `if-unused`, and somebody consumes.
     #[error("queue '{queue}' in vhost '{vhost}' in use")]
@@ -412,42 +414,46 @@ impl Broker {
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
-        let stream = (understood.kind == QueueKind::Stream).then(Stream::default);
+        let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
         let Life { attached, restored } = life;
-        let shared = match &stream {
-            Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic),
-            None => self.remembered_subscription(&topic, durable, restored),
-        };
-        let id = QueueId(shared.log().id().0);
         let in_force = vhost.policies.in_force(&name, &arguments, understood);
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
-        let may_refuse = AtomicBool::new(understood.overflow != Overflow::DropHead);
-        let dispatch = Mutex::new(Dispatch::new(understood, auto_delete, &shared));
-        let queue = Queue {
-            id,
-            vhost: vhost.name.clone(),
-            name: name.clone(),
-            durable,
-            owner,
-            auto_delete,
-            arguments,
-            in_force: RwLock::new(in_force),
-            may_refuse,
-            topic,
-            attached,
-            shared,
-            dispatch,
-            stream,
-            dropped: AtomicBool::new(false),
-            dirty: AtomicBool::new(false),
+        let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
+            let shared = match &stream {
+                Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
+                None => self.remembered_subscription(&topic, partition, durable, restored),
+            };
+            Arc::new(Queue {
+                id: QueueId(shared.log().id().0),
+                vhost: vhost.name.clone(),
+                name: name.clone(),
+                durable,
+                owner,
+                auto_delete,
+                arguments: arguments.clone(),
+                in_force: RwLock::new(Arc::clone(&in_force)),
+                may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
+                topic: Arc::clone(&topic),
+                attached,
+                dispatch: Mutex::new(Dispatch::new(understood, auto_delete, &shared)),
+                shared,
+                stream: stream.clone(),
+                others,
+                dropped: AtomicBool::new(false),
+                dirty: AtomicBool::new(false),
+            })
         };
-        let queue = Arc::new(queue);
-        self.vhosts.by_id.write().insert(id, Arc::clone(&queue));
+        let others = (1..topic.logs().len()).map(|partition| make(PartitionIndex(partition as u32), Box::default())).collect();
+        let queue = make(PartitionIndex(0), others);
+        self.vhosts.by_id.write().extend(queue.parts().map(|part| (part.id, Arc::clone(part))));
         vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
-        let added = vhost.exchanges.write().add_queue(name, id, durable);
+        let added = vhost.exchanges.write().add_queue(name, queue.id, durable);
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
-        self.begin(&queue);
+        if !in_force.matched.is(&Matched::default()) {
+            self.limit_stream(&queue, &in_force.understood.stream);
+        }
+        queue.parts().for_each(|part| self.begin(part));
         queue
     }
 
@@ -480,8 +486,11 @@ impl Broker {
         }
         let forgotten = self.forget(&host, removal, keys);
         host.queues.write().remove(&queue.name);
-        self.vhosts.by_id.write().remove(&queue.id);
-        self.end(queue);
+        for part in queue.parts() {
+            part.dropped.store(true, Ordering::SeqCst);
+            self.vhosts.by_id.write().remove(&part.id);
+            self.end(part);
+        }
         queue.topic.set_bounded(false);
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
@@ -498,9 +507,9 @@ impl Broker {
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
     /// let that be written.
-    fn remembered_subscription(&self, topic: &Arc<Topic>, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
-        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(QUEUE_GROUP, topic, durable).expect("a queue's topic has a log");
+    fn remembered_subscription(&self, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
+        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, partition.0).is_some();
+        let shared = self.queue_subscription(QUEUE_GROUP, topic, partition, durable).expect("a queue's topic has its partitions");
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
         shared

@@ -180,7 +180,8 @@ impl Broker {
                 taken = false;
                 continue;
             }
-            logs[self.journal_number(target.log().id())].push(Arc::clone(target.log()));
+            let log = Arc::clone(target.part(&*letter.headers, record.offset.0).log());
+            logs[self.journal_number(log.id())].push(log);
         }
         for (journal, logs) in logs.iter().enumerate() {
             items.extend(AppendItem::for_all(logs, &letter.batch, header).map(|item| (journal, item)));

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use delivery::QueueKind;
 use journal::{AppendError, AppendItem};
+use routing::Name;
 use types::{ConnectionId, Durability, LogId, TopicId};
 use uuid::Uuid;
 
-use super::admin::{Life, QueueDeclaration, QueueError, check_equivalent, made_up_name, queue_overrides};
+use super::admin::{Life, QueueDeclaration, QueueError, Unequal, check_equivalent, made_up_name, queue_overrides};
 use super::arguments::QueueArguments;
+use super::parts::{self, PARTS_MAX};
 use super::queue::Queue;
 use super::record::QueueRecord;
 use super::{Vhost, topic_name};
@@ -146,8 +148,8 @@ impl Broker {
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
         let there = known_as.as_ref().and_then(|name| self.topic(name));
         let described = QueueDeclaration { name, ..wish };
-        if let Some(topic) = there.as_ref().filter(|topic| topic.logs().len() != 1) {
-            return Err(QueueError::Partitioned(topic.name.clone()));
+        if let Some(topic) = &there {
+            check_topic(vhost, &described.name, &rules, topic)?;
         }
         if !described.durable {
             let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: rules.overrides() };
@@ -216,6 +218,22 @@ impl Broker {
             *ids = range;
         }
         Ok(LogId(ids.next().expect("not empty")))
+    }
+}
+
+/// Can the topic be the queue?
+fn check_topic(vhost: &Vhost, queue: &Name, rules: &QueueArguments, topic: &Topic) -> Result<(), QueueError> {
+    if topic.logs().len() > PARTS_MAX {
+        return Err(QueueError::Partitioned(topic.name.clone()));
+    }
+    let refuse = |error| QueueError::Argument { queue: queue.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
+    parts::check(rules, &topic.name, topic.logs().len()).map_err(refuse)?;
+    match rules.stream.differs(topic.config().retention) {
+        None => Ok(()),
+        Some((field, received, current)) => {
+            let (queue, vhost, field, received) = (queue.clone(), vhost.name.clone(), field.to_owned(), format!("'{received}'"));
+            Err(Box::new(Unequal { queue, vhost, field, received, current }).into())
+        }
     }
 }
 

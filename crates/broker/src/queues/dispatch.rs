@@ -13,7 +13,7 @@ use routing::QueueId;
 use types::{LogId, Offset, ShardId};
 
 use super::arguments::QueueArguments;
-use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
 use super::look::QueueTally;
 use super::policies::InForce;
 use super::queue::{Counts, Got, Queue};
@@ -158,7 +158,7 @@ impl Broker {
     /// Has all queues look at what they have: shards are there that hear of them.
     pub fn wake_queues(self: &Arc<Self>) {
         for queue in self.vhosts.all().iter().flat_map(|vhost| vhost.queues()) {
-            self.run_queue(&queue);
+            queue.parts().for_each(|part| self.run_queue(part));
         }
     }
 
@@ -257,18 +257,18 @@ impl Broker {
         }
         turn.own.tally.acknowledged += acknowledged;
         turn.run();
-        for other in channel.settled(count, acknowledged) {
-            self.resume(other, channel);
-        }
+        self.resume(channel.settled(count, acknowledged));
     }
 
-    fn resume(self: &Arc<Self>, queue: QueueId, channel: &ChannelFlow) {
-        if let Some(queue) = self.vhosts.queue(queue) {
+    fn resume(self: &Arc<Self>, waiters: Vec<Waiter>) {
+        for (queue, channel) in waiters {
+            let Some(queue) = self.vhosts.queue(queue) else { continue };
             if let Some(stream) = &queue.stream {
-                return self.resume_stream(&queue, stream, channel.id());
+                self.resume_stream(&queue, stream, channel);
+                continue;
             }
             let mut turn = self.turn(&queue);
-            if turn.own.machine.resume_channel(channel.id()) {
+            if turn.own.machine.resume_channel(channel) {
                 turn.run();
             }
         }
@@ -276,16 +276,12 @@ impl Broker {
 
     /// Messages of so many bytes have been handed to the socket of a channel.
     pub fn taken(self: &Arc<Self>, channel: &Arc<ChannelFlow>, bytes: usize) {
-        for queue in channel.sent(bytes) {
-            self.resume(queue, channel);
-        }
+        self.resume(channel.sent(bytes));
     }
 
     /// A channel may have so many messages unacknowledged, over all its consumers; 0: any number.
     pub fn set_channel_prefetch(self: &Arc<Self>, channel: &Arc<ChannelFlow>, limit: u16) {
-        for queue in channel.set_limit(u64::from(limit)) {
-            self.resume(queue, channel);
-        }
+        self.resume(channel.set_limit(u64::from(limit)));
     }
 
     /// Somebody asks for one message; he has it under the number `holder`.
@@ -323,6 +319,10 @@ impl Broker {
 
     /// All that nobody has is gone; how many messages that were.
     pub fn purge(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
+        queue.parts().map(|part| self.purge_part(part)).sum()
+    }
+
+    fn purge_part(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
         let mut turn = self.turn(queue);
         let end = queue.log().last_stable().0;
         let Turn { own, state, .. } = &mut turn;
@@ -337,8 +337,13 @@ impl Broker {
             return stream.counts(queue.topic());
         }
         let consumers = queue.dispatch.lock().machine.consumers();
-        let state = queue.shared.lock();
-        Counts { ready: state.ready(queue.log().last_stable().0), unacknowledged: state.unacknowledged(), consumers }
+        let mut counts = Counts { consumers, ..Counts::default() };
+        for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
+            let state = part.shared.lock();
+            counts.ready += state.ready(part.log().last_stable().0);
+            counts.unacknowledged += state.unacknowledged();
+        }
+        counts
     }
 
     /// A queue was declared again.
@@ -360,6 +365,7 @@ impl Broker {
         let rules = wanted.understood.rules(queue.auto_delete);
         queue.topic.set_bounded(wanted.understood.is_bounded());
         queue.may_refuse.store(wanted.understood.overflow != Overflow::DropHead, Ordering::Relaxed);
+        self.limit_stream(queue, &wanted.understood.stream);
         *queue.in_force.write() = wanted;
         if queue.is_stream() {
             return;

@@ -35,7 +35,9 @@ pub struct Queue {
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
     /// Who reads it, if it is a stream: then nothing goes through `shared` and `dispatch`.
-    pub(super) stream: Option<Stream>,
+    pub(super) stream: Option<Arc<Stream>>,
+    /// Of the partitions behind the first, if it is attached to a topic of several.
+    pub(super) others: Box<[Arc<Self>]>,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,

@@ -218,7 +218,7 @@ impl Broker {
         let shared = if durable {
             self.subscription(GROUP, &topic, PartitionIndex(0), Log::start)
         } else {
-            self.queue_subscription(GROUP, &topic, false)
+            self.queue_subscription(GROUP, &topic, PartitionIndex(0), false)
         };
         let shared = shared.expect("its topic has a log");
         // No policy is about it.
@@ -239,6 +239,7 @@ impl Broker {
             topic,
             attached: false,
             shared,
+            others: Box::default(),
             dropped: false.into(),
             dirty: false.into(),
         });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use journal::Retention;
 use routing::{Argument, OwnedValue};
 
 use super::super::arguments::{InvalidArgument, check_locator, int, refuse, text};
@@ -92,6 +93,22 @@ impl StreamArguments {
             _ => {}
         }
         Ok(())
+    }
+
+    /// With a policy, which counts more than an argument, as in RabbitMQ.
+    pub fn joined(&self, age: Option<&str>, bytes: Option<u64>) -> Self {
+        let age_ms_max = age.and_then(|age| age_ms(age.as_bytes())).or(self.age_ms_max);
+        Self { age_ms_max, bytes_max: bytes.or(self.bytes_max) }
+    }
+
+    /// What is asked for and what a topic that is there has, where they differ: name, asked for, there. The topic's settings stay its own.
+    pub fn differs(&self, topic: Retention) -> Option<(&'static str, u64, String)> {
+        let shown = |limit: Option<u64>| limit.map_or_else(|| "none".to_owned(), |limit| format!("'{limit}'"));
+        let limits = [("x-max-age", self.age_ms_max, topic.ms), ("x-max-length-bytes", self.bytes_max, topic.bytes)];
+        limits.into_iter().find_map(|(name, asked, there)| match asked {
+            Some(limit) if there != Some(limit) => Some((name, limit, shown(there))),
+            _ => None,
+        })
     }
 
     /// As settings of a topic.

@@ -131,6 +131,16 @@ impl Broker {
         }
     }
 
+    /// The policies of a stream are others: its own topic keeps what they say. One that was there before keeps its settings.
+    pub(super) fn limit_stream(&self, queue: &Queue, limits: &StreamArguments) {
+        if queue.is_stream() && !queue.is_attached() {
+            let mut overrides = queue.topic().config().overrides.clone();
+            overrides.extend(limits.overrides());
+            queue.topic().set_config(self.topic_config(overrides, self.durability()));
+            self.journals().iter().for_each(|journal| journal.check_retention());
+        }
+    }
+
     /// Something could not be read: all readers look again in a while.
     fn retry_stream(&self, queue: &Queue) {
         let Some(stream) = &queue.stream else { return };
