@@ -109,15 +109,18 @@ impl Sayer<'_> {
         };
         let now = broker::steady_ms();
         let mut state = shared.lock();
-        self.broker.expire_subscription(&shared, &mut state, &self.rules.rules);
+        let rules = self.broker.sharing(&shared, self.rules).rules;
+        self.broker.expire_subscription(&shared, &mut state, &rules);
         check(said, self.renews && self.rules.config.share_renew, &state, self.consumer)?;
         let mut dead = Vec::new();
         for (first, last, verdict) in said.iter().flat_map(verdicts) {
             if let Some(verdict) = verdict {
-                if let Some(event) = event(verdict) {
-                    self.broker.subscriptions().note(event, last - first + 1);
+                match event(verdict) {
+                    Some(ShareEvent::Accepted) => self.broker.subscriptions().note_accepted(&shared, last - first + 1),
+                    Some(event) => self.broker.subscriptions().note(event, last - first + 1),
+                    None => {}
                 }
-                state.judge(self.consumer, first, last, verdict, now, &self.rules.rules, &mut dead);
+                state.judge(self.consumer, first, last, verdict, now, &rules, &mut dead);
             }
         }
         self.broker.write_subscription(&shared, &mut state, Some(asker));
@@ -182,7 +185,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     responses.retain(|topic| !topic.partitions.is_empty());
     if request.share_session_epoch == CLOSE {
         context.gateway.share_sessions.close(&group, &member);
-        broker.release_consumer(&group, consumer, &rules.rules);
+        broker.release_consumer(&group, consumer, &rules);
     }
     broker.close_acknowledgement(&acknowledgement);
     let acquisition_lock_timeout_ms = rules.rules.lock as i32;
