@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
 use broker::{Broker, Queue, ReplyTo, Vhosts};
+use delivery::UnderWay;
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
 use smallvec::SmallVec;
@@ -69,9 +70,43 @@ struct Turn {
     batches: Vec<Sent>,
     /// For each append, the batches of its items.
     parts: SmallVec<[Vec<u32>; 1]>,
-    /// Messages and bytes of bodies by queue, where queues refuse messages.
     open_parts: usize,
     bytes: usize,
+}
+
+/// Messages on their way to one queue, in their order.
+#[derive(Default)]
+struct Line {
+    /// The turn of each, and the bytes of all up to it.
+    sums: VecDeque<(u64, u64)>,
+    /// Bytes of those that have arrived.
+    before: u64,
+}
+
+impl Line {
+    fn push(&mut self, turn: u64, bytes: u64) {
+        let sum = self.sums.back().map_or(self.before, |(_, sum)| *sum);
+        self.sums.push_back((turn, sum + bytes));
+    }
+
+    fn bytes_of_first(&self, count: u64) -> u64 {
+        let last = usize::try_from(count).ok().and_then(|count| self.sums.get(count.checked_sub(1)?));
+        last.map_or(0, |(_, sum)| sum - self.before)
+    }
+
+    fn under_way<'a>(&self, bytes_of_first: &'a dyn Fn(u64) -> u64) -> UnderWay<'a> {
+        let messages = self.sums.len() as u64;
+        UnderWay { messages, bytes: self.bytes_of_first(messages), bytes_of_first }
+    }
+
+    /// Those of turns before `first` have arrived; false: that is all.
+    fn arrived(&mut self, first: u64) -> bool {
+        while let Some((_, sum)) = self.sums.front().copied().filter(|(turn, _)| *turn < first) {
+            self.before = sum;
+            self.sums.pop_front();
+        }
+        !self.sums.is_empty()
+    }
 }
 
 /// What a connection publishes.
@@ -84,8 +119,8 @@ pub(crate) struct Publisher {
     open_bytes: usize,
     refused: VecDeque<(usize, Append)>,
     last_targets: (SmallVec<[QueueId; 2]>, Targets),
-    /// Messages that are on their way to queues which may refuse some, with their bytes.
-    bounded: hashbrown::HashMap<QueueId, (u64, u64)>,
+    /// Messages that are on their way to queues which may refuse some.
+    bounded: hashbrown::HashMap<QueueId, Line>,
 }
 
 impl Publisher {
@@ -99,15 +134,18 @@ impl Publisher {
         self.last_targets.1.clone()
     }
 
-    /// Messages and bytes that are on their way to a queue which may refuse some.
-    pub fn waiting(&self, queue: &Queue) -> (u64, u64) {
-        self.bounded.get(&queue.id()).copied().unwrap_or_default()
+    /// Does a queue that may refuse some take one more message, behind those that are on their way to it?
+    pub fn admits(&self, broker: &Broker, queue: &Queue, body_bytes: usize) -> bool {
+        match self.bounded.get(&queue.id()) {
+            None => broker.admits(queue, UnderWay::NONE, body_bytes),
+            Some(line) => broker.admits(queue, line.under_way(&|count| line.bytes_of_first(count)), body_bytes),
+        }
     }
 
-    /// Counts a message for a queue that may refuse some, until nothing is on its way any more.
+    /// Counts a message for a queue that may refuse some, until its turn has its outcome.
     pub fn count(&mut self, queue: &Queue, body_bytes: usize) {
-        let (messages, bytes) = self.bounded.entry(queue.id()).or_default();
-        (*messages, *bytes) = (*messages + 1, *bytes + body_bytes as u64);
+        let turn = self.first + self.turns.len() as u64;
+        self.bounded.entry(queue.id()).or_default().push(turn, body_bytes as u64);
     }
 
     /// Adds a message for queues, at least one, in the order of their ids.
@@ -229,9 +267,8 @@ impl Publisher {
             self.turns.pop_front();
             self.first += 1;
         }
-        if self.is_idle() {
-            self.bounded.clear();
-        }
+        let first = self.first;
+        self.bounded.retain(|_, line| line.arrived(first));
         lost
     }
 

@@ -140,7 +140,7 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, delive
         }
         let mut stored = Stored::of(&message.record, consumer.queue.name(), message.returned);
         stored.fit(connection.limits.frame_max);
-        let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered);
+        let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered || stored.failed_before > 0 && !message.at_once);
         let method = basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key };
         connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use amqp_wire::basic;
+use amqp_wire::{ReplyCode, basic};
 use broker::Got;
+use delivery::QueueKind;
 
 use super::queue::count;
 use super::queue_of;
@@ -19,6 +20,15 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
     let queue = queue_of(connection, channel, &queue)?;
+    if queue.understood().single_active && queue.understood().kind == QueueKind::Quorum {
+        let text = format!(
+            "cannot obtain access to locked queue '{}' in vhost '{}'. basic.get operations are not supported by <<\"quorum\">> queues with \
+             single active consumer",
+            queue.name(),
+            queue.vhost()
+        );
+        return Err(Failure::channel(ReplyCode::ResourceLocked, text));
+    }
     let broker = Arc::clone(connection.broker());
     let holder = *channel.getters.entry(queue.id()).or_insert_with(|| broker.subscriptions().new_consumer());
     match broker.get(&queue, &channel.flow, holder, no_ack) {
@@ -45,7 +55,7 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
             }
             let mut stored = Stored::of(&message.record, queue.name(), message.returned);
             stored.fit(connection.limits.frame_max);
-            let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered);
+            let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered || stored.failed_before > 0 && !message.at_once);
             let method = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count: count(left) };
             connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
             connection.gateway.metrics.got.inc();

@@ -182,6 +182,9 @@ pub(super) fn route(
         settle(connection, channel, true);
         return Ok(());
     }
+    let stripped = without_bcc(message.properties);
+    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
+    let message = &Message { properties, ..*message };
     let mut refused = false;
     if targets.iter().any(|queue| may_refuse(queue)) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
@@ -189,7 +192,7 @@ pub(super) fn route(
         let size = message.body_bytes();
         let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
         targets.retain(|queue| {
-            let admitted = !may_refuse(queue) || broker.admits(queue, publisher.waiting(queue), size);
+            let admitted = !may_refuse(queue) || publisher.admits(broker, queue, size);
             if admitted && may_refuse(queue) {
                 publisher.count(queue, size);
             }
@@ -204,14 +207,15 @@ pub(super) fn route(
     }
     if refused {
         connection.gateway.metrics.not_kept.inc();
+        if let Mode::Transaction(transaction) = &mut channel.mode {
+            transaction.refused = true;
+        }
         settle(connection, channel, false);
     }
-    let stripped = without_bcc(message.properties);
-    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
         let wanted = wanted.filter(|_| !refused);
-        connection.publisher.add(targets, &Message { properties, ..*message }, connection.now_ms, wanted);
+        connection.publisher.add(targets, message, connection.now_ms, wanted);
     }
     Ok(())
 }
@@ -222,6 +226,8 @@ fn may_refuse(queue: &Queue) -> bool {
 }
 
 fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'_>) {
+    let stripped = without_bcc(message.properties);
+    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let short = |bytes| amqp_wire::ShortBytes::new(bytes).unwrap_or_default();
     let method = basic::Return {
         reply_code: ReplyCode::NoRoute.number(),
@@ -229,7 +235,7 @@ fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'
         exchange: short(message.exchange),
         routing_key: short(message.routing_key),
     };
-    connection.out.content(channel.number, &method, message.properties, message.body, connection.limits.frame_max);
+    connection.out.content(channel.number, &method, properties, message.body, connection.limits.frame_max);
 }
 
 #[cfg(test)]

@@ -465,6 +465,7 @@ impl Broker {
             attached,
             shared,
             dispatch,
+            burials: Mutex::default(),
             dropped: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
         };
@@ -484,11 +485,12 @@ impl Broker {
     pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let counts = self.counts(queue);
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
-        if if_unused && counts.consumers > 0 {
-            return Err(QueueError::InUse { queue: name, vhost });
-        }
+        // In this order, as RabbitMQ.
         if if_empty && counts.ready > 0 {
             return Err(QueueError::NotEmpty { queue: name, vhost });
+        }
+        if if_unused && counts.consumers > 0 {
+            return Err(QueueError::InUse { queue: name, vhost });
         }
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(0) };
         if queue.dropped.swap(true, Ordering::SeqCst) {

@@ -256,6 +256,7 @@ impl QueueArguments {
             expires_ms: self.expires,
             delivery_limit: self.delivery_limit,
             dead_letters: self.dead_letter_exchange.is_some(),
+            letters_wait: self.letters_wait,
             auto_delete,
             ..QueueRules::new(self.kind)
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Queue as Machine, Subscription};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Queue as Machine, QueueKind, Subscription, UnderWay};
 use hashbrown::HashMap;
 use journal::AppendItem;
 use parking_lot::MutexGuard;
@@ -39,14 +39,19 @@ pub(super) struct Dispatch {
     channels: HashMap<ChannelId, Arc<ChannelFlow>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
     due: Option<u64>,
+    /// What is before this offset of the log was there in an earlier turn.
+    arrived: u64,
     /// The head that was looked at last, and when its time is over, in ms since 1970.
     head: Option<(u64, Option<u64>)>,
+    /// Likewise of the first of each level, where each has its time.
+    level_heads: Vec<(u64, Option<u64>)>,
 }
 
 impl Dispatch {
     pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
         let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
-        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, head: None }
+        let arrived = shared.log().last_stable().0;
+        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, arrived, head: None, level_heads: Vec::new() }
     }
 
     /// Asks a channel whether it takes one more.
@@ -59,23 +64,23 @@ impl Dispatch {
 #[derive(Default)]
 struct Outbox {
     by_consumer: Vec<Deliveries>,
-    /// Where the last ones of a consumer are.
-    places: HashMap<ConsumerId, usize>,
+    /// Where the last ones of a channel are: its messages stay in order, whichever consumer gets them.
+    places: HashMap<ChannelId, usize>,
     count: usize,
 }
 
 impl Outbox {
-    fn push(&mut self, consumer: ConsumerId, message: Delivery) {
+    fn push(&mut self, channel: ChannelId, consumer: ConsumerId, message: Delivery) {
         let bytes = message.bytes();
         self.count += 1;
-        let place = self.places.get(&consumer).copied();
-        match place.and_then(|place| self.by_consumer.get_mut(place)).filter(|one| one.messages.len() < TOGETHER_MAX) {
+        let last = self.places.get(&channel).and_then(|place| self.by_consumer.get_mut(*place));
+        match last.filter(|one| one.consumer == consumer && one.messages.len() < TOGETHER_MAX) {
             Some(one) => {
                 one.messages.push(message);
                 one.bytes += bytes;
             }
             None => {
-                self.places.insert(consumer, self.by_consumer.len());
+                self.places.insert(channel, self.by_consumer.len());
                 self.by_consumer.push(Deliveries { consumer, messages: vec![message], bytes });
             }
         }
@@ -100,6 +105,10 @@ struct Turn<'a> {
     state: MutexGuard<'a, Subscription>,
     out: Outbox,
     dead: Vec<Dead>,
+    /// What there is no room for is dropped before anything is given out.
+    drops_first: bool,
+    /// The end of the log, as far as it is looked at.
+    end: u64,
     now_ms: u64,
     /// Since 1970.
     wall_ms: u64,
@@ -119,7 +128,8 @@ impl Broker {
         let own = queue.dispatch.lock();
         let state = queue.shared.lock();
         let wall_ms = self.now_ms().max(0) as u64;
-        Turn { broker: self, queue, own, state, out: Outbox::default(), dead: Vec::new(), now_ms: now(), wall_ms }
+        let end = queue.log().last_stable().0;
+        Turn { broker: self, queue, own, state, out: Outbox::default(), dead: Vec::new(), drops_first: false, end, now_ms: now(), wall_ms }
     }
 
     /// The shard that hears of a queue's log.
@@ -213,13 +223,14 @@ impl Broker {
         turn.run()
     }
 
-    /// A channel has gone, with all its consumers: what they have goes back. True: the queue goes with them.
-    pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>) -> bool {
+    /// A channel has gone, with all its consumers: what they have goes back, first `had`, in its order. True: the queue goes with them.
+    pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, had: &[(ConsumerId, u64, u64)]) -> bool {
         let mut turn = self.turn(queue);
         let Turn { own, state, dead, now_ms, .. } = &mut turn;
-        own.machine.remove_channel(state, channel.id(), *now_ms, dead);
+        own.machine.remove_channel(state, channel.id(), had, *now_ms, dead);
         own.consumers.retain(|_, consumer| consumer.channel.id() != channel.id());
         own.channels.remove(&channel.id());
+        turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run()
     }
 
@@ -231,6 +242,7 @@ impl Broker {
             let Turn { own, state, dead, now_ms, .. } = &mut turn;
             count += own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
         }
+        turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run();
         for other in channel.settled(count) {
             self.resume(other, channel);
@@ -283,7 +295,11 @@ impl Broker {
             channel.got();
         }
         let message = turn.delivery(given, record);
-        let left = turn.state.ready(turn.queue.log().last_stable().0);
+        if turn.own.machine.rules().kind == QueueKind::Classic {
+            // What is out of time behind it is not left.
+            let _ = turn.next();
+        }
+        let left = turn.state.ready(turn.end());
         turn.run();
         Got::Message(Box::new(message), left)
     }
@@ -310,13 +326,13 @@ impl Broker {
         queue.dispatch.lock().machine.touch(now());
     }
 
-    /// May a message with a body of `size` bytes come in, behind `waiting` messages and bytes that are on their way? False: it is refused.
-    pub fn admits(&self, queue: &Queue, waiting: (u64, u64), size: usize) -> bool {
+    /// May a message with a body of `size` bytes come in, behind those that are on their way? False: it is refused.
+    pub fn admits(&self, queue: &Queue, under_way: UnderWay<'_>, size: usize) -> bool {
         if !queue.understood().is_bounded() {
             return true;
         }
         let (mut own, state) = (queue.dispatch.lock(), queue.shared.lock());
-        !own.machine.refuses(&state, queue.log().last_stable().0, waiting, u32::try_from(size).unwrap_or(u32::MAX))
+        !own.machine.refuses(&state, queue.log().last_stable().0, under_way, u32::try_from(size).unwrap_or(u32::MAX))
     }
 
     /// A queue has gone: its consumers hear of it.
@@ -325,7 +341,10 @@ impl Broker {
         self.ticker.set_due(queue.id, own.due.take(), None);
         own.window.clear();
         own.channels.clear();
-        for (consumer, wish) in own.consumers.drain() {
+        let mut consumers: Vec<_> = own.consumers.drain().collect();
+        // As RabbitMQ does: by their tags.
+        consumers.sort_by(|(_, one), (_, other)| one.tag.cmp(&other.tag));
+        for (consumer, wish) in consumers {
             let gone = Gone { consumer, reason: GoneReason::QueueDeleted };
             self.reply(wish.to, Reply::Done(Box::new(gone)));
         }
@@ -361,7 +380,7 @@ fn body_bytes(record: &Record) -> u32 {
 
 impl Turn<'_> {
     fn end(&self) -> u64 {
-        self.queue.log().last_stable().0
+        self.end
     }
 
     /// Looks for a record in the window, or reads it.
@@ -427,18 +446,14 @@ impl Turn<'_> {
             match self.own.machine.head(&self.state, end) {
                 Head::Nothing => return Ok(None),
                 Head::Unread(first, last) => self.read_levels(first, last)?,
+                Head::Record(_) if self.expire_levels()? => {}
                 Head::Record(offset) => match self.look(offset) {
                     Look::Wait => return Err(()),
                     Look::Nothing(next) => {
                         let Self { own, state, .. } = self;
                         own.machine.skip(state, offset, next - 1);
                     }
-                    Look::Record if self.is_out_of_time(offset) => {
-                        let Self { own, state, dead, now_ms, .. } = self;
-                        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
-                        let size = body_bytes(record);
-                        own.machine.expire_head(state, offset, size, *now_ms, dead);
-                    }
+                    Look::Record if self.is_out_of_time(offset) && !self.is_awaited(offset) => self.expire(offset)?,
                     Look::Record => return Ok(Some(offset)),
                 },
             }
@@ -479,6 +494,64 @@ impl Turn<'_> {
         self.time_of(offset).is_some_and(|at| at <= wall_ms)
     }
 
+    /// The time of a record that was looked at is over.
+    fn expire(&mut self, offset: u64) -> Result<(), ()> {
+        let Self { own, state, dead, now_ms, .. } = self;
+        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
+        let size = body_bytes(record);
+        own.machine.expire_head(state, offset, size, *now_ms, dead);
+        Ok(())
+    }
+
+    /// Throws out what is first in its level and out of time: a quorum queue looks at each of them, not only at what is next. True:
+    /// something has gone.
+    fn expire_levels(&mut self) -> Result<bool, ()> {
+        if self.own.machine.rules().kind != QueueKind::Quorum || self.state.heads().nth(1).is_none() {
+            self.own.level_heads.clear();
+            return Ok(false);
+        }
+        let heads: Vec<u64> = self.state.heads().map(|(_, offset)| offset).collect();
+        self.own.level_heads.retain(|(offset, _)| heads.contains(offset));
+        for offset in heads {
+            let known = self.own.level_heads.iter().find(|(other, _)| *other == offset).map(|(_, due)| *due);
+            let is_over = |due: Option<u64>, wall_ms| due.is_some_and(|at| at <= wall_ms);
+            if known.is_some_and(|due| !is_over(due, self.wall_ms)) {
+                continue;
+            }
+            match self.look(offset) {
+                Look::Wait => return Err(()),
+                Look::Nothing(next) => {
+                    let Self { own, state, .. } = self;
+                    own.machine.skip(state, offset, next - 1);
+                    return Ok(true);
+                }
+                Look::Record => {}
+            }
+            let due = self.time_of(offset);
+            if is_over(due, self.wall_ms) && !self.is_awaited(offset) {
+                self.expire(offset)?;
+                return Ok(true);
+            }
+            if known.is_none() {
+                self.own.level_heads.push((offset, due));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has it just come, and does somebody wait for it? Then it is given to him, however short its time is.
+    fn is_awaited(&mut self, offset: u64) -> bool {
+        offset >= self.own.arrived && self.own.machine.has_taker()
+    }
+
+    /// How far to look at a log that ends at `log_end`. Where messages have priorities, those that come are taken one by one as long as
+    /// somebody waits for them, or what is too much is dropped: those that come later do not go before them.
+    fn next_stop(&mut self, log_end: u64) -> u64 {
+        let Dispatch { machine, arrived, .. } = &mut *self.own;
+        let alone = self.state.is_levelled() && *arrived < log_end && (machine.rules().drops_head() || machine.has_taker());
+        if alone { (*arrived).max(self.state.start()) + 1 } else { log_end }
+    }
+
     /// Tells how much records weigh that are new, where bytes are limited.
     fn weigh(&mut self) -> Result<(), ()> {
         while let Some(from) = self.own.machine.unweighed(&self.state, self.end()) {
@@ -487,15 +560,15 @@ impl Turn<'_> {
                 Look::Nothing(next) if next >= self.end() => return Ok(()),
                 Look::Nothing(_) | Look::Record => {}
             }
-            let Self { own, state, .. } = self;
+            let Self { own, state, end, .. } = self;
             let Dispatch { machine, window, .. } = &mut **own;
             let Some(until) = window.end_from(from) else { return Err(()) };
             let mut at = from;
-            while let Some(record) = window.next(at) {
+            while let Some(record) = window.next(at).filter(|record| record.offset.0 < *end) {
                 machine.weigh(state, record.offset.0, body_bytes(record));
                 at = record.offset.0 + 1;
             }
-            if at == from && until >= self.end() {
+            if at == from && until >= *end {
                 return Ok(());
             }
         }
@@ -503,9 +576,10 @@ impl Turn<'_> {
     }
 
     fn delivery(&self, given: delivery::Delivery, record: Record) -> Delivery {
-        let counts = self.own.machine.rules().delivery_limit.is_some() || self.own.machine.rules().kind == delivery::QueueKind::Quorum;
-        let returned = (counts && given.before.deliveries() > 0).then(|| u32::from(given.before.deliveries()));
-        Delivery { offset: given.offset, redelivered: given.redelivered, returned, record }
+        let counts = self.own.machine.rules().kind == QueueKind::Quorum;
+        let returned = counts.then_some(given.before);
+        let at_once = !counts && given.offset >= self.own.arrived;
+        Delivery { offset: given.offset, redelivered: given.redelivered, returned, at_once, record }
     }
 
     /// Is the head one that was looked at, for which nobody has become free, and whose time is not over?
@@ -516,12 +590,16 @@ impl Turn<'_> {
             (Head::Nothing, _) => true,
             _ => false,
         };
+        let known = known && self.own.level_heads.iter().all(|(_, due)| due.is_none_or(|at| at > self.wall_ms));
         known && !self.own.machine.has_taker()
     }
 
     /// Gives out what can be given, and drops what there is no room for.
     fn give(&mut self) -> Result<TurnEnd, ()> {
         self.weigh()?;
+        if self.drops_first {
+            self.drop_heads()?;
+        }
         while self.out.count < TURN_MESSAGES && !self.waits() {
             let Some(offset) = self.next()? else { return Ok(TurnEnd::Rest) };
             self.own.head = Some((offset, self.time_of(offset)));
@@ -541,19 +619,41 @@ impl Turn<'_> {
             if let Some(flow) = self.own.channels.get(&channel) {
                 flow.sends(message.bytes());
             }
-            self.out.push(consumer, message);
+            self.out.push(channel, consumer, message);
         }
         if self.out.count >= TURN_MESSAGES {
             return Ok(TurnEnd::More);
         }
+        self.drop_heads()?;
+        self.look_at_head()?;
+        Ok(TurnEnd::Rest)
+    }
+
+    fn drop_heads(&mut self) -> Result<(), ()> {
         while self.own.machine.over_limit(&self.state, self.end()) {
             let Some(offset) = self.next()? else { break };
+            // What has gone because its time was over may have been enough.
+            if !self.own.machine.over_limit(&self.state, self.end()) {
+                break;
+            }
             let Self { own, state, dead, now_ms, .. } = self;
             let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
             let size = body_bytes(record);
             own.machine.drop_head(state, offset, size, *now_ms, dead);
         }
-        Ok(TurnEnd::Rest)
+        Ok(())
+    }
+
+    /// Looks when the time of the head is over, if that is another one than before.
+    fn look_at_head(&mut self) -> Result<(), ()> {
+        let known = match self.own.machine.head(&self.state, self.end()) {
+            Head::Record(offset) => self.own.head.is_some_and(|(looked_at, _)| looked_at == offset),
+            Head::Nothing | Head::Unread(..) => true,
+        };
+        if !known && let Some(offset) = self.next()? {
+            self.own.head = Some((offset, self.time_of(offset)));
+        }
+        Ok(())
     }
 
     fn set_due(&mut self, at: Option<u64>) {
@@ -569,21 +669,30 @@ impl Turn<'_> {
             _ => None,
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
-        head.map(steady).into_iter().chain(expires).min()
+        let heads = head.into_iter().chain(self.own.level_heads.iter().filter_map(|(_, due)| *due));
+        heads.map(steady).chain(expires).min()
     }
 
     /// One turn; true: the queue goes, because its last consumer has gone.
     fn run(mut self) -> bool {
         let home = self.broker.home(self.queue.id);
         let outcome = loop {
-            let seen = self.end();
+            let seen = self.queue.log().last_stable().0;
+            self.end = self.next_stop(seen);
             let outcome = self.give().unwrap_or(TurnEnd::Reads);
+            self.drops_first = false;
+            if matches!(outcome, TurnEnd::Rest) {
+                self.own.arrived = self.own.arrived.max(self.end);
+                if self.end < seen {
+                    continue;
+                }
+            }
             // Watch first, then look once more: something may have come in between.
             if let Some(home) = home {
                 self.queue.log().watch(home);
                 self.queue.shared.watch(home);
             }
-            if !matches!(outcome, TurnEnd::Rest) || self.end() == seen {
+            if !matches!(outcome, TurnEnd::Rest) || self.queue.log().last_stable().0 == seen {
                 break outcome;
             }
         };
@@ -597,6 +706,8 @@ impl Turn<'_> {
         if self.own.machine.consumers() == 0 {
             self.own.window.clear();
         }
+        let Self { own, state, end, .. } = &mut self;
+        own.machine.note_fill(state, *end);
         let changed = self.state.has_changes();
         if changed && !self.queue.dirty.swap(true, Ordering::SeqCst) {
             self.broker.ticker.touch(self.queue);

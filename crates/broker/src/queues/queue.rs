@@ -10,6 +10,7 @@ use types::ConnectionId;
 
 use super::arguments::QueueArguments;
 use super::consumers::Delivery;
+use super::dead::Burials;
 use super::dispatch::Dispatch;
 use crate::subscriptions::SharedSubscription;
 use crate::topic::Topic;
@@ -30,6 +31,7 @@ pub struct Queue {
     pub(super) attached: bool,
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
+    pub(super) burials: Mutex<Burials>,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,

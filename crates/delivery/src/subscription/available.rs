@@ -1,6 +1,7 @@
 //! What a queue does with available records: gives one out at a time, finds the next by its level, drops, purges and counts them.
 
 use super::ready::Waiting;
+use super::returned::RETURNED;
 use super::{ConsumerId, Dead, DeadReason, Done, Flight, Rules, Subscription, Tries};
 use crate::runs::Run;
 
@@ -15,6 +16,11 @@ impl Subscription {
         self.in_flight.count() - self.dying
     }
 
+    /// Records that are dead and wait until their copies are durable.
+    pub fn dying(&self) -> u64 {
+        self.dying
+    }
+
     /// A number that changes whenever a record ceases to be available or becomes so again, whoever does it; not when one is appended.
     pub fn turnover(&self) -> u64 {
         self.turnover
@@ -25,6 +31,14 @@ impl Subscription {
         if levelled != self.levelled {
             self.levelled = levelled;
             self.ready.forget_levels();
+        }
+    }
+
+    /// Where there are levels, what was returned is given out before all others from now on, in the order in which it came back.
+    pub fn set_returned_first(&mut self, first: bool) {
+        if first != self.returned_first {
+            self.returned_first = first;
+            self.ready.set_returned_first(first);
         }
     }
 
@@ -54,9 +68,9 @@ impl Subscription {
             return;
         }
         self.reach(first, last);
-        for Run { first, last, value } in self.ready.take(first, last) {
-            if value.level.is_some() {
-                self.ready.insert(first, last, value);
+        for Run { first, last, value } in self.ready.take_unlevelled(first, last) {
+            if self.returned_first && value.tries.deliveries() > 0 {
+                self.ready.insert(first, last, Waiting { level: Some(RETURNED), ..value });
                 continue;
             }
             let (mut from, mut current) = (first, level(first));
