@@ -18,7 +18,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, in the order in which they run.
-const SHIPPED: [(&str, &str); 16] = shipped![
+const SHIPPED: [(&str, &str); 17] = shipped![
     "peak-throughput",
     "latency",
     "confirm-modes",
@@ -31,6 +31,7 @@ const SHIPPED: [(&str, &str); 16] = shipped![
     "topics",
     "cache-size",
     "confirm-threads",
+    "queues",
     "instances",
     "delay",
     "queue-latency",

@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::result::{Figure, Finding, Run};
 
-/// The system that is compared with all others.
-pub const OURS: &str = "mainstem";
+/// Is this target Mainstem, by whatever protocol it is asked? It is compared with all others.
+pub fn is_ours(target: &str) -> bool {
+    target == "mainstem" || target.starts_with("mainstem-")
+}
+
 /// Pairs from which on a result is more than indicative.
 const PAIRS_WANTED: u32 = 3;
 
@@ -53,15 +56,14 @@ pub fn find(runs: &[Run], figures: &BTreeMap<String, Figure>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for ((experiment, ..), runs) in by_question {
         let figure = figures.get(experiment).copied().unwrap_or_default();
-        let Some(ours) = better_variant(&runs, OURS, figure) else { continue };
-        let mut peers: Vec<&str> =
-            runs.iter().map(|run| run.target.name.as_str()).filter(|name| *name != OURS).collect();
-        peers.sort_unstable();
-        peers.dedup();
-        for peer in peers {
-            if let Some(theirs) = better_variant(&runs, peer, figure) {
-                findings.extend(compare(&ours, &theirs, figure));
-            }
+        let mut names: Vec<&str> = runs.iter().map(|run| run.target.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let (ours, peers): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_ours(name));
+        let of = |wanted: Vec<&str>| wanted.into_iter().filter_map(|name| better_variant(&runs, name, figure)).collect::<Vec<_>>();
+        let peers = of(peers);
+        for ours in of(ours) {
+            findings.extend(peers.iter().filter_map(|theirs| compare(&ours, theirs, figure)));
         }
     }
     findings.sort_by(|one, other| one.advantage.total_cmp(&other.advantage));

@@ -20,8 +20,9 @@ use crate::result::Setting;
 use crate::workload::Durability;
 
 /// The shipped targets.
-const SHIPPED: [(&str, &str); 5] = [
+const SHIPPED: [(&str, &str); 6] = [
     ("mainstem", include_str!("../targets/mainstem.toml")),
+    ("mainstem-amqp", include_str!("../targets/mainstem-amqp.toml")),
     ("kafka", include_str!("../targets/kafka.toml")),
     ("rabbitmq", include_str!("../targets/rabbitmq.toml")),
     ("pulsar", include_str!("../targets/pulsar.toml")),

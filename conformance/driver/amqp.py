@@ -10,6 +10,10 @@ from driver.results import call
 
 def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
+    for line in call([str(PYTHON), str(HERE / "amqp/delayed.py"), str(binary)], 120).decode().splitlines():
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        results.note(f"amqp, delayed: {name.replace('-', ' ')}", None if verdict == "ok" else why)
     for durability in ("fsync", "memory"):
         command = [str(PYTHON), str(HERE / "amqp/survive.py"), str(binary), str(seconds), durability]
         results.step(f"queues lose nothing that was confirmed while the broker is killed, class {durability}",

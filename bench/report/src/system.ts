@@ -14,13 +14,16 @@ export interface System {
 
 const CROSS = 'M-5,-2H-2V-5H2V-2H5V2H2V5H-2V2H-5Z';
 
+const MAINSTEM: System = {
+  title: 'Mainstem',
+  colour: '--mainstem',
+  marker: 'circle',
+  path: 'M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0Z',
+};
+
 const SYSTEMS: Record<string, System> = {
-  mainstem: {
-    title: 'Mainstem',
-    colour: '--mainstem',
-    marker: 'circle',
-    path: 'M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0Z',
-  },
+  mainstem: MAINSTEM,
+  'mainstem-amqp': MAINSTEM,
   kafka: { title: 'Kafka', colour: '--kafka', marker: 'rect', path: 'M-4,-4H4V4H-4Z' },
   rabbitmq: { title: 'RabbitMQ', colour: '--rabbitmq', marker: 'triangle', path: 'M0,-5L5,4H-5Z' },
   pulsar: { title: 'Pulsar', colour: '--pulsar', marker: 'diamond', path: 'M0,-5.5L5.5,0L0,5.5L-5.5,0Z' },

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::findings::{OURS, figure_of, median};
+use crate::findings::{figure_of, is_ours, median};
 use crate::progress::count;
 use crate::result::{ExperimentRecord, Figure, Finding, Report, Run};
 
@@ -76,7 +76,7 @@ fn experiment_table(text: &mut String, report: &Report, experiment: &ExperimentR
         }
         let place = variations.iter().position(|name| *name == run.variation).unwrap_or(0);
         // Mainstem's row comes first.
-        let name = if run.target.name == OURS { "" } else { &run.target.name };
+        let name = if is_ours(&run.target.name) { "" } else { &run.target.name };
         groups.entry((place, name, &run.target.variant)).or_default().push(run);
     }
     for runs in groups.values() {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-use crate::findings::{figure_of, median};
+use crate::findings::{figure_of, is_ours, median};
 use crate::result::{ExperimentRecord, Figure, Report, Run};
 
 const WIDTH: u32 = 860;
@@ -16,7 +16,7 @@ const MARGIN: u32 = 120;
 /// The same colour for a system everywhere; apart for colour-blind readers (Okabe and Ito).
 fn colour_of(target: &str) -> RGBColor {
     match target {
-        "mainstem" => RGBColor(0, 114, 178),
+        "mainstem" | "mainstem-amqp" => RGBColor(0, 114, 178),
         "kafka" => RGBColor(213, 94, 0),
         "rabbitmq" => RGBColor(230, 159, 0),
         "pulsar" => RGBColor(0, 158, 115),
@@ -55,7 +55,7 @@ fn bars(report: &Report, experiment: &ExperimentRecord) -> Vec<Bar> {
         }
     }
     let places: Vec<&str> = keys.iter().map(|key| key.0).collect();
-    keys.sort_by_key(|key| (places.iter().position(|place| *place == key.0), key.1 != "mainstem", key.1));
+    keys.sort_by_key(|key| (places.iter().position(|place| *place == key.0), !is_ours(key.1), key.1));
     let bar = |(variation, target, variant): (&str, &str, &str)| {
         let of = |run: &&&Run| run.variation == variation && run.target.name == target && run.target.variant == variant;
         let values: Vec<f64> = runs.iter().filter(of).filter_map(|run| figure_of(run, experiment.figure)).collect();

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Outcome, Queue, ReplyTo, Settlement, Vhost};
+use broker::{Broker, ChannelFlow, Outcome, Permission, Queue, ReplyTo, Settlement, Vhost};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
 use types::{ConnectionId, ShardId};
 
+use crate::access::{Access, Resource};
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::gateway::Gateway;
@@ -27,12 +28,22 @@ pub(crate) const CONSUMER_TOKEN: u64 = 1 << 63;
 /// What is done with a command's outcome.
 pub(crate) type Then = Box<dyn FnOnce(&mut Connection, &mut Channel, Box<dyn Any + Send>) -> Result<(), Failure>>;
 
+/// Who somebody says he is, and by which mechanism.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    pub mechanism: String,
+    /// As the log shows it.
+    pub name: String,
+}
+
 /// What must be there before the next frame is looked at.
 pub(crate) enum Waiting {
     /// The outcome of a command that a channel gave.
     Channel { token: u64, channel: u16, method: MethodId, then: Then },
     /// The outcome of a command that the connection needs.
     Connection { token: u64, then: Box<dyn FnOnce(&mut Connection)> },
+    /// Is somebody who he says?
+    Login { token: u64, claim: Claim },
     /// The outcome of all publishes: what follows would look at the queues.
     Publishes,
     /// The outcome of all publishes of a transaction; messages that were not kept so far.
@@ -78,6 +89,9 @@ pub(crate) struct Connection {
     pub peer: SocketAddr,
     pub vhost: Arc<Vhost>,
     pub user: String,
+    /// Whose certificate the peer has shown, if that was verified.
+    pub certified: Option<String>,
+    pub access: Access,
     pub limits: Limits,
     pub understands: Understands,
     pub out: Outgoing,
@@ -108,6 +122,8 @@ impl Connection {
             peer,
             vhost,
             user: String::new(),
+            certified: None,
+            access: Access::default(),
             limits: Limits { frame_max: crate::handlers::FRAME_MAX_BEFORE, channel_max: 0 },
             understands: Understands::default(),
             out: Outgoing::default(),
@@ -127,6 +143,12 @@ impl Connection {
 
     pub fn broker(&self) -> &Arc<Broker> {
         &self.gateway.broker
+    }
+
+    /// # Errors
+    /// *403*: the user may not.
+    pub fn check(&mut self, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
+        self.access.check(self.gateway.broker.security(), permission, resource)
     }
 
     /// Where replies with this token come.
@@ -248,6 +270,7 @@ impl Connection {
                 _ => runs.push((holder, offset, offset)),
             }
         });
+        self.access.close_channel();
         let mut queues = HashMap::new();
         let id = channel.id;
         self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);

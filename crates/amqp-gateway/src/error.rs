@@ -31,8 +31,13 @@ pub enum CloseReason {
     #[error("{0}")]
     Error(String),
     /// A login was refused.
-    #[error("login refused")]
-    Login,
+    #[error("login of {name:?} refused: {reason}")]
+    Login {
+        /// Who it was said to be.
+        name: String,
+        /// Why.
+        reason: broker::Refused,
+    },
     /// Frames during the handshake that make no sense.
     #[error("handshake failed: {0}")]
     Handshake(String),
@@ -150,10 +155,12 @@ impl From<QueueError> for Failure {
             QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
+            | QueueError::TooMany { .. }
             | QueueError::InUse { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
             QueueError::NotEmpty { queue, vhost } => Self::precondition(format_args!("queue '{queue}' in vhost '{vhost}' not empty")),
+            QueueError::VhostDeleted(_) => Self::connection(ReplyCode::ConnectionForced, error),
             QueueError::Append(error) => error.into(),
         }
     }
@@ -190,9 +197,11 @@ impl Failure {
                 Self::precondition(format_args!("inequivalent arg '{field}' for exchange '{name}' in vhost '{vhost}': {difference}"))
             }
             DeclareError::UnknownKind(kind) => Self::precondition(format_args!("invalid exchange type '{kind}'")),
-            DeclareError::ArgumentType { .. } | DeclareError::DelayedKind | DeclareError::HashProperty(_) | DeclareError::HashTwice => {
-                Self::precondition(error)
-            }
+            DeclareError::ArgumentType { .. }
+            | DeclareError::DelayedKind
+            | DeclareError::DelayedTwice
+            | DeclareError::HashProperty(_)
+            | DeclareError::HashTwice => Self::precondition(error),
         }
     }
 

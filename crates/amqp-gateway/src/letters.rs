@@ -171,6 +171,11 @@ impl Undertaker for Letters {
         let passed = passed(&all);
         Letter { keys, batch: batch.finish(), passed, headers: Box::new(OwnedHeaders(written)) }
     }
+
+    fn headers(&self, record: &Record) -> Box<dyn Headers> {
+        let stored = Stored::of(record, b"", None);
+        Box::new(OwnedHeaders(BytesMut::from(stored.properties().as_bytes())))
+    }
 }
 
 /// Queue, reason and exchange of the first death, as this broker wrote them.

@@ -6,11 +6,13 @@
 //! A method that needs the controller stops the connection's frames until its outcome is there. Deliveries come by
 //! [`Session::handle_reply`] as well. [`Session::poll_transmit`] hands out what is to be sent.
 
+mod access;
 mod arguments;
 mod channel;
 mod confirms;
 mod connection;
 mod content;
+mod delayed;
 mod error;
 mod gateway;
 mod handlers;

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! record     timestamp: when it was published, ms since 1970; no key; value: the body
-//! headers    "mainstem.amqp"; "mainstem.dead" if the message came out of a dead-letter exchange; "mainstem.traits" if there is a priority or a time to live (what queues have to know, laid out in
-//!            the broker); then each field of the message's headers table with a simple value
+//! headers    "mainstem.amqp"; "mainstem.dead" if the message came out of a dead-letter exchange; while it is delayed, "mainstem.delay";
+//!            "mainstem.traits" if there is a priority or a time to live (what queues have to know, laid out in the broker); then each field of the message's headers table with a simple value
 //!
 //! "mainstem.amqp"
 //! offset     bytes  what
@@ -29,7 +29,7 @@
 use std::io::Write;
 
 use amqp_wire::{EncodedProperties, Properties, ShortBytes, Table, TableRef, TableWriter, Value, short};
-use broker::{MessageTraits, TRAITS_HEADER};
+use broker::{DELAY_HEADER, MessageTraits, TRAITS_HEADER};
 use bytes::{Bytes, BytesMut};
 use delivery::Tries;
 use record::{BatchWriter, HeaderPieces, Record};
@@ -61,7 +61,7 @@ pub(crate) struct Message<'a> {
 
 /// Is it the name of a header that is not the application's?
 fn is_reserved(name: &[u8]) -> bool {
-    [HEADER, TRAITS_HEADER, DEAD_HEADER].contains(&name)
+    [HEADER, TRAITS_HEADER, DEAD_HEADER, DELAY_HEADER].contains(&name)
 }
 
 /// A field's value as Kafka clients see it.
@@ -110,6 +110,11 @@ impl Message<'_> {
     /// Adds its record to a batch.
     pub fn write(&self, now_ms: i64, out: &mut BatchWriter) {
         self.write_with(now_ms, None, out);
+    }
+
+    /// Adds its record, which is to be delayed as this says.
+    pub fn write_delayed(&self, now_ms: i64, delay: &[u8], out: &mut BatchWriter) {
+        self.write_with(now_ms, Some((DELAY_HEADER, &[delay])), out);
     }
 
     /// Adds its record, which says that its `x-death` was written by this broker, and how many deliveries of it have failed.

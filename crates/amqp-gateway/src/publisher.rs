@@ -150,6 +150,15 @@ impl Publisher {
 
     /// Adds a message for queues, at least one, in the order of their ids.
     pub fn add(&mut self, targets: Targets, message: &Message<'_>, now_ms: i64, wanted: Option<Wanted>) {
+        self.add_with(targets, message, wanted, |batch| message.write(now_ms, batch));
+    }
+
+    /// Adds a message for exchanges that delay it, as `delay` says.
+    pub fn add_delayed(&mut self, targets: Targets, message: &Message<'_>, now_ms: i64, delay: &[u8], wanted: Option<Wanted>) {
+        self.add_with(targets, message, wanted, |batch| message.write_delayed(now_ms, delay, batch));
+    }
+
+    fn add_with(&mut self, targets: Targets, message: &Message<'_>, wanted: Option<Wanted>, write: impl FnOnce(&mut BatchWriter)) {
         let at = self.find(&targets).unwrap_or_else(|| {
             let ids = targets.iter().map(|queue| queue.id()).collect();
             let room = if self.batches.is_empty() { ROOM_BYTES } else { message.record_bytes() };
@@ -158,7 +167,7 @@ impl Publisher {
             self.batches.len() - 1
         });
         let batch = &mut self.batches[at];
-        message.write(now_ms, &mut batch.writer);
+        write(&mut batch.writer);
         match (batch.wanted.last_mut(), wanted) {
             (_, None) => {}
             (Some(last), Some(next)) if last.id == next.id && last.last + 1 == next.first => last.last = next.last,

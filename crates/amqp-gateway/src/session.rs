@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use amqp_wire::{
     Encode, Frame, FrameKind, Method, MethodId, Parsed, ParsedHeader, ProtocolHeader, ReplyCode, basic, channel, connection, parse_frame,
 };
-use broker::{Deliveries, Gone, MessageTraits, Reply};
+use broker::{Deliveries, Dismissed, Gone, MessageTraits, Reply};
 use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
 use types::{ConnectionId, ShardId};
@@ -91,6 +91,11 @@ impl Session {
             draining: false,
             broken: false,
         }
+    }
+
+    /// The peer has shown a certificate that was verified: its name. Before the first bytes.
+    pub fn set_certified(&mut self, name: Option<String>) {
+        self.connection.certified = name;
     }
 
     /// Takes what was read: all whole frames, as long as it wants to read; the rest stays in `buffer`.
@@ -336,7 +341,9 @@ impl Session {
             );
         }
         let connection = &mut self.connection;
-        let (id, flow) = (connection.gateway.next_channel(), connection.broker().new_channel());
+        let gateway = Arc::clone(&connection.gateway);
+        connection.access.open_channel(gateway.broker.security()).map_err(|failure| failure.of(method.id()))?;
+        let (id, flow) = (gateway.next_channel(), connection.broker().new_channel());
         let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
         connection.gateway.metrics.channels.inc();
         connection.out.method(frame.channel, &channel::OpenOk {});
@@ -373,7 +380,7 @@ impl Session {
                 Ok(frame.bytes())
             }
             Method::Connection(connection::Method::UpdateSecret(_)) => {
-                self.connection.out.method(0, &connection::UpdateSecretOk {});
+                handlers::update_secret(&mut self.connection)?;
                 Ok(frame.bytes())
             }
             _ => Err(Failure::connection(ReplyCode::ChannelError, "unexpected method in connection state running").of(method.id())),
@@ -407,6 +414,7 @@ impl Session {
                 abandoned.extend(self.connection.leave(&mut channel));
             }
         }
+        self.connection.access.leave();
         abandoned
     }
 
@@ -427,9 +435,15 @@ impl Session {
             self.end = Some(CloseReason::Client);
             return;
         }
-        match handlers::handshake(&mut self.connection, due, &method) {
+        let step = handlers::handshake(&mut self.connection, due, &method, until);
+        self.take_step(step, until);
+    }
+
+    fn take_step(&mut self, step: Result<Result<handlers::Step, Failure>, CloseReason>, until: Instant) {
+        match step {
             Err(reason) => self.end = Some(reason),
             Ok(Err(failure)) => self.close_connection(&failure),
+            Ok(Ok(handlers::Step::Wait)) => {}
             Ok(Ok(handlers::Step::Next(due))) => self.phase = Phase::Handshake { until, due },
             Ok(Ok(handlers::Step::Tuned { heartbeat_s })) => {
                 self.heartbeat = Heartbeat::new(heartbeat_s, self.connection.now);
@@ -501,8 +515,9 @@ impl Session {
                 Err(other) => match other.downcast::<Gone>() {
                     Ok(gone) => self.gone.push(*gone),
                     Err(other) => {
-                        if let Ok(answer) = other.downcast::<Answer>() {
-                            self.answer(&answer);
+                        match other.downcast::<Answer>() {
+                            Ok(answer) => self.answer(&answer),
+                            Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
                         }
                     }
                 },
@@ -527,6 +542,12 @@ impl Session {
                 self.publishes_have_outcome();
             }
             Some(Waiting::Connection { token: wanted, then }) if wanted == token => then(&mut self.connection),
+            Some(Waiting::Login { token: wanted, claim }) if wanted == token => {
+                let Phase::Handshake { until, .. } = self.phase else { return };
+                let outcome = outcome.downcast().map_or(Err(broker::Refused::Busy), |outcome| *outcome);
+                let step = handlers::logged_in(&mut self.connection, claim, outcome);
+                self.take_step(step.map(Ok), until);
+            }
             other => self.connection.waiting = other,
         }
     }
@@ -579,6 +600,13 @@ impl Session {
     fn answer(&mut self, answer: &Answer) {
         if let Some(Slot::Open(channel)) = self.channels.get_mut(&answer.channel) {
             reply::deliver(&mut self.connection, channel, answer);
+        }
+    }
+
+    /// The user or the virtual host is deleted.
+    fn dismissed(&mut self, dismissed: Option<Box<Dismissed>>) {
+        if let Some(dismissed) = dismissed.filter(|_| self.phase == Phase::Running) {
+            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, dismissed.reason));
         }
     }
 

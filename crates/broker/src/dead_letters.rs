@@ -1,10 +1,11 @@
 //! Records that no consumer of a shared subscription could do go to the group's dead-letter topic, with headers that say where
-//! they come from. The copy is durable before the original is archived: a crash in between leaves a second copy, never none.
+//! they come from. Where both are in one journal, the copy and the record that the original is archived lie in one chunk: a crash leaves
+//! one of the two. Otherwise the copy is durable first: a crash in between leaves a second copy, never none.
 
 use std::sync::Arc;
 
 use delivery::{Dead, DeadReason, SubscriptionName};
-use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
+use journal::{AppendError, AppendItem, ColdWant, JournalStatus, Log, ReadError, TailRead};
 use record::{BatchBuilder, BatchError, Batches, Record};
 use types::{Offset, TopicId};
 
@@ -14,6 +15,8 @@ use crate::{Broker, CreateTopic, Topic};
 
 /// Read at once, about.
 const READ_BYTES: usize = 1 << 20;
+/// Copies that are written at once, about.
+const COPIES_BYTES: usize = 256 << 10;
 
 /// Why dead records are not in their topic yet; they are tried again when their lock runs out.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +31,8 @@ pub(crate) enum DeadLetterError {
     Decode(#[from] BatchError),
     #[error(transparent)]
     Append(#[from] AppendError),
+    #[error("the journal does not take them")]
+    NotWritten,
 }
 
 /// Copies on their way to a log of the dead-letter topic.
@@ -37,8 +42,18 @@ struct Copies<'a> {
     source: Option<&'a Topic>,
     items: Vec<AppendItem>,
     bytes: usize,
-    /// Of which all copies are among the items, or durable already.
-    whole: Vec<Dead>,
+    /// What the items are copies of: first and last offset.
+    covered: Vec<(u64, u64)>,
+}
+
+impl Copies<'_> {
+    /// Of what is dead from `first` to `last` the items have all that is there.
+    fn cover(&mut self, first: u64, last: u64) {
+        match self.covered.last_mut() {
+            Some((_, end)) if *end + 1 == first => *end = last,
+            _ => self.covered.push((first, last)),
+        }
+    }
 }
 
 impl Broker {
@@ -78,16 +93,12 @@ impl Broker {
         let logs = topic.logs();
         let log = logs.get(shared.name().partition as usize % logs.len().max(1)).ok_or(DeadLetterError::NoTopic)?;
         let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
-        let mut copies = Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, whole: Vec::new() };
+        let mut copies = Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, covered: Vec::new() };
         for one in dead {
-            let before = copies.items.len();
             match self.copy_dead(shared, &mut copies, *one) {
-                Ok(()) => copies.whole.push(*one),
-                Err(error @ DeadLetterError::Append(_)) => return Err(error),
-                Err(error) => {
-                    copies.items.truncate(before);
-                    warn(error, *one);
-                }
+                Ok(()) => {}
+                Err(error @ (DeadLetterError::Append(_) | DeadLetterError::NotWritten)) => return Err(error),
+                Err(error) => warn(error, *one),
             }
         }
         self.commit_copies(shared, &mut copies)
@@ -98,32 +109,48 @@ impl Broker {
         while from <= dead.last {
             let (records, next) = self.read_records(shared, from, dead.last)?;
             for record in &records {
-                if copies.bytes >= READ_BYTES {
+                if copies.bytes >= COPIES_BYTES {
                     self.commit_copies(shared, copies)?;
                 }
                 let item = self.dead_letter(copies, shared.name(), dead, record)?;
                 copies.bytes += item.body_bytes();
                 copies.items.push(item);
+                copies.cover(from, record.offset.0);
+                from = record.offset.0 + 1;
             }
-            from = next.max(from + 1);
+            // Where nothing is there is nothing to be copied.
+            let next = next.max(from + u64::from(records.is_empty())).min(dead.last + 1);
+            if from < next {
+                copies.cover(from, next - 1);
+            }
+            from = next;
         }
         Ok(())
     }
 
-    /// Makes copies durable, and archives the originals that are copied whole.
+    /// Makes copies durable, and archives the originals.
     fn commit_copies(&self, shared: &SharedSubscription, copies: &mut Copies<'_>) -> Result<(), DeadLetterError> {
-        let items = std::mem::take(&mut copies.items);
+        let (mut items, covered) = (std::mem::take(&mut copies.items), std::mem::take(&mut copies.covered));
         copies.bytes = 0;
-        if !items.is_empty() {
-            let count = items.len() as u64;
-            self.commit(self.journal_number(copies.log.id()), items)?;
-            self.subscriptions().note(ShareEvent::DeadLettered, count);
+        let (count, journal) = (items.len() as u64, self.journal_number(copies.log.id()));
+        if self.journals()[journal].status() != JournalStatus::Running {
+            // A full disk would take the record that they are archived, and not the copies.
+            return Err(DeadLetterError::NotWritten);
         }
-        let mut state = shared.lock();
-        for one in copies.whole.drain(..) {
-            state.buried(one.first, one.last);
+        if journal != self.journal_number(shared.log().id()) && !items.is_empty() {
+            self.commit(journal, std::mem::take(&mut items))?;
         }
-        self.write_subscription(shared, &mut state, None);
+        let durable = self.durably(|asker| {
+            let mut state = shared.lock();
+            for (first, last) in covered {
+                state.buried(first, last);
+            }
+            self.write_subscription_with(shared, &mut state, items, asker);
+        });
+        if !durable {
+            return Err(DeadLetterError::NotWritten);
+        }
+        self.subscriptions().note(ShareEvent::DeadLettered, count);
         self.wake_subscription(shared);
         Ok(())
     }
@@ -131,13 +158,18 @@ impl Broker {
     /// Records from `from` to `last`, some of them, and the offset after what was looked at. What compaction or retention has
     /// removed is not there.
     pub(crate) fn read_records(&self, shared: &SharedSubscription, from: u64, last: u64) -> Result<(Vec<Record>, u64), DeadLetterError> {
-        let (log, journal) = (shared.log(), self.journal_of(shared.log().id()));
+        self.read_log(shared.log(), from, last, READ_BYTES)
+    }
+
+    /// The same of any log, about `max_bytes` of it. Records share no memory with caches.
+    pub(crate) fn read_log(&self, log: &Arc<Log>, from: u64, last: u64, max_bytes: usize) -> Result<(Vec<Record>, u64), DeadLetterError> {
+        let journal = self.journal_of(log.id());
         let until = Offset(last + 1).min(log.high_watermark());
-        let (slices, next) = match journal.read_tail(log, Offset(from)..until, READ_BYTES, true) {
+        let (slices, next) = match journal.read_tail(log, Offset(from)..until, max_bytes, true) {
             TailRead::Data { slices, next, .. } => (slices, next),
             TailRead::Cold => {
-                let want = ColdWant { log: Arc::clone(log), from: Offset(from), until, max_bytes: READ_BYTES };
-                let data = journal.read_cold(&[want], READ_BYTES).pop().transpose()?;
+                let want = ColdWant { log: Arc::clone(log), from: Offset(from), until, max_bytes };
+                let data = journal.read_cold(&[want], max_bytes).pop().transpose()?;
                 data.map_or_else(|| (Default::default(), until), |data| (data.slices, data.next))
             }
             TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),

@@ -53,8 +53,13 @@ struct Inner {
 impl JobQueue {
     /// False when the queue is full or closed.
     pub fn push(&self, job: Job) -> bool {
+        self.push_within(job, JOBS_MAX)
+    }
+
+    /// False when so many wait, or the queue is closed.
+    pub fn push_within(&self, job: Job, most: usize) -> bool {
         let mut inner = self.inner.lock();
-        if inner.closed || inner.jobs.len() >= JOBS_MAX {
+        if inner.closed || inner.jobs.len() >= most {
             return false;
         }
         inner.jobs.push_back(job);

@@ -17,6 +17,7 @@ mod overrides;
 mod queues;
 mod dead_letters;
 mod read_ahead;
+mod security;
 mod settings;
 mod share_rules;
 mod subscriptions;
@@ -49,11 +50,19 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, Letter, MessageTraits, Outcome,
-    QUEUE_GROUP, Queue, QueueDeclaration, QueueError, QueueArguments, Settlement, TRAITS_HEADER, Undertaker, Unequal, Vhost, Vhosts, kind_name, made_up_name, topic_name,
+    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays, Deliveries, Delivery,
+    ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
+    QueueError, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    VhostSeat,
 };
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
+pub use security::{
+    Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
+    Permission, Permissions, Refused, Seat, Seats, Security, SecurityError, TopicPermission, TopicPermissions, User, UserLimits, UserWish,
+    VhostWish,
+};
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, effective};
@@ -66,9 +75,9 @@ use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue};
 use mailbox::Mailboxes;
 
-/// Shard numbers from here on are those of threads that append for themselves: 58 archiver, 59 subscriptions, 60 transactions, 61
+/// Shard numbers from here on are those of threads that append for themselves: 57 delays, 58 archiver, 59 subscriptions, 60 transactions, 61
 /// groups, 62 the broker, 63 the keeper.
-const SHARDS_END: ShardId = ShardId(58);
+const SHARDS_END: ShardId = ShardId(57);
 /// The shard number under which the broker itself appends.
 const OWN_SHARD: ShardId = ShardId(62);
 /// Producer ids taken from the catalog at once.
@@ -97,6 +106,12 @@ pub enum BrokerOpenError {
         /// Whose.
         name: String,
     },
+    /// A record of another version, or damaged. Were it passed over, somebody might come in who may not.
+    #[error("catalog record {key:?} of users, virtual hosts or permissions is not readable by this release")]
+    Security {
+        /// Of the record.
+        key: String,
+    },
     /// Records of a topic are not there.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
@@ -113,6 +128,9 @@ pub struct Broker {
     mailboxes: Mailboxes,
     controller: JobQueue,
     cold: JobQueue,
+    /// Passwords to be verified.
+    logins: JobQueue,
+    security: Security,
     own: Arc<OwnSink>,
     groups: Groups,
     group_configs: GroupConfigs,
@@ -121,6 +139,7 @@ pub struct Broker {
     subscriptions: Subscriptions,
     vhosts: Vhosts,
     ticker: queues::Ticker,
+    delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
     /// Ids for logs that have no record.
     log_ids: Mutex<std::ops::Range<u64>>,
@@ -166,6 +185,11 @@ impl Broker {
         let groups = Groups::new(&config.settings, Arc::clone(&catalog));
         journals[0].add_sink(groups::SHARD, groups.sink());
         let group_configs = GroupConfigs::new(&config.settings);
+        let security = Security::new(&config.settings);
+        let delays = queues::DelayService::new(Arc::clone(&config.clock));
+        for journal in &journals {
+            journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&delays) as Arc<dyn EventSink>);
+        }
         let broker = Self {
             config,
             journals,
@@ -177,6 +201,8 @@ impl Broker {
             subscriptions,
             controller: JobQueue::default(),
             cold: JobQueue::default(),
+            logins: JobQueue::default(),
+            security,
             own,
             groups,
             group_configs,
@@ -184,6 +210,7 @@ impl Broker {
             transactions,
             vhosts: Vhosts::default(),
             ticker: queues::Ticker::default(),
+            delays,
             undertaker: queues::TheUndertaker::default(),
             log_ids: Mutex::new(0..0),
         };
@@ -208,7 +235,8 @@ impl Broker {
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
-                Some(&queues::QUEUES_KEY) => queues.take(&key, &value),
+                Some(&security::SECURITY_KEY) => self.restore_security(&key, &value)?,
+                Some(&queues::QUEUES_KEY | &queues::DELAYS_KEY) => queues.take(&key, &value),
                 Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
                 _ => self.groups.restore(&key, &value),
@@ -237,7 +265,7 @@ impl Broker {
         topic
     }
 
-    /// Starts the threads of controller, cold reads, groups and transactions; they end with [`Broker::shutdown`].
+    /// Starts the threads of controller, cold reads, logins, groups and transactions; they end with [`Broker::shutdown`].
     pub fn start(self: &Arc<Self>) -> Vec<std::thread::JoinHandle<()>> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread at start")
@@ -252,6 +280,12 @@ impl Broker {
                 broker.cold.run(&broker);
             };
             threads.push(spawn(&format!("cold-read-{number}"), Box::new(body)));
+            let broker = Arc::clone(self);
+            let body = move || {
+                jobs::lower_priority();
+                broker.logins.run(&broker);
+            };
+            threads.push(spawn(&format!("login-{number}"), Box::new(body)));
         }
         let broker = Arc::clone(self);
         threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));
@@ -259,6 +293,8 @@ impl Broker {
         threads.push(spawn("transactions", Box::new(move || broker.transactions.run(&broker))));
         let broker = Arc::clone(self);
         threads.push(spawn("queues", Box::new(move || broker.ticker.run(&broker))));
+        let broker = Arc::clone(self);
+        threads.push(spawn("delays", Box::new(move || broker.delays.run(&broker))));
         threads
     }
 
@@ -266,9 +302,11 @@ impl Broker {
     pub fn shutdown(&self) {
         self.controller.close();
         self.cold.close();
+        self.logins.close();
         self.groups.close();
         self.transactions.close();
         self.ticker.close();
+        self.delays.close();
     }
 
     /// Told to clients.
@@ -313,6 +351,11 @@ impl Broker {
     /// The subscriptions that consumers share.
     pub fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
+    }
+
+    /// Users and permissions.
+    pub fn security(&self) -> &Security {
+        &self.security
     }
 
     /// Exchanges and queues.

@@ -427,10 +427,10 @@ impl Broker {
         self.write_changes(shared, state, asker, Vec::new(), item);
     }
 
-    /// Appends `before`, and what changed behind it.
-    pub(crate) fn write_subscription_behind(&self, shared: &SharedSubscription, state: &mut Subscription, before: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
+    /// Writes what changed and `others`, of the same journal, in one chunk: a crash leaves all of it or nothing. `asker` waits for it.
+    pub(crate) fn write_subscription_with(&self, shared: &SharedSubscription, state: &mut Subscription, others: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        self.write_changes(shared, state, Some(asker), before, item);
+        self.write_changes(shared, state, Some(asker), others, item);
     }
 
     fn write_changes(
@@ -438,7 +438,7 @@ impl Broker {
         shared: &SharedSubscription,
         state: &mut Subscription,
         asker: Option<&Arc<Acknowledgement>>,
-        before: Vec<AppendItem>,
+        others: Vec<AppendItem>,
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
         if shared.is_dropped() {
@@ -448,12 +448,16 @@ impl Broker {
             state.set_changed();
         }
         let changes = state.take_changes();
-        let mut items = before;
+        let together = !others.is_empty();
+        let mut items = others;
         if !shared.volatile && !changes.is_empty() {
             items.extend(shared.name.records(&changes).into_iter().map(item));
         }
         if items.is_empty() {
             return;
+        }
+        if together {
+            items = vec![AppendItem::Together(items)];
         }
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);

@@ -477,6 +477,11 @@ impl Subscription {
         self.advance();
     }
 
+    /// Is anything on its way to a dead-letter topic?
+    pub fn has_dying(&self) -> bool {
+        self.dying > 0
+    }
+
     /// Gives back everything that `consumer` has; true when there was something.
     pub fn release_all(&mut self, consumer: ConsumerId, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> bool {
         let held: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == consumer).collect();

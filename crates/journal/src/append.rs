@@ -9,6 +9,9 @@ use types::{ConnectionId, Gate, LogId, Offset, ShardId};
 
 use crate::log::Log;
 
+/// Weight of an item beyond its body: directory entry and bookkeeping.
+const ITEM_OVERHEAD_BYTES: usize = 64;
+
 /// Whom an answer is for; opaque to the journal but for the shard, whose sink gets it, and the
 /// connection, which is the unit of fairness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -135,6 +138,9 @@ pub enum AppendItem {
         /// At most the log's end.
         to: Offset,
     },
+    /// Several items that lie in one chunk, so that a crash leaves all of them or none. They have one result: that of the first which
+    /// is not `Ok`, where a batch for a log that is being deleted counts as taken. None of them is of an idempotent producer.
+    Together(Vec<AppendItem>),
 }
 
 impl std::fmt::Debug for AppendItem {
@@ -144,6 +150,7 @@ impl std::fmt::Debug for AppendItem {
             Self::State { key, value } => write!(f, "State({key:?}, {:?} bytes)", value.as_ref().map(Bytes::len)),
             Self::StateOf { log, key, value } => write!(f, "StateOf({}, {key:?}, {:?} bytes)", log.id(), value.as_ref().map(Bytes::len)),
             Self::Trim { log, to } => write!(f, "Trim({}, {to})", log.id()),
+            Self::Together(items) => f.debug_list().entries(items).finish(),
         }
     }
 }
@@ -155,6 +162,35 @@ impl AppendItem {
             Self::Batch { bytes, .. } => bytes.len(),
             Self::State { key, value } | Self::StateOf { key, value, .. } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
             Self::Trim { .. } => 0,
+            Self::Together(items) => items.iter().map(Self::body_bytes).sum(),
         }
+    }
+
+    /// Entries that it takes in the directory of a chunk.
+    pub(crate) fn entries(&self) -> usize {
+        if let Self::Together(items) = self { items.len() } else { 1 }
+    }
+
+    /// Does it hold records, other than a marker of a transaction?
+    pub(crate) fn is_data(&self) -> bool {
+        match self {
+            Self::Batch { header, .. } => !header.control(),
+            Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } => false,
+            Self::Together(items) => items.iter().any(Self::is_data),
+        }
+    }
+
+    /// Does it hold batches?
+    pub(crate) fn has_batch(&self) -> bool {
+        match self {
+            Self::Batch { .. } => true,
+            Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } => false,
+            Self::Together(items) => items.iter().any(Self::has_batch),
+        }
+    }
+
+    /// What counts against the bounds of the queue: its body and what goes with it.
+    pub(crate) fn weight(&self) -> usize {
+        self.body_bytes() + self.entries() * ITEM_OVERHEAD_BYTES
     }
 }

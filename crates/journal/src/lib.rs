@@ -65,4 +65,6 @@ pub enum Planted {
     KeepTerm,
     /// Uses `RWF_DSYNC` while earlier chunks are unflushed, and takes them for durable.
     DsyncOverUnflushed,
+    /// Places what belongs together in one chunk after the other.
+    PartTogether,
 }

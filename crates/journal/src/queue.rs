@@ -25,8 +25,6 @@ const QUANTUM_BYTES: usize = 64 << 10;
 pub(crate) const AHEAD_BYTES_MAX: usize = 16 << 10;
 /// Requests without data may go beyond the limit by this much: what holds data back need not hold them.
 const STATE_BYTES_MAX: usize = 2 << 20;
-/// Weight of an item beyond its body: directory entry and bookkeeping.
-const ITEM_OVERHEAD_BYTES: usize = 64;
 
 /// Lanes whose memory is kept, and for how many requests each.
 const SPARE_LANES: usize = 64;
@@ -55,7 +53,7 @@ pub(crate) struct Intake {
 }
 
 pub(crate) fn weight(append: &Append) -> usize {
-    append.items.iter().map(|item| item.body_bytes() + ITEM_OVERHEAD_BYTES).sum()
+    append.items.iter().map(AppendItem::weight).sum()
 }
 
 impl Intake {
@@ -94,7 +92,7 @@ impl Intake {
 
     fn queue(&self, append: Append) -> Result<(), Append> {
         let bytes = weight(&append);
-        let data = append.items.iter().any(|item| matches!(item, AppendItem::Batch { .. }));
+        let data = append.items.iter().any(AppendItem::has_batch);
         let limit = match bytes {
             // One at a time, and what holds the others back may wait for it.
             _ if append.to.shard == crate::archiver::SHARD => usize::MAX / 2,
@@ -363,7 +361,7 @@ impl Lane {
             if let Some(AppendItem::Batch { log, .. }) = request.items.get(ITEMS_AHEAD) {
                 log.prefetch_claim();
             }
-            let bytes = item.body_bytes() + ITEM_OVERHEAD_BYTES;
+            let bytes = item.weight();
             if pass == Pass::Fair && bytes > self.deficit && !alone {
                 // An item larger than a quantum waits until its lane has saved up for it.
                 request.items.push_front(item);

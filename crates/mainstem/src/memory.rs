@@ -1,4 +1,4 @@
-//! How much memory there is to plan with, and how much is used.
+//! How much memory there is to plan with, how much is used, and how much of what is freed stays for the next use.
 
 use types::ByteSize;
 
@@ -25,6 +25,23 @@ fn cgroup_bytes() -> Option<u64> {
     let limits = own.ancestors().take_while(|folder| folder.starts_with(root));
     let smallest = limits.filter_map(|folder| read(&folder.join("memory.max"))).min();
     smallest.or_else(|| read(&root.join("memory/memory.limit_in_bytes")))
+}
+
+/// Has each thread's heap keep a sixteenth of the budget, 4 to 64 MiB, of what was freed last. By default 128 KiB are kept, and
+/// buffers of answers come and go by the megabyte: a sixth of the processor time of AMQP queues went into pages that were given back
+/// and faulted in again. Only the C library of GNU has such a bound.
+pub fn keep_freed(budget: ByteSize) {
+    #[cfg(target_env = "gnu")]
+    {
+        let kept = (budget.bytes() / 16).clamp(4 << 20, 64 << 20) as libc::c_int;
+        // SAFETY: both set a number that the allocator reads under its own lock.
+        unsafe {
+            libc::mallopt(libc::M_TRIM_THRESHOLD, kept);
+            libc::mallopt(libc::M_MMAP_THRESHOLD, kept / 2);
+        }
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = budget;
 }
 
 /// Resident memory of this process.

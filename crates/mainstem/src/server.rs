@@ -34,6 +34,7 @@ const BACKLOG: i32 = 1024;
 pub fn run(config: Config) -> anyhow::Result<()> {
     start_log(config.log == LogFormat::Json);
     watch_for_defects();
+    crate::memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
@@ -132,7 +133,7 @@ fn start_log(json: bool) {
 /// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
 /// (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_CONNECTIONS: [&str; 3] = ["shard-", "cold-read-", "controller"];
+    const OF_CONNECTIONS: [&str; 4] = ["shard-", "cold-read-", "login-", "controller"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");

@@ -48,9 +48,12 @@ pub enum DeclareError {
         /// Its type, the octet of AMQP's field tables.
         tag: u8,
     },
-    /// 406 PRECONDITION_FAILED: `x-delayed-message` without a usable `x-delayed-type`.
-    #[error("invalid argument, 'x-delayed-type' must be an existing exchange type")]
+    /// 406 PRECONDITION_FAILED: `x-delayed-message` without `x-delayed-type`, or one that is no string.
+    #[error("Invalid argument, 'x-delayed-type' must be an existing exchange type")]
     DelayedKind,
+    /// 406 PRECONDITION_FAILED: an exchange that delays cannot wrap another.
+    #[error("Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'")]
+    DelayedTwice,
     /// 406 PRECONDITION_FAILED: `hash-property` names something else.
     #[error("unsupported property: {0}")]
     HashProperty(String),

@@ -92,11 +92,14 @@ impl Plan {
             let unknown = || DeclareError::UnknownKind(String::from_utf8_lossy(declaration.kind).into_owned());
             return Ok(Self { kind: Kind::parse(declaration.kind).ok_or_else(unknown)?, delayed });
         }
-        let inner = declaration.arguments.get(b"x-delayed-type").and_then(|argument| match &argument.value {
-            OwnedValue::Bytes(name) => Kind::parse(name),
-            _ => None,
-        });
-        Ok(Self { kind: inner.ok_or(DeclareError::DelayedKind)?, delayed })
+        let kind = match declaration.arguments.get(b"x-delayed-type").map(|argument| &argument.value) {
+            Some(OwnedValue::Bytes(name)) if **name == *DELAYED.as_bytes() => return Err(DeclareError::DelayedTwice),
+            Some(OwnedValue::Bytes(name)) => {
+                Kind::parse(name).ok_or_else(|| DeclareError::UnknownKind(String::from_utf8_lossy(name).into_owned()))?
+            }
+            _ => return Err(DeclareError::DelayedKind),
+        };
+        Ok(Self { kind, delayed })
     }
 }
 

@@ -29,7 +29,7 @@ pub use exchange::{Declaration, Declared, Exchange, Kind};
 pub use name::{NAME_BYTES_MAX, Name};
 pub use removal::{Removal, RemovedBinding, RemovedDestination, RemovedExchange};
 pub use ring::{POINTS_MAX, WEIGHT_MAX};
-pub use route::Scratch;
+pub use route::{Keepers, Scratch};
 pub use shared::{Changes, Exchanges, Routes};
 pub use table::Table;
 pub use value::{Argument, Arguments, Headers, NoHeaders, OwnedValue, Property, Value};

@@ -4,9 +4,15 @@
 //! a binding to an exchange, to its alternate. Each exchange is visited once, so cycles end; each queue is told once.
 //! The default exchange leads to the queue that has the routing key for its name; as an alternate it leads nowhere, as in
 //! RabbitMQ.
+//!
+//! A message that wants to be delayed gets no further than an exchange that delays, wherever that lies on its way: the caller keeps it
+//! for that exchange, and routes it from there when its time has come, no longer to be delayed.
+
+use smallvec::SmallVec;
 
 use crate::binding::{QueueId, Target};
 use crate::exchange::{Exchange, ExchangeId};
+use crate::name::Name;
 use crate::table::{DEFAULT, Table};
 use crate::value::Headers;
 
@@ -47,15 +53,29 @@ impl Seen {
     }
 }
 
+/// Exchanges that keep a message for later.
+pub type Keepers = SmallVec<[Name; 1]>;
+
 impl Exchange<'_> {
+    /// As [`Exchange::route`], for a message that wants to be delayed: tells the exchanges that delay it.
+    pub fn route_delayed(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) -> Keepers {
+        let mut keepers = Keepers::new();
+        self.route_until(keys, headers, scratch, queues, Some(&mut keepers));
+        keepers
+    }
+
     /// Replaces what is in `queues` by the queues that get a message with these routing keys (that of the message, and those of
     /// its `CC` and `BCC`), each once, in no order that means anything. Allocates only when `scratch` or `queues` have to grow.
     pub fn route(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>) {
+        self.route_until(keys, headers, scratch, queues, None);
+    }
+
+    fn route_until(&self, keys: &[&[u8]], headers: &dyn Headers, scratch: &mut Scratch, queues: &mut Vec<QueueId>, keepers: Option<&mut Keepers>) {
         queues.clear();
         if self.id == DEFAULT {
             queues.extend(keys.iter().filter_map(|key| self.table.queue(key)));
         } else {
-            walk(self.table, self.id, (keys, headers), scratch, queues);
+            walk(self.table, self.id, (keys, headers), scratch, queues, keepers);
         }
         if !queues.is_sorted_by(|one, next| one < next) {
             queues.sort_unstable();
@@ -64,7 +84,14 @@ impl Exchange<'_> {
     }
 }
 
-fn walk(table: &Table, first: ExchangeId, message: (&[&[u8]], &dyn Headers), scratch: &mut Scratch, queues: &mut Vec<QueueId>) {
+fn walk(
+    table: &Table,
+    first: ExchangeId,
+    message: (&[&[u8]], &dyn Headers),
+    scratch: &mut Scratch,
+    queues: &mut Vec<QueueId>,
+    mut keepers: Option<&mut Keepers>,
+) {
     let mut exchanges = std::mem::take(&mut scratch.exchanges);
     let mut seen = std::mem::take(&mut scratch.exchanges_seen);
     exchanges.clear();
@@ -73,6 +100,10 @@ fn walk(table: &Table, first: ExchangeId, message: (&[&[u8]], &dyn Headers), scr
     exchanges.push(first);
     while let Some(id) = exchanges.pop() {
         let exchange = table.slot(id);
+        if let Some(keepers) = keepers.as_deref_mut().filter(|_| exchange.delayed) {
+            keepers.push(exchange.name.clone());
+            continue;
+        }
         let mut matched = false;
         let mut visit = |id: ExchangeId| {
             if seen.first(id) {

@@ -42,6 +42,8 @@ pub struct Table {
     queues: HashMap<QueueId, Queue>,
     queue_ids: HashMap<Name, QueueId>,
     bindings: Bindings,
+    /// Exchanges that delay.
+    delayed: usize,
 }
 
 impl Default for Table {
@@ -53,6 +55,7 @@ impl Default for Table {
             queues: HashMap::new(),
             queue_ids: HashMap::new(),
             bindings: Bindings::default(),
+            delayed: 0,
         };
         for (name, kind, internal) in PREDECLARED {
             let name = Name::new(name.as_bytes()).expect("short");
@@ -88,7 +91,13 @@ impl Table {
         &self.bindings
     }
 
+    /// Is there an exchange that delays? Otherwise nobody needs to know whether a message wants to be delayed.
+    pub fn has_delayed(&self) -> bool {
+        self.delayed > 0
+    }
+
     fn add_exchange(&mut self, slot: Slot) {
+        self.delayed += usize::from(slot.delayed);
         let id = self.free.pop().unwrap_or_else(|| {
             self.exchanges.push(None);
             u32::try_from(self.exchanges.len() - 1).expect("fewer than 2^32 exchanges fit in memory")
@@ -175,6 +184,7 @@ impl Table {
             self.remove_incoming(incoming, &mut doomed, removal);
             let slot = self.exchanges[id as usize].take().expect("the exchange exists");
             self.free.push(id);
+            self.delayed -= usize::from(slot.delayed);
             removal.exchanges.push(RemovedExchange { name, kind: slot.kind, durable: slot.durable });
         }
     }

@@ -28,17 +28,18 @@ struct Cli {
     /// Operations per seed
     #[arg(long, default_value_t = 2000)]
     operations: u64,
-    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync; or all of them one by one
+    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 5] = [
+const PLANTED: [(&str, Planted); 6] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
     ("keep-term", Planted::KeepTerm),
     ("dsync", Planted::DsyncOverUnflushed),
+    ("part", Planted::PartTogether),
 ];
 
 fn main() -> ExitCode {

@@ -7,6 +7,7 @@
 //! written moves into an archive meanwhile, and some logs are compacted: of these a record may be gone of which a newer
 //! one is there.
 
+mod ties;
 mod window;
 
 use std::collections::BTreeMap;
@@ -83,6 +84,14 @@ impl Clock for SimClock {
     fn now_ms(&self) -> Timestamp {
         self.0.load(Ordering::Relaxed)
     }
+
+    fn steady_ms(&self) -> u64 {
+        self.now_ms().unsigned_abs()
+    }
+
+    fn boot(&self) -> u128 {
+        0
+    }
 }
 
 #[derive(Default)]
@@ -122,6 +131,7 @@ enum Waiting {
     Batch(Sent),
     State { key: u64, value: Option<u64> },
     Trim { log: LogId, to: Offset },
+    Tie(u64),
 }
 
 #[derive(Default)]
@@ -161,6 +171,7 @@ struct World {
     running: Option<Running>,
     logs: BTreeMap<LogId, ModelLog>,
     state: State,
+    ties: ties::Ties,
     waiting: BTreeMap<u64, Waiting>,
     next_token: u64,
     next_id: u64,
@@ -230,6 +241,7 @@ impl World {
             running: None,
             logs: BTreeMap::new(),
             state: State::default(),
+            ties: ties::Ties::default(),
             waiting: BTreeMap::new(),
             next_token: 1,
             next_id: 1,
@@ -288,6 +300,7 @@ impl World {
         self.watch = window::Watch::of(self.disk.used());
         coverage.add("restarts", 1);
         self.check_after_restart(power_lost, coverage)?;
+        self.check_ties(&state, coverage)?;
         let in_memory = |key| state::log_of(key, LOGS_AT_FIRST).is_some_and(|log| durability(log) == Durability::Memory);
         let gone = self.state.check(state, |key| power_lost && in_memory(key))?;
         coverage.add("memory state lost with the power", gone);
@@ -339,7 +352,8 @@ impl World {
         let choice = self.random.below(1000);
         self.note(choice);
         match choice {
-            0..420 => self.append(coverage),
+            0..400 => self.append(coverage),
+            400..420 => self.tie(),
             420..449 => self.put_state(),
             449..450 => self.make_log(coverage),
             450..460 => self.trim(),
@@ -393,14 +407,21 @@ impl World {
         self.running.as_ref().map_or(Ok(()), |running| self.watch.look(&running.journal, self.disk.used(), coverage))
     }
 
-    fn submit(&mut self, connection: u64, item: AppendItem, waiting: Waiting) {
+    fn clock_now(&self) -> Timestamp {
+        self.clock.now_ms()
+    }
+
+    /// False: the queue is full.
+    fn submit(&mut self, connection: u64, item: AppendItem, waiting: Waiting) -> bool {
         let token = self.next_token;
         self.next_token += 1;
         let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(connection), token };
         let running = self.running.as_ref().expect("a journal is open between operations");
-        if running.journal.append(Append { to, items: vec![item], acknowledge: true }).is_ok() {
+        let taken = running.journal.append(Append { to, items: vec![item], acknowledge: true }).is_ok();
+        if taken {
             self.waiting.insert(token, waiting);
         }
+        taken
     }
 
     fn append(&mut self, coverage: &mut Coverage) {
@@ -525,6 +546,7 @@ impl World {
                     let model = self.logs.entry(log).or_default();
                     model.start = model.start.max(to.0);
                 }
+                (Waiting::Tie(number), result) => self.tie_answered(number, result.is_ok(), coverage)?,
                 (_, Err(_)) => coverage.add("appends refused", 1),
             }
         }

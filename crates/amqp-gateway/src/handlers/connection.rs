@@ -1,8 +1,12 @@
-//! Class connection: start, login, tune, open. What comes after the handshake (close, update-secret) is the session's.
+//! Class connection: start, login, tune, open; update-secret. What else comes after the handshake is the session's.
+
+use std::sync::Arc;
+use std::time::Instant;
 
 use amqp_wire::{ReplyCode, ShortStr, Table, TableRef, connection, short};
+use broker::{Credentials, LoginOutcome, Refused};
 
-use crate::connection::Connection;
+use crate::connection::{CONSUMER_TOKEN, Claim, Connection, Waiting};
 use crate::error::{CloseReason, Failure};
 
 /// Bytes of a frame before limits are negotiated, as in RabbitMQ.
@@ -17,10 +21,11 @@ const CHANNEL_MAX: u16 = 2047;
 const HEARTBEAT_S: u16 = 60;
 /// The release of RabbitMQ that clients are to take it for: they ask for features by version.
 const VERSION: &str = "4.3.6";
-/// The one user there is; from this machine only.
-const USER: &str = "guest";
-const PASSWORD: &[u8] = b"guest";
 const MECHANISMS: &[u8] = b"PLAIN AMQPLAIN";
+/// Bytes of a claimed name that the log shows.
+const NAME_SHOWN_MAX: usize = 255;
+/// Of those who have shown a certificate.
+const MECHANISMS_CERTIFIED: &[u8] = b"PLAIN AMQPLAIN EXTERNAL";
 
 /// What the handshake waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(crate) enum Handshake {
 /// What a step of the handshake led to.
 pub(crate) enum Step {
     Next(Handshake),
+    /// The connection waits for what comes next.
+    Wait,
     /// It is over; seconds between heartbeats, 0 for none.
     Done,
     Tuned {
@@ -63,45 +70,84 @@ pub(crate) fn start(to: &mut Connection) {
         fields.put(short("product"), "RabbitMQ");
         fields.put(short("version"), VERSION);
     });
-    let (mechanisms, locales): (&[u8], &[u8]) = (MECHANISMS, b"en_US");
+    let mechanisms = if to.certified.is_some() { MECHANISMS_CERTIFIED } else { MECHANISMS };
+    let locales = b"en_US";
     let server_properties = properties.view();
     to.out.method(0, &connection::Start { version_major: 0, version_minor: 9, server_properties, mechanisms, locales });
 }
 
 /// The step that is due.
-pub(crate) fn handle(to: &mut Connection, due: Handshake, method: &connection::Method<'_>) -> Result<Result<Step, Failure>, CloseReason> {
+pub(crate) fn handle(
+    to: &mut Connection,
+    due: Handshake,
+    method: &connection::Method<'_>,
+    until: Instant,
+) -> Result<Result<Step, Failure>, CloseReason> {
     match (due, method) {
-        (Handshake::Start, connection::Method::StartOk(method)) => start_ok(to, method).map(Ok),
+        (Handshake::Start, connection::Method::StartOk(method)) => start_ok(to, method, until).map(Ok),
         (Handshake::Tune, connection::Method::TuneOk(method)) => Ok(tune_ok(to, *method)),
         (Handshake::Open, connection::Method::Open(method)) => Ok(open(to, method)),
         (_, other) => Err(CloseReason::Handshake(format!("{other:?} is not due"))),
     }
 }
 
-fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>) -> Result<Step, CloseReason> {
+fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instant) -> Result<Step, CloseReason> {
     let capabilities = method.client_properties.get("capabilities").and_then(amqp_wire::Value::as_table).unwrap_or_default();
     let can = |name| capabilities.get(name).and_then(amqp_wire::Value::as_bool).unwrap_or(false);
     to.understands.consumer_cancel_notify = can("consumer_cancel_notify");
     to.understands.authentication_failure_close = can("authentication_failure_close");
-    let given = match &*method.mechanism {
+    let mechanism = &*method.mechanism;
+    let claim = |name: &[u8]| Claim { mechanism: mechanism.to_owned(), name: shown(name) };
+    let given = match mechanism {
         "PLAIN" => plain(method.response),
         "AMQPLAIN" => amqplain(method.response),
+        "EXTERNAL" => {
+            let name = to.certified.clone().unwrap_or_default();
+            let outcome = to.broker().security().authenticate_by_name(&name, to.peer);
+            return logged_in(to, claim(name.as_bytes()), outcome);
+        }
         _ => None,
     };
-    let is_local = to.peer.ip().to_canonical().is_loopback();
-    let welcome = given.is_some_and(|(user, password)| user == USER.as_bytes() && password == PASSWORD) && is_local;
-    if !welcome {
-        to.gateway.metrics.refused_logins.inc();
-        if to.understands.authentication_failure_close {
-            let mechanism = method.mechanism;
-            let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
-            to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());
-        }
-        return Err(CloseReason::Login);
+    let Some((name, password)) = given else { return logged_in(to, claim(b""), Err(Refused::Credentials)) };
+    let credentials = Credentials { name, password, peer: to.peer };
+    if let Some(outcome) = to.broker().security().known(credentials) {
+        return logged_in(to, claim(name), outcome);
     }
-    USER.clone_into(&mut to.user);
-    to.out.method(0, &connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
-    Ok(Step::Next(Handshake::Tune))
+    let token = to.take_token();
+    if !to.broker().login(to.reply_to(token), credentials, until) {
+        return logged_in(to, claim(name), Err(Refused::Busy));
+    }
+    to.waiting = Some(Waiting::Login { token, claim: claim(name) });
+    Ok(Step::Wait)
+}
+
+/// A name for the log, whatever was sent as one.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]).into_owned()
+}
+
+/// It is known who somebody is, or that he is not who he says.
+///
+/// # Errors
+/// `Login`: he is not let in, and told so if he understands it.
+pub(crate) fn logged_in(to: &mut Connection, claim: Claim, outcome: LoginOutcome) -> Result<Step, CloseReason> {
+    let Claim { mechanism, name } = claim;
+    match outcome {
+        Ok(user) => {
+            user.name().clone_into(&mut to.user);
+            to.access.log_in(user);
+            to.out.method(0, &connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
+            Ok(Step::Next(Handshake::Tune))
+        }
+        Err(reason) => {
+            to.gateway.metrics.refused_logins.inc();
+            if to.understands.authentication_failure_close {
+                let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
+                to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());
+            }
+            Err(CloseReason::Login { name, reason })
+        }
+    }
 }
 
 /// RFC 4616: an authorisation id, which is not looked at, then user and password, each after a zero byte.
@@ -135,12 +181,35 @@ fn tune_ok(to: &mut Connection, method: connection::TuneOk) -> Result<Step, Fail
 
 fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Failure> {
     let name: ShortStr<'_> = method.virtual_host;
-    let Some(vhost) = to.broker().vhosts().get(&name) else {
-        return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("vhost {name} not found")).of(connection::Open::ID));
-    };
+    let refuse = |text: String| Failure::connection(ReplyCode::NotAllowed, text).of(connection::Open::ID);
+    let vhost = to.broker().vhosts().get(&name).filter(|vhost| !vhost.is_deleted());
+    let vhost = vhost.ok_or_else(|| refuse(format!("vhost {name} not found")))?;
+    let broker = Arc::clone(to.broker());
+    let security = broker.security();
+    to.access.refresh(security);
+    let (user, limits) = (&to.user, to.access.user().map(|user| user.limits()).unwrap_or_default());
+    let place = vhost.enter().map_err(|limit| {
+        refuse(format!("access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"))
+    })?;
+    let seat = security.seats().take(to.reply_to(CONSUMER_TOKEN), user, limits, vhost.name());
+    let seat = seat.map_err(|full| refuse(format!("connection refused for user '{user}': {full}")))?;
+    to.access.enter(security, Arc::clone(&vhost), (seat, place)).map_err(|failure| failure.of(connection::Open::ID))?;
     to.vhost = vhost;
     to.out.method(0, &connection::OpenOk {});
     Ok(Step::Done)
+}
+
+/// The client has another word for who it is. Passwords do not expire, so nothing depends on it; whether the user may still be here is
+/// looked at again.
+///
+/// # Errors
+/// *530*: he may not.
+pub(crate) fn update_secret(to: &mut Connection) -> Result<(), Failure> {
+    let broker = Arc::clone(to.broker());
+    to.access.refresh(broker.security());
+    to.access.check_vhost().map_err(|failure| failure.of(connection::UpdateSecret::ID))?;
+    to.out.method(0, &connection::UpdateSecretOk {});
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortBytes, ShortStr, basic, short};
-use broker::{Consuming, Deliveries, Gone, made_up_name};
+use broker::{Consuming, Deliveries, Gone, Permission, made_up_name};
 use routing::Name;
 
 use super::queue::no_integer;
-use super::queue_of;
+use super::{queue_name, queue_of};
+use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
 use crate::error::Failure;
@@ -46,6 +47,8 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
         }
         return Ok(());
     }
+    let wanted = queue_name(channel, &queue)?;
+    connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
     let priority = match arguments.get("x-priority") {
         None => 0,

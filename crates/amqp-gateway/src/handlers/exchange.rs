@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, exchange};
-use broker::{BindingWish, ExchangeError};
+use broker::{BindingWish, ExchangeError, Permission};
 use routing::{Declaration, DeclareError};
 
 use super::name;
+use crate::access::Resource;
 use crate::arguments::arguments;
 use crate::channel::Channel;
 use crate::connection::Connection;
@@ -17,6 +18,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
         exchange::Method::Declare(method) => declare(connection, channel, method),
         exchange::Method::Delete(method) => delete(connection, channel, method),
         exchange::Method::Bind(exchange::Bind { destination, source, routing_key, no_wait, arguments }) => {
+            check_binding(connection, channel, Resource::Exchange(destination.as_bytes()), source.as_bytes(), routing_key.as_bytes())?;
             let wish = wish(&destination, &source, &routing_key, arguments)?;
             let ok = (!no_wait).then_some(exchange::BindOk {});
             let vhost = Arc::clone(&channel.vhost);
@@ -32,6 +34,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
             )
         }
         exchange::Method::Unbind(exchange::Unbind { destination, source, routing_key, no_wait, arguments }) => {
+            check_binding(connection, channel, Resource::Exchange(destination.as_bytes()), source.as_bytes(), routing_key.as_bytes())?;
             let wish = wish(&destination, &source, &routing_key, arguments)?;
             let ok = (!no_wait).then_some(exchange::UnbindOk {});
             let vhost = Arc::clone(&channel.vhost);
@@ -50,6 +53,26 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
             Err(super::unimplemented())
         }
     }
+}
+
+/// May the user bind so?
+///
+/// # Errors
+/// *403*.
+pub(super) fn check_binding(
+    connection: &mut Connection,
+    channel: &Channel,
+    destination: Resource<'_>,
+    source: &[u8],
+    key: &[u8],
+) -> Result<(), Failure> {
+    connection.check(Permission::Write, destination)?;
+    if source.is_empty() || destination == Resource::Exchange(b"") {
+        return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
+    }
+    connection.check(Permission::Read, Resource::Exchange(source))?;
+    let table = channel.vhost.exchanges().read();
+    table.exchange(source).map_or(Ok(()), |exchange| connection.access.check_key(Permission::Read, &exchange, key))
 }
 
 fn wish(destination: &str, source: &str, key: &str, table: amqp_wire::TableRef<'_>) -> Result<BindingWish, Failure> {
@@ -87,6 +110,14 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
         ok.inspect(|ok| connection.out.method(channel.number, ok));
         return Ok(());
     }
+    connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;
+    if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none()
+        && !exchange.starts_with("amq.")
+        && let Some(alternate) = table.get("alternate-exchange").and_then(amqp_wire::Value::as_bytes)
+    {
+        connection.check(Permission::Read, Resource::Exchange(exchange.as_bytes()))?;
+        connection.check(Permission::Write, Resource::Exchange(alternate))?;
+    }
     let told = exchange.to_string();
     let (name, kind, arguments) = (name(exchange.as_bytes())?, kind.as_bytes().to_vec(), arguments(table));
     let vhost = Arc::clone(&channel.vhost);
@@ -108,6 +139,10 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
 
 fn delete(connection: &mut Connection, channel: &mut Channel, method: exchange::Delete<'_>) -> Result<(), Failure> {
     let exchange::Delete { exchange, if_unused, no_wait } = method;
+    // Nobody may delete those that are always there, whatever his permissions.
+    if !exchange.is_empty() && !exchange.starts_with("amq.") {
+        connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;
+    }
     let (name, ok) = (name(exchange.as_bytes())?, (!no_wait).then_some(exchange::DeleteOk {}));
     let vhost = Arc::clone(&channel.vhost);
     let work = move |broker: &Arc<broker::Broker>| broker.delete_exchange(&vhost, &name, if_unused);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::{ReplyCode, basic};
-use broker::Got;
+use broker::{Got, Permission};
 use delivery::QueueKind;
 
 use super::queue::count;
-use super::queue_of;
+use super::{queue_name, queue_of};
+use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{Connection, Consumer, Waiting};
 use crate::error::Failure;
@@ -19,6 +20,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
+    let wanted = queue_name(channel, &queue)?;
+    connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
     if queue.understood().single_active && queue.understood().kind == QueueKind::Quorum {
         let text = format!(

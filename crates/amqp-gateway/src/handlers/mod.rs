@@ -20,7 +20,7 @@ use crate::confirms::Confirms;
 use crate::connection::Connection;
 use crate::error::Failure;
 
-pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, start};
+pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, start, update_secret};
 pub(crate) use consume::{deliver, gone};
 pub(crate) use publish::{Table, publish};
 pub(crate) use transactions::finish_commit;

@@ -1,15 +1,17 @@
 //! Class basic, publish: checks a message, routes it, and adds it to the batches of this turn.
 
 use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
-use broker::{MessageTraits, Queue, Vhost};
+use broker::{MessageTraits, Permission, User, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
-use routing::Routes;
+use routing::{Keepers, Routes};
 use smallvec::SmallVec;
 
+use crate::access::Resource;
 use crate::arguments::MessageHeaders;
 use crate::channel::{Channel, Mode};
 use crate::connection::Connection;
+use crate::delayed::{self, Kept};
 use crate::error::Failure;
 use crate::message::{Message, without_bcc};
 use crate::publisher::Wanted;
@@ -87,31 +89,26 @@ fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure>
 }
 
 /// # Errors
-/// *406*: somebody else's name.
-fn check_user(user: &str, properties: EncodedProperties<'_>) -> Result<(), Failure> {
+/// *406*: somebody else's name, of a user who may not speak for others.
+fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<(), Failure> {
+    let name = user.map_or("", User::name);
     match properties.user_id() {
-        Some(claimed) if claimed != *user => {
+        Some(claimed) if claimed != *name && !user.is_some_and(|user| user.has_tag("impersonator")) => {
             let claimed = String::from_utf8_lossy(claimed.as_bytes());
-            Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{user}'")))
+            Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{name}'")))
         }
         _ => Ok(()),
     }
 }
 
 /// # Errors
-/// *404*, *403*; *540*: a delayed exchange is asked to delay.
+/// *404*, *403*.
 fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
     let name = message.exchange;
     let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
     if exchange.internal() {
         let text = format!("cannot publish to internal exchange '{}' in vhost '{vhost}'", exchange.name());
         return Err(Failure::channel(ReplyCode::AccessRefused, text));
-    }
-    if exchange.delayed() {
-        let delay = message.properties.headers().and_then(|headers| headers.get("x-delay")).and_then(Value::as_integer);
-        if delay.is_some_and(|delay| delay > 0) {
-            return Err(Failure::not_implemented("x-delay"));
-        }
     }
     Ok(())
 }
@@ -127,12 +124,18 @@ pub(crate) fn publish(
     message: Message<'_>,
     mandatory: bool,
 ) -> Result<(), Failure> {
+    connection.check(Permission::Write, Resource::Exchange(message.exchange))?;
     check_exchange(table.read(), channel.vhost.name(), &message)?;
-    check_user(&connection.user, message.properties)?;
+    let addressed = reply::addressed(connection, channel, message.properties)?;
     let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };
     let message = Message { traits, ..message };
-    keys(&message)?;
-    let addressed = reply::addressed(connection, channel, message.properties)?;
+    let keys = keys(&message)?;
+    if connection.access.has_topics()
+        && let Some(exchange) = table.read().exchange(message.exchange)
+    {
+        keys.iter().try_for_each(|key| connection.access.check_key(Permission::Write, &exchange, key))?;
+    }
+    check_user(connection.access.user().map(|user| &**user), message.properties)?;
     let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let message = Message { properties, ..message };
     connection.gateway.metrics.published.inc();
@@ -159,10 +162,18 @@ pub(super) fn route(
     message: &Message<'_>,
     (mandatory, wanted): (bool, Option<Wanted>),
 ) -> Result<(), Failure> {
-    let found = table.read().exchange(message.exchange);
+    let routes = table.read();
+    let found = routes.exchange(message.exchange);
     let exchange = found.ok_or_else(|| Failure::no_exchange(message.exchange, channel.vhost.name()))?;
     let mut routed = std::mem::take(&mut connection.routed);
-    exchange.route(&keys(message)?, &MessageHeaders(message.properties), &mut connection.scratch, &mut routed);
+    let (keys, headers) = (keys(message)?, MessageHeaders(message.properties));
+    let delay = if routes.has_delayed() { delayed::delay_of(message.properties) } else { None };
+    let mut keepers = Keepers::new();
+    if delay.is_some() {
+        keepers = exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed);
+    } else {
+        exchange.route(&keys, &headers, &mut connection.scratch, &mut routed);
+    }
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
     let answered = reply::is_answer(message) && reply::send(connection, message);
@@ -173,27 +184,31 @@ pub(super) fn route(
         }
     };
     if targets.is_empty() {
-        if !answered {
+        if !answered && keepers.is_empty() {
             connection.gateway.metrics.unroutable.inc();
         }
+        // Also what is delayed: nobody knows yet whether somebody will get it. So it is in RabbitMQ's plugin.
         if mandatory && !answered {
             give_back(connection, channel, message);
         }
-        settle(connection, channel, true);
+        match delayed::keep(connection, channel, message, &keys, (delay, &keepers), wanted) {
+            Kept::Open => {}
+            other => settle(connection, channel, other == Kept::NotWanted),
+        }
         return Ok(());
     }
     let stripped = without_bcc(message.properties);
     let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
-    let message = &Message { properties, ..*message };
+    let (whole, message) = (message, &Message { properties, ..*message });
     let mut refused = false;
-    if targets.iter().any(|queue| may_refuse(queue)) {
+    if targets.iter().any(|queue| queue.may_refuse()) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
         table.release();
         let size = message.body_bytes();
         let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
         targets.retain(|queue| {
-            let admitted = !may_refuse(queue) || publisher.admits(broker, queue, size);
-            if admitted && may_refuse(queue) {
+            let admitted = !queue.may_refuse() || publisher.admits(broker, queue, size);
+            if admitted && queue.may_refuse() {
                 publisher.count(queue, size);
             }
             if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
@@ -206,23 +221,27 @@ pub(super) fn route(
         });
     }
     if refused {
-        connection.gateway.metrics.not_kept.inc();
-        if let Mode::Transaction(transaction) = &mut channel.mode {
-            transaction.refused = true;
-        }
+        note_refused(connection, channel);
         settle(connection, channel, false);
     }
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
-        let wanted = wanted.filter(|_| !refused);
+        let wanted = wanted.filter(|_| !refused && keepers.is_empty());
         connection.publisher.add(targets, message, connection.now_ms, wanted);
+    }
+    let kept = delayed::keep(connection, channel, whole, &keys, (delay, &keepers), wanted.filter(|_| !refused));
+    if kept == Kept::Lost && !refused {
+        settle(connection, channel, false);
     }
     Ok(())
 }
 
-/// Does a queue turn messages away when it is full?
-fn may_refuse(queue: &Queue) -> bool {
-    queue.understood().overflow != Overflow::DropHead
+/// A queue has refused a message.
+fn note_refused(connection: &Connection, channel: &mut Channel) {
+    connection.gateway.metrics.not_kept.inc();
+    if let Mode::Transaction(transaction) = &mut channel.mode {
+        transaction.refused = true;
+    }
 }
 
 fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'_>) {

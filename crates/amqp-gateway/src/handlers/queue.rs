@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use amqp_wire::{ReplyCode, ShortStr, queue, short};
-use broker::{BindingWish, Queue, QueueDeclaration, QueueError};
+use amqp_wire::{ReplyCode, ShortStr, TableRef, Value, queue, short};
+use broker::{BindingWish, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
 
-use super::exchange::run;
+use super::exchange::{check_binding, run};
 use super::{name, queue_name, queue_of};
+use crate::access::Resource;
 use crate::arguments::arguments;
 use crate::channel::Channel;
 use crate::connection::Connection;
@@ -50,6 +51,7 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         declared(connection, channel, &found, no_wait);
         return Ok(());
     }
+    check_declaration(connection, channel, queue.as_bytes(), table)?;
     let owner = exclusive.then_some(connection.id);
     let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
     let (vhost, id) = (Arc::clone(&channel.vhost), connection.id);
@@ -65,11 +67,37 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
     })
 }
 
+/// May the user declare such a queue?
+///
+/// # Errors
+/// *403*.
+fn check_declaration(connection: &mut Connection, channel: &Channel, name: &[u8], table: TableRef<'_>) -> Result<(), Failure> {
+    if name.is_empty() {
+        // It gets such a name.
+        let example = made_up_name("amq.gen-");
+        return check_declaration(connection, channel, &example, table);
+    }
+    connection.check(Permission::Configure, Resource::Queue(name))?;
+    let reserved = name.starts_with(b"amq.") && !name.starts_with(b"amq.gen-");
+    if channel.vhost.queue(name).is_none()
+        && !reserved
+        && let Some(exchange) = table.get("x-dead-letter-exchange").and_then(Value::as_bytes)
+    {
+        connection.check(Permission::Read, Resource::Queue(name))?;
+        connection.check(Permission::Write, Resource::Exchange(exchange))?;
+    }
+    Ok(())
+}
+
 fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<'_>) -> Result<(), Failure> {
     let queue::Bind { queue, exchange, routing_key, no_wait, arguments: table } = method;
+    let wanted = queue_name(channel, &queue)?;
+    let implied = queue.is_empty() && routing_key.is_empty();
+    let bound = if implied { wanted.as_bytes() } else { routing_key.as_bytes() };
+    check_binding(connection, channel, Resource::Queue(&wanted), exchange.as_bytes(), bound)?;
     let found = queue_of(connection, channel, &queue)?;
     // spec: amqp-0-9-1 queue.bind, rule "queue-known": with neither queue nor key the key is the queue's name.
-    let key = if queue.is_empty() && routing_key.is_empty() { found.name().clone() } else { name(routing_key.as_bytes())? };
+    let key = if implied { wanted } else { name(routing_key.as_bytes())? };
     let (source, destination) = (name(exchange.as_bytes())?, found.name().clone());
     let wish = BindingWish { source, to_queue: true, destination, key, arguments: arguments(table) };
     let (vhost, ok) = (Arc::clone(&channel.vhost), (!no_wait).then_some(queue::BindOk {}));
@@ -87,11 +115,14 @@ fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<
 fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unbind<'_>) -> Result<(), Failure> {
     let queue::Unbind { queue, exchange, routing_key, arguments: table } = method;
     let destination = queue_name(channel, &queue)?;
+    let implied = queue.is_empty() && routing_key.is_empty();
+    let bound = if implied { destination.as_bytes() } else { routing_key.as_bytes() };
+    check_binding(connection, channel, Resource::Queue(&destination), exchange.as_bytes(), bound)?;
     match connection.broker().queue_for(&channel.vhost, &destination, connection.id) {
         Ok(_) | Err(QueueError::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    let key = if queue.is_empty() && routing_key.is_empty() { destination.clone() } else { name(routing_key.as_bytes())? };
+    let key = if implied { destination.clone() } else { name(routing_key.as_bytes())? };
     let wish = BindingWish { source: name(exchange.as_bytes())?, to_queue: true, destination, key, arguments: arguments(table) };
     let vhost = Arc::clone(&channel.vhost);
     run(
@@ -106,6 +137,8 @@ fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unb
 }
 
 fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purge<'_>) -> Result<(), Failure> {
+    let wanted = queue_name(channel, &method.queue)?;
+    connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let found = queue_of(connection, channel, &method.queue)?;
     let message_count = count(connection.broker().purge(&found));
     if !method.no_wait {
@@ -117,6 +150,7 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
 fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Delete<'_>) -> Result<(), Failure> {
     let queue::Delete { queue, if_unused, if_empty, no_wait } = method;
     let wanted = queue_name(channel, &queue)?;
+    connection.check(Permission::Configure, Resource::Queue(&wanted))?;
     let found = match connection.broker().queue_for(&channel.vhost, &wanted, connection.id) {
         Ok(found) => found,
         // As in RabbitMQ, what is not there need not be deleted.

@@ -52,14 +52,14 @@ fn wrong_credentials_are_refused_as_the_client_understands_it() {
         let close = node.next(client).method;
         let text = "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.";
         assert!(close.contains("403") && close.contains(text), "{close}");
-        assert_eq!(node.ended(client), Some("login refused"));
+        assert!(node.ended(client).is_some_and(|reason| reason.starts_with("login of ") && reason.contains(" refused: ")));
     }
     let client = node.connect();
     node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
     node.next(client);
     node.send(client, 0, &start_ok(b"\0guest\0wrong", &Table::default()));
     assert!(node.take_output(client).is_empty(), "a client that does not know of such a close gets none");
-    assert_eq!(node.ended(client), Some("login refused"));
+    assert_eq!(node.ended(client), Some("login of \"guest\" refused: invalid credentials"));
     node.stop();
 }
 

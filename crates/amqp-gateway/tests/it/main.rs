@@ -6,5 +6,7 @@ mod consuming;
 mod garbage;
 mod handshake;
 mod node;
+mod policies;
+mod security;
 mod topology;
 mod transactions;

@@ -34,7 +34,7 @@ pub struct Node {
     clients: Vec<Client>,
     /// What the sessions take for now.
     pub now: Instant,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 struct Client {
@@ -56,7 +56,10 @@ pub struct Seen {
 
 impl Node {
     pub fn start() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::start_in(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn start_in(folder: tempfile::TempDir) -> Self {
         let config = JournalConfig { segment_bytes: 4 << 20, tail_bytes: 32 << 20, ..JournalConfig::default() };
         let archive = Arc::new(journal::MemoryArchive::default());
         let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(Path::new(folder.path()), IoMode::Buffered).expect("a folder"));
@@ -80,15 +83,25 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default());
-        Self { gateway, broker, journals, threads, mailbox, bell, clients: Vec::new(), now: Instant::now(), _folder: folder }
+        Self { gateway, broker, journals, threads, mailbox, bell, clients: Vec::new(), now: Instant::now(), folder }
     }
 
     /// Ends everything.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        drop(self.end());
+    }
+
+    /// Ends everything, and begins anew with what is on the disk.
+    pub fn restart(self) -> Self {
+        Self::start_in(self.end())
+    }
+
+    fn end(mut self) -> tempfile::TempDir {
         (0..self.clients.len()).for_each(|client| self.close(client));
         self.broker.shutdown();
         self.journals.iter().for_each(|journal| journal.shutdown());
         std::mem::take(&mut self.threads).into_iter().for_each(|thread| thread.join().expect("no panic"));
+        self.folder
     }
 
     /// A new connection from this machine, on which nothing was said.

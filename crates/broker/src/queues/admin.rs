@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use delivery::QueueKind;
+use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
 use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
 use uuid::Uuid;
@@ -75,6 +75,16 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host has as many as it may.
+    #[error("cannot declare queue '{queue}': queue limit in vhost '{vhost}' ({limit}) is reached")]
+    TooMany {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
+        /// As many.
+        limit: u64,
+    },
     /// Only the broker gives such names.
     #[error("queue name '{0}' contains reserved prefix 'amq.*'")]
     Reserved(Name),
@@ -120,6 +130,9 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// The virtual host is gone, and with it whoever asks.
+    #[error("vhost '{0}' is deleted")]
+    VhostDeleted(String),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -241,7 +254,8 @@ impl Broker {
     ///
     /// # Errors
     /// `Declare`, `Append`.
-    pub fn declare_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+        vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
             kind: Name::new(declaration.kind).unwrap_or_else(|_| Name::new(b"").expect("short")),
@@ -250,12 +264,23 @@ impl Broker {
             arguments: declaration.arguments.clone(),
         };
         let declared = vhost.exchanges.write().declare(declaration)?;
+        if declared == Declared::New {
+            vhost.set_alternate(&name);
+        }
         if declared == Declared::New && durable {
             let item = AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
             if let Err(error) = self.commit(0, vec![item]) {
                 let _ = vhost.exchanges.write().delete(&name, false);
                 return Err(error.into());
             }
+        }
+        let delayed = vhost.exchanges.read().exchange(&name).is_some_and(|exchange| exchange.delayed());
+        if delayed
+            && vhost.delays(&name).is_none()
+            && let Err(error) = self.open_delays(vhost, &name, durable)
+        {
+            self.delete_exchange(vhost, &name, false)?;
+            return Err(error.into());
         }
         Ok(declared)
     }
@@ -274,6 +299,7 @@ impl Broker {
     /// # Errors
     /// `Bind`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
+        vhost.check_alive()?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)
@@ -315,6 +341,7 @@ impl Broker {
     /// Deletes the records of what was removed, with `more`.
     fn forget(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> Result<(), AppendError> {
         let mut keys = more;
+        let delays = self.close_delays(vhost, &removal, &mut keys);
         for one in removal.exchanges.into_iter().filter(|one| one.durable) {
             keys.push(ExchangeRecord::key(&vhost.name, &one.name));
         }
@@ -330,10 +357,11 @@ impl Broker {
             let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
             keys.push(record.key(&vhost.name));
         }
-        if keys.is_empty() {
-            return Ok(());
+        if !keys.is_empty() {
+            self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())?;
         }
-        self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())
+        self.drop_delays(delays);
+        Ok(())
     }
 
     /// Declares a queue for a connection.
@@ -341,6 +369,7 @@ impl Broker {
     /// # Errors
     /// See [`QueueError`].
     pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
+        let wish = vhost.complete(wish)?;
         if !wish.name.is_empty() {
             match self.queue_for(vhost, &wish.name, connection) {
                 // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
@@ -364,6 +393,9 @@ impl Broker {
         let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
         if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+        }
+        if let Some(limit) = vhost.queue_limit_reached() {
+            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
@@ -396,7 +428,7 @@ impl Broker {
     }
 
     /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
+    pub(super) fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
         let overrides = queue_overrides();
         let id = TopicId(Uuid::new_v4());
         if !durable {
@@ -417,6 +449,17 @@ impl Broker {
             Some(name) => self.publish(name, topic),
             None => self.publish_hidden(topic, self.durability()),
         })
+    }
+
+    /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
+    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
+        let journal = self.journal_number(other);
+        loop {
+            let id = self.take_log_id()?;
+            if self.journal_number(id) == journal {
+                return Ok(self.journals[journal].create_log(id, durability));
+            }
+        }
     }
 
     /// A log id that nobody has had and nobody will have, for a log that goes with a restart.
@@ -450,8 +493,11 @@ impl Broker {
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
         let id = QueueId(shared.log().id().0);
+        let in_force = vhost.policies.in_force(&name, &arguments, understood);
+        let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
-        let dispatch = Mutex::new(Dispatch::new(&understood, auto_delete, &shared));
+        let may_refuse = AtomicBool::new(understood.overflow != Overflow::DropHead);
+        let dispatch = Mutex::new(Dispatch::new(understood, auto_delete, &shared));
         let queue = Queue {
             id,
             vhost: vhost.name.clone(),
@@ -460,7 +506,8 @@ impl Broker {
             owner,
             auto_delete,
             arguments,
-            understood,
+            in_force: RwLock::new(in_force),
+            may_refuse,
             topic,
             attached,
             shared,

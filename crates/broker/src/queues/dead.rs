@@ -1,12 +1,13 @@
-//! Messages that nobody will get any more go where their queue sends them: through an exchange to other queues, in one append with the
-//! record that they are gone from this one, where all of them are in one journal. With more journals the copy comes first.
+//! Messages that nobody will get any more go where their queue sends them: through an exchange to other queues, in one chunk with the
+//! record that they are gone from this one, where all of them are in one journal: after a crash a message is here or there. With more
+//! journals the copy comes first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use delivery::{Dead, DeadReason, QueueKind, UnderWay};
-use journal::AppendItem;
+use journal::{AppendItem, JournalStatus};
 use record::{BatchHeader, Record};
 use routing::{Headers, Name, Scratch};
 
@@ -15,10 +16,16 @@ use crate::jobs::NOBODY;
 use crate::subscriptions::Acknowledgement;
 use crate::Broker;
 
+/// Letters are written together with the record of their removal, in one chunk: about so many bytes of them at once.
+const PAGE_BYTES: usize = 256 << 10;
+
 /// Makes letters of dead messages: who knows what the protocol of their publishers wants.
 pub trait Undertaker: Send + Sync {
     /// A message of `queue` that is dead, as it is to be published again.
     fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64) -> Letter;
+
+    /// The headers by which a message is routed.
+    fn headers(&self, record: &Record) -> Box<dyn Headers>;
 }
 
 /// A dead message as it is published again.
@@ -61,7 +68,15 @@ impl Broker {
 
     /// Sends dead messages of a queue to its dead-letter exchange; without one they are gone already.
     pub(crate) fn bury_of_queue(&self, queue: &Arc<Queue>, dead: Vec<Dead>) {
-        if dead.is_empty() || queue.understood().dead_letter_exchange.is_none() {
+        if dead.is_empty() {
+            return;
+        }
+        if queue.understood().dead_letter_exchange.is_none() {
+            let mut state = queue.shared.lock();
+            // Held for an exchange that a policy named and names no longer.
+            for one in dead.iter().filter(|_| state.has_dying()).copied().collect::<Vec<_>>() {
+                state.buried(one.first, one.last);
+            }
             return;
         }
         self.bury_next(queue, Burial::Dead(dead));
@@ -136,15 +151,21 @@ impl Broker {
                 }
             };
             let next = next.clamp(from + 1, dead.last + 1);
-            if !self.send_page(queue, &dead, &records, from, next - 1) {
-                return;
+            for (page, until) in pages(&records, next) {
+                if !self.send_page(queue, &dead, page, from, until - 1) {
+                    return;
+                }
+                from = until;
             }
-            from = next;
         }
     }
 
     fn send_page(self: &Arc<Self>, queue: &Arc<Queue>, dead: &Dead, records: &[Record], first: u64, last: u64) -> bool {
         let home = self.journal_number(queue.log().id());
+        // A full disk would take the record that they are gone, and not them.
+        if self.journals()[home].status() != JournalStatus::Running {
+            return false;
+        }
         let mut near = Vec::new();
         let mut far: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
         // What nobody takes stays where that is wanted: it is tried again later.
@@ -175,14 +196,15 @@ impl Broker {
                 }
                 from = kept + 1;
             }
-            self.write_subscription_behind(&queue.shared, &mut state, near, asker);
+            self.write_subscription_with(&queue.shared, &mut state, near, asker);
         })
     }
 
     /// Finds out where a dead message goes; false: nobody takes it, or not all who should.
     fn address(&self, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) -> bool {
+        let understood = queue.understood();
         let (Some(undertaker), Some(exchange), Some(vhost)) =
-            (self.undertaker.get(), &queue.understood().dead_letter_exchange, self.vhosts.get(queue.vhost()))
+            (self.undertaker.get(), &understood.dead_letter_exchange, self.vhosts.get(queue.vhost()))
         else {
             return false;
         };
@@ -211,4 +233,18 @@ impl Broker {
         }
         taken
     }
+}
+
+/// Parts of records that were read up to `next`, each with the offset where it ends.
+fn pages(records: &[Record], next: u64) -> Vec<(&[Record], u64)> {
+    let (mut pages, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for (at, record) in records.iter().enumerate() {
+        if at > begin && bytes >= PAGE_BYTES {
+            pages.push((&records[begin..at], record.offset.0));
+            (begin, bytes) = (at, 0);
+        }
+        bytes += record.value.as_ref().map_or(0, Bytes::len);
+    }
+    pages.push((&records[begin..], next));
+    pages
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Queue as Machine, QueueKind, Subscription, UnderWay};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, Subscription, UnderWay};
 use hashbrown::HashMap;
 use journal::AppendItem;
 use parking_lot::MutexGuard;
@@ -13,6 +13,7 @@ use routing::QueueId;
 use types::{LogId, Offset, ShardId};
 
 use super::arguments::QueueArguments;
+use super::policies::InForce;
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Settlement};
 use super::queue::{Counts, Got, Queue};
 use super::traits::MessageTraits;
@@ -333,6 +334,22 @@ impl Broker {
         }
         let (mut own, state) = (queue.dispatch.lock(), queue.shared.lock());
         !own.machine.refuses(&state, queue.log().last_stable().0, under_way, u32::try_from(size).unwrap_or(u32::MAX))
+    }
+
+    /// Policies are others: what they throw out goes at once.
+    pub(super) fn put_in_force(self: &Arc<Self>, queue: &Arc<Queue>, wanted: Arc<InForce>) {
+        let rules = wanted.understood.rules(queue.auto_delete);
+        queue.topic.set_bounded(wanted.understood.is_bounded());
+        queue.may_refuse.store(wanted.understood.overflow != Overflow::DropHead, Ordering::Relaxed);
+        *queue.in_force.write() = wanted;
+        let mut turn = self.turn(queue);
+        let Turn { own, state, now_ms, .. } = &mut turn;
+        if own.machine.rules().expires_ms != rules.expires_ms {
+            own.machine.touch(*now_ms);
+        }
+        own.machine.set_rules(rules, state);
+        own.head = None;
+        turn.run();
     }
 
     /// A queue has gone: its consumers hear of it.

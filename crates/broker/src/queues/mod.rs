@@ -8,16 +8,23 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod delays;
 mod dispatch;
+mod erlang;
+mod parameters;
+mod policies;
+mod policy_keys;
 mod queue;
 mod record;
 mod restore;
 mod ticker;
 mod traits;
+mod vhosts;
 mod window;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
 use parking_lot::RwLock;
@@ -28,9 +35,15 @@ pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequa
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use dead::{Letter, Undertaker};
+pub use delays::{DELAY_HEADER, Delay, Delays};
+pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
+pub use parameters::{ParameterError, Parameters, VhostSeat};
+pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub use vhosts::VhostMetadata;
+pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
@@ -46,11 +59,26 @@ pub struct Vhost {
     name: String,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    metadata: RwLock<Arc<VhostMetadata>>,
+    deleted: AtomicBool,
+    /// By exchange.
+    delays: RwLock<HashMap<Name, Arc<Delays>>>,
+    policies: Policies,
+    parameters: Parameters,
 }
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), exchanges: Exchanges::new(), queues: RwLock::default() }
+        Self {
+            name: name.to_owned(),
+            exchanges: Exchanges::new(),
+            queues: RwLock::default(),
+            metadata: RwLock::default(),
+            deleted: AtomicBool::new(false),
+            delays: RwLock::default(),
+            policies: Policies::default(),
+            parameters: Parameters::default(),
+        }
     }
 
     /// Its name.
@@ -68,6 +96,11 @@ impl Vhost {
         self.queues.read().get(name).cloned()
     }
 
+    /// What an exchange that delays has delayed.
+    pub fn delays(&self, exchange: &[u8]) -> Option<Arc<Delays>> {
+        self.delays.read().get(exchange).cloned()
+    }
+
     /// All queues, by name.
     pub fn queues(&self) -> Vec<Arc<Queue>> {
         let mut all: Vec<_> = self.queues.read().values().cloned().collect();
@@ -82,12 +115,14 @@ pub struct Vhosts {
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
+    /// Parameters of the broker, by name.
+    global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0) }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), global: RwLock::default() }
     }
 }
 
@@ -104,7 +139,7 @@ impl Vhosts {
         all
     }
 
-    fn or_new(&self, name: &str) -> Arc<Vhost> {
+    pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
         Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
     }
 

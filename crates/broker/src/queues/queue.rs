@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, Name, QueueId};
 use types::ConnectionId;
 
-use super::arguments::QueueArguments;
 use super::consumers::Delivery;
 use super::dead::Burials;
 use super::dispatch::Dispatch;
+use super::policies::{InForce, Matched, Understood};
 use crate::subscriptions::SharedSubscription;
 use crate::topic::Topic;
 
@@ -25,7 +25,10 @@ pub struct Queue {
     pub(super) owner: Option<ConnectionId>,
     pub(super) auto_delete: bool,
     pub(super) arguments: Arguments,
-    pub(super) understood: QueueArguments,
+    /// What the arguments and policies come to.
+    pub(super) in_force: RwLock<Arc<InForce>>,
+    /// It may turn messages away, as things are.
+    pub(super) may_refuse: AtomicBool,
     pub(super) topic: Arc<Topic>,
     /// The topic was there before, and stays when the queue goes.
     pub(super) attached: bool,
@@ -95,14 +98,29 @@ impl Queue {
         &self.arguments
     }
 
-    /// What the arguments come to.
-    pub fn understood(&self) -> &QueueArguments {
-        &self.understood
+    /// What its arguments and policies come to.
+    pub fn understood(&self) -> Understood {
+        Understood(Arc::clone(&self.in_force.read()))
+    }
+
+    /// The policies that count for it.
+    pub fn policies(&self) -> Matched {
+        self.in_force.read().matched.clone()
+    }
+
+    /// The name of its policy, if it has one.
+    pub fn policy(&self) -> Option<String> {
+        self.in_force.read().matched.policy.as_ref().map(|policy| policy.name().to_owned())
+    }
+
+    /// Does it turn messages away when it is full?
+    pub fn may_refuse(&self) -> bool {
+        self.may_refuse.load(Ordering::Relaxed)
     }
 
     /// The rules of its machine.
     pub(crate) fn rules(&self) -> delivery::QueueRules {
-        self.understood.rules(self.auto_delete)
+        self.in_force.read().understood.rules(self.auto_delete)
     }
 
     /// Its topic: of one log, as Kafka clients see it.

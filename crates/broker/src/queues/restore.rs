@@ -8,8 +8,10 @@ use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
+use super::delays;
 use super::admin::{QueueDeclaration, queue_overrides};
 use super::arguments::QueueArguments;
+use super::parameters;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
 use crate::catalog::TopicRecord;
@@ -20,11 +22,23 @@ pub(crate) struct FoundQueues {
     exchanges: Vec<(String, Name, ExchangeRecord)>,
     queues: Vec<(String, Name, QueueRecord)>,
     bindings: Vec<(u64, String, BindingRecord)>,
+    delays: delays::Found,
+    parameters: Vec<parameters::Found>,
 }
 
 impl FoundQueues {
     /// Takes a state record.
     pub fn take(&mut self, key: &[u8], value: &[u8]) {
+        if key.first() == Some(&delays::DELAYS_KEY) {
+            return self.delays.take(key, value);
+        }
+        if parameters::is_key(key) {
+            match parameters::decode(key, value) {
+                Some(found) => self.parameters.push(found),
+                None => tracing::warn!(key = %key.escape_ascii(), "record of a policy or parameter that is not readable ignored"),
+            }
+            return;
+        }
         match record::decode(key, value) {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
             Some((vhost, Found::Queue(name, record))) => self.queues.push((vhost, name, record)),
@@ -35,7 +49,7 @@ impl FoundQueues {
 
     /// Logs of queues that are no topics.
     pub fn hidden_logs(&self) -> impl Iterator<Item = LogId> + '_ {
-        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log)
+        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log).chain(self.delays.logs())
     }
 }
 
@@ -46,6 +60,7 @@ impl Broker {
             let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: queue_overrides() };
             self.publish_hidden(topic, self.durability());
         }
+        self.restore_delayed_topics(&found.delays);
     }
 
     /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
@@ -54,6 +69,7 @@ impl Broker {
         let next = found.bindings.last().map_or(0, |(number, ..)| number + 1);
         self.vhosts.next_binding.store(next, Ordering::SeqCst);
         let mut orphans: Vec<Bytes> = Vec::new();
+        self.restore_parameters(found.parameters);
         for (vhost, name, record) in found.exchanges {
             let host = self.vhosts.or_new(&vhost);
             let ExchangeRecord { kind, auto_delete, internal, arguments } = record;
@@ -61,6 +77,7 @@ impl Broker {
             if let Err(error) = host.exchanges().write().declare(declaration) {
                 tracing::warn!(%error, vhost, exchange = %name, "exchange of the catalog cannot be declared");
             }
+            host.set_alternate(&name);
         }
         for (vhost, name, record) in found.queues {
             let host = self.vhosts.or_new(&vhost);
@@ -81,6 +98,7 @@ impl Broker {
                 orphans.push(record.key(&vhost));
             }
         }
+        self.restore_delays(std::mem::take(&mut found.delays));
         if !orphans.is_empty() {
             self.subscriptions().append_alone(0, orphans.into_iter().map(|key| AppendItem::State { key, value: None }).collect());
         }

@@ -132,6 +132,17 @@ impl Subscription {
         dropped.iter().map(|run| run.last - run.first + 1).sum()
     }
 
+    /// What is available in `first..=last` is acknowledged without having been given to anybody, and so is what has not been looked at
+    /// there; what lies between that and what has is available.
+    pub fn accept_available(&mut self, first: u64, last: u64) {
+        self.reach(self.end, last);
+        for run in self.take_ready(first, last) {
+            self.forget_keys(run.first, run.last, false);
+            self.settle(run.first, run.last, Done::Acknowledged);
+        }
+        self.advance();
+    }
+
     /// All that is available of a log that ends at `log_end` is gone; returns how many records that were. What is in flight stays.
     pub fn purge(&mut self, log_end: u64) -> u64 {
         if log_end <= self.start {

@@ -76,8 +76,9 @@ struct Plan {
 }
 
 impl Plan {
-    fn chunk_bytes_with(&self, body_bytes: usize) -> usize {
-        padded(bodies_at(self.entries_max + 1) + self.body_bytes + body_bytes)
+    /// Length of the chunk with this item, at most.
+    fn chunk_bytes_with(&self, item: &AppendItem) -> usize {
+        padded(bodies_at(self.entries_max + item.entries()) + self.body_bytes + item.body_bytes())
     }
 
     fn is_empty(&self) -> bool {
@@ -108,6 +109,9 @@ struct Room {
     closing: bool,
     /// Longest chunk that fits into an empty segment.
     largest: usize,
+    /// A planted defect: what belongs together is placed one by one.
+    #[cfg(feature = "planted")]
+    parts: bool,
 }
 
 impl<S: Submitter> Writer<S> {
@@ -196,6 +200,8 @@ impl<S: Submitter> Writer<S> {
             rolls: prepared || self.zeroing.is_some(),
             closing: !prepared && self.shutting_down,
             largest: segments::largest_chunk(self.active.size),
+            #[cfg(feature = "planted")]
+            parts: self.journal.planted() == Some(crate::Planted::PartTogether),
         })
     }
 
@@ -417,9 +423,9 @@ fn place(
     item: AppendItem,
     now: Timestamp,
 ) -> Place {
-    let bytes = plan.chunk_bytes_with(item.body_bytes());
-    let data = matches!(&item, AppendItem::Batch { header, .. } if !header.control());
-    if padded(bodies_at(1) + item.body_bytes()) > room.largest {
+    let bytes = plan.chunk_bytes_with(&item);
+    let data = item.is_data();
+    if Plan::default().chunk_bytes_with(&item) > room.largest {
         request.results.push(Err(AppendError::TooLarge));
         return Place::Done;
     }
@@ -437,22 +443,52 @@ fn place(
     if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() {
         return Place::Full(item);
     }
+    let result = match item {
+        #[cfg(feature = "planted")]
+        AppendItem::Together(mut items) if items.len() > 1 && room.parts => {
+            let first = items.remove(0);
+            let _ = place_item(plan, request, first, now);
+            return Place::Full(AppendItem::Together(items));
+        }
+        AppendItem::Together(items) => place_together(plan, request, items, now),
+        item => place_item(plan, request, item, now),
+    };
+    request.results.push(result);
+    Place::Done
+}
+
+/// All of them into this chunk, which has room.
+fn place_together(plan: &mut Plan, request: &mut Placing, items: Vec<AppendItem>, now: Timestamp) -> Result<Appended, AppendError> {
+    if let Some(error) = request.no_space {
+        return Err(error);
+    }
+    let mut outcome = Ok(Appended { base: Offset::ZERO, log_start: Offset::ZERO, duplicate: false });
+    for item in items {
+        match place_item(plan, request, item, now) {
+            Ok(_) | Err(AppendError::LogDeleted) => {}
+            failed => outcome = outcome.and(failed),
+        }
+    }
+    outcome
+}
+
+fn place_item(plan: &mut Plan, request: &mut Placing, item: AppendItem, now: Timestamp) -> Result<Appended, AppendError> {
     let body_bytes = item.body_bytes();
-    let placed = match item {
+    let appended = match item {
         AppendItem::Batch { log, bytes, header, gate } => {
             if gate.is_some_and(|gate| gate.is_closed()) {
-                request.results.push(Err(AppendError::TransactionEnded));
-                return Place::Done;
+                return Err(AppendError::TransactionEnded);
             }
-            place_batch(plan, request, log, bytes, header, now)
+            let appended = place_batch(plan, request, log, bytes, header, now)?;
+            if appended.duplicate {
+                return Ok(appended);
+            }
+            appended
         }
         // A record behind data that found no space may say that the data is there.
-        AppendItem::State { .. } | AppendItem::StateOf { .. } if let Some(error) = request.no_space => {
-            request.results.push(Err(error));
-            return Place::Done;
-        }
-        AppendItem::State { key, value } => Some(place_state(plan, request, (key, value), Durability::Fsync)),
-        AppendItem::StateOf { log, key, value } => Some(place_state(plan, request, (key, value), log.durability())),
+        AppendItem::State { .. } | AppendItem::StateOf { .. } if let Some(error) = request.no_space => return Err(error),
+        AppendItem::State { key, value } => place_state(plan, request, (key, value), Durability::Fsync),
+        AppendItem::StateOf { log, key, value } => place_state(plan, request, (key, value), log.durability()),
         AppendItem::Trim { log, to } => {
             let to = {
                 let mut inner = log.inner();
@@ -463,15 +499,13 @@ fn place(
             plan.trims.push((log, to));
             plan.fsync = true;
             request.fsync = true;
-            Some(Appended { base: to, log_start: to, duplicate: false })
+            Appended { base: to, log_start: to, duplicate: false }
         }
+        AppendItem::Together(items) => return place_together(plan, request, items, now),
     };
-    if let Some(appended) = placed {
-        request.results.push(Ok(appended));
-        plan.entries_max += 1;
-        plan.body_bytes += body_bytes;
-    }
-    Place::Done
+    plan.entries_max += 1;
+    plan.body_bytes += body_bytes;
+    Ok(appended)
 }
 
 /// An item finds no space, and state behind it may not be placed either.
@@ -495,7 +529,7 @@ fn place_batch(
     bytes: Bytes,
     header: BatchHeader,
     now: Timestamp,
-) -> Option<Appended> {
+) -> Result<Appended, AppendError> {
     let mut inner = log.inner();
     let outcome = if inner.dropped {
         Err(AppendError::LogDeleted)
@@ -505,25 +539,15 @@ fn place_batch(
         Ok((log.claim(header.records_count as u64), false))
     };
     drop(inner);
+    let (base, duplicate) = outcome?;
     let fsync = log.durability() == Durability::Fsync;
-    match outcome {
-        Err(error) => {
-            request.results.push(Err(error));
-            None
-        }
-        Ok((base, true)) => {
-            request.fsync |= fsync;
-            request.results.push(Ok(Appended { base, log_start: log.start(), duplicate: true }));
-            None
-        }
-        Ok((base, false)) => {
-            let log_start = log.start();
-            request.fsync |= fsync;
-            plan.fsync |= fsync;
-            plan.batches.push(PlacedBatch::new(log, bytes, &header, base));
-            Some(Appended { base, log_start, duplicate: false })
-        }
+    request.fsync |= fsync;
+    let appended = Appended { base, log_start: log.start(), duplicate };
+    if !duplicate {
+        plan.fsync |= fsync;
+        plan.batches.push(PlacedBatch::new(log, bytes, &header, base));
     }
+    Ok(appended)
 }
 
 /// Offset of an idempotent batch, and whether it had been there before.

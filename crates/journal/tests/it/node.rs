@@ -53,6 +53,14 @@ impl Clock for TestClock {
     fn now_ms(&self) -> Timestamp {
         SystemClock.now_ms() + self.0.load(Ordering::SeqCst)
     }
+
+    fn steady_ms(&self) -> u64 {
+        SystemClock.steady_ms()
+    }
+
+    fn boot(&self) -> u128 {
+        SystemClock.boot()
+    }
 }
 
 /// A running journal.

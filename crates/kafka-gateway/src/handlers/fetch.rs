@@ -262,7 +262,8 @@ impl FetchWait {
                 }
             }
         }
-        urgent || bytes >= self.min_bytes.max(1)
+        // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
+        urgent || bytes >= self.min_bytes || self.wanted.is_empty()
     }
 
     /// Sends the cold-read pool after what is not in memory.

@@ -69,3 +69,19 @@ fn an_error_is_not_waited_for() {
     assert_eq!(partitions(&fetched(body)), [(0, kafka_wire::ErrorCode::OffsetOutOfRange.code(), 0)]);
     node.stop();
 }
+
+#[test]
+fn it_does_not_wait_for_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let reader = node.connect();
+    node.create_topic(reader, "t", 1);
+    // What a consumer that closes sends after its last fetch: the end of its session, of no partition.
+    node.send_fetch(reader, 1, &patient(wants("t", &[]), 60_000, 1));
+    let (_, body) = node.poll(reader).expect("an answer at once");
+    assert_eq!(partitions(&fetched(body)), []);
+    node.send_fetch(reader, 2, &patient(wants("t", &[(0, 0)]), 60_000, 0));
+    let (_, body) = node.poll(reader).expect("no byte is enough for whoever asks for none");
+    assert_eq!(partitions(&fetched(body)), [(0, 0, 0)]);
+    node.stop();
+}

@@ -109,9 +109,25 @@ fn a_delayed_exchange_routes_as_the_type_it_wraps() {
     let late = table.exchange(b"late").unwrap();
     assert_eq!((late.kind(), late.delayed(), late.kind_name()), (Kind::Topic, true, "x-delayed-message"));
     assert_eq!(route(&table, "late", &["a.b"]), [0]);
-    for inner in [vec![], vec![string("x-delayed-type", "x-delayed-message")], vec![string("x-delayed-type", "nonsense")]] {
-        assert_eq!(table.declare(with("later", "x-delayed-message", inner)), Err(DeclareError::DelayedKind));
+    for (inner, error) in [
+        (vec![], DeclareError::DelayedKind),
+        (vec![string("x-delayed-type", "x-delayed-message")], DeclareError::DelayedTwice),
+        (vec![string("x-delayed-type", "nonsense")], DeclareError::UnknownKind("nonsense".to_owned())),
+    ] {
+        assert_eq!(table.declare(with("later", "x-delayed-message", inner)), Err(error));
     }
+    // A message that is to be delayed stays with whoever delays it, also behind another exchange; one that is not passes.
+    table.declare(with("before", "fanout", vec![])).unwrap();
+    table.bind(b"before", Destination::Exchange(b"late"), b"", &Arguments::default()).unwrap();
+    assert!(table.has_delayed());
+    for from in ["late", "before"] {
+        let (mut scratch, mut queues) = (Scratch::default(), Vec::new());
+        let keepers = table.exchange(from.as_bytes()).unwrap().route_delayed(&[b"a.b"], &NoHeaders, &mut scratch, &mut queues);
+        assert_eq!((&keepers[..], queues.len()), (&[name("late")][..], 0));
+        assert_eq!(route(&table, from, &["a.b"]), [0]);
+    }
+    table.delete(b"late", false).unwrap();
+    assert!(!table.has_delayed());
 }
 
 #[test]

@@ -1,0 +1,222 @@
+//! What the user of a connection may do. Permissions are looked up once and again after each change of them; what an expression
+//! allowed is remembered, so that a publish costs no matching of expressions.
+//!
+//! | operation | permission |
+//! |---|---|
+//! | exchange.declare, exchange.delete | configure on the exchange; with an alternate exchange: read on it, write on the alternate |
+//! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key |
+//! | queue.declare, queue.delete | configure on the queue; with a dead-letter exchange: read on it, write on the exchange |
+//! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key |
+//! | queue.purge, basic.get, basic.consume | read on the queue |
+//! | basic.publish | write on the exchange; to a topic exchange: the key |
+//!
+//! Source: RabbitMQ 4.3, `rabbit_channel`, `rabbit_access_control`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use amqp_wire::ReplyCode;
+use broker::{Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat};
+use routing::{Exchange, Kind, Name};
+
+use crate::error::Failure;
+
+/// What was allowed lately and is remembered, of names and of keys: as much as RabbitMQ remembers.
+const GRANTED_MAX: usize = 12;
+/// What the default exchange is called in permissions.
+const DEFAULT_EXCHANGE: &[u8] = b"amq.default";
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resource<'a> {
+    Exchange(&'a [u8]),
+    Queue(&'a [u8]),
+}
+
+impl<'a> Resource<'a> {
+    fn name(self) -> &'a [u8] {
+        match self {
+            Self::Exchange(b"") => DEFAULT_EXCHANGE,
+            Self::Exchange(name) | Self::Queue(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Resource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Exchange(_) => "exchange",
+            Self::Queue(_) => "queue",
+        };
+        write!(f, "{kind} '{}'", String::from_utf8_lossy(self.name()))
+    }
+}
+
+/// Something that was allowed.
+struct Granted {
+    permission: Permission,
+    exchange: bool,
+    name: Box<[u8]>,
+}
+
+/// Of one connection.
+#[derive(Default)]
+pub(crate) struct Access {
+    user: Option<Arc<User>>,
+    vhost: Option<Arc<Vhost>>,
+    /// Its place among the connections of the user, and among those of the virtual host.
+    seats: Option<(Seat, VhostSeat)>,
+    /// As of which the rest is.
+    version: u64,
+    permissions: Option<Arc<Permissions>>,
+    topics: Arc<TopicPermissions>,
+    granted: Vec<Granted>,
+    /// Exchange and key of publishes.
+    granted_keys: Vec<(Name, Box<[u8]>)>,
+}
+
+fn refused(text: impl fmt::Display) -> Failure {
+    Failure::channel(ReplyCode::AccessRefused, text)
+}
+
+/// Moves what is found to the front.
+fn found<T>(all: &mut [T], is: impl Fn(&T) -> bool) -> bool {
+    let at = all.iter().position(is);
+    if let Some(at) = at {
+        all.swap(0, at);
+    }
+    at.is_some()
+}
+
+impl Access {
+    /// Somebody has logged in.
+    pub fn log_in(&mut self, user: Arc<User>) {
+        self.user = Some(user);
+    }
+
+    pub fn user(&self) -> Option<&Arc<User>> {
+        self.user.as_ref()
+    }
+
+    fn names(&self) -> (&str, &str) {
+        (self.user.as_ref().map_or("", |user| user.name()), self.vhost.as_ref().map_or("", |vhost| vhost.name()))
+    }
+
+    /// A virtual host is opened; the places are kept until [`Access::leave`].
+    ///
+    /// # Errors
+    /// *530*: the user may not.
+    pub fn enter(&mut self, security: &Security, vhost: Arc<Vhost>, seats: (Seat, VhostSeat)) -> Result<(), Failure> {
+        (self.vhost, self.seats) = (Some(vhost), Some(seats));
+        // No catalog has it: all is looked up.
+        self.version = 0;
+        self.refresh(security);
+        self.check_vhost()
+    }
+
+    /// # Errors
+    /// *530*: the user may not use his virtual host.
+    pub fn check_vhost(&self) -> Result<(), Failure> {
+        if self.permissions.is_some() && self.vhost.as_ref().is_some_and(|vhost| !vhost.is_deleted()) {
+            return Ok(());
+        }
+        let (user, vhost) = self.names();
+        Err(Failure::connection(ReplyCode::NotAllowed, format_args!("access to vhost '{vhost}' refused for user '{user}'")))
+    }
+
+    /// The connection ends.
+    pub fn leave(&mut self) {
+        self.seats = None;
+    }
+
+    /// # Errors
+    /// *530*: the user has as many channels as he may have.
+    pub fn open_channel(&mut self, security: &Security) -> Result<(), Failure> {
+        self.refresh(security);
+        let limit = self.user.as_ref().and_then(|user| user.limits().max_channels);
+        match self.seats.as_mut().map_or(Ok(()), |(seat, _)| seat.open_channel(limit)) {
+            Ok(()) => Ok(()),
+            Err(limit) => {
+                let (user, _) = self.names();
+                let text = format!("number of channels opened for user '{user}' has reached the maximum allowed user limit of {limit}");
+                Err(Failure::connection(ReplyCode::NotAllowed, text))
+            }
+        }
+    }
+
+    pub fn close_channel(&mut self) {
+        self.seats.iter_mut().for_each(|(seat, _)| seat.close_channel());
+    }
+
+    /// Looks everything up again that changed.
+    pub fn refresh(&mut self, security: &Security) {
+        let version = security.version();
+        if version == self.version {
+            return;
+        }
+        self.version = version;
+        self.granted.clear();
+        self.granted_keys.clear();
+        let Some(user) = self.user.take() else { return };
+        if let Some(vhost) = &self.vhost {
+            self.permissions = security.permissions(vhost.name(), user.name());
+            self.topics = security.topic_permissions(vhost.name(), user.name());
+        }
+        // One that was deleted is told so; until then he is who he was.
+        self.user = security.user(user.name()).or(Some(user));
+    }
+
+    /// # Errors
+    /// *403*: the user may not.
+    pub fn check(&mut self, security: &Security, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
+        self.refresh(security);
+        let pattern = self.permissions.as_ref().map(|permissions| permissions.of(permission));
+        if pattern.is_some_and(|pattern| pattern.is_everything()) {
+            return Ok(());
+        }
+        let (name, exchange) = (resource.name(), matches!(resource, Resource::Exchange(_)));
+        if found(&mut self.granted, |one| one.permission == permission && one.exchange == exchange && *one.name == *name) {
+            return Ok(());
+        }
+        if pattern.is_none_or(|pattern| !pattern.matches(name)) {
+            let (user, vhost) = self.names();
+            return Err(refused(format_args!("{permission} access to {resource} in vhost '{vhost}' refused for user '{user}'")));
+        }
+        self.granted.insert(0, Granted { permission, exchange, name: name.into() });
+        self.granted.truncate(GRANTED_MAX);
+        Ok(())
+    }
+
+    /// Is there a topic exchange of which the user may not use all keys?
+    pub fn has_topics(&self) -> bool {
+        !self.topics.is_empty()
+    }
+
+    /// May a key be used with an exchange? Only topic exchanges ask.
+    ///
+    /// # Errors
+    /// *403*: not by this user.
+    pub fn check_key(&mut self, permission: Permission, exchange: &Exchange<'_>, key: &[u8]) -> Result<(), Failure> {
+        if !self.has_topics() || exchange.kind() != Kind::Topic || exchange.delayed() {
+            return Ok(());
+        }
+        let name = exchange.name();
+        let rules = std::str::from_utf8(name).ok().and_then(|name| self.topics.get(name));
+        let Some(pattern) = rules.and_then(|rules| rules.of(permission)) else { return Ok(()) };
+        let remembered = permission == Permission::Write;
+        if remembered && found(&mut self.granted_keys, |(of, one)| of == name && **one == *key) {
+            return Ok(());
+        }
+        if !pattern.matches(key) {
+            let (user, vhost) = self.names();
+            let key = String::from_utf8_lossy(key);
+            let text = format!("{permission} access to topic '{key}' in exchange topic '{name}' in vhost '{vhost}' refused for user '{user}'");
+            return Err(refused(text));
+        }
+        if remembered {
+            self.granted_keys.insert(0, (name.clone(), key.into()));
+            self.granted_keys.truncate(GRANTED_MAX);
+        }
+        Ok(())
+    }
+}

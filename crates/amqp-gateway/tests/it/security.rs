@@ -1,0 +1,265 @@
+//! Users other than guest: who comes in where, and what is refused in RabbitMQ's words.
+
+use std::num::NonZeroU32;
+
+use amqp_wire::{Properties, ProtocolHeader, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
+use broker::{PasswordHash, PasswordWish, Permissions, UserLimits, UserWish, VhostWish};
+use bytes::BytesMut;
+
+use crate::node::{FRAME_MAX, Node, argument, capabilities, publish, start_ok, string};
+
+fn add(node: &Node, name: &str, tags: &[&str], limits: UserLimits) {
+    let password = PasswordWish::Hash(PasswordHash::of(b"secret", NonZeroU32::new(1000).expect("not 0")));
+    let tags = Some(tags.iter().map(|tag| (*tag).to_owned()).collect());
+    node.broker.put_user(UserWish { name: name.to_owned(), password, tags, limits: Some(limits) }).expect("added");
+}
+
+fn permit(node: &Node, vhost: &str, user: &str, configure: &str, write: &str, read: &str) {
+    node.broker.set_permissions(vhost, user, Permissions::new(configure, write, read).expect("expressions")).expect("set");
+}
+
+/// A connection that has logged in and is tuned.
+fn log_in(node: &mut Node, user: &str) -> usize {
+    let client = node.connect();
+    node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
+    node.next(client);
+    node.send(client, 0, &start_ok(format!("\0{user}\0secret").as_bytes(), &capabilities()));
+    assert!(node.next(client).method.starts_with("Connection(Tune("));
+    node.send(client, 0, &connection::TuneOk { channel_max: 2047, frame_max: FRAME_MAX, heartbeat: 0 });
+    client
+}
+
+fn enter(node: &mut Node, client: usize, vhost: &str) {
+    assert_eq!(node.ask(client, 0, &connection::Open { virtual_host: string(vhost) }), "Connection(OpenOk(OpenOk))");
+}
+
+fn open(node: &mut Node, user: &str, vhost: &str) -> usize {
+    let client = log_in(node, user);
+    enter(node, client, vhost);
+    assert_eq!(node.ask(client, 1, &chan::Open {}), "Channel(OpenOk(OpenOk))");
+    client
+}
+
+/// The error of a channel, which is opened again.
+fn channel_error(node: &mut Node, client: usize) -> (u16, String) {
+    let error = node.channel_error(client, 1);
+    assert_eq!(node.ask(client, 1, &chan::Open {}), "Channel(OpenOk(OpenOk))");
+    error
+}
+
+fn refused(what: &str) -> (u16, String) {
+    (403, format!("ACCESS_REFUSED - {what} in vhost '/' refused for user 'bob'"))
+}
+
+#[test]
+fn a_user_takes_the_place_of_guest() {
+    let mut node = Node::start();
+    let guest = node.open();
+    add(&node, "bob", &[], UserLimits::default());
+    assert_eq!(node.connection_error(guest), (320, "CONNECTION_FORCED - user 'guest' is deleted".to_owned()));
+    for (response, name) in [(&b"\0guest\0guest"[..], "guest"), (b"\0bob\0wrong", "bob"), (b"\0nobody\0secret", "nobody")] {
+        let client = node.connect();
+        node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
+        node.next(client);
+        node.send(client, 0, &start_ok(response, &capabilities()));
+        assert!(node.next(client).method.contains("Login was refused using authentication mechanism PLAIN"));
+        assert_eq!(node.ended(client), Some(&*format!("login of {name:?} refused: invalid credentials")));
+    }
+    let bob = log_in(&mut node, "bob");
+    node.send(bob, 0, &connection::Open { virtual_host: short("/") });
+    assert_eq!(node.connection_error(bob), (530, "NOT_ALLOWED - access to vhost '/' refused for user 'bob'".to_owned()));
+    permit(&node, "/", "bob", "", "", "");
+    let bob = open(&mut node, "bob", "/");
+    assert_eq!(node.ask(bob, 0, &connection::UpdateSecret { new_secret: b"x", reason: short("") }), "Connection(UpdateSecretOk(UpdateSecretOk))");
+    assert!(node.broker.delete_user("bob").expect("deleted"));
+    assert_eq!(node.connection_error(bob), (320, "CONNECTION_FORCED - user 'bob' is deleted".to_owned()));
+    assert!(node.broker.security().all_permissions().is_empty());
+    let guest = node.open();
+    node.declare(guest, "work");
+    node.stop();
+}
+
+#[test]
+fn what_is_not_permitted_is_refused() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", "^own", "^(own|amq\\.direct$)", "^(own|amq\\.direct$)");
+    let bob = open(&mut node, "bob", "/");
+    let declare = |name| queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() };
+    node.declare(bob, "own-queue");
+    node.send(bob, 1, &declare("other"));
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'other'"));
+    node.send(bob, 1, &declare(""));
+    let (code, text) = channel_error(&mut node, bob);
+    assert!(code == 403 && text.starts_with("ACCESS_REFUSED - configure access to queue 'amq.gen-"), "{text}");
+    let dead = argument("x-dead-letter-exchange", "amq.fanout");
+    node.send(bob, 1, &queue::Declare { arguments: dead.view(), ..declare("own-dead") });
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
+    node.declare_exchange(bob, "own-exchange", "direct");
+    let method = exchange::Declare { exchange: short("other"), kind: short("direct"), ..exchange::Declare::default() };
+    node.send(bob, 1, &method);
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to exchange 'other'"));
+    let alternate = argument("alternate-exchange", "amq.fanout");
+    node.send(bob, 1, &exchange::Declare { exchange: short("own-other"), arguments: alternate.view(), ..method });
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
+    node.send(bob, 1, &exchange::Delete { exchange: short("other"), ..exchange::Delete::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to exchange 'other'"));
+    let bind = queue::Bind { queue: short("own-queue"), exchange: short("amq.fanout"), ..queue::Bind::default() };
+    node.send(bob, 1, &bind);
+    assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
+    node.send(bob, 1, &queue::Bind { queue: short("other"), exchange: short("amq.direct"), ..bind });
+    assert_eq!(channel_error(&mut node, bob), refused("write access to queue 'other'"));
+    node.send(bob, 1, &queue::Unbind { queue: short("other"), exchange: short("amq.direct"), ..queue::Unbind::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("write access to queue 'other'"));
+    node.send(bob, 1, &exchange::Bind { destination: short("amq.fanout"), source: short("amq.direct"), ..exchange::Bind::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
+    node.bind(bob, "own-queue", "amq.direct", "key");
+    for (exchange, name) in [("", "amq.default"), ("amq.fanout", "amq.fanout"), ("no-such-exchange", "no-such-exchange")] {
+        node.publish(bob, exchange, "own-queue", b"x");
+        assert_eq!(channel_error(&mut node, bob), refused(&format!("write access to exchange '{name}'")));
+    }
+    node.send(bob, 1, &queue::Purge { queue: short("other"), no_wait: false });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to queue 'other'"));
+    node.send(bob, 1, &basic::Get { queue: short("other"), no_ack: true });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to queue 'other'"));
+    node.send(bob, 1, &basic::Consume { queue: short("other"), ..basic::Consume::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to queue 'other'"));
+    node.send(bob, 1, &queue::Delete { queue: short("other"), ..queue::Delete::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'other'"));
+    node.publish(bob, "amq.direct", "key", b"x");
+    assert_eq!(node.get(bob, "own-queue", true).body, b"x");
+    node.stop();
+}
+
+#[test]
+fn a_change_of_permissions_counts_at_once() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", ".*", "^amq\\.(default|topic)$", ".*");
+    let bob = open(&mut node, "bob", "/");
+    node.declare(bob, "work");
+    for body in [b"1", b"2"] {
+        node.publish(bob, "", "work", body);
+        assert_eq!(node.get(bob, "work", true).body, body);
+    }
+    permit(&node, "/", "bob", ".*", "^amq\\.topic$", ".*");
+    node.publish(bob, "", "work", b"3");
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.default'"));
+    assert!(node.broker.clear_permissions("/", "bob").expect("cleared"));
+    node.publish(bob, "amq.topic", "a", b"4");
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.topic'"));
+    node.stop();
+}
+
+#[test]
+fn keys_of_topic_exchanges_have_permissions_of_their_own() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", ".*", ".*", ".*");
+    node.broker.set_topic_permission("/", "bob", "amq.topic", "^{username}\\.", "^public\\.").expect("set");
+    let bob = open(&mut node, "bob", "/");
+    node.declare(bob, "work");
+    node.bind(bob, "work", "amq.topic", "public.#");
+    let bind = queue::Bind { queue: short("work"), exchange: short("amq.topic"), routing_key: short("bob.#"), ..queue::Bind::default() };
+    node.send(bob, 1, &bind);
+    assert_eq!(channel_error(&mut node, bob), (403, topic("read access to topic 'bob.#'")));
+    for _ in 0..2 {
+        node.publish(bob, "amq.topic", "bob.news", b"x");
+    }
+    node.publish(bob, "amq.topic", "alice.news", b"x");
+    assert_eq!(channel_error(&mut node, bob), (403, topic("write access to topic 'alice.news'")));
+    node.publish(bob, "amq.direct", "alice.news", b"x");
+    assert!(node.broker.clear_topic_permissions("/", "bob", None).expect("cleared"));
+    node.publish(bob, "amq.topic", "public.news", b"y");
+    assert_eq!(node.get(bob, "work", true).body, b"y");
+    node.stop();
+}
+
+fn topic(what: &str) -> String {
+    format!("ACCESS_REFUSED - {what} in exchange topic 'amq.topic' in vhost '/' refused for user 'bob'")
+}
+
+#[test]
+fn only_impersonators_speak_for_others() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", ".*", ".*", ".*");
+    let bob = open(&mut node, "bob", "/");
+    let mut properties = BytesMut::new();
+    Properties { user_id: ShortBytes::new(b"alice"), ..Properties::default() }.encode(&mut properties);
+    node.send_content(bob, 1, &publish("", "nowhere", false), &properties, b"x");
+    let text = "PRECONDITION_FAILED - user_id property set to 'alice' but authenticated user was 'bob'";
+    assert_eq!(channel_error(&mut node, bob), (406, text.to_owned()));
+    add(&node, "bob", &["impersonator"], UserLimits::default());
+    node.declare(bob, "work");
+    node.send_content(bob, 1, &publish("", "work", false), &properties, b"x");
+    assert_eq!(node.get(bob, "work", true).body, b"x");
+    node.stop();
+}
+
+#[test]
+fn users_have_limits() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits { max_connections: Some(1), max_channels: Some(2) });
+    permit(&node, "/", "bob", ".*", ".*", ".*");
+    let bob = open(&mut node, "bob", "/");
+    let second = log_in(&mut node, "bob");
+    node.send(second, 0, &connection::Open { virtual_host: short("/") });
+    let text = "NOT_ALLOWED - connection refused for user 'bob': user connection limit (1) is reached";
+    assert_eq!(node.connection_error(second), (530, text.to_owned()));
+    assert_eq!(node.ask(bob, 2, &chan::Open {}), "Channel(OpenOk(OpenOk))");
+    assert_eq!(node.ask(bob, 2, &chan::Close { reply_code: 200, reply_text: short(""), class_id: 0, method_id: 0 }), "Channel(CloseOk(CloseOk))");
+    assert_eq!(node.ask(bob, 2, &chan::Open {}), "Channel(OpenOk(OpenOk))");
+    node.send(bob, 3, &chan::Open {});
+    let text = "NOT_ALLOWED - number of channels opened for user 'bob' has reached the maximum allowed user limit of 2";
+    assert_eq!(node.connection_error(bob), (530, text.to_owned()));
+    let again = open(&mut node, "bob", "/");
+    node.close(again);
+    open(&mut node, "bob", "/");
+    node.stop();
+}
+
+#[test]
+fn a_virtual_host_goes_with_all_that_is_in_it() {
+    let mut node = Node::start();
+    let wish = VhostWish {
+        name: "shop".to_owned(),
+        description: Some("orders".to_owned()),
+        default_queue_type: Some(Some("quorum".to_owned())),
+        ..VhostWish::default()
+    };
+    assert!(node.broker.put_vhost(wish.clone()).expect("added"));
+    assert!(!node.broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("as it was"));
+    assert_eq!(node.broker.vhosts().get("shop").expect("it is there").metadata().description, "orders");
+    assert!(node.broker.put_vhost(VhostWish { default_queue_type: Some(Some("odd".to_owned())), ..wish.clone() }).is_err());
+    add(&node, "bob", &[], UserLimits::default());
+    for vhost in ["/", "shop"] {
+        permit(&node, vhost, "bob", ".*", ".*", ".*");
+    }
+    let bob = open(&mut node, "bob", "shop");
+    node.declare(bob, "orders");
+    let vhost = node.broker.vhosts().get("shop").expect("it is there");
+    let queue = vhost.queue(b"orders").expect("declared");
+    assert_eq!(queue.arguments().get(b"x-queue-type").map(|argument| argument.value.to_string()).as_deref(), Some("quorum"));
+    node.declare_exchange(bob, "events", "fanout");
+    node.bind(bob, "orders", "amq.topic", "#");
+    let between = exchange::Bind { destination: short("amq.fanout"), source: short("amq.direct"), ..exchange::Bind::default() };
+    assert_eq!(node.ask(bob, 1, &between), "Exchange(BindOk(BindOk))");
+    let elsewhere = open(&mut node, "bob", "/");
+    node.declare(elsewhere, "orders");
+    assert!(node.broker.delete_vhost("/").is_err());
+    assert!(node.broker.delete_vhost("shop").expect("deleted"));
+    assert!(!node.broker.delete_vhost("shop").expect("it is gone"));
+    assert_eq!(node.connection_error(bob), (320, "CONNECTION_FORCED - vhost 'shop' is deleted".to_owned()));
+    let late = log_in(&mut node, "bob");
+    node.send(late, 0, &connection::Open { virtual_host: short("shop") });
+    assert_eq!(node.connection_error(late), (530, "NOT_ALLOWED - vhost shop not found".to_owned()));
+    assert!(queue.is_dropped() && node.broker.topic("shop~orders").is_none() && node.broker.topic("orders").is_some());
+    assert_eq!((vhost.exchanges().read().binding_count(), vhost.exchanges().read().exchange(b"events").is_none()), (0, true));
+    assert!(node.broker.security().permissions("shop", "bob").is_none());
+    assert!(node.broker.put_vhost(wish).expect("a new one"));
+    permit(&node, "shop", "bob", ".*", ".*", ".*");
+    let again = open(&mut node, "bob", "shop");
+    assert_eq!(node.get(again, "orders", true).method.split('(').next(), Some("Channel"), "there is no queue");
+    node.stop();
+}

@@ -1,0 +1,327 @@
+//! Delayed messages: what an exchange of type `x-delayed-message` keeps until its time has come, and then routes. The exchange has a log of its
+//! own, to which a message is appended as to a queue, so that it counts when that does. What lies there, and when it is due, is an index in
+//! memory (`store.rs`), beyond a bound sorted on disk. When a message is due it is appended to its queues together with the record
+//! that it has left, where both are in one journal: a crash in between does neither.
+//!
+//! One thread for all exchanges, `delays`. Who publishes hears nothing of it; counts are told by [`Delays::count`].
+
+mod clock;
+mod record;
+mod release;
+mod store;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashSet};
+use journal::{AppendError, AppendItem, EventSink, JournalEvent, Log};
+use parking_lot::{Condvar, Mutex, RwLock};
+use routing::{Arguments, Name, QueueId, Removal};
+use types::{Clock, LogId, PartitionIndex, ShardId};
+
+use super::arguments::QueueArguments;
+use super::dispatch::Dispatch;
+use super::policies::{InForce, Matched};
+use super::queue::Queue;
+use super::Vhost;
+use crate::catalog::TopicRecord;
+use crate::topic::Topic;
+use crate::Broker;
+use clock::DelayClock;
+use record::{ClockRecord, DelaysRecord, decode, run_key};
+use store::Store;
+
+pub(crate) use record::DELAYS_KEY;
+pub use record::{DELAY_HEADER, Delay};
+use record::FoundDelays;
+
+/// The shard number under which the thread hears of its logs.
+pub(crate) const SHARD: ShardId = ShardId(57);
+/// The group under which the messages of an exchange that have left are known.
+const GROUP: &str = "amqp.delayed";
+/// Longest sleep while something is delayed, in ms.
+const LONGEST_MS: u64 = 1000;
+/// How often it is written what time it is, in ms.
+const SEEN_MS: u64 = 60_000;
+
+/// The delayed messages of one exchange.
+pub struct Delays {
+    vhost: String,
+    exchange: Name,
+    queue: Arc<Queue>,
+    /// How many were found in the log and have not left, and where the search ended.
+    found: Mutex<(u64, u64)>,
+}
+
+impl Delays {
+    /// Where messages are published to that are to be delayed: as to a queue that nobody consumes. Their records have a [`DELAY_HEADER`].
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+
+    /// How many messages wait for their time.
+    pub fn count(&self) -> u64 {
+        let (found, until) = *self.found.lock();
+        found + self.queue.log().last_stable().0.saturating_sub(until)
+    }
+}
+
+/// What the thread is told.
+#[derive(Default)]
+struct Inbox {
+    /// With the logs of what was sorted in an earlier life.
+    new: Vec<(Arc<Delays>, Vec<Arc<Log>>)>,
+    advanced: HashSet<LogId>,
+    closed: bool,
+}
+
+/// See the head of the file.
+pub(crate) struct DelayService {
+    clock: DelayClock,
+    inbox: Mutex<Inbox>,
+    wakes: Condvar,
+}
+
+impl EventSink for DelayService {
+    fn deliver(&self, events: &mut Vec<JournalEvent>) {
+        for event in events.drain(..) {
+            if let JournalEvent::Advanced(log) = event {
+                self.touch(log);
+            }
+        }
+    }
+}
+
+impl DelayService {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { clock: DelayClock::new(clock), inbox: Mutex::default(), wakes: Condvar::new() })
+    }
+
+    /// Something is to be done for the exchange that has this log.
+    fn touch(&self, log: LogId) {
+        self.inbox.lock().advanced.insert(log);
+        self.wakes.notify_one();
+    }
+
+    fn enter(&self, delays: Arc<Delays>, runs: Vec<Arc<Log>>) {
+        self.inbox.lock().new.push((delays, runs));
+        self.wakes.notify_one();
+    }
+
+    pub fn close(&self) {
+        self.inbox.lock().closed = true;
+        self.wakes.notify_one();
+    }
+
+    /// The body of the thread.
+    pub fn run(&self, broker: &Arc<Broker>) {
+        let mut stores: HashMap<LogId, Store> = HashMap::new();
+        let mut due: BTreeSet<(u64, LogId)> = BTreeSet::new();
+        let mut seen_at = 0;
+        loop {
+            let now = self.clock.now();
+            let Some(mut touched) = self.wait(&mut stores, due.first().map(|(at, _)| *at), now) else { return };
+            let now = self.clock.now();
+            touched.extend(due.iter().take_while(|(at, _)| *at <= now).map(|(_, log)| *log));
+            for log in touched {
+                let Some(store) = stores.get_mut(&log) else { continue };
+                due.remove(&(store.wakes_at, log));
+                if store.is_dropped() {
+                    stores.remove(&log).into_iter().for_each(|store| store.forget(broker));
+                    continue;
+                }
+                store.step(broker, &self.clock);
+                due.insert((store.wakes_at, log));
+            }
+            if !stores.is_empty() && now >= seen_at + SEEN_MS {
+                seen_at = now;
+                broker.write_clock(self.clock.record());
+            }
+        }
+    }
+
+    /// Waits until something is to be done; `None`: the end.
+    fn wait(&self, stores: &mut HashMap<LogId, Store>, due: Option<u64>, now: u64) -> Option<HashSet<LogId>> {
+        let mut inbox = self.inbox.lock();
+        if inbox.advanced.is_empty() && inbox.new.is_empty() && !inbox.closed {
+            let rest = due.map_or(LONGEST_MS, |at| at.saturating_sub(now).min(LONGEST_MS));
+            if rest > 0 {
+                self.wakes.wait_for(&mut inbox, Duration::from_millis(rest));
+            }
+        }
+        if inbox.closed {
+            return None;
+        }
+        let mut touched = std::mem::take(&mut inbox.advanced);
+        for (delays, runs) in std::mem::take(&mut inbox.new) {
+            let log = delays.queue.log().id();
+            stores.insert(log, Store::new(delays, runs));
+            touched.insert(log);
+        }
+        Some(touched)
+    }
+}
+
+/// What was found in the catalog.
+#[derive(Default)]
+pub(crate) struct Found {
+    clock: Option<ClockRecord>,
+    exchanges: Vec<(String, Name, DelaysRecord)>,
+    runs: Vec<(LogId, LogId)>,
+}
+
+impl Found {
+    /// Takes a state record.
+    pub fn take(&mut self, key: &[u8], value: &[u8]) {
+        match decode(key, value) {
+            Some(FoundDelays::Clock(record)) => self.clock = Some(record),
+            Some(FoundDelays::Exchange(vhost, name, record)) => self.exchanges.push((vhost, name, record)),
+            Some(FoundDelays::Run(of, run)) => self.runs.push((of, run)),
+            None => tracing::warn!(key = %key.escape_ascii(), "record of delayed messages that is not readable ignored"),
+        }
+    }
+
+    /// Logs that are no topics' and no queues'.
+    pub fn logs(&self) -> impl Iterator<Item = LogId> + '_ {
+        self.exchanges.iter().map(|(_, _, record)| record.log).chain(self.runs.iter().map(|(_, run)| *run))
+    }
+}
+
+impl Broker {
+    /// The time at which a message is due that is delayed by so many ms from now on: never before they have passed.
+    pub fn delayed_by(&self, delay_ms: u64) -> u64 {
+        self.delays.clock.now().saturating_add(delay_ms).saturating_add(1)
+    }
+
+    fn write_clock(&self, record: ClockRecord) {
+        let item = AppendItem::State { key: ClockRecord::key(), value: Some(record.encode()) };
+        self.subscriptions().append_alone(0, vec![item]);
+    }
+
+    /// Makes room for what an exchange delays. On the controller's thread.
+    pub(super) fn open_delays(self: &Arc<Self>, vhost: &Vhost, exchange: &Name, durable: bool) -> Result<(), AppendError> {
+        let topic = self.make_log(None, durable, |topic| {
+            let record = DelaysRecord { topic: topic.id, log: topic.logs[0] };
+            AppendItem::State { key: DelaysRecord::key(&vhost.name, exchange), value: Some(record.encode()) }
+        })?;
+        if durable {
+            self.write_clock(self.delays.clock.record());
+        }
+        self.enter_delays(vhost, exchange, durable, topic, Vec::new());
+        Ok(())
+    }
+
+    fn enter_delays(&self, vhost: &Vhost, exchange: &Name, durable: bool, topic: Arc<Topic>, runs: Vec<Arc<Log>>) {
+        let shared = if durable {
+            self.subscription(GROUP, &topic, PartitionIndex(0), Log::start)
+        } else {
+            self.volatile_subscription(GROUP, &topic, PartitionIndex(0))
+        };
+        let shared = shared.expect("its topic has a log");
+        // No policy is about it.
+        let understood = QueueArguments::new(&Arguments::default()).expect("there are none");
+        let in_force = Arc::new(InForce { understood, matched: Matched::default() });
+        let queue = Arc::new(Queue {
+            id: QueueId(shared.log().id().0),
+            vhost: vhost.name.clone(),
+            name: exchange.clone(),
+            durable,
+            owner: None,
+            auto_delete: false,
+            arguments: Arguments::default(),
+            dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
+            burials: Mutex::default(),
+            in_force: RwLock::new(in_force),
+            may_refuse: false.into(),
+            topic,
+            attached: false,
+            shared,
+            dropped: false.into(),
+            dirty: false.into(),
+        });
+        let until = queue.shared.lock().start();
+        let delays = Arc::new(Delays { vhost: vhost.name.clone(), exchange: exchange.clone(), queue, found: Mutex::new((0, until)) });
+        vhost.delays.write().insert(exchange.clone(), Arc::clone(&delays));
+        self.delays.enter(delays, runs);
+    }
+
+    /// Exchanges are gone: what they have delayed goes with them. Adds keys that are to be deleted; the logs go with
+    /// [`Broker::drop_delays`], once that is durable.
+    pub(super) fn close_delays(&self, vhost: &Vhost, removal: &Removal, keys: &mut Vec<Bytes>) -> Vec<Arc<Delays>> {
+        let mut closed = Vec::new();
+        for one in &removal.exchanges {
+            let Some(delays) = vhost.delays.write().remove(&one.name) else { continue };
+            delays.queue.dropped.store(true, Ordering::SeqCst);
+            if delays.queue.durable {
+                keys.push(DelaysRecord::key(&vhost.name, &one.name));
+            }
+            closed.push(delays);
+        }
+        closed
+    }
+
+    pub(super) fn drop_delays(&self, closed: Vec<Arc<Delays>>) {
+        for delays in closed {
+            let queue = &delays.queue;
+            self.catalog.remove(&queue.topic);
+            self.journal_of(queue.log().id()).drop_log(queue.log().id());
+            self.drop_subscriptions_to(queue.topic.id);
+            // The thread forgets what it has sorted.
+            self.delays.touch(queue.log().id());
+        }
+    }
+
+    /// Makes topics of the logs in which exchanges keep messages; before subscriptions are restored, which look for them.
+    pub(crate) fn restore_delayed_topics(&self, found: &Found) {
+        self.delays.clock.resume(found.clock);
+        for (_, _, record) in &found.exchanges {
+            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: super::admin::queue_overrides() };
+            self.publish_hidden(topic, self.durability());
+        }
+    }
+
+    /// Gives exchanges back what they have delayed; once all exchanges are there. What belongs to none of them is forgotten.
+    pub(crate) fn restore_delays(self: &Arc<Self>, found: Found) {
+        let is_delayed = |vhost: &Vhost, name: &Name| vhost.exchanges.read().exchange(name).is_some_and(|exchange| exchange.delayed());
+        let mut runs: HashMap<LogId, Vec<LogId>> = HashMap::new();
+        for (of, run) in found.runs {
+            runs.entry(of).or_default().push(run);
+        }
+        let mut orphans = Vec::new();
+        for (vhost, name, record) in found.exchanges {
+            let logs = runs.remove(&record.log).unwrap_or_default();
+            let (host, topic) = (self.vhosts.get(&vhost), self.topic_by_id(record.topic));
+            let (Some(host), Some(topic)) = (host.filter(|host| is_delayed(host, &name)), topic) else {
+                orphans.push(DelaysRecord::key(&vhost, &name));
+                runs.insert(record.log, logs);
+                continue;
+            };
+            let open = |id: &LogId| self.journal_of(*id).create_log(*id, self.durability());
+            self.enter_delays(&host, &name, true, topic, logs.iter().map(open).collect());
+        }
+        for host in self.vhosts.all() {
+            let names = |host: &Vhost| -> Vec<(Name, bool)> {
+                let table = host.exchanges.read();
+                table.exchanges().filter(|one| one.delayed()).map(|one| (one.name().clone(), one.durable())).collect()
+            };
+            for (name, durable) in names(&host).into_iter().filter(|(name, _)| host.delays(name).is_none()) {
+                if let Err(error) = self.open_delays(&host, &name, durable) {
+                    tracing::warn!(%error, exchange = %name, vhost = host.name, "exchange cannot delay anything");
+                }
+            }
+        }
+        orphans.extend(runs.iter().flat_map(|(of, logs)| logs.iter().map(|run| run_key(*of, *run))));
+        for log in runs.into_values().flatten() {
+            self.journal_of(log).drop_log(log);
+        }
+        for number in 0..self.journals().len() {
+            if !orphans.is_empty() {
+                let delete = |key: &Bytes| AppendItem::State { key: key.clone(), value: None };
+                self.subscriptions().append_alone(number, orphans.iter().map(delete).collect());
+            }
+        }
+    }
+}

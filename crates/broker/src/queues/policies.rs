@@ -1,0 +1,488 @@
+//! Policies: rules for the queues and exchanges of a virtual host whose names match a pattern. Of the policies that match, the one with the
+//! highest priority counts, and so does one of those that operators set beside them; `policy_keys.rs` has what they may say and how the two
+//! come to one. What is in force for a queue are its own arguments and that, joined key by key as RabbitMQ 4.3 does: the lesser
+//! of two numbers; of two names that of the arguments.
+//!
+//! Changes run on the controller's thread: durable first, then applied to all queues and exchanges of the virtual host.
+
+use std::cmp::Ordering;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use delivery::{Overflow, QueueKind};
+use fancy_regex::{Regex, RegexBuilder};
+use parking_lot::{Mutex, RwLock};
+use routing::{Arguments, Name, OwnedValue};
+use serde_json::{Map, Number, Value, json};
+
+use super::Vhost;
+use super::arguments::{QueueArguments, kind_name};
+use super::erlang::Term;
+use super::parameters::{self, ParameterError};
+use super::policy_keys::{self, is_for};
+use super::queue::Queue;
+use crate::Broker;
+
+/// Bytes of a pattern, as in RabbitMQ.
+const PATTERN_BYTES_MAX: usize = 1024;
+/// Bytes of a compiled pattern.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Steps back while one name is matched; beyond it the name does not match, as in RabbitMQ.
+const STEPS_BACK_MAX: usize = 50_000;
+/// What is in force for queues, of which those that have the same share it: this many are remembered.
+const SHARED_MAX: usize = 16;
+
+/// Who sets a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyScope {
+    /// Whoever may set policies.
+    User,
+    /// An operator, whose limits hold beside those of others.
+    Operator,
+}
+
+impl PolicyScope {
+    /// RabbitMQ's name of the component.
+    pub fn component(self) -> &'static str {
+        match self {
+            Self::User => "policy",
+            Self::Operator => "operator_policy",
+        }
+    }
+}
+
+/// What a policy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ApplyTo {
+    All,
+    Exchanges,
+    Queues,
+    /// Of the type that is called so in `x-queue-type`.
+    QueuesOf(&'static str),
+}
+
+impl ApplyTo {
+    const ALL: [(&'static str, Self); 6] = [
+        ("all", Self::All),
+        ("exchanges", Self::Exchanges),
+        ("queues", Self::Queues),
+        ("classic_queues", Self::QueuesOf("classic")),
+        ("quorum_queues", Self::QueuesOf("quorum")),
+        ("streams", Self::QueuesOf("stream")),
+    ];
+
+    fn parse(value: &Value) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|(name, _)| value.as_str() == Some(name)).map(|(_, found)| found);
+        let shown = || value.as_str().map_or_else(|| Term(value).to_string(), str::to_owned);
+        // Two spaces: RabbitMQ's.
+        let rest = "unrecognised; should be one of: 'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'";
+        known.ok_or_else(|| format!("apply-to '{}' {rest}", shown()))
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, value)| *value == self).map_or("all", |(name, _)| name)
+    }
+}
+
+/// A policy to be set. The values are as they came, so that what is wrong with them can be told in RabbitMQ's words.
+#[derive(Clone, Debug)]
+pub struct PolicyWish {
+    /// A regular expression, found anywhere in a name unless it is anchored.
+    pub pattern: Value,
+    /// A table: see RabbitMQ's keys.
+    pub definition: Value,
+    /// A number; `None`: 0.
+    pub priority: Option<Value>,
+    /// `all`, `queues`, `classic_queues`, `quorum_queues`, `streams` or `exchanges`; `None`: `all`.
+    pub apply_to: Option<Value>,
+}
+
+/// A policy.
+#[derive(Debug)]
+pub struct Policy {
+    name: String,
+    pattern: String,
+    matcher: Regex,
+    apply_to: ApplyTo,
+    definition: Map<String, Value>,
+    priority: Number,
+}
+
+impl Policy {
+    /// # Errors
+    /// All that is wrong, in RabbitMQ's words and order.
+    fn new(name: &str, wish: &PolicyWish, scope: PolicyScope) -> Result<Self, ParameterError> {
+        let mut wrong = Vec::new();
+        let definition = definition(&wish.definition, scope).map_err(|text| wrong.push(text));
+        let apply_to = wish.apply_to.as_ref().map_or(Ok(ApplyTo::All), ApplyTo::parse).map_err(|text| wrong.push(text));
+        let matcher = matcher(&wish.pattern).map_err(|text| wrong.push(text));
+        let priority = match &wish.priority {
+            None => Ok(Number::from(0)),
+            Some(Value::Number(number)) => Ok(number.clone()),
+            Some(other) => Err(format!("priority should be a number, actually was {}", Term(other))),
+        }
+        .map_err(|text| wrong.push(text));
+        match (definition, apply_to, matcher, priority) {
+            (Ok(definition), Ok(apply_to), Ok((pattern, matcher)), Ok(priority)) => {
+                Ok(Self { name: name.to_owned(), pattern, matcher, apply_to, definition, priority })
+            }
+            _ => Err(ParameterError::Invalid(wrong)),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The regular expression that names are to match.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// What it is for, as in [`PolicyWish::apply_to`].
+    pub fn apply_to(&self) -> &'static str {
+        self.apply_to.name()
+    }
+
+    /// What it says.
+    pub fn definition(&self) -> &Map<String, Value> {
+        &self.definition
+    }
+
+    /// Of several that match the highest counts.
+    pub fn priority(&self) -> &Number {
+        &self.priority
+    }
+
+    /// As it is kept, and as RabbitMQ shows an operator's policy among the parameters.
+    pub fn value(&self) -> Value {
+        let Self { pattern, definition, priority, .. } = self;
+        json!({ "pattern": pattern, "definition": definition, "priority": priority, "apply-to": self.apply_to() })
+    }
+
+    /// Reads what [`Policy::value`] gave.
+    pub(super) fn restored(name: &str, value: &Value) -> Option<Self> {
+        let (pattern, matcher) = matcher(value.get("pattern")?).ok()?;
+        let apply_to = ApplyTo::parse(value.get("apply-to")?).ok()?;
+        let Value::Number(priority) = value.get("priority")?.clone() else { return None };
+        Some(Self {
+            name: name.to_owned(),
+            pattern,
+            matcher,
+            apply_to,
+            definition: value.get("definition")?.as_object()?.clone(),
+            priority,
+        })
+    }
+
+    fn matches(&self, subject: Subject<'_>) -> bool {
+        let (is_meant, name) = match subject {
+            Subject::Exchange(name) => (matches!(self.apply_to, ApplyTo::All | ApplyTo::Exchanges), name),
+            Subject::Queue(name, kind) => {
+                let meant = match self.apply_to {
+                    ApplyTo::All | ApplyTo::Queues => true,
+                    ApplyTo::Exchanges => false,
+                    ApplyTo::QueuesOf(other) => other == kind,
+                };
+                (meant && is_for(&self.definition, kind), name)
+            }
+        };
+        is_meant && self.matcher.is_match(name).unwrap_or(false)
+    }
+
+    fn rank(&self, other: &Self) -> Ordering {
+        let priority = |one: &Self| one.priority.as_f64().unwrap_or(0.0);
+        priority(other).total_cmp(&priority(self)).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+fn definition(value: &Value, scope: PolicyScope) -> Result<Map<String, Value>, String> {
+    match value {
+        Value::Object(fields) => policy_keys::check(fields, scope == PolicyScope::Operator).map(|()| fields.clone()),
+        Value::Array(all) if all.is_empty() => Err("no policy provided".to_owned()),
+        Value::Array(_) => Err(format!("definition must be a dictionary: {}", Term(value))),
+        other => Err(format!(
+            "parse error while reading policy definition: {}. Validator: {}_validator.",
+            Term(other),
+            scope.component()
+        )),
+    }
+}
+
+fn matcher(pattern: &Value) -> Result<(String, Regex), String> {
+    let Value::String(text) = pattern else {
+        return Err(format!("pattern should be a binary but was {}", Term(pattern)));
+    };
+    if text.len() > PATTERN_BYTES_MAX {
+        return Err(format!("pattern must not exceed {PATTERN_BYTES_MAX} bytes"));
+    }
+    let built = RegexBuilder::new(text).backtrack_limit(STEPS_BACK_MAX).delegate_size_limit(COMPILED_BYTES_MAX).build();
+    built
+        .map(|regex| (text.clone(), regex))
+        .map_err(|error| format!("pattern should be regular expression but is invalid: {error}"))
+}
+
+/// What policies are looked up for, by name.
+#[derive(Clone, Copy)]
+enum Subject<'a> {
+    Exchange(&'a [u8]),
+    /// With its type, as in `x-queue-type`.
+    Queue(&'a [u8], &'static str),
+}
+
+/// The policies that count for a queue or an exchange.
+#[derive(Clone, Debug, Default)]
+pub struct Matched {
+    /// Of all but operators.
+    pub policy: Option<Arc<Policy>>,
+    /// Of operators.
+    pub operator: Option<Arc<Policy>>,
+}
+
+impl Matched {
+    /// What the two come to.
+    pub fn definition(&self) -> Map<String, Value> {
+        let of = |policy: &'_ Option<Arc<Policy>>| policy.as_ref().map(|policy| policy.definition.clone());
+        policy_keys::merged(of(&self.policy).as_ref(), of(&self.operator).as_ref())
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let same = |one: &Option<Arc<Policy>>, other: &Option<Arc<Policy>>| match (one, other) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        same(&self.policy, &other.policy) && same(&self.operator, &other.operator)
+    }
+}
+
+/// What is in force for a queue.
+#[derive(Debug)]
+pub(super) struct InForce {
+    pub understood: QueueArguments,
+    pub matched: Matched,
+}
+
+/// What the arguments of a queue and its policies come to, as it was when this was asked for.
+#[derive(Clone, Debug)]
+pub struct Understood(pub(super) Arc<InForce>);
+
+impl Deref for Understood {
+    type Target = QueueArguments;
+
+    fn deref(&self) -> &QueueArguments {
+        &self.0.understood
+    }
+}
+
+/// The policies of a virtual host.
+#[derive(Debug, Default)]
+pub struct Policies {
+    sets: RwLock<Sets>,
+    /// What was in force for the last queues.
+    shared: Mutex<Vec<Arc<InForce>>>,
+}
+
+/// Each by rank.
+#[derive(Debug, Default)]
+struct Sets {
+    policies: Vec<Arc<Policy>>,
+    operators: Vec<Arc<Policy>>,
+}
+
+impl Sets {
+    fn of(&self, scope: PolicyScope) -> &Vec<Arc<Policy>> {
+        match scope {
+            PolicyScope::User => &self.policies,
+            PolicyScope::Operator => &self.operators,
+        }
+    }
+
+    fn of_mut(&mut self, scope: PolicyScope) -> &mut Vec<Arc<Policy>> {
+        match scope {
+            PolicyScope::User => &mut self.policies,
+            PolicyScope::Operator => &mut self.operators,
+        }
+    }
+}
+
+impl Policies {
+    /// All, the highest priority first.
+    pub fn all(&self, scope: PolicyScope) -> Vec<Arc<Policy>> {
+        self.sets.read().of(scope).clone()
+    }
+
+    /// One by name.
+    pub fn get(&self, scope: PolicyScope, name: &str) -> Option<Arc<Policy>> {
+        self.sets.read().of(scope).iter().find(|policy| policy.name == name).cloned()
+    }
+
+    /// What counts for an exchange.
+    pub fn of_exchange(&self, name: &[u8]) -> Matched {
+        self.matched(Subject::Exchange(name))
+    }
+
+    fn matched(&self, subject: Subject<'_>) -> Matched {
+        let sets = self.sets.read();
+        let first = |policies: &[Arc<Policy>]| policies.iter().find(|policy| policy.matches(subject)).cloned();
+        Matched { policy: first(&sets.policies), operator: first(&sets.operators) }
+    }
+
+    pub(super) fn insert(&self, scope: PolicyScope, policy: Arc<Policy>) {
+        let mut sets = self.sets.write();
+        let all = sets.of_mut(scope);
+        all.retain(|one| one.name != policy.name);
+        let place = all.partition_point(|one| one.rank(&policy) == Ordering::Less);
+        all.insert(place, policy);
+    }
+
+    fn remove(&self, scope: PolicyScope, name: &str) {
+        self.sets.write().of_mut(scope).retain(|one| one.name != name);
+    }
+
+    /// What is in force for a queue that was declared so. `own`: what its arguments come to.
+    pub(super) fn in_force(&self, name: &[u8], declared: &Arguments, own: QueueArguments) -> Arc<InForce> {
+        let matched = self.matched(Subject::Queue(name, kind_name(own.kind)));
+        let understood =
+            if matched.is(&Matched::default()) { own } else { join(&own, declared, &matched.definition()) };
+        let mut shared = self.shared.lock();
+        if let Some(found) = shared.iter().find(|one| one.understood == understood && one.matched.is(&matched)) {
+            return Arc::clone(found);
+        }
+        let made = Arc::new(InForce { understood, matched });
+        if shared.len() == SHARED_MAX {
+            shared.remove(0);
+        }
+        shared.push(Arc::clone(&made));
+        made
+    }
+
+    /// Where a policy sends what no binding of an exchange takes.
+    pub(super) fn alternate(&self, exchange: &[u8]) -> Option<Name> {
+        let definition = self.of_exchange(exchange).definition();
+        name_of(&definition, "alternate-exchange")
+    }
+}
+
+/// A name of the definition. No exchange has a longer one than a name may have, so there is none.
+fn name_of(definition: &Map<String, Value>, key: &str) -> Option<Name> {
+    definition.get(key).and_then(Value::as_str).and_then(|text| Name::new(text.as_bytes()).ok())
+}
+
+/// A queue's arguments and what policies say, key by key.
+fn join(own: &QueueArguments, declared: &Arguments, set: &Map<String, Value>) -> QueueArguments {
+    let text = |key: &str| set.get(key).and_then(Value::as_str);
+    let least = |own: Option<u64>, key: &str| own.into_iter().chain(set.get(key).and_then(Value::as_u64)).min();
+    let quorum = own.kind == QueueKind::Quorum;
+    let overflow = match text("overflow") {
+        None => own.overflow,
+        Some(_) if !quorum && declared.get(b"x-overflow").is_some() => own.overflow,
+        Some("reject-publish") => Overflow::RejectPublish,
+        Some("reject-publish-dlx") if !quorum => Overflow::RejectPublishDeadLetter,
+        Some(_) => Overflow::DropHead,
+    };
+    let dead_letter_exchange = own.dead_letter_exchange.clone().or_else(|| name_of(set, "dead-letter-exchange"));
+    let strategy = match declared.get(b"x-dead-letter-strategy").map(|argument| &argument.value) {
+        Some(OwnedValue::Bytes(bytes)) => **bytes == *b"at-least-once",
+        _ => text("dead-letter-strategy") == Some("at-least-once"),
+    };
+    QueueArguments {
+        ttl: least(own.ttl, "message-ttl"),
+        expires: least(own.expires, "expires"),
+        length_max: least(own.length_max, "max-length"),
+        bytes_max: least(own.bytes_max, "max-length-bytes"),
+        overflow,
+        letters_wait: quorum && strategy && overflow == Overflow::RejectPublish && dead_letter_exchange.is_some(),
+        dead_letter_exchange,
+        dead_letter_key: own.dead_letter_key.clone().or_else(|| name_of(set, "dead-letter-routing-key")),
+        delivery_limit: if quorum { delivery_limit(own, declared, set) } else { None },
+        ..own.clone()
+    }
+}
+
+fn delivery_limit(own: &QueueArguments, declared: &Arguments, set: &Map<String, Value>) -> Option<u32> {
+    let Some(policy) = set.get("delivery-limit").and_then(Value::as_i64) else { return own.delivery_limit };
+    let limit = match declared.get(b"x-delivery-limit").map(|argument| &argument.value) {
+        // Below 0 there is none, and whoever has one wins.
+        Some(OwnedValue::Int(argument)) if policy < 0 || *argument < 0 => policy.max(*argument),
+        Some(OwnedValue::Int(argument)) => policy.min(*argument),
+        _ => policy,
+    };
+    u32::try_from(limit).ok()
+}
+
+impl Broker {
+    /// Sets a policy, and has all queues and exchanges of the virtual host follow. On the controller's thread.
+    ///
+    /// # Errors
+    /// `Invalid`, `Append`.
+    pub fn put_policy(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        scope: PolicyScope,
+        name: &str,
+        wish: &PolicyWish,
+    ) -> Result<(), ParameterError> {
+        let policy = Policy::new(name, wish, scope)?;
+        if vhost.policies.get(scope, name).is_some_and(|there| there.value() == policy.value()) {
+            return Ok(());
+        }
+        self.commit_state(vec![(
+            parameters::policy_key(&vhost.name, scope, name),
+            Some(parameters::encode(&policy.value())),
+        )])?;
+        vhost.policies.insert(scope, Arc::new(policy));
+        self.apply_policies(vhost);
+        Ok(())
+    }
+
+    /// Deletes a policy. On the controller's thread.
+    ///
+    /// # Errors
+    /// `NotFound`, `Append`.
+    pub fn delete_policy(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        scope: PolicyScope,
+        name: &str,
+    ) -> Result<(), ParameterError> {
+        vhost.policies.get(scope, name).ok_or(ParameterError::NotFound)?;
+        self.commit_state(vec![(parameters::policy_key(&vhost.name, scope, name), None)])?;
+        vhost.policies.remove(scope, name);
+        self.apply_policies(vhost);
+        Ok(())
+    }
+
+    fn apply_policies(self: &Arc<Self>, vhost: &Vhost) {
+        vhost.policies.shared.lock().clear();
+        let queues: Vec<Arc<Queue>> = vhost.queues.read().values().cloned().collect();
+        for queue in queues {
+            let Ok(own) = QueueArguments::new(&queue.arguments) else { continue };
+            let wanted = vhost.policies.in_force(&queue.name, &queue.arguments, own);
+            if !queue.in_force.read().matched.is(&wanted.matched) {
+                self.put_in_force(&queue, wanted);
+            }
+        }
+        let exchanges: Vec<Name> = vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect();
+        for exchange in exchanges {
+            vhost.set_alternate(&exchange);
+        }
+    }
+}
+
+impl Vhost {
+    /// Its policies.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
+    /// Has an exchange send what no binding takes where policies say, unless its own arguments do.
+    pub(super) fn set_alternate(&self, exchange: &[u8]) {
+        let alternate = self.policies.alternate(exchange);
+        self.exchanges.write().set_policy_alternate(exchange, alternate);
+    }
+}
+
+#[cfg(test)]
+mod tests;

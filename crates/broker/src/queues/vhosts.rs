@@ -1,0 +1,130 @@
+//! What is said of a virtual host beside what is in it, what that means for declarations, and how it is emptied when it is deleted.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use routing::{Argument, Arguments, Destination, Name, OwnedValue};
+
+use super::admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError};
+use super::parameters::{parameter_key, policy_key};
+use super::{PolicyScope, QueueArguments, Vhost, Vhosts};
+use crate::Broker;
+
+/// The octet of AMQP's field tables for a long string.
+const LONG_STRING: u8 = b'S';
+
+/// Description of a virtual host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VhostMetadata {
+    /// For people; at most 65,535 bytes, like each of the other texts.
+    pub description: String,
+    /// For people and tools.
+    pub tags: Vec<String>,
+    /// Type of queues that are declared without one: `x-queue-type`, where what is declared can be of that type.
+    pub default_queue_type: Option<String>,
+}
+
+impl Vhost {
+    /// What is said of it, as of now.
+    pub fn metadata(&self) -> Arc<VhostMetadata> {
+        Arc::clone(&self.metadata.read())
+    }
+
+    pub(crate) fn set_metadata(&self, metadata: VhostMetadata) {
+        *self.metadata.write() = Arc::new(metadata);
+    }
+
+    /// Is it being deleted, or was it?
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::SeqCst)
+    }
+
+    /// # Errors
+    /// `VhostDeleted`.
+    pub(super) fn check_alive(&self) -> Result<(), QueueError> {
+        if self.is_deleted() { Err(QueueError::VhostDeleted(self.name.clone())) } else { Ok(()) }
+    }
+
+    /// A declaration as it counts here: with the type that queues have by default, where they can have it.
+    ///
+    /// # Errors
+    /// `VhostDeleted`.
+    pub(super) fn complete(&self, mut wish: QueueDeclaration) -> Result<QueueDeclaration, QueueError> {
+        self.check_alive()?;
+        let metadata = self.metadata();
+        let Some(kind) = metadata.default_queue_type.as_deref().filter(|_| wish.arguments.get(b"x-queue-type").is_none()) else {
+            return Ok(wish);
+        };
+        let replicated = kind != "classic";
+        if replicated && (!wish.durable || wish.owner.is_some() || wish.auto_delete) {
+            return Ok(wish);
+        }
+        let mut fields = wish.arguments.fields().to_vec();
+        fields.push(type_argument(kind));
+        wish.arguments = Arguments::new(fields);
+        Ok(wish)
+    }
+}
+
+fn type_argument(kind: &str) -> Argument {
+    Argument { name: b"x-queue-type"[..].into(), tag: LONG_STRING, value: OwnedValue::Bytes(kind.as_bytes().into()) }
+}
+
+/// Is it a type that queues can have?
+pub(crate) fn is_queue_type(kind: &str) -> bool {
+    QueueArguments::new(&Arguments::new(vec![type_argument(kind)])).is_ok()
+}
+
+impl Vhost {
+    /// Keys of the records of its policies and parameters.
+    fn rule_keys(&self) -> Vec<Bytes> {
+        let policies = [PolicyScope::User, PolicyScope::Operator].into_iter().flat_map(|scope| {
+            let all = self.policies.all(scope);
+            all.into_iter().map(move |policy| policy_key(&self.name, scope, policy.name()))
+        });
+        let parameters = self.parameters.all().into_iter().map(|(component, name, _)| parameter_key(&self.name, &component, &name));
+        policies.chain(parameters).collect()
+    }
+}
+
+impl Vhosts {
+    pub(crate) fn remove(&self, name: &str) {
+        self.by_name.write().remove(name);
+    }
+}
+
+impl Broker {
+    /// Deletes all that is in a virtual host, of which nothing is taken any more. On the controller's thread.
+    ///
+    /// # Errors
+    /// `Append`.
+    pub(crate) fn empty_vhost(self: &Arc<Self>, vhost: &Vhost) -> Result<(), ExchangeError> {
+        vhost.deleted.store(true, Ordering::SeqCst);
+        for queue in vhost.queues() {
+            self.delete_queue(&queue, false, false)?;
+        }
+        let exchanges: Vec<Name> = vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect();
+        for name in exchanges.iter().filter(|name| !name.is_empty() && !name.starts_with(b"amq.")) {
+            // One that deleted itself with another is not there any more, which is no error.
+            self.delete_exchange(vhost, name, false)?;
+        }
+        // Between exchanges that are always there.
+        let left: Vec<BindingWish> = {
+            let table = vhost.exchanges.read();
+            let wish = |binding: routing::Binding<'_>| {
+                let Destination::Exchange(_) = binding.destination else { return None };
+                let (source, key) = (Name::new(binding.source).ok()?, Name::new(binding.key).ok()?);
+                let destination = binding.destination_name.clone();
+                Some(BindingWish { source, to_queue: false, destination, key, arguments: binding.arguments })
+            };
+            table.all_bindings().filter_map(wish).collect()
+        };
+        left.iter().try_for_each(|binding| self.unbind(vhost, binding))?;
+        let rules = vhost.rule_keys();
+        if !rules.is_empty() {
+            self.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,310 @@
+//! What changes users, permissions and virtual hosts. Runs on the controller's thread, one command after the other; what is said here is
+//! durable before it is answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use journal::AppendItem;
+
+use super::error::SecurityError;
+use super::password::PasswordHash;
+use super::permissions::{Permissions, TopicPermission};
+use super::record::{self, Found};
+use super::seats::Dismissed;
+use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
+use crate::mailbox::Reply;
+use crate::queues::{ExchangeError, QueueError, Vhost, VhostMetadata, is_queue_type};
+use crate::{Broker, BrokerOpenError, DEFAULT_VHOST};
+
+/// A virtual host as it is to be; what is `None` stays as it is, or is the default of a new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VhostWish {
+    /// 1 to 255 bytes.
+    pub name: String,
+    /// For people.
+    pub description: Option<String>,
+    /// For people and tools.
+    pub tags: Option<Vec<String>>,
+    /// Type of queues that are declared without one.
+    pub default_queue_type: Option<Option<String>>,
+}
+
+fn check_name(what: &'static str, name: &str) -> Result<(), SecurityError> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX { Err(SecurityError::Name { what, name: name.to_owned() }) } else { Ok(()) }
+}
+
+/// Can a record hold them?
+fn check_texts<'a>(what: &'static str, texts: impl IntoIterator<Item = &'a str>) -> Result<(), SecurityError> {
+    let mut count = 0;
+    for text in texts {
+        count += 1;
+        if text.len() > usize::from(u16::MAX) || count > usize::from(u16::MAX) {
+            return Err(SecurityError::TooLong { what });
+        }
+    }
+    Ok(())
+}
+
+fn put(key: Bytes, value: Bytes) -> AppendItem {
+    AppendItem::State { key, value: Some(value) }
+}
+
+fn drop_key(key: Bytes) -> AppendItem {
+    AppendItem::State { key, value: None }
+}
+
+/// Users.
+impl Broker {
+    /// Adds or changes a user. Hashes a clear password, which takes a tenth of a second. The first user that is defined takes the place
+    /// of the `guest` that is there without.
+    ///
+    /// # Errors
+    /// `Name`, `EmptyPassword`, `TooLong`, `Append`.
+    pub fn put_user(&self, wish: UserWish) -> Result<Arc<User>, SecurityError> {
+        let UserWish { name, password, tags, limits } = wish;
+        check_name("user name", &name)?;
+        let old = self.security.inner.read().users.get(&name).cloned();
+        let hash = match password {
+            PasswordWish::Keep => old.as_ref().and_then(|user| user.password()).cloned(),
+            PasswordWish::Remove => None,
+            PasswordWish::Clear(text) if text.is_empty() => return Err(SecurityError::EmptyPassword),
+            PasswordWish::Clear(text) => Some(PasswordHash::of(text.as_bytes(), self.security.iterations)),
+            PasswordWish::Hash(hash) => Some(hash),
+        };
+        let tags = tags.unwrap_or_else(|| old.as_ref().map(|user| user.tags().to_vec()).unwrap_or_default());
+        check_texts("the list of tags", tags.iter().map(String::as_str))?;
+        let limits = limits.unwrap_or_else(|| old.as_ref().map(|user| user.limits()).unwrap_or_default());
+        let user = User::new(name.clone(), hash, tags, limits);
+        // Who was verified with a password that is still the same need not be again.
+        if let Some(verified) = old.filter(|old| old.password() == user.password()).and_then(|old| old.verified()) {
+            user.set_verified(verified);
+        }
+        let user = Arc::new(user);
+        self.commit(0, vec![put(record::user_key(&name), record::encode_user(&user))])?;
+        let mut first = false;
+        self.security.change(|inner| {
+            first = inner.users.is_empty();
+            inner.users.insert(name.clone(), Arc::clone(&user));
+        });
+        if first && name != GUEST {
+            self.dismiss_user(GUEST);
+        }
+        Ok(user)
+    }
+
+    /// Deletes a user with his permissions, and ends his connections. False: there is none.
+    ///
+    /// # Errors
+    /// `Append`.
+    pub fn delete_user(&self, name: &str) -> Result<bool, SecurityError> {
+        let mut items = Vec::new();
+        {
+            let inner = self.security.inner.read();
+            if !inner.users.contains_key(name) {
+                return Ok(false);
+            }
+            items.push(drop_key(record::user_key(name)));
+            for (vhost, users) in &inner.grants {
+                let Some(grant) = users.get(name) else { continue };
+                items.extend(grant.permissions.iter().map(|_| drop_key(record::permissions_key(vhost, name))));
+                items.extend(grant.topics.keys().map(|exchange| drop_key(record::topic_key(vhost, name, exchange))));
+            }
+        }
+        self.commit(0, items)?;
+        self.security.change(|inner| {
+            inner.users.remove(name);
+            inner.grants.values_mut().for_each(|users| drop(users.remove(name)));
+            inner.tidy();
+        });
+        self.dismiss_user(name);
+        Ok(true)
+    }
+
+    /// Makes the first user, with all permissions in virtual host `/`, unless one is there: the user that a node is configured with.
+    /// False: there are users already.
+    ///
+    /// # Errors
+    /// See [`Broker::put_user`].
+    pub fn ensure_first_user(&self, name: &str, password: &str) -> Result<bool, SecurityError> {
+        if !self.security.users().is_empty() {
+            return Ok(false);
+        }
+        let tags = Some(vec!["administrator".to_owned()]);
+        self.put_user(UserWish { name: name.to_owned(), password: PasswordWish::Clear(password.to_owned()), tags, limits: None })?;
+        self.set_permissions(DEFAULT_VHOST, name, Permissions::all())?;
+        Ok(true)
+    }
+
+    fn dismiss_user(&self, name: &str) {
+        self.dismiss(&format!("user '{name}' is deleted"), |user, _| user == name);
+    }
+
+    /// Tells connections that they are to end.
+    fn dismiss(&self, reason: &str, wanted: impl Fn(&str, &str) -> bool) {
+        for to in self.security.seats.addresses(wanted) {
+            self.reply(to, Reply::Done(Box::new(Dismissed { reason: reason.to_owned() })));
+        }
+    }
+}
+
+/// Permissions.
+impl Broker {
+    fn check_both(&self, vhost: &str, user: &str) -> Result<(), SecurityError> {
+        if self.vhosts.get(vhost).is_none_or(|vhost| vhost.is_deleted()) {
+            return Err(SecurityError::NoVhost(vhost.to_owned()));
+        }
+        if !self.security.inner.read().users.contains_key(user) {
+            return Err(SecurityError::NoUser(user.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Says what a user may do in a virtual host.
+    ///
+    /// # Errors
+    /// `NoVhost`, `NoUser`, `TooLong`, `Append`.
+    pub fn set_permissions(&self, vhost: &str, user: &str, permissions: Permissions) -> Result<(), SecurityError> {
+        self.check_both(vhost, user)?;
+        let Permissions { configure, write, read } = &permissions;
+        check_texts("an expression", [configure.text(), write.text(), read.text()])?;
+        self.commit(0, vec![put(record::permissions_key(vhost, user), record::encode_permissions(&permissions))])?;
+        self.security.change(|inner| inner.grant(vhost, user).permissions = Some(Arc::new(permissions)));
+        Ok(())
+    }
+
+    /// Takes a user's permissions in a virtual host away. False: he has none.
+    ///
+    /// # Errors
+    /// `Append`.
+    pub fn clear_permissions(&self, vhost: &str, user: &str) -> Result<bool, SecurityError> {
+        let known = |grant: &super::Grant| grant.permissions.is_some();
+        if !self.security.inner.read().grants.get(vhost).and_then(|users| users.get(user)).is_some_and(known) {
+            return Ok(false);
+        }
+        self.commit(0, vec![drop_key(record::permissions_key(vhost, user))])?;
+        self.security.change(|inner| {
+            inner.grant(vhost, user).permissions = None;
+            inner.tidy();
+        });
+        Ok(true)
+    }
+
+    /// Says with which routing keys a user may use a topic exchange, which need not be there. `{username}` and `{vhost}` in the
+    /// expressions stand for the names.
+    ///
+    /// # Errors
+    /// `NoVhost`, `NoUser`, `Name`, `TooLong`, `Pattern`, `Append`.
+    pub fn set_topic_permission(&self, vhost: &str, user: &str, exchange: &str, write: &str, read: &str) -> Result<(), SecurityError> {
+        self.check_both(vhost, user)?;
+        check_texts("an expression", [write, read])?;
+        if exchange.len() > NAME_BYTES_MAX {
+            return Err(SecurityError::Name { what: "exchange name", name: exchange.to_owned() });
+        }
+        let permission = TopicPermission::new(write, read, user, vhost)?;
+        self.commit(0, vec![put(record::topic_key(vhost, user, exchange), record::encode_topic(&permission))])?;
+        self.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(vhost, user).topics).insert(exchange.to_owned(), permission)));
+        Ok(())
+    }
+
+    /// Takes a user's topic permissions in a virtual host away, of one exchange or of all. False: he has none.
+    ///
+    /// # Errors
+    /// `Append`.
+    pub fn clear_topic_permissions(&self, vhost: &str, user: &str, exchange: Option<&str>) -> Result<bool, SecurityError> {
+        let topics = self.security.topic_permissions(vhost, user);
+        let gone = |name: &str| exchange.is_none_or(|exchange| exchange == name);
+        let items: Vec<_> = topics.keys().filter(|name| gone(name)).map(|name| drop_key(record::topic_key(vhost, user, name))).collect();
+        if items.is_empty() {
+            return Ok(false);
+        }
+        self.commit(0, items)?;
+        self.security.change(|inner| {
+            Arc::make_mut(&mut inner.grant(vhost, user).topics).retain(|name, _| !gone(name));
+            inner.tidy();
+        });
+        Ok(true)
+    }
+}
+
+/// Virtual hosts.
+impl Broker {
+    /// Adds a virtual host, or changes what is said of one. True: it is new.
+    ///
+    /// # Errors
+    /// `Name`, `TooLong`, `QueueType`, `Append`.
+    pub fn put_vhost(&self, wish: VhostWish) -> Result<bool, SecurityError> {
+        let VhostWish { name, description, tags, default_queue_type } = wish;
+        check_name("vhost name", &name)?;
+        let there = self.vhosts.get(&name);
+        let old = there.as_ref().map(|vhost| vhost.metadata()).unwrap_or_default();
+        let metadata = VhostMetadata {
+            description: description.unwrap_or_else(|| old.description.clone()),
+            tags: tags.unwrap_or_else(|| old.tags.clone()),
+            default_queue_type: default_queue_type.unwrap_or_else(|| old.default_queue_type.clone()),
+        };
+        check_texts("the description", [metadata.description.as_str()])?;
+        check_texts("the list of tags", metadata.tags.iter().map(String::as_str))?;
+        if let Some(kind) = metadata.default_queue_type.as_ref().filter(|kind| !is_queue_type(kind)) {
+            return Err(SecurityError::QueueType(kind.clone()));
+        }
+        if there.is_none() || metadata != *old {
+            self.commit(0, vec![put(record::vhost_key(&name), record::encode_vhost(&metadata))])?;
+        }
+        self.vhosts.or_new(&name).set_metadata(metadata);
+        Ok(there.is_none())
+    }
+
+    /// Deletes a virtual host with all that is in it, and ends the connections that have opened it. False: there is none.
+    ///
+    /// # Errors
+    /// `DefaultVhost`, `Append`.
+    pub fn delete_vhost(self: &Arc<Self>, name: &str) -> Result<bool, SecurityError> {
+        let Some(vhost) = self.vhosts.get(name) else { return Ok(false) };
+        if name == DEFAULT_VHOST {
+            return Err(SecurityError::DefaultVhost);
+        }
+        self.empty(&vhost)?;
+        let mut items = vec![drop_key(record::vhost_key(name))];
+        if let Some(users) = self.security.inner.read().grants.get(name) {
+            for (user, grant) in users {
+                items.extend(grant.permissions.iter().map(|_| drop_key(record::permissions_key(name, user))));
+                items.extend(grant.topics.keys().map(|exchange| drop_key(record::topic_key(name, user, exchange))));
+            }
+        }
+        self.commit(0, items)?;
+        self.vhosts.remove(name);
+        self.security.change(|inner| drop(inner.grants.remove(name)));
+        self.dismiss(&format!("vhost '{name}' is deleted"), |_, vhost| vhost == name);
+        Ok(true)
+    }
+
+    fn empty(self: &Arc<Self>, vhost: &Vhost) -> Result<(), SecurityError> {
+        match self.empty_vhost(vhost) {
+            Ok(()) => Ok(()),
+            Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => Err(error.into()),
+            Err(error) => panic!("what is there is deleted whatever it is used for: {error}"),
+        }
+    }
+}
+
+/// The start.
+impl Broker {
+    /// Takes a state record.
+    ///
+    /// # Errors
+    /// When it is of another version, or damaged.
+    pub(crate) fn restore_security(&self, key: &[u8], value: &[u8]) -> Result<(), BrokerOpenError> {
+        let found = record::decode(key, value).ok_or_else(|| BrokerOpenError::Security { key: key.escape_ascii().to_string() })?;
+        match found {
+            Found::Vhost(name, metadata) => self.vhosts.or_new(&name).set_metadata(metadata),
+            Found::User(user) => self.security.change(|inner| drop(inner.users.insert(user.name().to_owned(), Arc::new(user)))),
+            Found::Permissions { vhost, user, permissions } => {
+                self.security.change(|inner| inner.grant(&vhost, &user).permissions = Some(Arc::new(permissions)));
+            }
+            Found::Topic { vhost, user, exchange, permission } => {
+                self.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission)));
+            }
+        }
+        Ok(())
+    }
+}

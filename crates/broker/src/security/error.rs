@@ -1,0 +1,68 @@
+//! Why users, virtual hosts and permissions are not changed, and why somebody does not come in.
+
+use journal::AppendError;
+
+use super::password::InvalidHash;
+use super::permissions::InvalidPattern;
+
+/// Why a change is not made.
+#[derive(Debug, thiserror::Error)]
+pub enum SecurityError {
+    /// No such user.
+    #[error("user '{0}' does not exist")]
+    NoUser(String),
+    /// No such virtual host.
+    #[error("vhost '{0}' does not exist")]
+    NoVhost(String),
+    /// Empty or longer than 255 bytes.
+    #[error("{what} {name:?} is not possible: it has 1 to 255 bytes")]
+    Name {
+        /// Of what.
+        what: &'static str,
+        /// As given.
+        name: String,
+    },
+    /// A text or a list that a record cannot hold.
+    #[error("{what} is too long: at most 65535 bytes or tags")]
+    TooLong {
+        /// Which.
+        what: &'static str,
+    },
+    /// Nobody could log in with it.
+    #[error("a password is not empty")]
+    EmptyPassword,
+    /// A hash that is none.
+    #[error(transparent)]
+    Hash(#[from] InvalidHash),
+    /// An expression that is none.
+    #[error(transparent)]
+    Pattern(#[from] InvalidPattern),
+    /// A type of queue that there is not.
+    #[error("default queue type {0:?} is not known")]
+    QueueType(String),
+    /// It is where Kafka's topics are.
+    #[error("vhost '/' cannot be deleted: it has the topics of Kafka clients")]
+    DefaultVhost,
+    /// The journal did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
+/// Why somebody is not logged in. Clients are told no more than that they are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// No such user, no password of his, or another.
+    #[error("invalid credentials")]
+    Credentials,
+    /// `guest` from another machine.
+    #[error("this user can only connect from the broker's machine")]
+    NotLocal,
+    /// More passwords wait to be verified than are taken, or this one waited too long.
+    #[error("too many logins at a time")]
+    Busy,
+}
+
+/// A user has as many connections as he may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("user connection limit ({0}) is reached")]
+pub struct Full(pub u32);

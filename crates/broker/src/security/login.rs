@@ -1,0 +1,166 @@
+//! Who is who: passwords are verified on threads of their own, because a strong hash takes a tenth of a second; what was verified lately
+//! is known without hashing.
+//!
+//! * Of the password that was right last a keyed digest is kept with the user (the key is the process's own), so that the thousand
+//!   connections which come back after a failure of the network cost one hash.
+//! * Of wrong ones the last few digests are kept for some seconds: a client that tries the same again and again costs one hash as well.
+//! * A name that nobody has costs as much time as a wrong password.
+//! * At most [`WAITING_MAX`] passwords wait; a login whose connection has given up is not verified.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use journal::ReplyTo;
+use parking_lot::Mutex;
+use ring::hmac;
+use ring::rand::{SecureRandom, SystemRandom};
+use subtle::ConstantTimeEq;
+
+use super::error::Refused;
+use super::password::PasswordHash;
+use super::user::{GUEST, User};
+use super::Security;
+use crate::Broker;
+use crate::jobs::Job;
+
+/// Passwords that may wait to be verified.
+const WAITING_MAX: usize = 1000;
+/// Wrong credentials that are remembered, and for how long.
+const WRONG_MAX: usize = 256;
+const WRONG_FOR: Duration = Duration::from_secs(5);
+
+/// What a login that has its outcome is told as, by [`crate::Reply::Done`].
+pub type LoginOutcome = Result<Arc<User>, Refused>;
+
+/// Somebody who says who he is.
+#[derive(Clone, Copy)]
+pub struct Credentials<'a> {
+    /// Which user.
+    pub name: &'a [u8],
+    /// His word for it.
+    pub password: &'a [u8],
+    /// Where he comes from.
+    pub peer: SocketAddr,
+}
+
+/// What is known of passwords without hashing.
+pub(super) struct Verified {
+    key: hmac::Key,
+    /// With the version of the catalog that they were wrong in.
+    wrong: Mutex<VecDeque<([u8; 32], u64, Instant)>>,
+    /// What a name that nobody has is compared with.
+    nobody: PasswordHash,
+}
+
+impl Verified {
+    pub fn new(iterations: NonZeroU32) -> Self {
+        let mut secret = [0; 32];
+        SystemRandom::new().fill(&mut secret).expect("the system has random numbers");
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), wrong: Mutex::default(), nobody: PasswordHash::of_nobody(iterations) }
+    }
+
+    fn digest(&self, credentials: Credentials<'_>) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(&(credentials.name.len() as u64).to_be_bytes());
+        context.update(credentials.name);
+        context.update(credentials.password);
+        context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
+    }
+
+    fn is_wrong(&self, digest: &[u8; 32], version: u64, now: Instant) -> bool {
+        let mut wrong = self.wrong.lock();
+        while wrong.front().is_some_and(|(_, _, at)| now.saturating_duration_since(*at) >= WRONG_FOR) {
+            wrong.pop_front();
+        }
+        wrong.iter().any(|(one, then, _)| one == digest && *then == version)
+    }
+
+    fn note_wrong(&self, digest: [u8; 32], version: u64, now: Instant) {
+        let mut wrong = self.wrong.lock();
+        if wrong.len() == WRONG_MAX {
+            wrong.pop_front();
+        }
+        wrong.push_back((digest, version, now));
+    }
+}
+
+impl Security {
+    /// Is it known without hashing who this is? `None`: the password has to be verified. Immediate.
+    pub fn known(&self, credentials: Credentials<'_>) -> Option<LoginOutcome> {
+        let name = std::str::from_utf8(credentials.name).ok().filter(|_| !credentials.password.is_empty());
+        let Some(name) = name else { return Some(Err(Refused::Credentials)) };
+        if let Some(guest) = self.lone_guest() {
+            let same = credentials.name.ct_eq(GUEST.as_bytes()) & credentials.password.ct_eq(GUEST.as_bytes());
+            return Some(if bool::from(same) { check_place(guest, credentials.peer) } else { Err(Refused::Credentials) });
+        }
+        let digest = self.verified.digest(credentials);
+        let user = self.user(name);
+        if let Some(user) = user.filter(|user| user.verified().is_some_and(|last| bool::from(last.ct_eq(&digest)))) {
+            return Some(check_place(user, credentials.peer));
+        }
+        let version = self.version.load(Ordering::Acquire);
+        self.verified.is_wrong(&digest, version, Instant::now()).then_some(Err(Refused::Credentials))
+    }
+
+    /// Who is this? Takes a tenth of a second where it is not known: not on a network thread.
+    ///
+    /// # Errors
+    /// `Credentials`, `NotLocal`.
+    pub fn authenticate(&self, credentials: Credentials<'_>) -> LoginOutcome {
+        if let Some(outcome) = self.known(credentials) {
+            return outcome;
+        }
+        let version = self.version.load(Ordering::Acquire);
+        let digest = self.verified.digest(credentials);
+        let user = std::str::from_utf8(credentials.name).ok().and_then(|name| self.user(name));
+        let hash = user.as_ref().and_then(|user| user.password());
+        let right = hash.is_some_and(|hash| hash.verify(credentials.password));
+        if let Some(user) = user.as_ref().filter(|_| right) {
+            user.set_verified(digest);
+            return check_place(Arc::clone(user), credentials.peer);
+        }
+        if hash.is_none_or(PasswordHash::is_cheap) {
+            // It takes the time that a wrong password of any other user takes.
+            let _ = self.verified.nobody.verify(credentials.password);
+        }
+        self.verified.note_wrong(digest, version, Instant::now());
+        Err(Refused::Credentials)
+    }
+
+    /// Who is known by other means than a password, as by a certificate that was verified.
+    ///
+    /// # Errors
+    /// `Credentials`: there is no such user; `NotLocal`.
+    pub fn authenticate_by_name(&self, name: &str, peer: SocketAddr) -> LoginOutcome {
+        self.user(name).ok_or(Refused::Credentials).and_then(|user| check_place(user, peer))
+    }
+}
+
+/// # Errors
+/// `NotLocal`.
+fn check_place(user: Arc<User>, peer: SocketAddr) -> LoginOutcome {
+    let welcome = user.name() != GUEST || peer.ip().to_canonical().is_loopback();
+    if welcome { Ok(user) } else { Err(Refused::NotLocal) }
+}
+
+impl Broker {
+    /// Verifies a password on another thread; the [`LoginOutcome`] comes as [`crate::Reply::Done`]. After `until` nobody waits for it.
+    /// False: too many wait.
+    pub fn login(&self, to: ReplyTo, credentials: Credentials<'_>, until: Instant) -> bool {
+        let Credentials { name, password, peer } = credentials;
+        let (name, password) = (name.to_vec(), password.to_vec());
+        let work = move |broker: &Arc<Self>| {
+            let outcome: LoginOutcome = if Instant::now() >= until {
+                Err(Refused::Busy)
+            } else {
+                broker.security.authenticate(Credentials { name: &name, password: &password, peer })
+            };
+            Box::new(outcome) as Box<dyn std::any::Any + Send>
+        };
+        self.logins.push_within(Job { to, work: Box::new(work) }, WAITING_MAX)
+    }
+}

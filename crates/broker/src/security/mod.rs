@@ -1,0 +1,164 @@
+//! Who may do what: users, their permissions in virtual hosts, and the connections they have. One catalog for all protocols.
+//!
+//! Look-ups are immediate ([`Security`]); what changes the catalog runs on the controller's thread (`admin.rs`) and is durable before it
+//! is answered; passwords are verified on threads of their own (`login.rs`). While no user is defined there is `guest`, with the same
+//! word as password and all permissions, for connections from this machine only.
+//!
+//! Each change raises [`Security::version`]: who keeps what he looked up looks again when it is not the same.
+
+mod admin;
+mod error;
+mod login;
+mod password;
+mod permissions;
+mod record;
+mod seats;
+#[cfg(test)]
+mod tests;
+mod user;
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+pub use admin::VhostWish;
+pub use error::{Full, Refused, SecurityError};
+pub use login::{Credentials, LoginOutcome};
+pub use password::{HashAlgorithm, InvalidHash, PasswordHash};
+pub use permissions::{InvalidPattern, Pattern, Permission, Permissions, TopicPermission, TopicPermissions};
+pub(crate) use record::SECURITY_KEY;
+pub use seats::{Dismissed, Seat, Seats};
+pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
+
+use crate::settings::Settings;
+
+/// What one user has in one virtual host.
+#[derive(Clone, Debug, Default)]
+struct Grant {
+    permissions: Option<Arc<Permissions>>,
+    topics: Arc<TopicPermissions>,
+}
+
+#[derive(Default)]
+struct Inner {
+    users: BTreeMap<String, Arc<User>>,
+    /// By virtual host, then by user.
+    grants: BTreeMap<String, BTreeMap<String, Grant>>,
+}
+
+/// Users and permissions.
+pub struct Security {
+    inner: RwLock<Inner>,
+    version: AtomicU64,
+    verified: login::Verified,
+    iterations: NonZeroU32,
+    guest: Arc<User>,
+    all: Arc<Permissions>,
+    seats: Seats,
+}
+
+impl Security {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let iterations = u32::try_from(settings.int("mainstem.password.iterations")).ok().and_then(NonZeroU32::new);
+        let iterations = iterations.unwrap_or(NonZeroU32::MIN);
+        Self {
+            inner: RwLock::default(),
+            version: AtomicU64::new(1),
+            verified: login::Verified::new(iterations),
+            iterations,
+            guest: Arc::new(User::new(GUEST.to_owned(), None, vec!["administrator".to_owned()], UserLimits::default())),
+            all: Arc::new(Permissions::all()),
+            seats: Seats::default(),
+        }
+    }
+
+    /// Rises with each change of users and permissions.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// The connections that have opened a virtual host.
+    pub fn seats(&self) -> &Seats {
+        &self.seats
+    }
+
+    /// Iterations of hashes of new passwords.
+    pub fn iterations(&self) -> NonZeroU32 {
+        self.iterations
+    }
+
+    /// `guest`, while no user is defined.
+    fn lone_guest(&self) -> Option<Arc<User>> {
+        self.inner.read().users.is_empty().then(|| Arc::clone(&self.guest))
+    }
+
+    /// A user by name; `guest` too while no user is defined.
+    pub fn user(&self, name: &str) -> Option<Arc<User>> {
+        let inner = self.inner.read();
+        let guest = || (inner.users.is_empty() && name == GUEST).then(|| Arc::clone(&self.guest));
+        inner.users.get(name).cloned().or_else(guest)
+    }
+
+    /// All that are defined, by name.
+    pub fn users(&self) -> Vec<Arc<User>> {
+        self.inner.read().users.values().cloned().collect()
+    }
+
+    /// What a user may do in a virtual host. `None`: not even open it.
+    pub fn permissions(&self, vhost: &str, user: &str) -> Option<Arc<Permissions>> {
+        let inner = self.inner.read();
+        if inner.users.is_empty() && user == GUEST {
+            return Some(Arc::clone(&self.all));
+        }
+        inner.grants.get(vhost)?.get(user)?.permissions.clone()
+    }
+
+    /// With which routing keys a user may use topic exchanges of a virtual host; exchanges that are not named take all.
+    pub fn topic_permissions(&self, vhost: &str, user: &str) -> Arc<TopicPermissions> {
+        let inner = self.inner.read();
+        inner.grants.get(vhost).and_then(|users| users.get(user)).map(|grant| Arc::clone(&grant.topics)).unwrap_or_default()
+    }
+
+    /// All permissions that are defined: virtual host, user, what.
+    pub fn all_permissions(&self) -> Vec<(String, String, Arc<Permissions>)> {
+        let inner = self.inner.read();
+        let of_vhost = |(vhost, users): (&String, &BTreeMap<String, Grant>)| {
+            let row = |(user, grant): (&String, &Grant)| Some((vhost.clone(), user.clone(), grant.permissions.clone()?));
+            users.iter().filter_map(row).collect::<Vec<_>>()
+        };
+        inner.grants.iter().flat_map(of_vhost).collect()
+    }
+
+    /// All topic permissions that are defined: virtual host, user, what by exchange.
+    pub fn all_topic_permissions(&self) -> Vec<(String, String, Arc<TopicPermissions>)> {
+        let inner = self.inner.read();
+        let of_vhost = |(vhost, users): (&String, &BTreeMap<String, Grant>)| {
+            let some = users.iter().filter(|(_, grant)| !grant.topics.is_empty());
+            some.map(|(user, grant)| (vhost.clone(), user.clone(), Arc::clone(&grant.topics))).collect::<Vec<_>>()
+        };
+        inner.grants.iter().flat_map(of_vhost).collect()
+    }
+
+    /// Makes a change, and lets everybody look again.
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.inner.write());
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Inner {
+    fn grant(&mut self, vhost: &str, user: &str) -> &mut Grant {
+        self.grants.entry(vhost.to_owned()).or_default().entry(user.to_owned()).or_default()
+    }
+
+    /// Forgets grants that say nothing.
+    fn tidy(&mut self) {
+        for users in self.grants.values_mut() {
+            users.retain(|_, grant| grant.permissions.is_some() || !grant.topics.is_empty());
+        }
+        self.grants.retain(|_, users| !users.is_empty());
+    }
+}

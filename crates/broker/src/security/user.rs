@@ -1,0 +1,109 @@
+//! Users: who may log in, with what tags and limits.
+
+use std::fmt;
+
+use parking_lot::Mutex;
+
+use super::password::PasswordHash;
+
+/// Bytes that names of users and virtual hosts may have: those of a short string of AMQP.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// The user of a broker for which no user is defined, with the same word as password; from this machine only.
+pub const GUEST: &str = "guest";
+
+/// What a user may have open at a time. `None`: any number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UserLimits {
+    /// Connections; 0: none at all.
+    pub max_connections: Option<u32>,
+    /// Channels of all connections together; 0: none at all.
+    pub max_channels: Option<u32>,
+}
+
+/// A user, as of the last change: each change makes another.
+pub struct User {
+    name: String,
+    password: Option<PasswordHash>,
+    tags: Vec<String>,
+    limits: UserLimits,
+    /// Digest of the password that was verified last.
+    verified: Mutex<Option<[u8; 32]>>,
+}
+
+impl User {
+    pub(super) fn new(name: String, password: Option<PasswordHash>, tags: Vec<String>, limits: UserLimits) -> Self {
+        Self { name, password, tags, limits, verified: Mutex::new(None) }
+    }
+
+    /// His name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// His password's hash. `None`: he cannot log in with a password.
+    pub fn password(&self) -> Option<&PasswordHash> {
+        self.password.as_ref()
+    }
+
+    /// What management and a few checks go by: `administrator`, `monitoring`, `policymaker`, `management`, `impersonator`, or others.
+    pub fn tags(&self) -> &[String] {
+        &self.tags
+    }
+
+    /// Has he this tag?
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.tags.iter().any(|one| one == tag)
+    }
+
+    /// What he may have open.
+    pub fn limits(&self) -> UserLimits {
+        self.limits
+    }
+
+    pub(super) fn verified(&self) -> Option<[u8; 32]> {
+        *self.verified.lock()
+    }
+
+    pub(super) fn set_verified(&self, digest: [u8; 32]) {
+        *self.verified.lock() = Some(digest);
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {:?} with tags {:?}", self.name, self.tags)
+    }
+}
+
+/// What is to become of a user's password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PasswordWish {
+    /// It stays as it is; a new user gets none.
+    Keep,
+    /// He cannot log in with a password.
+    Remove,
+    /// This one, which is hashed on the controller's thread. Not empty.
+    Clear(String),
+    /// This one, hashed already.
+    Hash(PasswordHash),
+}
+
+/// A user as he is to be.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserWish {
+    /// 1 to [`NAME_BYTES_MAX`] bytes.
+    pub name: String,
+    /// His password.
+    pub password: PasswordWish,
+    /// `None`: as they are; a new user gets none.
+    pub tags: Option<Vec<String>>,
+    /// `None`: as they are; a new user has none.
+    pub limits: Option<UserLimits>,
+}
+
+impl fmt::Debug for UserWish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wish for user {:?} with tags {:?}", self.name, self.tags)
+    }
+}

@@ -1,0 +1,231 @@
+//! A connection's socket, plain or with TLS, behind the same words: what can be read and written now, and when more can.
+//!
+//! With TLS what was received and decrypted may wait here while the socket is empty ([`Stream::ready`] then does not wait), and what was
+//! encrypted may wait for the socket ([`Stream::wants_write`]). Both are bounded: rustls decrypts a record only when the last one
+//! was taken, and takes no more than [`UNSENT_MAX`] to be sent.
+
+use std::cell::RefCell;
+use std::io::{BufRead, Error, ErrorKind, IoSlice, Read, Result, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustls::{ServerConfig, ServerConnection};
+use tokio::io::{Interest, Ready};
+use tokio::net::TcpStream;
+
+/// Time for the handshake of TLS.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// Bytes that wait encrypted for the socket.
+const UNSENT_MAX: usize = 256 << 10;
+
+/// The socket of a connection.
+pub enum Stream {
+    /// As it is.
+    Plain(TcpStream),
+    /// Encrypted.
+    Tls(Box<TlsStream>),
+}
+
+/// A socket and the state of TLS on it.
+pub struct TlsStream {
+    tcp: TcpStream,
+    tls: RefCell<ServerConnection>,
+}
+
+/// The socket for rustls.
+struct Socket<'a>(&'a TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What the socket does not take now waits.
+fn flush(tls: &mut ServerConnection, tcp: &TcpStream) -> Result<()> {
+    while tls.wants_write() {
+        match tls.write_tls(&mut Socket(tcp)) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Takes what the socket has; 0 bytes: the peer sends no more.
+fn receive(tls: &mut ServerConnection, tcp: &TcpStream) -> Result<usize> {
+    let got = tls.read_tls(&mut Socket(tcp))?;
+    if let Err(error) = tls.process_new_packets() {
+        // The peer is told why, if it can be.
+        let _ = flush(tls, tcp);
+        return Err(Error::new(ErrorKind::InvalidData, error));
+    }
+    flush(tls, tcp)?;
+    Ok(got)
+}
+
+impl TlsStream {
+    /// Waits until some plain text is there, as far as that needs no waiting for the socket; 0: there is no more.
+    fn fill(&self, tls: &mut ServerConnection) -> Result<usize> {
+        loop {
+            match tls.reader().fill_buf() {
+                Ok(chunk) => return Ok(chunk.len()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if receive(tls, &self.tcp)? == 0 {
+                return Ok(0);
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Shakes hands on a fresh socket.
+    ///
+    /// # Errors
+    /// When the peer speaks no TLS, is not trusted, or takes longer than 10 s.
+    pub async fn accept(tcp: TcpStream, config: Arc<ServerConfig>) -> Result<Self> {
+        let mut tls = ServerConnection::new(config).map_err(Error::other)?;
+        tls.set_buffer_limit(Some(UNSENT_MAX));
+        let shaking = async {
+            loop {
+                flush(&mut tls, &tcp)?;
+                if !tls.is_handshaking() {
+                    return Ok(());
+                }
+                let interest = if tls.wants_write() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+                if !tcp.ready(interest).await?.is_readable() {
+                    continue;
+                }
+                match receive(&mut tls, &tcp) {
+                    Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        tokio::time::timeout(HANDSHAKE_MAX, shaking).await.map_err(|_| Error::new(ErrorKind::TimedOut, "it took longer than 10 s"))??;
+        Ok(Self::Tls(Box::new(TlsStream { tcp, tls: RefCell::new(tls) })))
+    }
+
+    /// The certificate of the peer, if it has shown one.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
+        let Self::Tls(stream) = self else { return None };
+        stream.tls.borrow().peer_certificates().and_then(|chain| chain.first()).map(|one| one.to_vec())
+    }
+
+    /// Is it the socket itself, so that a read which does not fill its buffer has emptied it?
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// Does something that was written wait for the socket?
+    pub fn wants_write(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.tls.borrow().wants_write(),
+        }
+    }
+
+    /// Sends what was written and waits, as far as the socket takes it.
+    pub fn flush(&self) -> Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(stream) => flush(&mut stream.tls.borrow_mut(), &stream.tcp),
+        }
+    }
+
+    /// Tells the peer that no more comes.
+    pub fn close(&self) {
+        if let Self::Tls(stream) = self {
+            let mut tls = stream.tls.borrow_mut();
+            tls.send_close_notify();
+            let _ = flush(&mut tls, &stream.tcp);
+        }
+    }
+
+    /// Waits until one of these is possible.
+    pub async fn ready(&self, interest: Interest) -> Result<Ready> {
+        match self {
+            Self::Plain(tcp) => tcp.ready(interest).await,
+            Self::Tls(stream) => {
+                let waits = interest.is_readable() && stream.tls.borrow_mut().reader().fill_buf().is_ok();
+                if waits { Ok(Ready::READABLE) } else { stream.tcp.ready(interest).await }
+            }
+        }
+    }
+
+    /// Notes that a read has emptied the socket, so that [`Stream::ready`] waits for more.
+    pub fn set_drained(&self) {
+        if let Self::Plain(tcp) = self {
+            let _ = tcp.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+        }
+    }
+
+    /// Reads into memory that is there; 0: no more comes.
+    pub fn try_read(&self, buffer: &mut [u8]) -> Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.try_read(buffer),
+            Self::Tls(stream) => {
+                let mut tls = stream.tls.borrow_mut();
+                if stream.fill(&mut tls)? == 0 {
+                    return Ok(0);
+                }
+                tls.reader().read(buffer)
+            }
+        }
+    }
+
+    /// Reads into the free room of a buffer; 0: no more comes.
+    pub fn try_read_buf(&self, buffer: &mut BytesMut) -> Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.try_read_buf(buffer),
+            Self::Tls(stream) => {
+                let mut tls = stream.tls.borrow_mut();
+                let got = stream.fill(&mut tls)?.min(buffer.capacity() - buffer.len());
+                if got > 0 {
+                    let mut reader = tls.reader();
+                    buffer.extend_from_slice(&reader.fill_buf()?[..got]);
+                    reader.consume(got);
+                }
+                Ok(got)
+            }
+        }
+    }
+
+    /// Writes what is taken now.
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> Result<usize> {
+        match self {
+            Self::Plain(tcp) => tcp.try_write_vectored(slices),
+            Self::Tls(stream) => {
+                let mut tls = stream.tls.borrow_mut();
+                flush(&mut tls, &stream.tcp)?;
+                if tls.wants_write() {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                let taken = tls.writer().write_vectored(slices)?;
+                flush(&mut tls, &stream.tcp)?;
+                Ok(taken)
+            }
+        }
+    }
+}
