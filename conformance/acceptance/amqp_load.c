@@ -139,13 +139,16 @@ static int open_wire(Wire *w, const char *address, int channels) {
   }
   return 0;
 }
-static int consume(Wire *w, int channel, const char *queue, uint64_t prefetch, int no_ack) {
+static int set_prefetch(Wire *w, int channel, uint64_t prefetch) {
   size_t at = method(w, channel, 60, 10);
   put(w, 0, 4), put(w, prefetch, 2), put(w, 0, 1), end(w, at);
-  if (flush(w) || !expect(w, 60, 11)) return -1;
+  return flush(w) || !expect(w, 60, 11) ? -1 : 0;
+}
+static int consume(Wire *w, int channel, const char *queue) {
+  size_t at;
   char tag[16];
   snprintf(tag, sizeof tag, "c%d", channel);
-  at = method(w, channel, 60, 20), put(w, 0, 2), put_text(w, queue), put_text(w, tag), put(w, no_ack ? 2 : 0, 1), put(w, 0, 4), end(w, at);
+  at = method(w, channel, 60, 20), put(w, 0, 2), put_text(w, queue), put_text(w, tag), put(w, 0, 1), put(w, 0, 4), end(w, at);
   return flush(w);
 }
 
@@ -242,7 +245,7 @@ static int take(char **argv) {
   int connected = 0, connections = 0;
   while (distinct < count && now_ns() - last < idle * 1000000000u) {
     if (!connected) {
-      if (open_wire(&w, argv[2], 1) || consume(&w, 1, argv[3], 2000, 0)) { usleep(20000); continue; }
+      if (open_wire(&w, argv[2], 1) || set_prefetch(&w, 1, 2000) || consume(&w, 1, argv[3])) { usleep(20000); continue; }
       connected = 1, connections++, ready = now_ns(), unacked = 0;
     }
     int kind, channel;
@@ -287,8 +290,10 @@ static int hold(char **argv) {
   if (open_wire(&w, argv[2], consumers)) fail("no connection");
   for (int one = 1; one <= consumers; one++) {
     tags[one] = malloc((each + 1) * 8);
-    if (consume(&w, one, argv[3], each, 0)) fail("no consumer");
+    if (set_prefetch(&w, one, each)) fail("no channel");
   }
+  for (int one = 1; one <= consumers; one++)
+    if (consume(&w, one, argv[3])) fail("no consumer");
   uint64_t last = now_ns();
   int last_priority = 255;
   for (;;) {
@@ -297,7 +302,7 @@ static int hold(char **argv) {
     uint64_t here = now_ns();
     if (full_at && here - full_at > seconds * 1000000000u) break;
     if (!full_at && here - last > 5000000000u) full_at = here; /* nothing more comes */
-    const uint8_t *at = frame(&w, &kind, &channel, &length, 5);
+    const uint8_t *at = frame(&w, &kind, &channel, &length, w.used ? 0 : 5);
     if (!at) {
       if (errno != EAGAIN) fail("connection lost");
       if (w.used && flush(&w)) fail("connection lost");

@@ -550,14 +550,15 @@ def kafka_sees_queues(session):
         assert refusal and "INVALID_CONFIG" in str(refusal), f"{change}: {refusal}"
 
 
-def main():
+def main(ours, named=()):
+    """`ours`: cases that belong to this broker, and run where Kafka is served as well; `named`: those that run only if they are named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address")
     parser.add_argument("--kafka")
     parser.add_argument("names", nargs="*")
     chosen = parser.parse_args()
-    if chosen.kafka:
-        case(kafka_sees_queues)
+    for function in [*(ours if chosen.kafka else []), *(one for one in named if one.__name__.replace("_", "-") in chosen.names)]:
+        case(function)
     for name, run in CASES.items():
         if chosen.names and name not in chosen.names:
             continue
@@ -576,4 +577,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(ours=[kafka_sees_queues])

@@ -1,6 +1,8 @@
-"""Queues while the broker is killed again and again: nothing that was confirmed is lost, and what was acknowledged well before a kill does not
-come again. Publishers wait for each confirmation; consumers acknowledge most of what they get, return some of it, and reject some of it to a
-dead-letter exchange. Arguments: the binary, seconds, the durability class."""
+"""Queues while the broker is killed again and again: nothing that was confirmed is lost, what was acknowledged well before a kill does not
+come again, and a dead message is in one queue, once. Publishers wait for each confirmation; consumers of a classic queue with priorities and of a
+quorum queue acknowledge most of what they get, return some of it, and reject some of it to a dead-letter exchange, where also everything goes
+from a queue without consumers when its time is over. Nobody takes dead letters before the last kill, so that each is seen as often as it is there.
+Arguments: the binary, seconds, the durability class."""
 
 import collections
 import random
@@ -16,7 +18,8 @@ import pika
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from driver.broker import Broker
 
-QUEUES, DEAD, GRAVE = ["work-0", "work-1"], "buried", "grave"
+QUEUES, DEAD, GRAVE, AGING = {"work-0": {"x-max-priority": 5}, "work-1": {"x-queue-type": "quorum", "x-delivery-limit": -1}}, "buried", "grave", "aging"
+TTL_MS = 300
 PUBLISHERS, CONSUMERS, PREFETCH = 3, 3, 50
 # What is acknowledged is durable after 50 ms; the rest is the way there and a client that is not scheduled.
 DURABLE_S = 0.05 + 0.25
@@ -53,8 +56,9 @@ class Publisher(Client):
         channel.confirm_delivery()
         while not self.ends.is_set():
             self.sent += 1
-            body = f"{self.prefix} {self.sent}"
-            channel.basic_publish("", random.choice(QUEUES), body.encode(), pika.BasicProperties(delivery_mode=2))
+            queue = random.choice([*QUEUES, AGING])
+            body = f"{queue} {self.prefix} {self.sent}"
+            channel.basic_publish("", queue, body.encode(), pika.BasicProperties(delivery_mode=2, priority=random.randrange(6)))
             self.confirmed.add(body)
 
 
@@ -93,8 +97,8 @@ def declare(broker):
     channel.exchange_declare(DEAD, "fanout", durable=True)
     channel.queue_declare(GRAVE, durable=True)
     channel.queue_bind(GRAVE, DEAD)
-    for queue in QUEUES:
-        channel.queue_declare(queue, durable=True, arguments={"x-dead-letter-exchange": DEAD})
+    for queue, arguments in {**QUEUES, AGING: {"x-message-ttl": TTL_MS}}.items():
+        channel.queue_declare(queue, durable=True, arguments={"x-dead-letter-exchange": DEAD, **arguments})
     connection.close()
 
 
@@ -103,7 +107,7 @@ def left(broker):
     host, port = broker.amqp.rsplit(":", 1)
     connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
     channel = connection.channel()
-    found = {queue: channel.queue_declare(queue, passive=True).method.message_count for queue in [*QUEUES, GRAVE]}
+    found = {queue: channel.queue_declare(queue, passive=True).method.message_count for queue in [*QUEUES, AGING, GRAVE]}
     connection.close()
     return found
 
@@ -115,10 +119,10 @@ def survive(binary, seconds, durability):
         try:
             declare(broker)
             publishers = [Publisher(broker, stops, f"p{number}") for number in range(PUBLISHERS)]
-            consumers = [Consumer(broker, ends, QUEUES) for _ in range(CONSUMERS)]
+            consumers = [Consumer(broker, ends, list(QUEUES)) for _ in range(CONSUMERS)]
             undertaker = Consumer(broker, ends, [GRAVE], judges=False)
             clients = [*publishers, *consumers, undertaker]
-            [client.start() for client in clients]
+            [client.start() for client in [*publishers, *consumers]]
             until = time.time() + seconds
             while time.time() < until:
                 time.sleep(random.uniform(0.3, 1.5))
@@ -127,6 +131,7 @@ def survive(binary, seconds, durability):
                 broker.start()
             stops.set()
             [publisher.join(30) for publisher in publishers]
+            undertaker.start()
             settle(broker, clients, publishers, [*consumers, undertaker])
             ends.set()
             [client.join(30) for client in clients]
@@ -167,14 +172,20 @@ def check(publishers, consumers, undertaker, kills):
                 near = any(since > kill - DURABLE_S and kill < after[1] for kill in kills)
                 assert near, f"{body} came again {after[1] - since:.3f} s after it was done with ({before[4]}), at {after}, kills {kills}"
             assert after[2], f"{body} came again and is not said to: {before}, {after}"
+    twice = [body for body, times in graves.items() if times > 1]
+    assert not twice, f"{len(twice)} dead letters are there more than once: {twice[:3]}"
+    aged = {body for body in confirmed if body.startswith(AGING)}
+    assert aged <= set(graves), f"{len(aged - set(graves))} messages ran out of time and are not dead: {sorted(aged - set(graves))[:3]}"
+    assert not any(body.startswith(AGING) for body in deliveries), "nobody consumes there"
     rejected = {body for body, entries in deliveries.items() if any(entry[4] == "reject" for entry in entries)}
-    strange = set(graves) - rejected
+    strange = {body for body in graves if not body.startswith(AGING)} - rejected
     assert not strange, f"{len(strange)} messages are dead that nobody rejected: {sorted(strange)[:3]}"
     buried_in_vain = [body for body, entries in deliveries.items() if entries[-1][4] == "reject" and body not in graves]
     assert not buried_in_vain, f"{len(buried_in_vain)} messages were rejected, did not come again, and are not dead: {buried_in_vain[:3]}"
     unsure = sum(1 for body in rejected if body not in graves)
-    print(f"{len(confirmed)} confirmed, {sum(map(len, deliveries.values()))} delivered, {again} again, {len(graves)} dead letters, {unsure} rejected in vain, {len(kills)} kills")
-    assert len(confirmed) > 100 and again and graves and kills
+    print(f"{len(confirmed)} confirmed, {sum(map(len, deliveries.values()))} delivered, {again} again, {len(graves)} dead letters, "
+          f"{len(aged)} of them out of time, {unsure} rejected in vain, {len(kills)} kills")
+    assert len(confirmed) > 100 and again and aged and rejected & set(graves) and kills
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def everything(results):
     missing = set()
     works = {"confluent-kafka and kafka-python": python, "kcat": kcat, "java and its tools": java}
     works |= {name: lambda name=name: node_packages(name) for name in ("kafkajs", "amqplib")}
-    works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go")}
+    works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go", "rabbit-hole")}
     for name, work in works.items():
         if not results.step(f"install {name}", work):
             missing |= set(name.split(" and "))

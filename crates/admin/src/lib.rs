@@ -1,5 +1,7 @@
-//! HTTP administration on a thread of its own: `/metrics`, `/health/live`, `/health/ready`. It never shares a
-//! thread with clients, so that it answers while they keep the shards busy.
+//! HTTP administration on a thread of its own: `/metrics`, `/health/live`, `/health/ready`, and RabbitMQ's management API under `/api`
+//! ([`management`]). It never shares a thread with clients, so that it answers while they keep the shards busy.
+
+pub mod management;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -66,27 +68,55 @@ impl AdminState {
     }
 }
 
-/// Binds `address` and serves it on a thread of its own, which ends with the process.
+/// Requests of management that are worked on at once.
+const MANAGEMENT_THREADS: usize = 4;
+
+/// Binds addresses and serves them on a thread of its own, which ends with the process: the pages of administration and, if that is
+/// wanted, management alone. Returns what was bound.
 ///
 /// # Errors
-/// When the address cannot be bound.
-pub fn serve(address: SocketAddr, state: Arc<AdminState>) -> std::io::Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// When an address cannot be bound.
+pub fn serve(address: SocketAddr, extra: Option<SocketAddr>, state: Arc<AdminState>, management: management::Server) -> std::io::Result<Served> {
+    let bind = |address: SocketAddr| {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        Ok::<_, std::io::Error>((listener.local_addr()?, listener))
+    };
+    let (bound, listener) = bind(address)?;
+    let extra = extra.map(bind).transpose()?;
+    let served = Served { admin: bound, management: extra.as_ref().map(|(address, _)| *address) };
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(MANAGEMENT_THREADS).thread_name("management").build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
-            let served = match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => axum::serve(listener, router(state)).await,
-                Err(error) => Err(error),
-            };
-            if let Err(error) = served {
-                tracing::error!(%error, "administration pages are gone");
+            tokio::spawn(management.clone().look_on());
+            if let Some((_, listener)) = extra {
+                tokio::spawn(serve_one(listener, management.router()));
             }
+            serve_one(listener, router(state).merge(management.router())).await;
         });
     })?;
-    Ok(bound)
+    Ok(served)
+}
+
+/// What was bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// The pages of administration.
+    pub admin: SocketAddr,
+    /// Management alone.
+    pub management: Option<SocketAddr>,
+}
+
+async fn serve_one(listener: std::net::TcpListener, router: Router) {
+    let service = router.into_make_service_with_connect_info::<management::Peers>();
+    let served = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => axum::serve(listener, service).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = served {
+        tracing::error!(%error, "administration pages are gone");
+    }
 }
 
 fn router(state: Arc<AdminState>) -> Router {
@@ -95,12 +125,12 @@ fn router(state: Arc<AdminState>) -> Router {
         .route("/metrics", get(metrics))
         .route("/health/live", get(|| async { "live\n" }))
         .route("/health/ready", get(ready))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /metrics, /health/live and /health/ready\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /metrics, /health/live, /health/ready and /api\n") })
         .with_state(state)
 }
 
 async fn index() -> &'static str {
-    "Mainstem\n\n/metrics       measurements in Prometheus text\n/health/live   the process runs\n/health/ready  it serves reads and writes\n"
+    "Mainstem\n\n/metrics       measurements in Prometheus text\n/health/live   the process runs\n/health/ready  it serves reads and writes\n/api           management, as in RabbitMQ\n"
 }
 
 async fn ready(State(state): State<Arc<AdminState>>) -> Response {

@@ -3,9 +3,9 @@
 //!
 //! | operation | permission |
 //! |---|---|
-//! | exchange.declare, exchange.delete | configure on the exchange; with an alternate exchange: read on it, write on the alternate |
+//! | exchange.declare (passive too), exchange.delete | configure on the exchange; with an alternate exchange: read on it, write on the alternate |
 //! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key |
-//! | queue.declare, queue.delete | configure on the queue; with a dead-letter exchange: read on it, write on the exchange |
+//! | queue.declare (passive too), queue.delete | configure on the queue; with a dead-letter exchange: read on it, write on the exchange |
 //! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key |
 //! | queue.purge, basic.get, basic.consume | read on the queue |
 //! | basic.publish | write on the exchange; to a topic exchange: the key |
@@ -210,7 +210,7 @@ impl Access {
         if !pattern.matches(key) {
             let (user, vhost) = self.names();
             let key = String::from_utf8_lossy(key);
-            let text = format!("{permission} access to topic '{key}' in exchange topic '{name}' in vhost '{vhost}' refused for user '{user}'");
+            let text = format!("{permission} access to topic '{key}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'");
             return Err(refused(text));
         }
         if remembered {

@@ -6,6 +6,7 @@ use broker::{ChannelFlow, Vhost};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId};
+use smallvec::SmallVec;
 
 use crate::confirms::Confirms;
 use crate::content::Content;
@@ -33,10 +34,13 @@ pub(crate) struct Channel {
     pub flow: Arc<ChannelFlow>,
     pub content: Option<Content>,
     pub mode: Mode,
+    /// When it last published, in rests of the connection's publisher.
+    pub published: Option<u64>,
     /// Of the last delivery.
     pub tag: u64,
     pub unacked: Unacked,
-    pub consumers: HashMap<Name, ConsumerId>,
+    /// By tag; several where a queue has several partitions.
+    pub consumers: HashMap<Name, SmallVec<[ConsumerId; 1]>>,
     /// As whom it asks queues for one message.
     pub getters: HashMap<QueueId, ConsumerId>,
     /// Of consumers to come.
@@ -56,6 +60,7 @@ impl Channel {
             flow,
             content: None,
             mode: Mode::Plain,
+            published: None,
             tag: 0,
             unacked: Unacked::default(),
             consumers: HashMap::new(),

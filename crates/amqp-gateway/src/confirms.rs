@@ -48,6 +48,11 @@ impl Confirms {
         self.close(Run { first, last });
     }
 
+    /// No publish gets another outcome than that it was not kept.
+    pub fn refuse_open(&mut self) {
+        self.nacks.extend(self.open.drain(..));
+    }
+
     fn close(&mut self, closed: Run) {
         let at = self.open.partition_point(|run| run.last < closed.first);
         let Some(run) = self.open.get_mut(at) else { return };
@@ -140,6 +145,16 @@ mod tests {
         confirms.settle(3, 3, false);
         confirms.settle(1, 2, true);
         assert_eq!(told(&mut confirms), [("nack", 3, false), ("ack", 5, true)]);
+    }
+
+    #[test]
+    fn what_is_open_is_refused_after_what_is_known() {
+        let mut confirms = begun(6);
+        confirms.settle(1, 2, true);
+        confirms.settle(4, 4, true);
+        confirms.refuse_open();
+        assert_eq!(told(&mut confirms), [("nack", 3, false), ("nack", 5, false), ("nack", 6, false), ("ack", 4, true)]);
+        assert_eq!(told(&mut confirms), []);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Outcome, Permission, Queue, ReplyTo, Settlement, Vhost};
+use broker::{Broker, ChannelFlow, Connected, Outcome, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
+use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
@@ -79,6 +80,16 @@ pub(crate) struct Limits {
 pub(crate) struct Understands {
     pub consumer_cancel_notify: bool,
     pub authentication_failure_close: bool,
+    pub connection_blocked: bool,
+}
+
+/// What a client says of itself before the connection is open.
+#[derive(Default)]
+pub(crate) struct Introduction {
+    /// A field table without its length.
+    pub client_properties: Bytes,
+    pub mechanism: String,
+    pub heartbeat_s: u16,
 }
 
 /// A connection, without its channels.
@@ -87,6 +98,9 @@ pub(crate) struct Connection {
     pub shard: ShardId,
     pub id: ConnectionId,
     pub peer: SocketAddr,
+    /// What those see who look on: once the connection is open.
+    pub seen: Option<Arc<Connected>>,
+    pub introduction: Introduction,
     pub vhost: Arc<Vhost>,
     pub user: String,
     /// Whose certificate the peer has shown, if that was verified.
@@ -104,6 +118,8 @@ pub(crate) struct Connection {
     pub owned: HashMap<QueueId, Arc<Queue>>,
     /// Channels with confirms to be told.
     pub to_tell: Vec<u16>,
+    /// Memory for properties that are not sent as they are stored.
+    pub properties: BytesMut,
     /// Memory for routing.
     pub scratch: Scratch,
     pub routed: Vec<QueueId>,
@@ -120,6 +136,8 @@ impl Connection {
             shard,
             id,
             peer,
+            seen: None,
+            introduction: Introduction::default(),
             vhost,
             user: String::new(),
             certified: None,
@@ -134,6 +152,7 @@ impl Connection {
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
             to_tell: Vec::new(),
+            properties: BytesMut::new(),
             scratch: Scratch::default(),
             routed: Vec::new(),
             now_ms: 0,
@@ -181,6 +200,25 @@ impl Connection {
         Ok(())
     }
 
+    /// As [`Connection::control`], for work that is written together with others'.
+    ///
+    /// # Errors
+    /// *506*: the controller has too much to do.
+    pub fn control_staged<T: Send + 'static>(
+        &mut self,
+        channel: &Channel,
+        method: MethodId,
+        staged: Staged,
+        then: impl FnOnce(&mut Self, &mut Channel, T) -> Result<(), Failure> + 'static,
+    ) -> Result<(), Failure> {
+        let token = self.take_token();
+        if !self.gateway.broker.control_staged(self.reply_to(token), staged) {
+            return Err(Failure::busy());
+        }
+        self.wait_for_channel(token, channel, method, then);
+        Ok(())
+    }
+
     /// No frame is looked at before the reply with this token is there.
     pub fn wait_for_channel<T: 'static>(
         &mut self,
@@ -222,9 +260,9 @@ impl Connection {
 
     /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
     pub fn flush(&mut self) {
-        if !self.publisher.is_flushed() {
+        if self.publisher.is_ripe() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
-            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone);
+            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone, self.now);
         }
         self.flush_settled();
     }
@@ -234,7 +272,7 @@ impl Connection {
         if settled.is_empty() {
             return;
         }
-        let place = |run: &Settlement| self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.channel_id));
+        let place = |run: &Settlement| self.consumers.get(&run.consumer).map(|consumer| (consumer.queue.id(), consumer.flow.id()));
         if settled.len() > 1 {
             settled.sort_by_key(place);
         }
@@ -270,21 +308,22 @@ impl Connection {
                 _ => runs.push((holder, offset, offset)),
             }
         });
+        self.unsee_channel(channel);
         self.access.close_channel();
         let mut queues = HashMap::new();
         let id = channel.id;
         self.gateway.metrics.consumers.dec_by(channel.consumers.len() as i64);
         self.consumers.retain(|_, consumer| {
             if consumer.channel_id == id {
-                queues.insert(consumer.queue.id(), Arc::clone(&consumer.queue));
+                queues.insert((consumer.queue.id(), consumer.flow.id()), (Arc::clone(&consumer.queue), Arc::clone(&consumer.flow)));
             }
             consumer.channel_id != id
         });
         channel.consumers.clear();
         let mut abandoned = Vec::new();
-        for queue in queues.into_values() {
-            let of_queue = had.get(&queue.id()).map_or(&[][..], Vec::as_slice);
-            if self.gateway.broker.leave_channel(&queue, &channel.flow, of_queue) {
+        for ((id, _), (queue, flow)) in queues {
+            let of_queue = had.get(&id).map_or(&[][..], Vec::as_slice);
+            if self.gateway.broker.leave_channel(&queue, &flow, of_queue) {
                 abandoned.push(queue);
             }
         }

@@ -155,6 +155,7 @@ impl From<QueueError> for Failure {
             QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
             QueueError::Unequal(_)
             | QueueError::Partitioned(_)
+            | QueueError::ServerNamed(_)
             | QueueError::TooMany { .. }
             | QueueError::InUse { .. }
             | QueueError::Argument { .. }
@@ -211,6 +212,7 @@ impl Failure {
             ConsumeError::Exclusive => {
                 Self::channel(ReplyCode::AccessRefused, format_args!("queue '{queue}' in vhost '{vhost}' in exclusive use"))
             }
+            ConsumeError::Partitioned(_) => Self::precondition(error),
             ConsumeError::Gone => Self::channel(ReplyCode::NotFound, format_args!("no queue '{queue}' in vhost '{vhost}'")),
         }
     }

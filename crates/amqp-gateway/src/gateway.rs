@@ -11,6 +11,7 @@ use types::{ConnectionId, LogId, ShardId};
 
 use crate::letters::Letters;
 use crate::metrics::GatewayMetrics;
+use crate::session::pressure::HeldMemory;
 
 /// Work for the controller.
 pub(crate) type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn std::any::Any + Send> + Send>;
@@ -19,6 +20,8 @@ pub(crate) type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn std::any::Any + S
 pub struct Gateway {
     pub(crate) broker: Arc<Broker>,
     pub(crate) metrics: GatewayMetrics,
+    /// Memory of publishes that find no room.
+    pub(crate) held: HeldMemory,
     next_channel: AtomicU64,
     /// What connections that are gone leave to be done, while the controller takes nothing.
     leftover: Mutex<VecDeque<Work>>,
@@ -27,6 +30,8 @@ pub struct Gateway {
     publishers: Box<[Mutex<LastPublisher>]>,
 }
 
+/// Bytes of publishes that all connections together may hold, unless [`Gateway::set_held_max`] says otherwise.
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// Shards that are told apart.
 const SHARDS: usize = 64;
 /// A connection is alone on its shard when no other has published for this long.
@@ -47,7 +52,9 @@ impl Gateway {
         broker.set_undertaker(Arc::new(Letters));
         let (leftover, has_leftover) = (Mutex::default(), AtomicBool::new(false));
         let publishers = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Arc::new(Self { broker, metrics, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
+        let held_max = broker.settings().int("mainstem.amqp.held.bytes").max(0) as usize;
+        let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
+        Arc::new(Self { broker, metrics, held, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
     }
 
     /// Measurements.
@@ -55,9 +62,19 @@ impl Gateway {
         &self.metrics
     }
 
-    /// The readable end of a log has moved: the queue that has it gives out what there is.
-    pub fn advanced(&self, log: LogId) {
-        self.broker.queue_advanced(log);
+    /// Bytes of publishes that all connections together may hold while journals have no room for them.
+    pub fn set_held_max(&self, bytes: usize) {
+        self.held.set_max(bytes);
+    }
+
+    /// Bytes of publishes that are held.
+    pub fn held_bytes(&self) -> usize {
+        self.held.used()
+    }
+
+    /// The readable end of a log has moved, as `shard` heard: the queue that has it gives out what there is.
+    pub fn advanced(&self, log: LogId, shard: ShardId) {
+        self.broker.queue_advanced(log, shard);
         self.retry_leftover();
     }
 

@@ -14,8 +14,9 @@
 //! 3 + e      k      routing key
 //! 3 + e + k  rest   property flags and values, as in a content header (AMQP 0-9-1 §4.2.6.1)
 //! ```
-//! Properties go out as they came in. Two changes are made: `BCC` leaves the headers table when a message is published, and
-//! `x-acquired-count` and `x-delivery-count` enter it when a message comes back from a queue that counts.
+//! Properties go out as they came in. Three changes are made: `BCC` leaves the headers table when a message is published,
+//! `x-acquired-count` and `x-delivery-count` enter it when a message comes back from a queue that counts, and `x-stream-offset` when it
+//! comes from a stream.
 //!
 //! A field is simple if it is a string or bytes (as they are), an integer (in decimal) or a boolean (`true`, `false`), and its name is
 //! UTF-8; Kafka clients see it as a header of that name. They are for reading only: what counts for AMQP is in the first header.
@@ -46,6 +47,9 @@ const RECORD_KEY: &str = "x-record-key";
 const COUNTS: [&str; 2] = ["x-acquired-count", "x-delivery-count"];
 /// Headers of a Kafka record that become fields of a table.
 const FIELDS_MAX: usize = 1000;
+/// So many are compared with each other, more are counted.
+const FEW_FIELDS: usize = 16;
+const STREAM_OFFSET: &str = "x-stream-offset";
 
 /// A message as it was published.
 #[derive(Clone, Copy)]
@@ -207,6 +211,39 @@ impl<'a> Stored<'a> {
         Self { exchange, routing_key, properties, body, failed_before }
     }
 
+    /// Of a stream: with its offset among the headers. The properties are written into `memory`, which has no more than a frame takes.
+    pub fn of_stream(record: &'a Record, queue: &'a [u8], frame_max: u32, memory: &'a mut BytesMut) -> Self {
+        let body = record.value.clone().unwrap_or_default();
+        let own = record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
+        let offset = Value::I64(record.offset.0 as i64);
+        memory.clear();
+        let (exchange, routing_key) = match own {
+            Some((exchange, routing_key, properties)) => {
+                let properties = EncodedProperties::trusted(properties);
+                properties.write_with_headers(memory, |fields| {
+                    fields.copy_without(properties.headers().unwrap_or_default(), |name| name == STREAM_OFFSET);
+                    fields.put(short(STREAM_OFFSET), offset);
+                });
+                (exchange, routing_key)
+            }
+            None => {
+                let mut before = BytesMut::with_capacity(16);
+                kafka_properties(record).encode(&mut before);
+                EncodedProperties::trusted(&before).write_with_headers(memory, |fields| {
+                    put_kafka_fields(record, fields);
+                    fields.put(short(STREAM_OFFSET), offset);
+                });
+                (ShortBytes::default(), ShortBytes::new(queue).unwrap_or_default())
+            }
+        };
+        if !fits(memory, frame_max) {
+            let whole = memory.split();
+            let alone = EncodedProperties::trusted(&whole);
+            alone.write_with_headers(memory, |fields| fields.put(short(STREAM_OFFSET), offset));
+        }
+        Self { exchange, routing_key, properties: Encoded::AsTheyAre(memory), body, failed_before: 0 }
+    }
+
     /// As they are sent.
     pub fn properties(&self) -> EncodedProperties<'_> {
         EncodedProperties::trusted(match &self.properties {
@@ -217,14 +254,19 @@ impl<'a> Stored<'a> {
 
     /// Leaves the headers table out when the properties do not fit into a frame, which cannot be split.
     pub fn fit(&mut self, frame_max: u32) {
-        const AROUND: usize = 32;
         let properties = self.properties();
-        if properties.as_bytes().len() + AROUND > frame_max as usize {
+        if !fits(properties.as_bytes(), frame_max) {
             let mut out = BytesMut::new();
             Properties { headers: None, ..properties.decode() }.encode(&mut out);
             self.properties = Encoded::Changed(out);
         }
     }
+}
+
+/// Do properties fit into one frame with their content header?
+fn fits(properties: &[u8], frame_max: u32) -> bool {
+    const AROUND: usize = 32;
+    properties.len() + AROUND <= frame_max as usize
 }
 
 fn parse(header: &[u8]) -> Option<(ShortBytes<'_>, ShortBytes<'_>, &[u8])> {
@@ -276,24 +318,45 @@ fn put_counts(fields: &mut TableWriter<'_>, counts: Counts) {
 }
 
 fn of_kafka(record: &Record, returned: Option<Tries>) -> BytesMut {
-    let timestamp = u64::try_from(record.timestamp).ok().map(|ms| ms / 1000);
-    with_headers(Properties { timestamp, ..Properties::default() }, |fields| {
-        let mut seen = hashbrown::HashSet::new();
-        let last_of_each = record.headers.iter().rev().filter(|(name, _)| seen.insert(name)).take(FIELDS_MAX);
-        let mut kept: Vec<_> = last_of_each.collect();
-        kept.reverse();
-        for (name, value) in kept {
-            let Some(name) = ShortBytes::new(name).filter(|name| !is_reserved(name)) else { continue };
-            fields.put(name, value.as_deref().map_or(Value::Void, Value::LongString));
-        }
-        if let Some(key) = &record.key {
-            let text = std::str::from_utf8(key).is_ok();
-            fields.put(short(RECORD_KEY), if text { Value::LongString(key) } else { Value::Bytes(key) });
-        }
+    with_headers(kafka_properties(record), |fields| {
+        put_kafka_fields(record, fields);
         if let Some(counts) = returned.and_then(|tries| Counts::of(tries, 0)) {
             put_counts(fields, counts);
         }
     })
+}
+
+/// Of a record that a client of Kafka made, without the headers.
+fn kafka_properties(record: &Record) -> Properties<'static> {
+    let timestamp = u64::try_from(record.timestamp).ok().map(|ms| ms / 1000);
+    Properties { timestamp, ..Properties::default() }
+}
+
+/// The headers and the key of a record as fields.
+fn put_kafka_fields(record: &Record, fields: &mut TableWriter<'_>) {
+    let mut put = |name: &[u8], value: &Option<Bytes>| {
+        if let Some(name) = ShortBytes::new(name).filter(|name| !is_reserved(name)) {
+            fields.put(name, value.as_deref().map_or(Value::Void, Value::LongString));
+        }
+    };
+    let headers = &record.headers;
+    if headers.len() <= FEW_FIELDS {
+        for (place, (name, value)) in headers.iter().enumerate() {
+            if headers[place + 1..].iter().all(|(later, _)| later != name) {
+                put(name, value);
+            }
+        }
+    } else {
+        let mut seen = hashbrown::HashSet::new();
+        let last_of_each = headers.iter().rev().filter(|(name, _)| seen.insert(name)).take(FIELDS_MAX);
+        let mut kept: Vec<_> = last_of_each.collect();
+        kept.reverse();
+        kept.into_iter().for_each(|(name, value)| put(name, value));
+    }
+    if let Some(key) = &record.key {
+        let text = std::str::from_utf8(key).is_ok();
+        fields.put(short(RECORD_KEY), if text { Value::LongString(key) } else { Value::Bytes(key) });
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use prometheus_client::registry::Registry;
 #[expect(missing_docs, reason = "each is explained where it is registered")]
 pub struct GatewayMetrics {
     pub connections: Gauge,
+    pub blocked: Gauge,
     pub channels: Gauge,
     pub consumers: Gauge,
     pub received_bytes: Counter,
@@ -31,6 +32,7 @@ impl GatewayMetrics {
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("mainstem_amqp");
         registry.register("connections", "Open connections", self.connections.clone());
+        registry.register("blocked_connections", "Connections whose publishes find no room", self.blocked.clone());
         registry.register("channels", "Open channels", self.channels.clone());
         registry.register("consumers", "Consumers", self.consumers.clone());
         registry.register("received_bytes", "Frames received, in bytes", self.received_bytes.clone());

@@ -1,5 +1,6 @@
 //! From messages to appends. Messages of one turn that go to the same queues share a batch as long as that keeps the order of each
-//! queue; when the turn ends there is one append per journal. What was appended is told to the channels that wait for it.
+//! queue; when the turn ends there is one append per journal. What was appended is told to the channels that wait for it. A turn does not
+//! end while a journal has no room for the one before it: messages are held, up to a bound, and leave in as few turns as they fit into.
 //!
 //! I1 A message joins a batch only if for each of its queues that batch is the last of the turn.
 //! I2 Appends leave in the order of turns: behind one that a full journal refused, all others wait.
@@ -7,9 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
-use broker::{Broker, Queue, ReplyTo, Vhosts};
+use broker::{Broker, Log, Queue, ReplyTo, Vhosts};
 use delivery::UnderWay;
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
@@ -21,15 +23,22 @@ use crate::message::Message;
 /// Batches that a message looks through for one to join.
 const LOOK_BACK: usize = 16;
 /// A batch that is larger takes no more, in bytes.
-const BATCH_BYTES_MAX: usize = 512 << 10;
+const BATCH_BYTES_MAX: usize = 128 << 10;
 /// Room of a batch beside its first message, in bytes: what one read of a socket brings, at most.
 const ROOM_BYTES: usize = 64 << 10;
+/// What a turn appends to all queues together, about, in bytes; one batch may be more.
+const TURN_BYTES_MAX: usize = 1 << 20;
 /// Turns whose outcome is open; no more are begun.
 const TURNS_MAX: usize = 64;
-/// Bytes of messages whose outcome is open; no more are taken.
+/// Bytes of messages whose outcome is open; no turn is begun.
 const OPEN_BYTES_MAX: usize = 16 << 20;
+/// Bytes that are counted for a batch beside its messages.
+const AROUND_BATCH: usize = 512;
 /// Journals of one turn, at most: what the tokens of appends have room for.
 const PARTS_MAX: u64 = 256;
+
+/// Logs of one journal.
+type Logs = SmallVec<[Arc<Log>; 2]>;
 
 /// The queues that a message goes to.
 pub(crate) type Targets = SmallVec<[Arc<Queue>; 2]>;
@@ -72,21 +81,30 @@ struct Turn {
     parts: SmallVec<[Vec<u32>; 1]>,
     open_parts: usize,
     bytes: usize,
+    since: Instant,
 }
 
 /// Messages on their way to one queue, in their order.
 #[derive(Default)]
 struct Line {
-    /// The turn of each, and the bytes of all up to it.
+    /// The turn of each that has one, and the bytes of all up to it.
     sums: VecDeque<(u64, u64)>,
+    /// How many have a turn; the others are held.
+    begun: usize,
     /// Bytes of those that have arrived.
     before: u64,
 }
 
 impl Line {
-    fn push(&mut self, turn: u64, bytes: u64) {
+    fn push(&mut self, bytes: u64) {
         let sum = self.sums.back().map_or(self.before, |(_, sum)| *sum);
-        self.sums.push_back((turn, sum + bytes));
+        self.sums.push_back((u64::MAX, sum + bytes));
+    }
+
+    /// The next `count` go with this turn.
+    fn begin(&mut self, turn: u64, count: u64) {
+        let begun = self.sums.iter_mut().skip(self.begun).take(count as usize).map(|(of, _)| *of = turn).count();
+        self.begun += begun;
     }
 
     fn bytes_of_first(&self, count: u64) -> u64 {
@@ -104,6 +122,7 @@ impl Line {
         while let Some((_, sum)) = self.sums.front().copied().filter(|(turn, _)| *turn < first) {
             self.before = sum;
             self.sums.pop_front();
+            self.begun -= 1;
         }
         !self.sums.is_empty()
     }
@@ -113,11 +132,17 @@ impl Line {
 #[derive(Default)]
 pub(crate) struct Publisher {
     batches: Vec<OpenBatch>,
+    /// Bytes in `batches`.
+    held_bytes: usize,
     turns: VecDeque<Turn>,
     /// Number of the first turn.
     first: u64,
     open_bytes: usize,
     refused: VecDeque<(usize, Append)>,
+    /// How often nothing was on its way any more.
+    rests: u64,
+    /// A journal has stopped, and something was for it.
+    stopped: bool,
     last_targets: (SmallVec<[QueueId; 2]>, Targets),
     /// Messages that are on their way to queues which may refuse some.
     bounded: hashbrown::HashMap<QueueId, Line>,
@@ -142,10 +167,14 @@ impl Publisher {
         }
     }
 
+    /// The number of this turn, on this connection.
+    pub fn turn(&self) -> u64 {
+        self.first + self.turns.len() as u64
+    }
+
     /// Counts a message for a queue that may refuse some, until its turn has its outcome.
     pub fn count(&mut self, queue: &Queue, body_bytes: usize) {
-        let turn = self.first + self.turns.len() as u64;
-        self.bounded.entry(queue.id()).or_default().push(turn, body_bytes as u64);
+        self.bounded.entry(queue.id()).or_default().push(body_bytes as u64);
     }
 
     /// Adds a message for queues, at least one, in the order of their ids.
@@ -163,11 +192,14 @@ impl Publisher {
             let ids = targets.iter().map(|queue| queue.id()).collect();
             let room = if self.batches.is_empty() { ROOM_BYTES } else { message.record_bytes() };
             let writer = BatchWriter::with_capacity(message.record_bytes() + room);
+            self.held_bytes += AROUND_BATCH + writer.bytes();
             self.batches.push(OpenBatch { ids, targets, writer, wanted: SmallVec::new() });
             self.batches.len() - 1
         });
         let batch = &mut self.batches[at];
+        let before = batch.writer.bytes();
         write(&mut batch.writer);
+        self.held_bytes += batch.writer.bytes() - before;
         match (batch.wanted.last_mut(), wanted) {
             (_, None) => {}
             (Some(last), Some(next)) if last.id == next.id && last.last + 1 == next.first => last.last = next.last,
@@ -188,23 +220,35 @@ impl Publisher {
         None
     }
 
-    /// Was nothing published in this turn?
-    pub fn is_flushed(&self) -> bool {
-        self.batches.is_empty()
+    /// Is there something to be flushed, and may a turn begin?
+    pub fn is_ripe(&self) -> bool {
+        !self.batches.is_empty() && self.refused.is_empty() && self.turns.len() < TURNS_MAX && self.open_bytes < OPEN_BYTES_MAX
     }
 
-    /// Appends what came in this turn. `alone`: nothing else is to be done on this shard, so that it may write for itself.
-    pub fn flush(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool) {
-        if self.batches.is_empty() {
-            return;
+    /// Appends what came in this turn, and what was held, as far as there is room. `alone`: nothing else is to be done on this shard, so
+    /// that it may write for itself.
+    pub fn flush(&mut self, broker: &Broker, to: (ShardId, ConnectionId), alone: bool, now: Instant) {
+        while self.is_ripe() {
+            self.begin_turn(broker, to, alone, now);
         }
+    }
+
+    fn begin_turn(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool, now: Instant) {
         // Who does not wait for the outcome sends the next one meanwhile: those are better committed together.
         let here = alone && self.turns.is_empty() && self.batches.iter().any(|batch| !batch.wanted.is_empty());
-        let number = self.first + self.turns.len() as u64;
-        let mut turn = Turn { batches: Vec::with_capacity(self.batches.len()), parts: SmallVec::new(), open_parts: 0, bytes: 0 };
+        let number = self.turn();
+        let fitting = self.batches_of_a_turn();
+        let mut turn = Turn { batches: Vec::with_capacity(fitting), parts: SmallVec::new(), open_parts: 0, bytes: 0, since: now };
         let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();
-        for (place, batch) in (0u32..).zip(self.batches.drain(..)) {
+        let mut logs: SmallVec<[(usize, Logs); 1]> = SmallVec::new();
+        for (place, batch) in (0u32..).zip(self.batches.drain(..fitting)) {
+            self.held_bytes -= batch.writer.bytes() + AROUND_BATCH;
             let count = u64::from(batch.writer.count());
+            if !self.bounded.is_empty() {
+                for id in &batch.ids {
+                    self.bounded.entry(*id).and_modify(|line| line.begin(number, count));
+                }
+            }
             let bytes = batch.writer.finish();
             turn.bytes += bytes.len();
             turn.batches.push(Sent { wanted: batch.wanted, count, failed: false });
@@ -212,13 +256,22 @@ impl Publisher {
             for queue in batch.targets {
                 let log = Arc::clone(queue.log());
                 let journal = broker.journal_number(log.id());
+                match logs.iter_mut().find(|(other, _)| *other == journal) {
+                    Some((_, logs)) => logs.push(log),
+                    None => logs.push((journal, SmallVec::from_iter([log]))),
+                }
+            }
+            // The queues of one journal share the bytes.
+            for (journal, logs) in logs.drain(..) {
                 let at = by_journal.iter().position(|(other, _)| *other == journal).unwrap_or_else(|| {
                     by_journal.push((journal, Vec::new()));
                     turn.parts.push(Vec::new());
                     by_journal.len() - 1
                 });
-                by_journal[at].1.push(AppendItem::Batch { log, bytes: bytes.clone(), header, gate: None });
-                turn.parts[at].push(place);
+                for item in AppendItem::for_all(&logs, &bytes, header) {
+                    by_journal[at].1.push(item);
+                    turn.parts[at].push(place);
+                }
             }
         }
         turn.open_parts = by_journal.len();
@@ -230,15 +283,23 @@ impl Publisher {
         }
     }
 
+    /// How many of the batches the next turn takes, at least one.
+    fn batches_of_a_turn(&self) -> usize {
+        let mut bytes = 0;
+        let fits = self.batches.iter().skip(1).take_while(|batch| {
+            bytes += batch.writer.bytes();
+            bytes < TURN_BYTES_MAX
+        });
+        1 + fits.count()
+    }
+
     /// I2
     fn append(&mut self, broker: &Broker, journal: usize, append: Append, here: bool) {
         if !self.refused.is_empty() {
             self.refused.push_back((journal, append));
             return;
         }
-        let journal_of = &broker.journals()[journal];
-        let queued = if here { journal_of.append_here(append) } else { journal_of.append(append) };
-        if let Err(append) = queued {
+        if let Err(append) = broker.journals()[journal].append_when_possible(append, here) {
             self.refused.push_back((journal, append));
         }
     }
@@ -246,7 +307,7 @@ impl Publisher {
     /// A journal has room: what it refused is tried again.
     pub fn retry(&mut self, broker: &Broker) {
         while let Some((journal, append)) = self.refused.pop_front() {
-            if let Err(append) = broker.journals()[journal].append(append) {
+            if let Err(append) = broker.journals()[journal].append_when_possible(append, false) {
                 self.refused.push_front((journal, append));
                 return;
             }
@@ -261,6 +322,7 @@ impl Publisher {
             // A queue that is gone has taken what was meant for it along.
             if !matches!(result, Ok(_) | Err(AppendError::LogDeleted)) {
                 turn.batches[*place as usize].failed = true;
+                self.stopped |= *result == Err(AppendError::Stopped);
             }
         }
         turn.open_parts -= 1;
@@ -278,6 +340,7 @@ impl Publisher {
         }
         let first = self.first;
         self.bounded.retain(|_, line| line.arrived(first));
+        self.rests += u64::from(self.is_idle());
         lost
     }
 
@@ -286,8 +349,42 @@ impl Publisher {
         self.batches.is_empty() && self.turns.is_empty()
     }
 
-    /// May more be published?
-    pub fn has_room(&self) -> bool {
-        self.refused.is_empty() && self.turns.len() < TURNS_MAX && self.open_bytes < OPEN_BYTES_MAX
+    /// Bytes that are held because a journal has no room.
+    pub fn held_bytes(&self) -> usize {
+        // A turn begins when nothing of an earlier one is refused.
+        let refused = self.turns.back().filter(|_| !self.refused.is_empty());
+        self.held_bytes + refused.map_or(0, |turn| turn.bytes)
+    }
+
+    /// Is something kept from the journals?
+    pub fn holds(&self) -> bool {
+        !self.batches.is_empty() || !self.refused.is_empty()
+    }
+
+    /// Since when the oldest has waited of what has no outcome.
+    pub fn open_since(&self) -> Option<Instant> {
+        self.turns.front().map(|turn| turn.since)
+    }
+
+    /// Numbers the times between which nothing was on its way.
+    pub fn rests(&self) -> u64 {
+        self.rests
+    }
+
+    /// Has a journal refused something for good?
+    pub fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Forgets all that has no outcome; what a journal has taken may be kept nevertheless. How many messages it has not taken.
+    pub fn abandon(&mut self) -> u64 {
+        let held: u64 = self.batches.iter().map(|batch| u64::from(batch.writer.count())).sum();
+        let refused = self.refused.iter().flat_map(|(_, append)| &append.items).map(|item| match item {
+            AppendItem::Batch { header, .. } => header.records_count as u64,
+            _ => 0,
+        });
+        let lost = held + refused.sum::<u64>();
+        *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, ..Self::default() };
+        lost
     }
 }

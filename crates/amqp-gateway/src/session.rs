@@ -8,7 +8,11 @@
 //! | `Closing` | close-ok, at most 5 s; all else is read and forgotten | `Ended` |
 //! | `Ended` | nothing | |
 //!
-//! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read.
+//! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read. While publishes
+//! find no room that is different: see [`pressure`].
+
+mod ending;
+pub(crate) mod pressure;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -32,6 +36,7 @@ use crate::handlers::{self, Handshake, Table};
 use crate::heartbeat::{Due, Heartbeat};
 use crate::message::Message;
 use crate::reply::{self, Answer};
+use pressure::{Pressure, Wait};
 
 /// Time for the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -57,8 +62,10 @@ enum Slot {
 /// One connection.
 pub struct Session {
     connection: Connection,
+    local: SocketAddr,
     channels: HashMap<u16, Slot>,
     phase: Phase,
+    pressure: Pressure,
     heartbeat: Option<Heartbeat>,
     /// Whole frames that were read and not looked at.
     input: Bytes,
@@ -75,13 +82,15 @@ pub struct Session {
 
 impl Session {
     /// A fresh connection from `peer` to `local`.
-    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, _local: SocketAddr, peer: SocketAddr) -> Self {
+    pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
         gateway.metrics.connections.inc();
         let now = Instant::now();
         Self {
             connection: Connection::new(gateway, shard, id, peer),
+            local,
             channels: HashMap::new(),
             phase: Phase::Protocol { until: now + HANDSHAKE_MAX },
+            pressure: Pressure::default(),
             heartbeat: None,
             input: Bytes::new(),
             left_over: 0,
@@ -172,6 +181,7 @@ impl Session {
         if total > 0 {
             self.input = buffer.split_to(total).freeze();
             self.connection.gateway.metrics.received_bytes.inc_by(total as u64);
+            self.connection.received(total);
         }
     }
 
@@ -209,6 +219,7 @@ impl Session {
         }
         table.release();
         self.connection.flush();
+        self.charge();
         self.input = input.slice(at.min(input.len())..);
     }
 
@@ -237,6 +248,9 @@ impl Session {
         if frame.channel == 0 {
             table.release();
             return self.handle_connection_frame(&frame);
+        }
+        if self.is_put_aside(&frame, &input[at..at + length]) {
+            return Ok(length);
         }
         match self.channels.get_mut(&frame.channel) {
             None => {
@@ -291,9 +305,16 @@ impl Session {
         }
         table.release();
         connection.flush();
-        if handlers::looks_at_queues(&method) && !connection.publisher.is_idle() {
-            connection.waiting = Some(Waiting::Publishes);
-            return Ok(0);
+        match self.pressure.judge(connection, channel, &method) {
+            Wait::No => {}
+            Wait::Here => {
+                connection.waiting = Some(Waiting::Publishes);
+                return Ok(0);
+            }
+            Wait::Aside => {
+                self.pressure.put_aside(&input[at..at + length], frame.channel);
+                return Ok(length);
+            }
         }
         match method {
             Method::Channel(channel::Method::Open(_)) => {
@@ -346,6 +367,7 @@ impl Session {
         let (id, flow) = (gateway.next_channel(), connection.broker().new_channel());
         let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
         connection.gateway.metrics.channels.inc();
+        connection.see_channel(&opened);
         connection.out.method(frame.channel, &channel::OpenOk {});
         self.channels.insert(frame.channel, Slot::Open(Box::new(opened)));
         Ok(())
@@ -370,12 +392,13 @@ impl Session {
         }
         let method = decode(frame)?;
         self.connection.flush();
-        if handlers::looks_at_queues(&method) && !self.connection.publisher.is_idle() {
+        if handlers::looks_at_queues(&method) && !self.connection.publisher.is_idle() && !self.is_blocked() {
             self.connection.waiting = Some(Waiting::Publishes);
             return Ok(0);
         }
         match method {
             Method::Connection(connection::Method::Close(_)) => {
+                self.abandon_publishes();
                 self.close_as_asked();
                 Ok(frame.bytes())
             }
@@ -449,7 +472,10 @@ impl Session {
                 self.heartbeat = Heartbeat::new(heartbeat_s, self.connection.now);
                 self.phase = Phase::Handshake { until, due: Handshake::Open };
             }
-            Ok(Ok(handlers::Step::Done)) => self.phase = Phase::Running,
+            Ok(Ok(handlers::Step::Done)) => {
+                self.connection.see(self.local);
+                self.phase = Phase::Running;
+            }
         }
     }
 
@@ -474,6 +500,7 @@ impl Session {
                 let Some(Slot::Open(mut channel)) = self.channels.insert(number, Slot::Closing) else { return };
                 self.connection.gateway.metrics.channels.dec();
                 self.connection.gateway.metrics.channel_errors.inc();
+                self.pressure.forget(number);
                 self.tell(&mut channel);
                 let abandoned = self.connection.leave(&mut channel);
                 self.connection.out.method(number, &failure.channel_close());
@@ -487,6 +514,7 @@ impl Session {
     fn close_connection(&mut self, failure: &Failure) {
         self.connection.gateway.metrics.connection_errors.inc();
         let doomed = self.leave_all();
+        self.abandon_publishes();
         self.connection.out.method(0, &failure.connection_close());
         self.reason.clone_from(&failure.text);
         self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
@@ -501,6 +529,7 @@ impl Session {
         if let Mode::Confirm(confirms) = &mut channel.mode {
             let told = confirms.tell(channel.number, &mut self.connection.out);
             self.connection.gateway.metrics.confirmed.inc_by(told);
+            channel.flow.notes().confirmed.add(told);
         }
     }
 
@@ -510,24 +539,14 @@ impl Session {
         match reply {
             Reply::Failed => self.broken = true,
             Reply::Appended(results) => self.appended(token, &results),
-            Reply::Done(outcome) if token >= crate::connection::CONSUMER_TOKEN => match outcome.downcast::<Deliveries>() {
-                Ok(deliveries) => self.deliver(&deliveries),
-                Err(other) => match other.downcast::<Gone>() {
-                    Ok(gone) => self.gone.push(*gone),
-                    Err(other) => {
-                        match other.downcast::<Answer>() {
-                            Ok(answer) => self.answer(&answer),
-                            Err(other) => self.dismissed(other.downcast::<Dismissed>().ok()),
-                        }
-                    }
-                },
-            },
+            Reply::Done(said) if token >= crate::connection::CONSUMER_TOKEN => self.told(said),
             Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
             Reply::Done(_) => {}
         }
         if self.connection.waiting.is_none() {
             std::mem::take(&mut self.gone).into_iter().for_each(|gone| self.gone(gone));
         }
+        self.look_at_pressure();
         self.end_when_agreed();
         self.try_drain();
     }
@@ -569,7 +588,12 @@ impl Session {
         if let Some(Waiting::Commit { lost: so_far, .. }) = &mut self.connection.waiting {
             *so_far += lost;
         }
+        self.pressure.lose(lost);
+        self.connection.flush();
         self.publishes_have_outcome();
+        if self.connection.publisher.has_stopped() {
+            self.refuse_publishes();
+        }
     }
 
     /// Ends what waits for publishes, if all have their outcome.
@@ -603,10 +627,27 @@ impl Session {
         }
     }
 
-    /// The user or the virtual host is deleted.
-    fn dismissed(&mut self, dismissed: Option<Box<Dismissed>>) {
-        if let Some(dismissed) = dismissed.filter(|_| self.phase == Phase::Running) {
-            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, dismissed.reason));
+    /// The user or the virtual host is deleted, or somebody wants the connection closed.
+    fn dismissed(&mut self, dismissed: &Dismissed) {
+        if self.phase == Phase::Running {
+            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, &dismissed.reason));
+        }
+    }
+
+    /// The broker says something that was not asked for.
+    fn told(&mut self, said: Box<dyn std::any::Any + Send>) {
+        let said = match said.downcast::<Deliveries>() {
+            Ok(deliveries) => return self.deliver(&deliveries),
+            Err(other) => other,
+        };
+        if let Some(gone) = said.downcast_ref::<Gone>() {
+            self.gone.push(*gone);
+        } else if let Some(answer) = said.downcast_ref() {
+            self.answer(answer);
+        } else if let Some(dismissed) = said.downcast_ref() {
+            self.dismissed(dismissed);
+        } else if let Ok(read) = said.downcast() {
+            self.connection.broker().stream_read(*read);
         }
     }
 
@@ -634,6 +675,7 @@ impl Session {
             Due::Beat => {}
             Due::GiveUp => self.end = Some(CloseReason::Heartbeat),
         }
+        self.look_at_pressure();
         match self.phase {
             Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
             Phase::Closing { until } if now >= until => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
@@ -645,6 +687,8 @@ impl Session {
     pub fn handle_space(&mut self) {
         let Connection { publisher, gateway, .. } = &mut self.connection;
         publisher.retry(&gateway.broker);
+        self.connection.flush();
+        self.look_at_pressure();
     }
 
     /// When [`Session::handle_wake`] is due without any event.
@@ -660,14 +704,15 @@ impl Session {
             Some(Waiting::Later(at)) => Some(at),
             _ => None,
         };
-        [phase, later, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        let pressure = self.pressure.next(&self.connection);
+        [phase, later, pressure, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
-    /// False: do not read from the socket now. What a client acknowledges waits as well while its publishes do not find room.
+    /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         self.phase != Phase::Ended
             && self.connection.waiting.is_none()
-            && self.connection.publisher.has_room()
+            && self.pressure.has_room(&self.connection)
             && !self.connection.out.is_crowded()
     }
 
@@ -679,12 +724,14 @@ impl Session {
             {
                 let told = confirms.tell(number, &mut self.connection.out);
                 self.connection.gateway.metrics.confirmed.inc_by(told);
+                channel.flow.notes().confirmed.add(told);
             }
         }
         let Connection { out: outgoing, gateway, .. } = &mut self.connection;
         let sent = outgoing.poll(out, |taken| gateway.broker.taken(&taken.channel, taken.bytes));
         if sent > 0 {
             gateway.metrics.sent_bytes.inc_by(sent as u64);
+            self.connection.sent(sent);
             self.heartbeat.iter_mut().for_each(Heartbeat::sent);
         }
         sent > 0
@@ -704,44 +751,6 @@ impl Session {
     /// Is the connection to be closed at once?
     pub fn is_broken(&self) -> bool {
         self.broken
-    }
-
-    /// The node stops: what was asked is answered, then the client is told.
-    pub fn drain(&mut self, now: Instant) {
-        self.connection.now = now;
-        self.draining = true;
-        self.try_drain();
-    }
-
-    fn try_drain(&mut self) {
-        let ready = self.connection.publisher.is_idle() && self.connection.waiting.is_none();
-        if !self.draining || !ready {
-            return;
-        }
-        self.draining = false;
-        if self.phase != Phase::Running {
-            return;
-        }
-        for slot in self.channels.values_mut() {
-            if let Slot::Open(channel) = slot
-                && let Mode::Confirm(confirms) = &mut channel.mode
-            {
-                confirms.tell(channel.number, &mut self.connection.out);
-            }
-        }
-        let text = "broker forced connection closure with reason 'shutdown'";
-        self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, text));
-    }
-
-    /// The connection is gone: consumers leave, and what goes with the connection goes.
-    pub fn close(&mut self) {
-        let mut doomed = self.leave_all();
-        doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
-        if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed));
-        }
-        self.phase = Phase::Ended;
-        self.connection.gateway.metrics.connections.dec();
     }
 }
 

@@ -19,9 +19,12 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::table::{take_long, take_short};
-use crate::{DecodeError, Problem, ShortBytes, TableRef};
+use crate::{DecodeError, Problem, ShortBytes, TableRef, TableWriter};
 
 const UNKNOWN_FLAGS: u16 = 0b11;
+const HEADERS: u16 = 0x2000;
+/// Flags of properties whose values lie before the headers.
+const BEFORE_HEADERS: u16 = 0xc000;
 
 /// Properties on the wire, flags included. Equal means the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +213,7 @@ impl<'a> EncodedProperties<'a> {
             let is_table = matches!(kind, Type::Table);
             let value = kind.take(&mut rest).map_err(|problem| fail(before, name, problem))?;
             if is_table {
-                debug_assert!(flag == 0x2000, "headers are the only table");
+                debug_assert!(flag == HEADERS, "headers are the only table");
                 TableRef::check_at(value, name, origin + bytes.len() - rest.len() - value.len())?;
             }
         }
@@ -229,6 +232,29 @@ impl<'a> EncodedProperties<'a> {
     /// The bytes on the wire, flags included.
     pub const fn as_bytes(self) -> &'a [u8] {
         self.0
+    }
+
+    /// Appends the same properties with the headers that `fields` writes; the others are copied as they are.
+    pub fn write_with_headers(self, out: &mut BytesMut, fields: impl FnOnce(&mut TableWriter<'_>)) {
+        let Some((flags, mut rest)) = self.0.split_first_chunk() else { return };
+        let flags = u16::from_be_bytes(*flags);
+        out.put_u16(flags | HEADERS);
+        let values = rest;
+        for (_, kind, _) in present(flags & BEFORE_HEADERS) {
+            if kind.take(&mut rest).is_err() {
+                break;
+            }
+        }
+        out.put_slice(&values[..values.len() - rest.len()]);
+        let start = out.len();
+        out.put_u32(0);
+        fields(&mut TableWriter::to(out));
+        let bytes = (out.len() - start - 4) as u32;
+        out[start..start + 4].copy_from_slice(&bytes.to_be_bytes());
+        if flags & HEADERS != 0 {
+            let _ = Type::Table.take(&mut rest);
+        }
+        out.put_slice(rest);
     }
 
     /// Calls with flags and values, in order, until it returns false.

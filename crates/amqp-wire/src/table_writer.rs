@@ -62,7 +62,11 @@ pub struct ArrayWriter<'o> {
     out: &'o mut BytesMut,
 }
 
-impl TableWriter<'_> {
+impl<'o> TableWriter<'o> {
+    pub(crate) fn to(out: &'o mut BytesMut) -> Self {
+        Self { out }
+    }
+
     fn name<'n>(&mut self, name: impl Into<ShortBytes<'n>>) {
         let name = name.into();
         self.out.put_u8(name.len() as u8);

@@ -77,8 +77,8 @@ pub enum PartitionsError {
     /// More than allowed.
     #[error("The number of partitions {0} is larger than {PARTITIONS_MAX}.")]
     TooMany(i32),
-    /// A queue has one.
-    #[error("The topic {0} is a queue, which has one partition.")]
+    /// A queue keeps what it has.
+    #[error("The topic {0} is a queue, which keeps its number of partitions.")]
     Queue(String),
     /// The journal did not take it.
     #[error(transparent)]
@@ -280,7 +280,7 @@ impl Broker {
         let config = topic.config();
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         topic.set_logs(logs);
-        topic.set_config((*config).clone());
+        topic.set_config(config);
         self.catalog.changed();
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Broker {
     pub fn check_config(&self, name: &str, overrides: &BTreeMap<String, String>) -> Result<Arc<Topic>, AlterError> {
         let topic = self.topic(name).ok_or(AlterError::UnknownTopic)?;
         check_overrides(overrides, self.settings(), self.durability())?;
-        if self.queue_on(&topic).is_some_and(|queue| !queue.is_attached()) {
+        if self.queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream()) {
             check_queue_overrides(overrides)?;
         }
         Ok(topic)
@@ -306,7 +306,7 @@ impl Broker {
         let topic = self.check_config(name, &overrides)?;
         let record = TopicRecord { overrides, ..Self::record_of(&topic) };
         self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
-        topic.set_config(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability));
+        topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability)));
         self.journals.iter().for_each(|journal| journal.check_retention());
         Ok(())
     }

@@ -57,7 +57,8 @@ impl TopicRecord {
             out.put_u32(range.len() as u32);
         }
         overrides::encode(&self.overrides, &mut out);
-        out.freeze()
+        // Without room to grow: the journal keeps it.
+        Bytes::copy_from_slice(&out)
     }
 
     /// `None` when the bytes are no topic of this or an older version.

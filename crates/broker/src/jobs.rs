@@ -1,13 +1,17 @@
 //! Work that blocks, off the shards: the controller (one thread, in order, waits for durable commits) and the
 //! cold-read pool (two threads). A job's result goes to the mailbox of the shard that asked.
+//!
+//! The controller writes what staged jobs want to have written together: those that wait, up to the first job that is not staged.
 
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use journal::ReplyTo;
+use hashbrown::{HashMap, HashSet};
+use journal::{AppendError, AppendItem, ReplyTo};
 use parking_lot::{Condvar, Mutex};
+use routing::Name;
 use types::{ConnectionId, ShardId};
 
 use crate::Broker;
@@ -22,10 +26,109 @@ pub(crate) const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connectio
 /// Niceness of the cold-read pool.
 const NICE: i32 = 10;
 
+/// Records that staged jobs write together, about.
+const TOGETHER_MAX: usize = 1000;
+
 /// What to do, and for whom.
 pub(crate) struct Job {
     pub to: ReplyTo,
-    pub work: Work,
+    pub task: Task,
+}
+
+pub(crate) enum Task {
+    Work(Work),
+    Staged(Staged),
+}
+
+/// Work of which the middle, a write to the catalog, is done together with that of others. Told what others before it have not written
+/// yet.
+pub type Staged = Box<dyn FnOnce(&Arc<Broker>, &Pending) -> Stage + Send>;
+
+/// What comes after a write, with its outcome.
+pub type AfterWrite = Box<dyn FnOnce(&Arc<Broker>, Result<(), AppendError>) -> Box<dyn Any + Send> + Send>;
+
+/// How far staged work has come.
+pub enum Stage {
+    /// It is done.
+    Done(Box<dyn Any + Send>),
+    /// It goes on with `then` once `items` are durable.
+    Write {
+        /// For journal 0.
+        items: Vec<AppendItem>,
+        /// Virtual hosts, and queues of them that come to life with it.
+        names: Vec<(String, Name)>,
+        /// What then.
+        then: AfterWrite,
+    },
+    /// Nothing was done: what is pending has to be written before.
+    Wait(Staged),
+}
+
+/// Queues that come to life when what is pending is written, by virtual host.
+#[derive(Default)]
+pub struct Pending(HashMap<String, HashSet<Name>>);
+
+impl Pending {
+    /// Is it one of them?
+    pub fn holds(&self, vhost: &str, queue: &[u8]) -> bool {
+        self.0.get(vhost).is_some_and(|names| names.contains(queue))
+    }
+
+    /// How many a virtual host gets.
+    pub fn count(&self, vhost: &str) -> usize {
+        self.0.get(vhost).map_or(0, HashSet::len)
+    }
+}
+
+/// What is to be written together.
+#[derive(Default)]
+struct Together {
+    items: Vec<AppendItem>,
+    then: Vec<(ReplyTo, AfterWrite)>,
+    pending: Pending,
+}
+
+/// A defect in one piece of work costs its connection, not the thread.
+fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+impl Together {
+    fn write(&mut self, broker: &Arc<Broker>) {
+        let Self { items, then, .. } = std::mem::take(self);
+        if then.is_empty() {
+            return;
+        }
+        let written = broker.commit_with_next_log(items);
+        for (to, then) in then {
+            let outcome = guarded(|| then(broker, written));
+            broker.reply(to, outcome.map_or(Reply::Failed, Reply::Done));
+        }
+    }
+
+    fn take(&mut self, broker: &Arc<Broker>, to: ReplyTo, mut staged: Staged) {
+        loop {
+            match guarded(|| staged(broker, &self.pending)) {
+                None => return broker.reply(to, Reply::Failed),
+                Some(Stage::Done(outcome)) => return broker.reply(to, Reply::Done(outcome)),
+                Some(Stage::Wait(again)) => {
+                    self.write(broker);
+                    staged = again;
+                }
+                Some(Stage::Write { items, names, then }) => {
+                    self.items.extend(items);
+                    for (vhost, queue) in names {
+                        self.pending.0.entry(vhost).or_default().insert(queue);
+                    }
+                    self.then.push((to, then));
+                    if self.items.len() >= TOGETHER_MAX {
+                        self.write(broker);
+                    }
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// Runs on a thread of the queue; what it returns becomes `Reply::Done`.
@@ -75,21 +178,41 @@ impl JobQueue {
 
     /// The body of a thread of this queue.
     pub fn run(&self, broker: &Arc<Broker>) {
+        let mut together = Together::default();
         loop {
-            let mut inner = self.inner.lock();
-            let job = loop {
-                if let Some(job) = inner.jobs.pop_front() {
-                    break job;
+            let waiting = self.inner.lock().jobs.pop_front();
+            let job = match waiting {
+                Some(job) => job,
+                None => {
+                    together.write(broker);
+                    match self.next() {
+                        Some(job) => job,
+                        None => return,
+                    }
                 }
-                if inner.closed {
-                    return;
-                }
-                self.arrives.wait(&mut inner);
             };
-            drop(inner);
-            // A defect in one piece of work costs its connection, not the thread.
-            let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| (job.work)(broker)));
-            broker.reply(job.to, outcome.map_or(Reply::Failed, Reply::Done));
+            match job.task {
+                Task::Staged(staged) => together.take(broker, job.to, staged),
+                Task::Work(work) => {
+                    together.write(broker);
+                    let outcome = guarded(|| work(broker));
+                    broker.reply(job.to, outcome.map_or(Reply::Failed, Reply::Done));
+                }
+            }
+        }
+    }
+
+    /// Waits for a job; `None`: there will be none.
+    fn next(&self) -> Option<Job> {
+        let mut inner = self.inner.lock();
+        loop {
+            if let Some(job) = inner.jobs.pop_front() {
+                return Some(job);
+            }
+            if inner.closed {
+                return None;
+            }
+            self.arrives.wait(&mut inner);
         }
     }
 }

@@ -8,6 +8,7 @@
 mod aborted;
 mod admin;
 mod catalog;
+mod connections;
 mod group_config;
 mod groups;
 mod internal_topics;
@@ -37,10 +38,11 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
+pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
-pub use jobs::Work;
+pub use jobs::{AfterWrite, Pending, Stage, Staged, Work};
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
 };
@@ -50,12 +52,13 @@ pub mod append {
 }
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ConsumeError, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays, Deliveries, Delivery,
-    ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
+    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
-    QueueError, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    QueueError, QueueTally, Settlement, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
     VhostSeat,
 };
+pub use queues::{Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use security::{
@@ -72,7 +75,7 @@ pub use watches::Watches;
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
-use jobs::{Job, JobQueue};
+use jobs::{Job, JobQueue, Task};
 use mailbox::Mailboxes;
 
 /// Shard numbers from here on are those of threads that append for themselves: 57 delays, 58 archiver, 59 subscriptions, 60 transactions, 61
@@ -138,6 +141,7 @@ pub struct Broker {
     transactions: Transactions,
     subscriptions: Subscriptions,
     vhosts: Vhosts,
+    connections: Connections,
     ticker: queues::Ticker,
     delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
@@ -209,6 +213,7 @@ impl Broker {
             internal_topics: InternalTopics::default(),
             transactions,
             vhosts: Vhosts::default(),
+            connections: Connections::default(),
             ticker: queues::Ticker::default(),
             delays,
             undertaker: queues::TheUndertaker::default(),
@@ -242,7 +247,7 @@ impl Broker {
                 _ => self.groups.restore(&key, &value),
             }
         }
-        live.extend(queues.hidden_logs());
+        live.extend(queues.own_logs());
         for journal in &self.journals {
             journal.retain_logs(&|id| live.contains(&id));
             journal.check_segments()?;
@@ -250,7 +255,7 @@ impl Broker {
         for (name, record) in topics {
             self.publish(name, record);
         }
-        self.restore_hidden_topics(&queues);
+        self.restore_own_topics(&queues);
         self.restore_subscriptions(shared);
         self.groups.resume();
         Ok(queues)
@@ -258,7 +263,7 @@ impl Broker {
 
     /// Enters a topic that is durable into memory.
     fn publish(&self, name: String, record: TopicRecord) -> Arc<Topic> {
-        let config = TopicConfig::new(record.overrides, &self.config.settings, self.config.durability);
+        let config = self.topic_config(record.overrides, self.config.durability);
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         let topic = Arc::new(Topic::new(record.id, name, logs, config));
         self.catalog.insert(Arc::clone(&topic));
@@ -414,12 +419,17 @@ impl Broker {
 
     /// Runs administrative work in order; what it returns arrives as [`Reply::Done`]. False: too busy.
     pub fn control(&self, to: ReplyTo, work: Work) -> bool {
-        self.controller.push(Job { to, work })
+        self.controller.push(Job { to, task: Task::Work(work) })
+    }
+
+    /// As [`Broker::control`], for work that writes together with others'.
+    pub fn control_staged(&self, to: ReplyTo, staged: Staged) -> bool {
+        self.controller.push(Job { to, task: Task::Staged(staged) })
     }
 
     /// Runs work that reads history from disk; what it returns arrives as [`Reply::Done`]. False: too busy.
     pub fn read_history(&self, to: ReplyTo, work: Work) -> bool {
-        self.cold.push(Job { to, work })
+        self.cold.push(Job { to, task: Task::Work(work) })
     }
 
     /// Appends to a journal and waits until it is durable. Not on a shard's thread.

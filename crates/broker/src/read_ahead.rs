@@ -72,17 +72,21 @@ impl SharedSubscription {
     /// # Errors
     /// Why it was not read.
     pub fn take_ahead(&self, from: Offset) -> Option<Result<Ahead, ReadError>> {
-        let fits = |kept: &mut Kept| kept.outcome.as_ref().map_or(true, |ahead| ahead.range.contains(&from));
+        let fits = |kept: &mut Box<Kept>| kept.outcome.as_ref().map_or(true, |ahead| ahead.range.contains(&from));
         self.ahead.lock().take_if(fits).map(|kept| kept.outcome)
     }
 
     /// Puts back what was not wanted yet.
     pub fn put_back(&self, ahead: Ahead) {
-        *self.ahead.lock() = Some(Kept { since: now(), outcome: Ok(ahead) });
+        *self.ahead.lock() = Some(Box::new(Kept { since: now(), outcome: Ok(ahead) }));
+        self.look_after();
     }
 
-    pub(crate) fn forget_stale_ahead(&self, now: u64) {
-        self.ahead.lock().take_if(|kept| now.saturating_sub(kept.since) >= KEPT_MS);
+    /// True: something is kept that is not stale.
+    pub(crate) fn forget_stale_ahead(&self, now: u64) -> bool {
+        let mut ahead = self.ahead.lock();
+        ahead.take_if(|kept| now.saturating_sub(kept.since) >= KEPT_MS);
+        ahead.is_some()
     }
 }
 
@@ -96,7 +100,8 @@ impl Broker {
         let reading = Reading { broker: Arc::clone(self), shared: Arc::clone(shared) };
         let work = Box::new(move |broker: &Arc<Self>| {
             if let Some(outcome) = broker.read_for(&reading.shared, want) {
-                *reading.shared.ahead.lock() = Some(Kept { since: now(), outcome });
+                *reading.shared.ahead.lock() = Some(Box::new(Kept { since: now(), outcome }));
+                reading.shared.look_after();
             }
             drop(reading);
             Box::new(()) as Box<dyn Any + Send>

@@ -4,9 +4,11 @@
 //! Changes become records under the subscription's lock and go through a lane of their own, so that they are placed in the order
 //! in which they were made; an answer to a consumer waits until they count as a record of the log would: written for class
 //! `memory`, flushed for class `fsync`. What an administrator changes is flushed in any case. Locks of consumers that run out are noticed by
-//! whoever looks at a subscription next, and twice a second by the thread `groups`.
+//! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -14,20 +16,28 @@ use delivery::{ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName,
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use smallvec::SmallVec;
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
 use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept;
 use crate::unsent::Unsent;
-use crate::{Broker, QUEUE_GROUP, Reply, ShareRules, ShareStart, Topic};
+use crate::{Broker, QUEUE_GROUP, Queue, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
 
+type ByLog = BTreeMap<(u128, u32), SmallVec<[Arc<SharedSubscription>; 1]>>;
+
+/// Subscriptions of which something runs out: locks of consumers, or what was read ahead.
+type LookedAfter = Mutex<Vec<Arc<SharedSubscription>>>;
+
 /// All shared subscriptions of the node.
 pub struct Subscriptions {
-    by_name: RwLock<HashMap<SubscriptionName, Arc<SharedSubscription>>>,
+    /// By topic and partition; those of all groups together.
+    by_log: RwLock<ByLog>,
+    looked_after: Arc<LookedAfter>,
     writes: Arc<Writes>,
     next_lane: AtomicU64,
     next_consumer: AtomicU64,
@@ -74,13 +84,44 @@ pub struct SharedSubscription {
     /// Somebody reads history for it.
     pub(crate) reading: AtomicBool,
     /// What was read of history, until it is taken.
-    pub(crate) ahead: Mutex<Option<Kept>>,
+    pub(crate) ahead: Mutex<Option<Box<Kept>>>,
     /// Records of it were not written: all of it has to be written again.
     lost: Arc<AtomicBool>,
     /// It was deleted: what is said of it has no effect.
     dropped: AtomicBool,
     /// It goes with a restart: nothing of it is written.
     volatile: bool,
+    me: Weak<SharedSubscription>,
+    /// Where it is entered while something of it runs out, and whether it is.
+    looked_after: (Arc<LookedAfter>, AtomicBool),
+}
+
+/// The state of a subscription, locked.
+pub struct Held<'a> {
+    state: MutexGuard<'a, Subscription>,
+    of: &'a SharedSubscription,
+}
+
+impl Deref for Held<'_> {
+    type Target = Subscription;
+
+    fn deref(&self) -> &Subscription {
+        &self.state
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Subscription {
+        &mut self.state
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.state.next_deadline().is_some() {
+            self.of.look_after();
+        }
+    }
 }
 
 /// Those who wait for one or more writes.
@@ -202,8 +243,16 @@ impl SharedSubscription {
     }
 
     /// Its state. Held for a look or a change, never across a read from disk.
-    pub fn lock(&self) -> MutexGuard<'_, Subscription> {
-        self.state.lock()
+    pub fn lock(&self) -> Held<'_> {
+        Held { state: self.state.lock(), of: self }
+    }
+
+    /// Something of it runs out.
+    pub(crate) fn look_after(&self) {
+        let (list, entered) = &self.looked_after;
+        if !entered.load(Ordering::SeqCst) && !entered.swap(true, Ordering::SeqCst) {
+            list.lock().extend(self.me.upgrade());
+        }
     }
 
     /// Is it still there?
@@ -220,7 +269,14 @@ impl SharedSubscription {
 impl Subscriptions {
     pub(crate) fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
         let writes = Writes { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default() };
-        Self { by_name: RwLock::default(), writes: Arc::new(writes), next_lane: AtomicU64::new(0), next_consumer: AtomicU64::new(0), counts: Default::default() }
+        Self {
+            by_log: RwLock::default(),
+            looked_after: Arc::default(),
+            writes: Arc::new(writes),
+            next_lane: AtomicU64::new(0),
+            next_consumer: AtomicU64::new(0),
+            counts: Default::default(),
+        }
     }
 
     pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
@@ -259,13 +315,13 @@ impl Subscriptions {
 
     /// One that is there.
     pub fn get(&self, group: &str, topic: TopicId, partition: u32) -> Option<Arc<SharedSubscription>> {
-        let name = SubscriptionName { group: group.to_owned(), topic: topic.0.as_u128(), partition };
-        self.by_name.read().get(&name).cloned()
+        let by_log = self.by_log.read();
+        by_log.get(&(topic.0.as_u128(), partition))?.iter().find(|one| one.name.group == group).cloned()
     }
 
     /// Are there none?
     pub fn is_empty(&self) -> bool {
-        self.by_name.read().is_empty()
+        self.by_log.read().is_empty()
     }
 
     /// All of a group, by topic and partition.
@@ -274,15 +330,34 @@ impl Subscriptions {
     }
 
     fn select(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Vec<Arc<SharedSubscription>> {
-        let by_name = self.by_name.read();
-        let mut found: Vec<Arc<SharedSubscription>> = by_name.values().filter(|one| wanted(&one.name)).cloned().collect();
+        let mut found: Vec<_> = self.by_log.read().values().flatten().filter(|one| wanted(&one.name)).cloned().collect();
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         found
     }
 
     fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
-        let entered = Arc::new(SharedSubscription {
+        let mut by_log = self.by_log.write();
+        let of_log = by_log.entry((name.topic, name.partition)).or_default();
+        if let Some(there) = of_log.iter().find(|one| one.name == name) {
+            return Arc::clone(there);
+        }
+        let entered = self.make(name, log, state, volatile);
+        of_log.push(Arc::clone(&entered));
+        entered
+    }
+
+    /// One to a partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
+    pub(crate) fn unlisted(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
+        let log = topic.log(partition)?;
+        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        Some(self.make(name, log, Subscription::new(0), true))
+    }
+
+    fn make(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
+        Arc::new_cyclic(|me| SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
+            me: Weak::clone(me),
+            looked_after: (Arc::clone(&self.looked_after), AtomicBool::new(false)),
             state: Mutex::new(state),
             waiting: AtomicU64::new(0),
             reading: AtomicBool::new(false),
@@ -290,11 +365,24 @@ impl Subscriptions {
             lost: Arc::default(),
             dropped: AtomicBool::new(false),
             volatile,
-            name: name.clone(),
+            name,
             log,
-        });
-        let mut by_name = self.by_name.write();
-        Arc::clone(by_name.entry(name).or_insert(entered))
+        })
+    }
+
+    /// All to a topic.
+    fn of_topic(&self, topic: TopicId) -> Vec<Arc<SharedSubscription>> {
+        let topic = topic.0.as_u128();
+        self.by_log.read().range((topic, 0)..=(topic, u32::MAX)).flat_map(|(_, all)| all).cloned().collect()
+    }
+
+    fn remove(&self, shared: &SharedSubscription) {
+        let (mut by_log, place) = (self.by_log.write(), (shared.name.topic, shared.name.partition));
+        let Some(of_log) = by_log.get_mut(&place) else { return };
+        of_log.retain(|one| one.name != shared.name);
+        if of_log.is_empty() {
+            by_log.remove(&place);
+        }
     }
 }
 
@@ -309,6 +397,8 @@ struct FoundOne {
     start: Option<u64>,
     given: Option<u64>,
     runs: Vec<PageRun>,
+    levels: Vec<(u64, delivery::LevelPage)>,
+    lists: Vec<(u64, usize, delivery::DoneList)>,
     keys: Vec<Bytes>,
 }
 
@@ -325,6 +415,8 @@ impl Found {
         match record {
             SubscriptionRecord::Start { start, given } => (entry.start, entry.given) = (Some(start), given),
             SubscriptionRecord::Page(runs) => entry.runs.extend(runs),
+            SubscriptionRecord::Levels(page, levels) => entry.levels.push((page, levels)),
+            SubscriptionRecord::List(number, list) => entry.lists.push((number, value.len(), list)),
         }
         true
     }
@@ -334,11 +426,12 @@ impl Broker {
     /// Makes subscriptions of what was found; records of topics that are gone are deleted.
     pub(crate) fn restore_subscriptions(&self, found: Found) {
         let mut orphans: Vec<AppendItem> = Vec::new();
-        for (name, FoundOne { start, given, runs, keys }) in found.by_name {
+        for (name, FoundOne { start, given, runs, levels, lists, keys }) in found.by_name {
             let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {
-                    let mut state = Subscription::restore(start, runs);
+                    let mut state = Subscription::restore_with(start, runs, lists);
+                    levels.into_iter().for_each(|(page, levels)| state.restore_levels(page, levels));
                     if let Some(given) = given {
                         state.remember_given(given);
                     }
@@ -355,13 +448,14 @@ impl Broker {
         }
     }
 
-    /// The subscription of a group to a partition that goes with a restart, made at the log's start if it is not there. `None`: no such
-    /// partition.
-    pub(crate) fn volatile_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
+    /// The subscription of a queue to its log, made at the log's start if it is not there. Not `durable`: it goes with a restart. There is
+    /// no record of it before something has happened: the queue's own says that it is there. `None`: no such partition.
+    pub(crate) fn queue_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, durable: bool) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
         let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
         let start = log.start().0;
-        Some(self.subscriptions().enter(name, log, Subscription::new(start), true))
+        let state = if durable { Subscription::unwritten(start) } else { Subscription::new(start) };
+        Some(self.subscriptions().enter(name, log, state, !durable))
     }
 
     /// The subscription of a group to a partition; made at the offset that `start` gives, durably by and by, if it is new.
@@ -378,10 +472,12 @@ impl Broker {
         }
         let log = topic.log(partition)?;
         let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
-        let first = start(&log).0;
+        let (first, none) = (start(&log).0, self.subscriptions().is_empty());
         let entered = self.subscriptions().enter(name, log, Subscription::new(first), false);
-        // The first one: its locks are to be looked after.
-        self.groups().wake();
+        if none {
+            // The first one: its locks are to be looked after.
+            self.groups().wake();
+        }
         self.write_subscription(&entered, &mut entered.lock(), None);
         Some(entered)
     }
@@ -505,11 +601,16 @@ impl Broker {
         }
     }
 
-    /// Locks that have run out in all subscriptions. On the thread `groups`.
+    /// What has run out in all subscriptions. On the thread `groups`.
     pub(crate) fn expire_subscriptions(&self) {
         let due = now();
-        for shared in self.subscriptions().all() {
-            shared.forget_stale_ahead(due);
+        let entered = std::mem::take(&mut *self.subscriptions().looked_after.lock());
+        for shared in entered {
+            // Before it is looked at: what comes in between enters it again, as does what is left.
+            shared.looked_after.1.store(false, Ordering::SeqCst);
+            if shared.forget_stale_ahead(due) {
+                shared.look_after();
+            }
             let mut state = shared.lock();
             if state.next_deadline().is_some_and(|deadline| deadline <= due) {
                 let rules = self.rules_of(&shared);
@@ -518,16 +619,20 @@ impl Broker {
         }
     }
 
+    /// The queue whose subscription it is.
+    fn queue_with(&self, shared: &SharedSubscription) -> Option<Arc<Queue>> {
+        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
+        queue.filter(|queue| !queue.is_stream())
+    }
+
     /// The rules of a subscription, whoever has it: a queue's are its own.
     fn rules_of(&self, shared: &SharedSubscription) -> Rules {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        queue.map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
+        self.queue_with(shared).map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
     }
 
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
     pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        match queue {
+        match self.queue_with(shared) {
             _ if dead.is_empty() => {}
             Some(queue) => self.bury_of_queue(&queue, dead),
             None => self.send_dead_letters(shared, dead),
@@ -566,16 +671,15 @@ impl Broker {
     ///
     /// # Errors
     /// When the journal does not take it.
-    fn drop_subscriptions(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Result<usize, NotWritten> {
-        let dropped = self.subscriptions().select(wanted);
+    fn drop_subscriptions(&self, dropped: &[Arc<SharedSubscription>]) -> Result<usize, NotWritten> {
         let durable = self.durably(|asker| {
-            for shared in &dropped {
+            for shared in dropped {
                 // Under its lock: no record of it may come after those that delete it.
                 let state = shared.lock();
                 shared.dropped.store(true, Ordering::SeqCst);
-                self.subscriptions().by_name.write().remove(&shared.name);
-                if !shared.volatile {
-                    let items = shared.name.keys(state.stored_pages()).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+                self.subscriptions().remove(shared);
+                if !shared.volatile && !state.is_unwritten() {
+                    let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
                     asker.open.fetch_add(1, Ordering::SeqCst);
                     let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
                     self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
@@ -591,13 +695,13 @@ impl Broker {
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscriptions_of_group(&self, group: &str) -> Result<(), NotWritten> {
-        self.drop_subscriptions(|name| name.group == group).map(drop)
+        self.drop_subscriptions(&self.subscriptions().of_group(group)).map(drop)
     }
 
     /// A topic is deleted. On the controller's thread.
     pub(crate) fn drop_subscriptions_to(&self, topic: TopicId) {
         // What is not deleted now is deleted at the next start, since the topic is gone.
-        let _ = self.drop_subscriptions(|name| name.topic == topic.0.as_u128());
+        let _ = self.drop_subscriptions(&self.subscriptions().of_topic(topic));
     }
 
     /// A group forgets a topic; false: it had no subscription to it. On the controller's thread.
@@ -605,6 +709,8 @@ impl Broker {
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
-        self.drop_subscriptions(|name| name.group == group && name.topic == topic.0.as_u128()).map(|count| count > 0)
+        let mut doomed = self.subscriptions().of_topic(topic);
+        doomed.retain(|shared| shared.name.group == group);
+        self.drop_subscriptions(&doomed).map(|count| count > 0)
     }
 }

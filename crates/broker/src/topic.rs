@@ -152,12 +152,12 @@ pub struct Topic {
 }
 
 impl Topic {
-    pub(crate) fn new(id: TopicId, name: String, logs: Vec<Arc<Log>>, config: TopicConfig) -> Self {
+    pub(crate) fn new(id: TopicId, name: String, logs: Vec<Arc<Log>>, config: Arc<TopicConfig>) -> Self {
         let topic = Self {
             id,
             name,
             logs: RwLock::new(Arc::from([])),
-            config: RwLock::new(Arc::new(config.clone())),
+            config: RwLock::new(Arc::clone(&config)),
             bounded: AtomicBool::new(false),
         };
         topic.set_logs(logs);
@@ -194,13 +194,13 @@ impl Topic {
     }
 
     /// Puts a configuration in force for all partitions.
-    pub(crate) fn set_config(&self, config: TopicConfig) {
+    pub(crate) fn set_config(&self, config: Arc<TopicConfig>) {
         for log in self.logs().iter() {
             log.set_durability(config.durability);
             log.set_retention(config.retention);
             log.set_compaction(config.compaction);
         }
-        *self.config.write() = Arc::new(config);
+        *self.config.write() = config;
     }
 }
 

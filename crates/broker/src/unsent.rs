@@ -1,10 +1,13 @@
-//! Appends that journals' queues had no room for. They keep their order by journal, and go when there is room: whoever owns them
-//! calls [`Unsent::send`] then, under the lock under which it appends.
+//! Appends that journals' queues had no room for. They keep their order by journal and lane, and go when there is room: whoever owns
+//! them calls [`Unsent::send`] then, under the lock under which it appends. Lanes do not wait for each other: a journal refuses data
+//! before it refuses state.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use journal::{Append, Journal};
+use types::{ConnectionId, ShardId};
 
 /// What takes an append, or gives it back.
 pub(crate) trait Queue {
@@ -17,40 +20,63 @@ impl Queue for Arc<Journal> {
     }
 }
 
-/// By journal, oldest first.
+/// Whose order is kept.
+type Lane = (ShardId, ConnectionId);
+
+fn lane(append: &Append) -> Lane {
+    (append.to.shard, append.to.connection)
+}
+
+/// What waits for one journal.
+#[derive(Default)]
+struct Waiting {
+    /// Oldest first.
+    appends: VecDeque<Append>,
+    lanes: HashSet<Lane>,
+}
+
+/// By journal.
 #[derive(Default)]
 pub(crate) struct Unsent {
-    by_journal: Vec<VecDeque<Append>>,
+    by_journal: Vec<Waiting>,
 }
 
 impl Unsent {
-    /// Appends behind everything that waits for this journal.
+    /// Appends behind everything of its lane that waits for this journal.
     pub fn append(&mut self, journals: &[impl Queue], journal: usize, append: Append) {
         if self.by_journal.len() <= journal {
-            self.by_journal.resize_with(journal + 1, VecDeque::new);
+            self.by_journal.resize_with(journal + 1, Waiting::default);
         }
-        self.by_journal[journal].push_back(append);
-        send(&journals[journal], &mut self.by_journal[journal]);
+        self.by_journal[journal].append(&journals[journal], append);
     }
 
     /// Gives the journals what they have room for.
     pub fn send(&mut self, journals: &[impl Queue]) {
         for (journal, waiting) in journals.iter().zip(&mut self.by_journal) {
-            send(journal, waiting);
+            waiting.send(journal);
         }
     }
 
     /// Nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.by_journal.iter().all(VecDeque::is_empty)
+        self.by_journal.iter().all(|waiting| waiting.appends.is_empty())
     }
 }
 
-fn send(journal: &impl Queue, waiting: &mut VecDeque<Append>) {
-    while let Some(append) = waiting.pop_front() {
-        if let Err(append) = journal.append(append) {
-            waiting.push_front(append);
-            return;
+impl Waiting {
+    fn append(&mut self, journal: &impl Queue, append: Append) {
+        let lane = lane(&append);
+        let refused = if self.lanes.contains(&lane) { Err(append) } else { journal.append(append) };
+        if let Err(append) = refused {
+            self.lanes.insert(lane);
+            self.appends.push_back(append);
+        }
+    }
+
+    fn send(&mut self, journal: &impl Queue) {
+        self.lanes.clear();
+        for append in std::mem::take(&mut self.appends) {
+            self.append(journal, append);
         }
     }
 }
@@ -60,7 +86,6 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use journal::ReplyTo;
-    use types::{ConnectionId, ShardId};
 
     use super::*;
 
@@ -96,10 +121,41 @@ mod tests {
         assert!(!unsent.is_empty());
         journals[0].room.set(2);
         unsent.append(&journals, 0, append(4));
+        assert_eq!(*journals[0].taken.borrow(), [0], "it is not there before the others");
+        unsent.send(&journals);
         assert_eq!(*journals[0].taken.borrow(), [0, 1, 2]);
         journals[0].room.set(5);
         unsent.send(&journals);
         assert_eq!(*journals[0].taken.borrow(), [0, 1, 2, 3, 4]);
+        assert!(unsent.is_empty());
+    }
+
+    #[test]
+    fn a_lane_waits_for_no_other() {
+        /// Takes what has an even token; all else when there is room.
+        struct Even(Room);
+        impl Queue for Even {
+            fn append(&self, append: Append) -> Result<(), Append> {
+                if append.to.token.is_multiple_of(2) {
+                    self.0.taken.borrow_mut().push(append.to.token);
+                    return Ok(());
+                }
+                self.0.append(append)
+            }
+        }
+        let journals = [Even(Room::default())];
+        let in_lane = |lane, token| Append { to: ReplyTo { connection: ConnectionId(lane), ..append(token).to }, ..append(token) };
+        let mut unsent = Unsent::default();
+        for (lane, token) in [(1, 1), (2, 2), (1, 4), (2, 6), (3, 3), (3, 8)] {
+            unsent.append(&journals, 0, in_lane(lane, token));
+        }
+        assert_eq!(*journals[0].0.taken.borrow(), [2, 6], "what is behind 1 and 3 waits, and nobody else");
+        journals[0].0.room.set(1);
+        unsent.send(&journals);
+        assert_eq!(*journals[0].0.taken.borrow(), [2, 6, 1, 4]);
+        journals[0].0.room.set(1);
+        unsent.send(&journals);
+        assert_eq!(*journals[0].0.taken.borrow(), [2, 6, 1, 4, 3, 8]);
         assert!(unsent.is_empty());
     }
 

@@ -30,7 +30,7 @@ mod weights;
 
 pub use consumers::{ChannelId, Consume, ConsumerStatus, InExclusiveUse};
 pub use intake::UnderWay;
-pub use rules::{Overflow, QueueRules};
+pub use rules::{Overflow, QueueRules, look_ahead_max};
 
 use consumers::Consumers;
 use weights::Weights;
@@ -44,6 +44,8 @@ pub enum QueueKind {
     Classic,
     /// A limit of deliveries; a single active consumer gives way to one of a higher priority.
     Quorum,
+    /// Read without being emptied: its machine has nothing to do.
+    Stream,
 }
 
 /// What is to be done for the next message.
@@ -100,8 +102,9 @@ pub struct Queue {
 
 /// In which order messages are given out.
 fn order(subscription: &mut Subscription, rules: &QueueRules) {
-    subscription.set_levelled(rules.priority_max.is_some());
+    // Before there are levels, which it would make forgotten.
     subscription.set_returned_first(rules.kind == QueueKind::Quorum);
+    subscription.set_levelled(rules.priority_max.is_some());
 }
 
 impl Queue {

@@ -1,6 +1,11 @@
-//! A map from offsets to values that keeps neighbours with the same value as one run.
+//! A map from offsets to values that keeps neighbours with the same value as one run. Where runs of a value are short and many, they are kept as
+//! bits: the cost of a value that is anywhere is at most a bit an offset, and that of a long run is that of a run.
 
 use std::collections::BTreeMap;
+
+mod dense;
+
+use dense::{Entered, PAGE, Pages};
 
 /// Offsets `first` to `last`, both included, with one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,17 +15,24 @@ pub(crate) struct Run<V> {
     pub value: V,
 }
 
-/// Runs that do not overlap; neighbours with equal values are one run.
+/// Runs of one page that have one value, from which on they are bits.
+const RUNS_MAX: usize = 24;
+/// Looked after for that once in so many insertions.
+const LOOK_EVERY: u32 = 16;
+
+/// Runs that do not overlap; neighbours with equal values are one run, but where they are bits of pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Runs<V> {
     by_first: BTreeMap<u64, (u64, V)>,
+    dense: Pages<V>,
     /// Offsets in all runs.
     count: u64,
+    inserted: u32,
 }
 
 impl<V> Default for Runs<V> {
     fn default() -> Self {
-        Self { by_first: BTreeMap::new(), count: 0 }
+        Self { by_first: BTreeMap::new(), dense: Pages::default(), count: 0, inserted: 0 }
     }
 }
 
@@ -31,36 +43,76 @@ impl<V: Copy + PartialEq> Runs<V> {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.by_first.is_empty()
+        self.count == 0
     }
 
     pub fn first(&self) -> Option<Run<V>> {
-        self.by_first.first_key_value().map(|(first, (last, value))| Run { first: *first, last: *last, value: *value })
+        self.iter().next()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Run<V>> + '_ {
-        self.by_first.iter().map(|(first, (last, value))| Run { first: *first, last: *last, value: *value })
+    pub fn iter(&self) -> Within<'_, V> {
+        self.within(0, u64::MAX)
     }
 
     /// The parts of runs that lie in `first..=last`, in order.
-    pub fn within(&self, first: u64, last: u64) -> impl Iterator<Item = Run<V>> + '_ {
+    pub fn within(&self, first: u64, last: u64) -> Within<'_, V> {
         let before = self.by_first.range(..first).next_back().filter(|(_, (end, _))| *end >= first);
-        let inside = if first <= last { Some(self.by_first.range(first..=last)) } else { None };
-        before.into_iter().chain(inside.into_iter().flatten()).filter(move |_| first <= last).map(move |(start, (end, value))| Run {
-            first: (*start).max(first),
-            last: (*end).min(last),
-            value: *value,
-        })
+        let head = before.map(|(start, (end, value))| Run { first: *start, last: *end, value: *value });
+        let inside = (first <= last).then(|| self.by_first.range(first..=last));
+        Within { runs: self, first, last, head, inside, from: Some(first), pending: None }
     }
 
     pub fn get(&self, offset: u64) -> Option<V> {
-        self.within(offset, offset).next().map(|run| run.value)
+        if !self.dense.is_empty()
+            && let Some(value) = self.dense.get(offset)
+        {
+            return Some(value);
+        }
+        let (_, (end, value)) = self.by_first.range(..=offset).next_back()?;
+        (*end >= offset).then_some(*value)
     }
 
     /// Enters a run that overlaps no other.
     pub fn insert(&mut self, first: u64, last: u64, value: V) {
         debug_assert!(first <= last && self.within(first, last).next().is_none(), "runs do not overlap");
         self.count += last - first + 1;
+        let mut rest = Some(first);
+        while let Some(from) = rest.filter(|_| !self.dense.is_empty()) {
+            let until = last.min(from | (PAGE - 1));
+            match self.dense.insert(from, until, value) {
+                Entered::No => self.insert_run(from, until, value),
+                Entered::Yes => {}
+                Entered::Full => self.insert_run(until / PAGE * PAGE, until | (PAGE - 1), value),
+            }
+            rest = (until < last).then_some(until + 1);
+        }
+        if let Some(from) = rest {
+            self.insert_run(from, last, value);
+        }
+        self.inserted = self.inserted.wrapping_add(1);
+        if self.inserted.is_multiple_of(LOOK_EVERY) && self.by_first.len() > RUNS_MAX {
+            self.condense(first / PAGE, value);
+        }
+    }
+
+    /// Makes bits of the runs of a page that have this value, if they are many.
+    fn condense(&mut self, page: u64, value: V) {
+        let (base, end) = (page * PAGE, page * PAGE + (PAGE - 1));
+        let of_page = self.by_first.range(base..=end).filter(|(_, (last, held))| *held == value && *last <= end);
+        let runs: Vec<(u64, u64)> = of_page.map(|(first, (last, _))| (*first, *last)).collect();
+        if runs.len() <= RUNS_MAX {
+            return;
+        }
+        for (first, last) in runs {
+            self.by_first.remove(&first);
+            self.dense.make(page, value);
+            if self.dense.insert(first, last, value) == Entered::Full {
+                self.insert_run(base, end, value);
+            }
+        }
+    }
+
+    fn insert_run(&mut self, first: u64, last: u64, value: V) {
         let (mut first, mut last) = (first, last);
         if let Some((before, (end, held))) = self.by_first.range(..first).next_back()
             && *end + 1 == first
@@ -80,6 +132,14 @@ impl<V: Copy + PartialEq> Runs<V> {
 
     /// Takes out one offset.
     pub fn take_one(&mut self, offset: u64) -> Option<V> {
+        if !self.dense.is_empty() {
+            let mut taken = Vec::new();
+            self.dense.take(offset, offset, &mut taken);
+            if let Some(run) = taken.pop() {
+                self.count -= 1;
+                return Some(run.value);
+            }
+        }
         let (start, (end, value)) = self.by_first.range(..=offset).next_back().map(|(start, held)| (*start, *held))?;
         if end < offset {
             return None;
@@ -100,7 +160,9 @@ impl<V: Copy + PartialEq> Runs<V> {
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<V>> {
         let taken: Vec<Run<V>> = self.within(first, last).collect();
         for run in &taken {
-            let Some((start, (end, value))) = self.by_first.range(..=run.first).next_back().map(|(start, held)| (*start, *held)) else { break };
+            self.count -= run.last - run.first + 1;
+            let found = self.by_first.range(..=run.first).next_back().map(|(start, held)| (*start, *held));
+            let Some((start, (end, value))) = found.filter(|(_, (end, _))| *end >= run.first) else { continue };
             self.by_first.remove(&start);
             if start < run.first {
                 self.by_first.insert(start, (run.first - 1, value));
@@ -108,9 +170,55 @@ impl<V: Copy + PartialEq> Runs<V> {
             if run.last < end {
                 self.by_first.insert(run.last + 1, (end, value));
             }
-            self.count -= run.last - run.first + 1;
+        }
+        if !self.dense.is_empty() {
+            self.dense.take(first, last, &mut Vec::new());
         }
         taken
+    }
+}
+
+/// Parts of runs, in order.
+pub(crate) struct Within<'a, V> {
+    runs: &'a Runs<V>,
+    first: u64,
+    last: u64,
+    /// A run that begins before the range.
+    head: Option<Run<V>>,
+    inside: Option<std::collections::btree_map::Range<'a, u64, (u64, V)>>,
+    /// Where bits are looked for next; `None`: there are no more.
+    from: Option<u64>,
+    /// A run that was looked at.
+    pending: Option<Run<V>>,
+}
+
+impl<V: Copy + PartialEq> Iterator for Within<'_, V> {
+    type Item = Run<V>;
+
+    fn next(&mut self) -> Option<Run<V>> {
+        if self.first > self.last {
+            return None;
+        }
+        if self.pending.is_none() {
+            let inside = || self.inside.as_mut()?.next().map(|(start, (end, value))| Run { first: *start, last: *end, value: *value });
+            self.pending = self.head.take().or_else(inside).map(|run| Run {
+                first: run.first.max(self.first),
+                last: run.last.min(self.last),
+                value: run.value,
+            });
+        }
+        let bits = if self.runs.dense.is_empty() { None } else { self.from.and_then(|from| self.runs.dense.next(from, self.last)) };
+        match (bits, self.pending) {
+            (None, _) => {
+                self.from = None;
+                self.pending.take()
+            }
+            (Some(bits), Some(run)) if run.first < bits.first => self.pending.take(),
+            (Some(bits), _) => {
+                self.from = bits.last.checked_add(1).filter(|next| *next <= self.last);
+                Some(bits)
+            }
+        }
     }
 }
 
@@ -118,7 +226,11 @@ impl<V: Copy + PartialEq> Runs<V> {
 mod tests {
     use super::*;
 
-    /// A thousand random steps beside a plain map.
+    fn flat(runs: &Runs<u64>, first: u64, last: u64) -> Vec<(u64, u64)> {
+        runs.within(first, last).flat_map(|run| (run.first..=run.last).map(move |offset| (offset, run.value))).collect()
+    }
+
+    /// Thousands of random steps beside a plain map: few offsets, where runs are long, and many, where they become bits.
     #[test]
     fn runs_agree_with_a_plain_map() {
         let mut random = 7u64;
@@ -126,24 +238,57 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % bound
         };
-        let (mut runs, mut plain) = (Runs::default(), BTreeMap::new());
-        for _ in 0..1000 {
-            let first = next(60);
-            let last = first + next(12);
-            let taken: Vec<u64> = runs.take(first, last).iter().flat_map(|run| run.first..=run.last).collect();
-            assert_eq!(taken, (first..=last).filter(|offset| plain.remove(offset).is_some()).collect::<Vec<_>>());
-            let one = next(72);
-            assert_eq!(runs.take_one(one), plain.remove(&one));
-            if next(3) > 0 {
-                let value = next(3);
-                runs.insert(first, last, value);
-                plain.extend((first..=last).map(|offset| (offset, value)));
+        for (offsets, steps, longest, values) in [(60, 1000, 12, 3), (3 * PAGE, 30_000, 3, 3), (2 * PAGE, 20_000, 1, 1), (3 * PAGE, 3_000, 2 * PAGE, 2)] {
+            let (mut runs, mut plain, mut dense) = (Runs::default(), BTreeMap::new(), false);
+            for step in 0..steps {
+                let first = next(offsets);
+                let last = first + next(longest);
+                let span = if next(50) == 0 { (first / 2, first / 2 + offsets / 3) } else { (first, last) };
+                let taken: Vec<(u64, u64)> = runs.take(span.0, span.1).iter().flat_map(|run| (run.first..=run.last).map(|one| (one, run.value))).collect();
+                let expected: Vec<(u64, u64)> = plain.range(span.0..=span.1).map(|(offset, value)| (*offset, *value)).collect();
+                plain.retain(|offset, _| !(span.0..=span.1).contains(offset));
+                assert_eq!(taken, expected);
+                let one = next(offsets + 12);
+                assert_eq!(runs.take_one(one), plain.remove(&one));
+                if next(4) > 0 {
+                    runs.take(first, last);
+                    plain.retain(|offset, _| !(first..=last).contains(offset));
+                    let value = next(values);
+                    runs.insert(first, last, value);
+                    plain.extend((first..=last).map(|offset| (offset, value)));
+                }
+                assert_eq!(runs.get(one), plain.get(&one).copied());
+                assert_eq!(runs.count(), plain.len() as u64);
+                dense |= !runs.dense.is_empty();
+                if step % 50 == 0 || offsets < 100 {
+                    assert_eq!(flat(&runs, 0, u64::MAX), plain.iter().map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>());
+                    assert_eq!(flat(&runs, first, first + 500), plain.range(first..=first + 500).map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>());
+                    let all: Vec<Run<u64>> = runs.iter().collect();
+                    let whole = |pair: &[Run<u64>]| pair[0].last + 1 < pair[1].first || pair[0].value != pair[1].value;
+                    assert!(dense || all.windows(2).all(whole), "neighbours are one run");
+                }
             }
-            assert_eq!(runs.count(), plain.len() as u64);
-            let flat: Vec<(u64, u64)> = runs.iter().flat_map(|run| (run.first..=run.last).map(move |offset| (offset, run.value))).collect();
-            assert_eq!(flat, plain.iter().map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>());
-            let all: Vec<Run<u64>> = runs.iter().collect();
-            assert!(all.windows(2).all(|pair| pair[0].last + 1 < pair[1].first || pair[0].value != pair[1].value), "neighbours are one run");
+            assert_eq!(dense, offsets > 100 && longest < PAGE, "{offsets} offsets");
         }
+    }
+
+    /// Ten million offsets with ten values at random take a bit and a half each and value; when one value has all, it is one run.
+    #[test]
+    fn what_is_scattered_is_compact() {
+        let mut levels: Vec<Runs<()>> = (0..10).map(|_| Runs::default()).collect();
+        let mut random = 1u64;
+        let count = 50 * PAGE;
+        for offset in 0..count {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            levels[(random >> 40) as usize % 10].insert(offset, offset, ());
+        }
+        assert!(levels.iter().all(|runs| runs.by_first.len() < 1000), "{:?}", levels.iter().map(|runs| runs.by_first.len()).collect::<Vec<_>>());
+        assert_eq!(levels.iter().map(Runs::count).sum::<u64>(), count);
+        let mut all = Runs::default();
+        for offset in (0..count).step_by(2).chain((1..count).step_by(2)) {
+            all.insert(offset, offset, ());
+        }
+        assert!(all.dense.is_empty());
+        assert_eq!((all.by_first.len(), all.first()), (1, Some(Run { first: 0, last: count - 1, value: () })));
     }
 }

@@ -14,29 +14,35 @@
 //! their offsets. For that the hashes of keys are kept for what is ready or in flight: a bounded number.
 //!
 //! **Levels.** Records of a higher level are given out first, within a level by offset; what is returned goes back to its level, at
-//! its place, or before all others in the order of the returns ([`Subscription::set_returned_first`]). A level is a property of the record, so it is not stored a second time: after a restart the available part of
-//! the log has no levels until it is read again ([`Subscription::unlevelled`]). Storing them would write a page with each publish.
+//! its place, or before all others in the order of the returns ([`Subscription::set_returned_first`]). A level is a property of the record:
+//! what has not been read has none ([`Subscription::unlevelled`]). Levels of a page are stored once, when all of it has been read, so that
+//! little has to be read again after a restart (`levels.rs`).
 //!
 //! **Durable** are `start`, what is done after it, what is dead and why, and how often a returned record was delivered. What is in
-//! flight is available again after a restart. [`Subscription::take_changes`] gives the records, in pages of 16,384 offsets, so that
-//! one acknowledgement writes the pages that it changed, and most often none: only `start`.
+//! flight is available again after a restart. [`Subscription::take_changes`] gives the records: most often only `start`; what is done out of order as
+//! lists, and in pages of 16,384 offsets when lists have come to as much as those (`acks.rs`).
 //!
 //! **Given before.** A delivery that a crash interrupts is not counted. Who must be able to say "perhaps delivered before" asks
 //! for the end of what was given out to be kept beside `start` ([`Subscription::remember_given`]); after a restart all before it
 //! counts as such.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::runs::{Run, Runs};
 use crate::subscription_record::PAGE_OFFSETS;
 
+mod acks;
 mod available;
 mod durable;
 mod keys;
+mod levels;
 mod ready;
 mod returned;
 
-pub use durable::Changes;
+use acks::{Acks, Written};
+pub use durable::{Changes, DoneList};
+pub use levels::LevelPage;
+use levels::LevelPages;
 use keys::Keys;
 use ready::{Ready, Waiting};
 use returned::RETURNED;
@@ -205,6 +211,7 @@ pub struct Subscription {
     ready: Ready,
     levelled: bool,
     returned_first: bool,
+    levels: LevelPages,
     in_flight: Runs<Flight>,
     /// Offsets in flight that are held for [`DEAD_LETTERS`].
     dying: u64,
@@ -219,7 +226,11 @@ pub struct Subscription {
     keys: Option<Keys>,
     changed: BTreeSet<u64>,
     start_changed: bool,
-    stored: BTreeSet<u64>,
+    /// Nothing of it is durable: there is nothing to tell.
+    unwritten: bool,
+    /// Pages that are durable, or on their way, with their bytes.
+    stored: BTreeMap<u64, usize>,
+    acks: Acks,
 }
 
 impl Subscription {
@@ -232,6 +243,7 @@ impl Subscription {
             ready: Ready::default(),
             levelled: false,
             returned_first: false,
+            levels: LevelPages::default(),
             in_flight: Runs::default(),
             dying: 0,
             earliest: u64::MAX,
@@ -241,8 +253,15 @@ impl Subscription {
             keys: None,
             changed: BTreeSet::new(),
             start_changed: true,
-            stored: BTreeSet::new(),
+            unwritten: false,
+            stored: BTreeMap::new(),
+            acks: Acks::default(),
         }
+    }
+
+    /// As [`Subscription::new`], for one that is known to be there without a record of it: what is to be durable begins with the first change.
+    pub fn unwritten(start: u64) -> Self {
+        Self { start_changed: false, unwritten: true, ..Self::new(start) }
     }
 
     /// Everything before it is done.
@@ -521,9 +540,13 @@ impl Subscription {
     pub fn reset(&mut self, start: u64) {
         let (ordered, mut changed) = (self.is_key_ordered(), std::mem::take(&mut self.changed));
         let stored = std::mem::take(&mut self.stored);
-        changed.extend(stored.iter().copied());
+        changed.extend(stored.keys().copied());
+        let mut acks = std::mem::take(&mut self.acks);
+        acks.forget();
+        let mut levels = std::mem::take(&mut self.levels);
+        levels.forget();
         let (levelled, returned_first, given, turnover) = (self.levelled, self.returned_first, self.given.map(|_| 0), self.turnover + 1);
-        *self = Self { changed, stored, levelled, returned_first, given, turnover, ..Self::new(start) };
+        *self = Self { changed, stored, levelled, returned_first, levels, acks, given, turnover, ..Self::new(start) };
         self.set_key_ordered(ordered);
         self.ready.set_returned_first(returned_first);
     }
@@ -584,7 +607,7 @@ impl Subscription {
 
     fn settle(&mut self, first: u64, last: u64, done: Done) {
         self.done.insert(first, last, done);
-        self.touch(first, last);
+        self.acks.push(first, last, done);
     }
 
     fn disown(&mut self, first: u64, last: u64) {

@@ -7,7 +7,11 @@ use record::BatchHeader;
 use smallvec::SmallVec;
 use types::{ConnectionId, Gate, LogId, Offset, ShardId};
 
+use crate::chunk::REFERENCE_BYTES;
 use crate::log::Log;
+
+/// Logs that share one batch, at most. A log costs 16 bytes of the chunk, 32 of the index and 64 of memory.
+pub const SHARED_LOGS_MAX: usize = 256;
 
 /// Weight of an item beyond its body: directory entry and bookkeeping.
 const ITEM_OVERHEAD_BYTES: usize = 64;
@@ -115,6 +119,17 @@ pub enum AppendItem {
         /// Of records of a transaction: refused once this is closed.
         gate: Option<Arc<Gate>>,
     },
+    /// One validated record batch for several logs, each of them once: they share its bytes, which stay until the last of them lets go.
+    /// Not of an idempotent producer. Its result is that of the first log; those that are being deleted are left out, and
+    /// `LogDeleted` says that all are.
+    Shared {
+        /// Where to, at most [`SHARED_LOGS_MAX`].
+        logs: Box<[Arc<Log>]>,
+        /// The batch as its maker made it.
+        bytes: Bytes,
+        /// Its decoded head.
+        header: BatchHeader,
+    },
     /// A keyed state record, always of class `fsync`.
     State {
         /// What it replaces.
@@ -147,6 +162,7 @@ impl std::fmt::Debug for AppendItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Batch { log, bytes, .. } => write!(f, "Batch({}, {} bytes)", log.id(), bytes.len()),
+            Self::Shared { logs, bytes, .. } => write!(f, "Shared({} logs, {} bytes)", logs.len(), bytes.len()),
             Self::State { key, value } => write!(f, "State({key:?}, {:?} bytes)", value.as_ref().map(Bytes::len)),
             Self::StateOf { log, key, value } => write!(f, "StateOf({}, {key:?}, {:?} bytes)", log.id(), value.as_ref().map(Bytes::len)),
             Self::Trim { log, to } => write!(f, "Trim({}, {to})", log.id()),
@@ -156,10 +172,18 @@ impl std::fmt::Debug for AppendItem {
 }
 
 impl AppendItem {
+    /// A batch, not of an idempotent producer, for one log or more, each of them once: an item, or as many as are needed.
+    pub fn for_all(logs: &[Arc<Log>], bytes: &Bytes, header: BatchHeader) -> impl Iterator<Item = Self> {
+        logs.chunks(SHARED_LOGS_MAX).map(move |logs| match logs {
+            [log] => Self::Batch { log: Arc::clone(log), bytes: bytes.clone(), header, gate: None },
+            _ => Self::Shared { logs: logs.into(), bytes: bytes.clone(), header },
+        })
+    }
+
     /// Bytes that the item's body takes in a chunk.
     pub fn body_bytes(&self) -> usize {
         match self {
-            Self::Batch { bytes, .. } => bytes.len(),
+            Self::Batch { bytes, .. } | Self::Shared { bytes, .. } => bytes.len(),
             Self::State { key, value } | Self::StateOf { key, value, .. } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
             Self::Trim { .. } => 0,
             Self::Together(items) => items.iter().map(Self::body_bytes).sum(),
@@ -168,13 +192,22 @@ impl AppendItem {
 
     /// Entries that it takes in the directory of a chunk.
     pub(crate) fn entries(&self) -> usize {
-        if let Self::Together(items) = self { items.len() } else { 1 }
+        if let Self::Together(items) = self { items.iter().map(Self::entries).sum() } else { 1 }
+    }
+
+    /// Logs of shared batches, which the directory of a chunk has behind its entries.
+    pub(crate) fn references(&self) -> usize {
+        match self {
+            Self::Shared { logs, .. } => logs.len(),
+            Self::Together(items) => items.iter().map(Self::references).sum(),
+            _ => 0,
+        }
     }
 
     /// Does it hold records, other than a marker of a transaction?
     pub(crate) fn is_data(&self) -> bool {
         match self {
-            Self::Batch { header, .. } => !header.control(),
+            Self::Batch { header, .. } | Self::Shared { header, .. } => !header.control(),
             Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } => false,
             Self::Together(items) => items.iter().any(Self::is_data),
         }
@@ -183,7 +216,7 @@ impl AppendItem {
     /// Does it hold batches?
     pub(crate) fn has_batch(&self) -> bool {
         match self {
-            Self::Batch { .. } => true,
+            Self::Batch { .. } | Self::Shared { .. } => true,
             Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } => false,
             Self::Together(items) => items.iter().any(Self::has_batch),
         }
@@ -191,6 +224,6 @@ impl AppendItem {
 
     /// What counts against the bounds of the queue: its body and what goes with it.
     pub(crate) fn weight(&self) -> usize {
-        self.body_bytes() + self.entries() * ITEM_OVERHEAD_BYTES
+        self.body_bytes() + self.entries() * ITEM_OVERHEAD_BYTES + self.references() * REFERENCE_BYTES
     }
 }

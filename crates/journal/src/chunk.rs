@@ -2,18 +2,19 @@
 //!
 //! ```text
 //! header, 96 bytes, little-endian          directory, 48 bytes an entry
-//!   0  u32  magic "MSCK"                     0  u8   kind: 1 data, 2 state, 3 trim, 4 new term
-//!   4  u16  format version (1)               1  u8   flags: 1 transactional, 2 control, 4 deleted state
+//!   0  u32  magic "MSCK"                     0  u8   kind: 1 data, 2 state, 3 trim, 4 new term, 5 shared data
+//!   4  u16  format version (2 if shared)     1  u8   flags: 1 transactional, 2 control, 4 deleted state
 //!   6  u16  reserved, 0                      2  u16  reserved, 0
 //!   8  [16] journal UUID                     4  u32  record count
-//!  24  u64  segment sequence                 8  u64  log id (0 for state and new term)
-//!  32  u64  index                           16  u64  base offset (trim: the new log start)
+//!  24  u64  segment sequence                 8  u64  log id (0 for state and new term; shared: number of logs)
+//!  32  u64  index                           16  u64  base offset (trim: the new log start; shared: 0)
 //!  40  u64  durable index when built        24  u32  last-offset delta
 //!  48  u32  term                            28  u32  body position, from the start of the chunk
 //!  52  u32  CRC of the previous header      32  u32  body length
 //!  56  i64  wall clock, ms since 1970       36  u32  CRC-32C of the body
 //!  64  u32  entry count                     40  i64  max timestamp
-//!  68  u32  directory length
+//!  68  u32  directory length               then, of all shared entries in their order, 16 bytes a log:
+//!                                            0  u64  log id        8  u64  base offset
 //!  72  u32  body length, all bodies        then the bodies, then zeroes up to a multiple of 4096
 //!  76  u32  chunk length, with padding
 //!  80  u32  CRC-32C of the directory
@@ -22,7 +23,8 @@
 //! ```
 //!
 //! A data body is one or more record batches of one log, back to back, in offset order, with base offset and
-//! leader epoch filled in. A state body is `u32` key length, key, value.
+//! leader epoch filled in. In a shared one the base offset of a batch is its distance from that of the entry (see `run`). A state body
+//! is `u32` key length, key, value. A chunk without shared data is of version 1.
 //!
 //! * I1 Indexes rise by one; the term never falls.
 //! * I2 A chunk is the successor of another only if journal UUID and segment sequence fit and it carries
@@ -38,12 +40,18 @@ use crate::disk::SECTOR;
 pub const HEADER_BYTES: usize = 96;
 /// Length of a directory entry.
 pub const ENTRY_BYTES: usize = 48;
-/// The version this code writes.
-pub const FORMAT_VERSION: u16 = 1;
+/// Length of what the directory says of a log that shares a body.
+pub const REFERENCE_BYTES: usize = 16;
+/// The newest version that this code reads and writes.
+pub const FORMAT_VERSION: u16 = 2;
+/// The version of chunks in which no log shares anything.
+const VERSION_UNSHARED: u16 = 1;
 /// "MSCK", little-endian.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"MSCK");
 
 const CRC_AT: usize = 92;
+/// Offsets from here on have no room for what follows them.
+const OFFSET_MAX: u64 = i64::MAX as u64 - u32::MAX as u64;
 
 /// What a chunk says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +72,8 @@ pub struct ChunkHeader {
     pub time: Timestamp,
     /// Directory entries.
     pub entries: u32,
+    /// Logs of all shared entries together.
+    pub references: u32,
     /// All bodies, in bytes.
     pub body_bytes: u32,
     /// Whole chunk with padding, in bytes.
@@ -83,6 +93,8 @@ pub enum EntryKind {
     Trim,
     /// The first chunk of a term.
     NewTerm,
+    /// A run of record batches of several logs. Only in the directory: who reads that gets one of `Data` for each log.
+    Shared,
 }
 
 /// Flag of a data entry: part of a transaction.
@@ -113,6 +125,8 @@ pub struct Entry {
     pub bytes: u32,
     /// CRC-32C of the body.
     pub crc: u32,
+    /// The body is that of other logs too: the entries of all of them follow each other.
+    pub shared: bool,
     /// Largest record timestamp of the body.
     pub max_timestamp: Timestamp,
 }
@@ -152,6 +166,9 @@ pub enum ChunkError {
         /// Which length.
         what: &'static str,
     },
+    /// A shared entry is not of at least one log, or the logs of all are not those that the directory has.
+    #[error("shared entries do not fit the directory")]
+    References,
     /// An entry kind this release does not know.
     #[error("unknown directory entry kind {kind}")]
     UnknownKind {
@@ -187,8 +204,8 @@ pub const fn padded(bytes: usize) -> usize {
 }
 
 /// Length of header and directory together, where the first body begins.
-pub const fn bodies_at(entries: usize) -> usize {
-    HEADER_BYTES + entries * ENTRY_BYTES
+pub const fn bodies_at(entries: usize, references: usize) -> usize {
+    HEADER_BYTES + entries * ENTRY_BYTES + references * REFERENCE_BYTES
 }
 
 impl ChunkHeader {
@@ -197,7 +214,8 @@ impl ChunkHeader {
         let header = &mut into[..HEADER_BYTES];
         header.fill(0);
         header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        header[4..6].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        let version = if self.references == 0 { VERSION_UNSHARED } else { FORMAT_VERSION };
+        header[4..6].copy_from_slice(&version.to_le_bytes());
         header[8..24].copy_from_slice(self.journal.as_bytes());
         header[24..32].copy_from_slice(&self.segment.to_le_bytes());
         header[32..40].copy_from_slice(&self.index.0.to_le_bytes());
@@ -206,7 +224,8 @@ impl ChunkHeader {
         header[52..56].copy_from_slice(&self.previous_crc.to_le_bytes());
         header[56..64].copy_from_slice(&self.time.to_le_bytes());
         header[64..68].copy_from_slice(&self.entries.to_le_bytes());
-        header[68..72].copy_from_slice(&(self.entries * ENTRY_BYTES as u32).to_le_bytes());
+        let directory_bytes = self.entries * ENTRY_BYTES as u32 + self.references * REFERENCE_BYTES as u32;
+        header[68..72].copy_from_slice(&directory_bytes.to_le_bytes());
         header[72..76].copy_from_slice(&self.body_bytes.to_le_bytes());
         header[76..80].copy_from_slice(&self.chunk_bytes.to_le_bytes());
         header[80..84].copy_from_slice(&self.directory_crc.to_le_bytes());
@@ -243,26 +262,39 @@ impl ChunkHeader {
             previous_crc: u32_at(header, 52),
             time: u64_at(header, 56) as Timestamp,
             entries: u32_at(header, 64),
+            references: references(u32_at(header, 64), u32_at(header, 68), found)?,
             body_bytes: u32_at(header, 72),
             chunk_bytes: u32_at(header, 76),
             directory_crc: u32_at(header, 80),
         };
-        decoded.check_lengths(u32_at(header, 68))?;
+        decoded.check_lengths()?;
         Ok((decoded, expected))
     }
 
-    fn check_lengths(&self, directory_bytes: u32) -> Result<(), ChunkError> {
-        let directory = u64::from(self.entries) * ENTRY_BYTES as u64;
-        if directory != u64::from(directory_bytes) {
-            return Err(ChunkError::Length { what: "directory" });
-        }
-        let used = HEADER_BYTES as u64 + directory + u64::from(self.body_bytes);
+    fn check_lengths(&self) -> Result<(), ChunkError> {
+        let used = bodies_at(self.entries as usize, self.references as usize) as u64 + u64::from(self.body_bytes);
         let whole = u64::from(self.chunk_bytes);
         if used > whole || whole % SECTOR as u64 != 0 {
             return Err(ChunkError::Length { what: "chunk" });
         }
         Ok(())
     }
+}
+
+/// How many logs the directory has behind its entries.
+fn references(entries: u32, directory_bytes: u32, version: u16) -> Result<u32, ChunkError> {
+    let beyond = u64::from(directory_bytes).checked_sub(u64::from(entries) * ENTRY_BYTES as u64);
+    let shared = version > VERSION_UNSHARED;
+    match beyond.filter(|beyond| beyond.is_multiple_of(REFERENCE_BYTES as u64) && (shared || *beyond == 0)) {
+        Some(beyond) => Ok((beyond / REFERENCE_BYTES as u64) as u32),
+        None => Err(ChunkError::Length { what: "directory" }),
+    }
+}
+
+/// Writes a log of a shared entry over `into[..16]`.
+pub fn encode_reference(log: LogId, base: Offset, into: &mut [u8]) {
+    into[0..8].copy_from_slice(&log.0.to_le_bytes());
+    into[8..16].copy_from_slice(&base.0.to_le_bytes());
 }
 
 impl Entry {
@@ -274,6 +306,7 @@ impl Entry {
             EntryKind::State => 2,
             EntryKind::Trim => 3,
             EntryKind::NewTerm => 4,
+            EntryKind::Shared => 5,
         };
         entry[1] = self.flags;
         entry[2..4].fill(0);
@@ -293,6 +326,7 @@ impl Entry {
             2 => EntryKind::State,
             3 => EntryKind::Trim,
             4 => EntryKind::NewTerm,
+            5 => EntryKind::Shared,
             kind => return Err(ChunkError::UnknownKind { kind }),
         };
         let decoded = Self {
@@ -305,42 +339,74 @@ impl Entry {
             position: u32_at(entry, 28),
             bytes: u32_at(entry, 32),
             crc: u32_at(entry, 36),
+            shared: false,
             max_timestamp: u64_at(entry, 40) as Timestamp,
         };
         let end = u64::from(decoded.position) + u64::from(decoded.bytes);
         let misplaced = decoded.bytes > 0 && u64::from(decoded.position) < body_start;
-        if misplaced || end > body_end || decoded.base.0 > i64::MAX as u64 - u64::from(u32::MAX) {
+        if misplaced || end > body_end || decoded.base.0 > OFFSET_MAX {
             return Err(ChunkError::Length { what: "directory entry" });
         }
         Ok(decoded)
     }
+
+    /// An entry for each log of a shared one; takes what the directory says of them from the front of `references`.
+    fn unfold(&self, references: &mut &[u8], into: &mut Vec<Self>) -> Result<(), ChunkError> {
+        let bytes = usize::try_from(self.log.0).ok().and_then(|count| count.checked_mul(REFERENCE_BYTES)).filter(|bytes| *bytes > 0);
+        let (own, rest) = bytes.and_then(|bytes| references.split_at_checked(bytes)).ok_or(ChunkError::References)?;
+        *references = rest;
+        for reference in own.chunks_exact(REFERENCE_BYTES) {
+            let (log, base) = (LogId(u64_at(reference, 0)), Offset(u64_at(reference, 8)));
+            if base.0 > OFFSET_MAX {
+                return Err(ChunkError::Length { what: "directory entry" });
+            }
+            into.push(Self { kind: EntryKind::Data, log, base, shared: true, ..*self });
+        }
+        Ok(())
+    }
 }
 
-/// Reads the directory of a chunk whose header has been read; `chunk` begins at the header.
+/// Reads the directory of a chunk whose header has been read; `chunk` begins at the header. In place of a shared entry there is one for
+/// each of its logs.
 ///
 /// # Errors
-/// `Length`: `chunk` is shorter than the header says. `Checksum`, `UnknownKind`.
+/// `Length`: `chunk` is shorter than the header says. `Checksum`, `UnknownKind`, `References`.
 pub fn decode_directory(header: &ChunkHeader, chunk: &[u8]) -> Result<Vec<Entry>, ChunkError> {
-    let end = bodies_at(header.entries as usize);
+    let end = bodies_at(header.entries as usize, header.references as usize);
     let directory = chunk.get(HEADER_BYTES..end).ok_or(ChunkError::Length { what: "directory" })?;
     let got = crc32c(directory);
     if got != header.directory_crc {
         return Err(ChunkError::Checksum { what: "directory", expected: header.directory_crc, got });
     }
     let body_end = end as u64 + u64::from(header.body_bytes);
-    directory.chunks_exact(ENTRY_BYTES).map(|entry| Entry::decode(entry, end as u64, body_end)).collect()
+    let (entries, mut references) = directory.split_at(header.entries as usize * ENTRY_BYTES);
+    let mut decoded = Vec::with_capacity(header.entries as usize + header.references as usize);
+    for entry in entries.chunks_exact(ENTRY_BYTES) {
+        let entry = Entry::decode(entry, end as u64, body_end)?;
+        match entry.kind {
+            EntryKind::Shared => entry.unfold(&mut references, &mut decoded)?,
+            _ => decoded.push(entry),
+        }
+    }
+    if references.is_empty() { Ok(decoded) } else { Err(ChunkError::References) }
 }
 
-/// Checks every body of a chunk against its CRC.
+/// Checks every body of a chunk against its CRC, a shared one once.
 ///
 /// # Errors
 /// `Length`, `Checksum`.
 pub fn check_bodies(entries: &[Entry], chunk: &[u8]) -> Result<(), ChunkError> {
+    let mut checked = None;
     for entry in entries {
+        let place = (entry.position, entry.bytes, entry.crc);
+        if entry.shared && checked == Some(place) {
+            continue;
+        }
         let got = crc32c(body(entry, chunk)?);
         if got != entry.crc {
             return Err(ChunkError::Checksum { what: "body", expected: entry.crc, got });
         }
+        checked = Some(place);
     }
     Ok(())
 }
@@ -382,6 +448,7 @@ impl Entry {
         position: 0,
         bytes: 0,
         crc: 0,
+        shared: false,
         max_timestamp: 0,
     };
 }

@@ -230,8 +230,8 @@ impl ColdReader {
             journal.metrics().archive_reads.inc();
             journal.metrics().archive_read_bytes.inc_by(bytes.len() as u64);
         }
-        // The last extent of an object is shorter, and will be so for ever.
-        if is_final && (bytes.len() == piece.bytes || segment.archived) {
+        // The last extent of an object, or of a sealed segment, may be shorter, and will be so for ever.
+        if is_final && (bytes.len() == piece.bytes || segment.archived || segment.index.get().is_some()) {
             extents.held.insert(piece, (bytes.clone(), self.clock.fetch_add(1, Ordering::Relaxed)));
         }
         Ok(bytes)
@@ -266,7 +266,7 @@ impl ColdReader {
         }
     }
 
-    /// The bytes of a run, checked, in one or more slices.
+    /// The bytes of a run as they are written, checked, in one or more slices.
     pub fn read_run(&self, journal: &Journal, segment: &Segment, run: &Run) -> Result<SmallVec<[Bytes; 2]>, SegmentError> {
         let mut slices: SmallVec<[Bytes; 2]> = SmallVec::new();
         let (start, end) = (u64::from(run.position), u64::from(run.position) + u64::from(run.bytes));
@@ -378,7 +378,7 @@ impl Journal {
                 break;
             }
             match self.cold().read_run(self, segment, run) {
-                Ok(pieces) => cut.add(&pieces, run),
+                Ok(pieces) => cut.add(&run.placed(pieces), run),
                 Err(_) if cut.bytes() > 0 => break,
                 Err(_) if run.next <= want.log.start() => return Err(ReadError::Gone),
                 Err(error) => {
@@ -563,7 +563,7 @@ impl Journal {
                 candidate.is_none()
             })?;
             let Some((segment, run)) = candidate else { return Ok(None) };
-            let bytes = self.cold().read_run(self, &segment, &run)?.concat();
+            let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
                 if header.next() <= start {
                     continue;
@@ -596,7 +596,7 @@ impl Journal {
             true
         })?;
         if let Some((segment, run)) = cut {
-            let bytes = self.cold().read_run(self, &segment, &run)?.concat();
+            let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
                 let records = record::records(&bytes[position..position + header.total_bytes()]).unwrap_or_default();
                 let left = records.iter().filter(|record| record.offset >= start).map(|record| record.timestamp);

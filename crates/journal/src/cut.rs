@@ -6,7 +6,7 @@ use record::{BatchHeader, HEADER_BYTES};
 use smallvec::SmallVec;
 use types::Offset;
 
-use crate::run::Run;
+use crate::run::{Run, range};
 
 /// What one reader gets of a log.
 pub(crate) struct Cut {
@@ -102,17 +102,6 @@ fn header_at(pieces: &[Bytes], at: usize) -> Option<BatchHeader> {
     BatchHeader::parse(&head[..filled]).ok()
 }
 
-/// The part of the pieces from `start` to `end` of their concatenation.
-fn range(pieces: &[Bytes], start: usize, end: usize) -> impl Iterator<Item = Bytes> + '_ {
-    let mut begin = 0;
-    pieces.iter().filter_map(move |piece| {
-        let (from, to) = (start.max(begin), end.min(begin + piece.len()));
-        let part = (from < to).then(|| piece.slice(from - begin..to - begin));
-        begin += piece.len();
-        part
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use record::BatchBuilder;
@@ -138,6 +127,7 @@ mod tests {
             bytes: bytes.len() as u32,
             crc: 0,
             records: 10,
+            shared: false,
             max_timestamp: 2,
             append_time: 0,
         };

@@ -3,19 +3,24 @@
 //! ```text
 //! entries   32 bytes each, sorted by (log, offset), in pages of 16 KiB
 //!             0 u64 base offset    8 u32 last-offset delta  12 u32 position in the file
-//!            16 u32 bytes         20 u32 CRC-32C            24 i64 max timestamp
+//!            16 u32 bytes, top bit: shared                  20 u32 CRC-32C            24 i64 max timestamp
 //! table     64 bytes a log, sorted by log id, in pages of 16 KiB
 //!             0 u64 log id         8 u32 first entry        12 u32 entry count
 //!            16 u64 base          24 u64 next               32 u64 bytes
-//!            40 u32 records, capped   44 u32 reserved       48 i64 max timestamp   56 i64 last append time
+//!            40 u32 records, capped   44 u32 shared bytes   48 i64 max timestamp   56 i64 last append time
 //! fences    first log id (u64) of each table page, then CRC-32C (u32) of each table page and entry page
+//! sharers   for each set of logs that share runs: u64 bytes, u32 count, and so many u32 numbers of rows of the table;
+//!           a set of none stands for all that there was no room for
 //! footer    the last sector of the file
-//!             0 u32 magic "MSIX"   4 u16 version (1)         8 [16] journal UUID   24 u64 sequence
+//!             0 u32 magic "MSIX"   4 u16 version             8 [16] journal UUID   24 u64 sequence
 //!            32 u64 entries at    40 u32 entry count        44 u32 log count
 //!            48 u64 table at      56 u64 fences at          64 u32 fences CRC-32C
 //!            72 u64 last index    80 u32 last term          84 u32 last chunk header's CRC
+//!            88 u64 sharers at    96 u32 their bytes       100 u32 their CRC-32C
 //!          4092 u32 CRC-32C of bytes 0..4092
 //! ```
+//!
+//! The version is 2 where runs are shared, 1 otherwise; then there are no sharers.
 //!
 //! All sections begin on a sector. Pages are read through a cache shared by all segments and checked
 //! when they are loaded; only fences and page checksums stay in memory.
@@ -33,14 +38,20 @@ use crate::chunk::{crc32c, padded};
 use crate::disk::{File, SECTOR};
 use crate::run::Run;
 use crate::segments::SegmentError;
+use crate::sharers::Sharers;
 
 /// Length of an index entry.
 pub const INDEX_ENTRY_BYTES: usize = 32;
 /// Length of a log's row.
 pub const ROW_BYTES: usize = 64;
 const PAGE_BYTES: usize = 16 << 10;
+/// A sealed segment gives back what it has no use for from this part of its length on.
+const SPARE_SHARE: u64 = 8;
 const MAGIC: u32 = u32::from_le_bytes(*b"MSIX");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
+const VERSION_UNSHARED: u16 = 1;
+/// In an entry's number of bytes: the run is shared. No run is so long.
+const SHARED: u32 = 1 << 31;
 
 /// What the footer says besides the sections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +83,8 @@ pub struct LogRow {
     pub next: Offset,
     /// Bytes of its runs.
     pub bytes: u64,
+    /// Of them those that are shared.
+    pub shared_bytes: u32,
     /// Records, at most `u32::MAX`.
     pub records: u32,
     /// Largest record timestamp.
@@ -96,6 +109,7 @@ impl LogRow {
             base: Offset::ZERO,
             next: Offset::ZERO,
             bytes: 0,
+            shared_bytes: 0,
             records: 0,
             max_timestamp: Timestamp::MIN,
             last_append: Timestamp::MIN,
@@ -111,6 +125,8 @@ impl LogRow {
         self.entries += 1;
         self.next = run.next;
         self.bytes += u64::from(run.bytes);
+        // A segment has less than 4 GiB, and a log every body once.
+        self.shared_bytes += if run.shared { run.bytes } else { 0 };
         self.records = self.records.saturating_add(run.records);
         self.max_timestamp = self.max_timestamp.max(run.max_timestamp);
         self.last_append = self.last_append.max(run.append_time);
@@ -161,7 +177,7 @@ impl IndexCache {
 }
 
 /// Writes index and footer of a segment into `file` from `at` on. Each run comes with the place of its log in `logs`, those of a log
-/// in the order of its offsets. The file is extended when it is too short. The caller syncs. Returns what the index says of each of
+/// in the order of its offsets. The file is extended when it is too short, and cut when much of it is not needed. The caller syncs. Returns what the index says of each of
 /// `logs`; some may have no run.
 ///
 /// # Errors
@@ -186,6 +202,7 @@ pub fn write_index(
         count += row.entries;
         put_row(&mut table, row);
     }
+    let sharers = Sharers::of(&rows, &order, runs.clone()).encode();
     let mut entries = vec![0; count as usize * INDEX_ENTRY_BYTES];
     let mut next: Vec<u32> = rows.iter().map(|row| row.first_entry).collect();
     for (log, run) in runs {
@@ -202,7 +219,9 @@ pub fn write_index(
     let table_at = entries_at + padded(entries.len()) as u64;
     let fences_at = table_at + padded(table.len()) as u64;
     footer[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-    footer[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    let sharers_at = fences_at + padded(fences_bytes) as u64;
+    let version = if sharers.is_empty() { VERSION_UNSHARED } else { VERSION };
+    footer[4..6].copy_from_slice(&version.to_le_bytes());
     footer[8..24].copy_from_slice(info.journal.as_bytes());
     footer[24..32].copy_from_slice(&info.sequence.to_le_bytes());
     footer[32..40].copy_from_slice(&entries_at.to_le_bytes());
@@ -214,13 +233,19 @@ pub fn write_index(
     footer[72..80].copy_from_slice(&info.last_index.0.to_le_bytes());
     footer[80..84].copy_from_slice(&info.last_term.0.to_le_bytes());
     footer[84..88].copy_from_slice(&info.last_crc.to_le_bytes());
+    if !sharers.is_empty() {
+        footer[88..96].copy_from_slice(&sharers_at.to_le_bytes());
+        footer[96..100].copy_from_slice(&(sharers.len() as u32).to_le_bytes());
+        footer[100..104].copy_from_slice(&crc32c(&sharers).to_le_bytes());
+    }
     let crc = crc32c(&footer[..4092]);
     footer[4092..].copy_from_slice(&crc.to_le_bytes());
-    let end = fences_at + padded(fences_bytes) as u64 + SECTOR as u64;
-    if file.size()? < end {
+    let end = sharers_at + padded(sharers.len()) as u64 + SECTOR as u64;
+    let size = file.size()?;
+    if size < end || size - end > size / SPARE_SHARE {
         file.allocate(end)?;
     }
-    for (position, mut section) in [(entries_at, entries), (table_at, table), (fences_at, fences)] {
+    for (position, mut section) in [(entries_at, entries), (table_at, table), (fences_at, fences), (sharers_at, sharers)] {
         section.resize(padded(section.len()), 0);
         if !section.is_empty() {
             file.write_at(position, &section)?;
@@ -234,7 +259,7 @@ fn put_entry(entry: &mut [u8], run: &Run) {
     entry[0..8].copy_from_slice(&run.base.0.to_le_bytes());
     entry[8..12].copy_from_slice(&((run.next.since(run.base) - 1) as u32).to_le_bytes());
     entry[12..16].copy_from_slice(&run.position.to_le_bytes());
-    entry[16..20].copy_from_slice(&run.bytes.to_le_bytes());
+    entry[16..20].copy_from_slice(&(run.bytes | if run.shared { SHARED } else { 0 }).to_le_bytes());
     entry[20..24].copy_from_slice(&run.crc.to_le_bytes());
     entry[24..32].copy_from_slice(&run.max_timestamp.to_le_bytes());
 }
@@ -247,7 +272,7 @@ fn put_row(into: &mut Vec<u8>, row: &LogRow) {
     into.extend_from_slice(&row.next.0.to_le_bytes());
     into.extend_from_slice(&row.bytes.to_le_bytes());
     into.extend_from_slice(&row.records.to_le_bytes());
-    into.extend_from_slice(&[0; 4]);
+    into.extend_from_slice(&row.shared_bytes.to_le_bytes());
     into.extend_from_slice(&row.max_timestamp.to_le_bytes());
     into.extend_from_slice(&row.last_append.to_le_bytes());
 }
@@ -272,6 +297,7 @@ fn row_from(bytes: &[u8]) -> LogRow {
         base: Offset(u64_at(bytes, 16)),
         next: Offset(u64_at(bytes, 24)),
         bytes: u64_at(bytes, 32),
+        shared_bytes: u32_at(bytes, 44),
         records: u32_at(bytes, 40),
         max_timestamp: u64_at(bytes, 48) as Timestamp,
         last_append: u64_at(bytes, 56) as Timestamp,
@@ -293,6 +319,7 @@ pub struct SealedIndex {
     fences: Vec<LogId>,
     /// Checksums of the table pages, then of the entry pages.
     page_crcs: Vec<u32>,
+    sharers: Sharers,
 }
 
 impl SealedIndex {
@@ -332,6 +359,16 @@ impl SealedIndex {
         if crc32c(&fences) != u32_at(&footer, 64) {
             return Err(corrupt(fences_at, "index fences checksum"));
         }
+        let (sharers_at, sharers_bytes) = (u64_at(&footer, 88), u32_at(&footer, 96) as usize);
+        if sharers_at.saturating_add(sharers_bytes as u64) > size {
+            return Err(corrupt(footer_at, "index does not fit into the file"));
+        }
+        let mut sharers = vec![0; sharers_bytes];
+        file.read_at(sharers_at, &mut sharers).map_err(io)?;
+        if sharers_bytes > 0 && crc32c(&sharers) != u32_at(&footer, 100) {
+            return Err(corrupt(sharers_at, "index sharers checksum"));
+        }
+        let sharers = Sharers::decode(&sharers, log_count).ok_or_else(|| corrupt(sharers_at, "index sharers"))?;
         let info = SealInfo {
             journal,
             sequence,
@@ -349,6 +386,7 @@ impl SealedIndex {
             log_count,
             fences: firsts.chunks_exact(8).map(|first| LogId(u64_at(first, 0))).collect(),
             page_crcs: crcs.chunks_exact(4).map(|crc| u32_at(crc, 0)).collect(),
+            sharers,
             file,
             cache,
         })
@@ -357,6 +395,11 @@ impl SealedIndex {
     /// What the footer says.
     pub fn info(&self) -> &SealInfo {
         &self.info
+    }
+
+    /// Which logs share runs here.
+    pub fn sharers(&self) -> &Sharers {
+        &self.sharers
     }
 
     /// Page `number`, table pages first.
@@ -434,7 +477,8 @@ impl SealedIndex {
             base,
             next: base.plus(u64::from(u32_at(bytes, 8)) + 1),
             position: u32_at(bytes, 12),
-            bytes: u32_at(bytes, 16),
+            bytes: u32_at(bytes, 16) & !SHARED,
+            shared: u32_at(bytes, 16) & SHARED != 0,
             crc: u32_at(bytes, 20),
             records: u32_at(bytes, 8).saturating_add(1),
             max_timestamp: u64_at(bytes, 24) as Timestamp,

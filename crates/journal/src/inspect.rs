@@ -97,7 +97,7 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
         Ok(entries) => entries,
         Err(error) => return writeln!(out, "{at:>10}    directory unreadable: {error}"),
     };
-    for entry in &entries {
+    for (number, entry) in entries.iter().enumerate() {
         let position = at + entry.position as usize;
         match entry.kind {
             EntryKind::NewTerm => writeln!(out, "{:>10}    new term", "")?,
@@ -109,13 +109,17 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
                 });
                 writeln!(out, "{position:>10}    state {text}")?;
             }
-            EntryKind::Data => {
+            EntryKind::Shared | EntryKind::Data => {
+                let kind = if entry.shared { "shared data" } else { "data" };
                 writeln!(
                     out,
-                    "{position:>10}    data {} offsets {}..{} records {} bytes {} max timestamp {}",
+                    "{position:>10}    {kind} {} offsets {}..{} records {} bytes {} max timestamp {}",
                     entry.log, entry.base, entry.next(), entry.records, entry.bytes, entry.max_timestamp,
                 )?;
-                batches(body(entry, chunk).unwrap_or_default(), position, out)?;
+                // The last of those that share a body shows it; offsets count from the first.
+                if entries.get(number + 1).is_none_or(|next| !next.shared || next.position != entry.position) {
+                    batches(body(entry, chunk).unwrap_or_default(), position, out)?;
+                }
             }
         }
         if let Err(error) = check_bodies(std::slice::from_ref(entry), chunk) {

@@ -21,7 +21,7 @@ use crate::log::Log;
 use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
-use crate::queue::{AHEAD_BYTES_MAX, Intake, weight};
+use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
 use crate::window::{Marks, Relief, WindowState};
@@ -29,6 +29,11 @@ use crate::writer::CommitHere;
 
 /// Memory for blocks is never less: chunks are built and read while two are written.
 const BLOCKS_BYTES_MIN: usize = 32 << 20;
+
+/// The table of recent runs has rows for what is in the tail cache: at most this part of its memory …
+const ROWS_SHARE: usize = 8;
+/// … at so much a row.
+const ROW_BYTES: usize = 64;
 
 /// How a journal is sized.
 #[derive(Clone, Debug)]
@@ -190,7 +195,7 @@ impl Journal {
             sinks: RwLock::default(),
             logs: RwLock::default(),
             term: Arc::new(AtomicU32::new(term.0)),
-            tail: TailCache::new(blocks as u64),
+            tail: TailCache::new(blocks as u64, (config.tail_bytes / ROWS_SHARE / ROW_BYTES) as u64),
             pool: BlockPool::new(config.tail_bytes.max(BLOCKS_BYTES_MIN)),
             recent: Arc::default(),
             segments: SegmentTable::default(),
@@ -221,7 +226,7 @@ impl Journal {
     /// # Errors
     /// The append itself, when the queue is full; `Space` follows.
     pub fn append(&self, append: Append) -> Result<(), Append> {
-        self.intake.push(append)
+        self.intake.push(append, WhenFull::Answer)
     }
 
     /// Like [`Journal::append`], for a caller who has nothing better to do: a small append to a journal at rest is written on
@@ -231,12 +236,33 @@ impl Journal {
     /// # Errors
     /// As [`Journal::append`].
     pub fn append_here(&self, append: Append) -> Result<(), Append> {
+        self.queue_here(append, WhenFull::Answer)
+    }
+
+    /// Like [`Journal::append`], or with `here` like [`Journal::append_here`], for a caller who keeps what is refused for as long as that
+    /// takes: while the disk is full data is refused as well, or waits in the order of its connection; it never comes back as
+    /// `DiskFull` unless the journal is shut down.
+    ///
+    /// # Errors
+    /// The append itself, when the queue or the disk is full; `Space` follows.
+    pub fn append_when_possible(&self, append: Append, here: bool) -> Result<(), Append> {
+        if self.is_disk_full() {
+            self.intake.refuse(append.to.shard);
+            // Space may have come meanwhile, and then nobody would send `Space`.
+            if self.is_disk_full() {
+                return Err(append);
+            }
+        }
+        if here { self.queue_here(append, WhenFull::Wait) } else { self.intake.push(append, WhenFull::Wait) }
+    }
+
+    fn queue_here(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
         let took = self.small_write_ns.load(Ordering::Relaxed);
         let quick = (1..=self.config.quick_write.as_nanos() as u64).contains(&took);
         if !quick || weight(&append) > AHEAD_BYTES_MAX {
-            return self.append(append);
+            return self.intake.push(append, when_full);
         }
-        if self.intake.push_for_me(append)? {
+        if self.intake.push_for_me(append, when_full)? {
             match self.writer.get().and_then(Weak::upgrade) {
                 Some(writer) => writer.commit_here(),
                 None => self.intake.ring(),
@@ -399,7 +425,8 @@ impl Journal {
         let mut cut = crate::cut::Cut::new(range, max_bytes, min_one_batch);
         self.tail.visit(wanted.iter().map(|recent| (recent.chunk, recent)), |chunk, recent| {
             let at = (recent.run.position - chunk.position) as usize;
-            cut.add(&[chunk.bytes.slice(at..at + recent.run.bytes as usize)], &recent.run);
+            let bytes: SmallVec<[Bytes; 1]> = SmallVec::from_buf([chunk.bytes.slice(at..at + recent.run.bytes as usize)]);
+            cut.add(&recent.run.placed(bytes), &recent.run);
         });
         if !cut.visited() {
             return TailRead::Cold;
@@ -467,8 +494,9 @@ impl Journal {
     pub(crate) fn set_durable(&self, index: LogIndex) {
         self.durable.store(index.0, Ordering::Release);
     }
-    pub(crate) fn is_disk_full(&self) -> bool {
-        self.disk_full.load(Ordering::Relaxed)
+    /// Is there no space for data?
+    pub fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Ordering::SeqCst)
     }
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::SeqCst)
@@ -507,7 +535,7 @@ impl Journal {
     }
 
     pub(crate) fn set_disk_full(&self, full: bool) {
-        if self.disk_full.swap(full, Ordering::Relaxed) != full {
+        if self.disk_full.swap(full, Ordering::SeqCst) != full {
             if full {
                 tracing::error!(journal = self.number(), "disk full: writes are refused until space is freed, reads and deletes go on");
             } else {

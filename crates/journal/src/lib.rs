@@ -30,12 +30,13 @@ mod recovery;
 mod run;
 mod segment_set;
 mod segments;
+mod sharers;
 mod tail;
 mod transactions;
 mod window;
 mod writer;
 
-pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo};
+pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo, SHARED_LOGS_MAX};
 pub use archive::{ArchiveRecordError, ArchiveStore, MemoryArchive};
 pub use archiver::Archiver;
 pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
@@ -65,6 +66,10 @@ pub enum Planted {
     KeepTerm,
     /// Uses `RWF_DSYNC` while earlier chunks are unflushed, and takes them for durable.
     DsyncOverUnflushed,
+    /// Frees what logs share although one of them still has it.
+    FreeSharedBody,
+    /// Takes a chunk whose shared bodies are torn.
+    TrustSharedBodies,
     /// Places what belongs together in one chunk after the other.
     PartTogether,
 }

@@ -40,9 +40,24 @@ const WAITS: u8 = 1;
 /// Nothing is under way: its thread rests, and somebody else may run it.
 const RESTS: u8 = 2;
 
+/// What its caller does with an append for which the disk has no space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhenFull {
+    /// He wants to hear of it.
+    Answer,
+    /// He keeps it, or it waits in its lane, until there is space.
+    Wait,
+}
+
+/// An append on its way into its lane.
+pub(crate) struct Arrival {
+    pub append: Append,
+    pub when_full: WhenFull,
+}
+
 /// The shared end of the queue.
 pub(crate) struct Intake {
-    waiting: Mutex<Vec<Append>>,
+    waiting: Mutex<Vec<Arrival>>,
     queued_bytes: AtomicUsize,
     /// Shards that were refused, as a bit set.
     refused: AtomicU64,
@@ -73,16 +88,16 @@ impl Intake {
     }
 
     /// Queues an append, or gives it back when the queue is full; `Space` follows then.
-    pub fn push(&self, append: Append) -> Result<(), Append> {
-        self.queue(append)?;
+    pub fn push(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
+        self.queue(append, when_full)?;
         self.wake();
         Ok(())
     }
 
     /// Queues an append like [`Intake::push`]. True when the writer rested, and now is the caller's to be run or to be woken
     /// with [`Intake::ring`].
-    pub fn push_for_me(&self, append: Append) -> Result<bool, Append> {
-        self.queue(append)?;
+    pub fn push_for_me(&self, append: Append, when_full: WhenFull) -> Result<bool, Append> {
+        self.queue(append, when_full)?;
         let mine = self.writer.compare_exchange(RESTS, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok();
         if !mine {
             self.wake();
@@ -90,7 +105,17 @@ impl Intake {
         Ok(mine)
     }
 
-    fn queue(&self, append: Append) -> Result<(), Append> {
+    /// Notes that a shard was refused, and is to be told of `Space`.
+    pub fn refuse(&self, shard: ShardId) {
+        self.refused.fetch_or(1 << (shard.0 % 64), Ordering::SeqCst);
+    }
+
+    /// Is there a shard that was refused and has not been told of `Space`?
+    pub fn has_refused(&self) -> bool {
+        self.refused.load(Ordering::SeqCst) != 0
+    }
+
+    fn queue(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
         let bytes = weight(&append);
         let data = append.items.iter().any(AppendItem::has_batch);
         let limit = match bytes {
@@ -100,15 +125,17 @@ impl Intake {
             _ if bytes > SMALL_REQUEST_BYTES => QUEUE_BYTES_MAX / 4 * 3,
             _ => QUEUE_BYTES_MAX,
         };
+        // What waits for space on the disk leaves room for those who are to hear that there is none.
+        let limit = if data && when_full == WhenFull::Wait { limit / 4 * 3 } else { limit };
         let fits = |queued: usize| (queued == 0 || queued + bytes <= limit).then_some(queued + bytes);
         if self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
-            self.refused.fetch_or(1 << (append.to.shard.0 % 64), Ordering::SeqCst);
+            self.refuse(append.to.shard);
             // The writer may have emptied the queue meanwhile, and then nobody would send `Space`.
             if self.queued_bytes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_err() {
                 return Err(append);
             }
         }
-        self.waiting.lock().push(append);
+        self.waiting.lock().push(Arrival { append, when_full });
         Ok(())
     }
 
@@ -162,7 +189,7 @@ impl Intake {
     }
 
     /// Takes everything that waits.
-    pub fn take(&self, into: &mut Vec<Append>) {
+    pub fn take(&self, into: &mut Vec<Arrival>) {
         self.writer.store(AWAKE, Ordering::SeqCst);
         std::mem::swap(&mut *self.waiting.lock(), into);
     }
@@ -198,6 +225,8 @@ pub(crate) struct Placing {
     pub fsync: bool,
     /// Some item found no space, and why.
     pub no_space: Option<AppendError>,
+    /// What is done with data for which the disk has no space.
+    pub when_full: WhenFull,
     small: bool,
     items: VecDeque<AppendItem>,
 }
@@ -240,7 +269,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    pub fn push(&mut self, append: Append) {
+    pub fn push(&mut self, Arrival { append, when_full }: Arrival) {
         let bytes = weight(&append);
         let small = bytes <= AHEAD_BYTES_MAX;
         self.bytes += bytes;
@@ -257,6 +286,7 @@ impl Lanes {
             results: AppendResults::with_capacity(append.items.len()),
             fsync: false,
             no_space: None,
+            when_full,
             small,
             items: append.items.into(),
         });
@@ -411,10 +441,10 @@ mod tests {
 
     use super::*;
 
-    fn append(connection: u64, token: u64, bytes: usize) -> Append {
+    fn append(connection: u64, token: u64, bytes: usize) -> Arrival {
         let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(connection), token };
         let item = AppendItem::State { key: Bytes::from_static(b"k"), value: Some(Bytes::from(vec![0; bytes])) };
-        Append { to, items: vec![item], acknowledge: true }
+        Arrival { append: Append { to, items: vec![item], acknowledge: true }, when_full: WhenFull::Answer }
     }
 
     fn tokens(requests: &[Placing]) -> Vec<u64> {

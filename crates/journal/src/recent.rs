@@ -21,6 +21,9 @@ use types::{LogId, LogIndex, Offset};
 
 use crate::run::Run;
 
+/// In a row's number of bytes: the run is shared. No run is so long.
+const SHARED: u32 = 1 << 31;
+
 /// Rows of a page: 64 KiB.
 const RUNS_PER_PAGE: usize = 1024;
 
@@ -106,7 +109,7 @@ impl Row {
             run.log.0,
             run.base.0,
             pair(run.next.since(run.base) as u32, run.position),
-            pair(run.bytes, run.crc),
+            pair(run.bytes | if run.shared { SHARED } else { 0 }, run.crc),
             pair(run.records, log_place),
             run.max_timestamp as u64,
             run.append_time as u64,
@@ -132,7 +135,8 @@ impl Row {
             base: Offset(base),
             next: self.next(),
             position: (place >> 32) as u32,
-            bytes: content as u32,
+            bytes: content as u32 & !SHARED,
+            shared: content as u32 & SHARED != 0,
             crc: (content >> 32) as u32,
             records: self.field(4) as u32,
             max_timestamp: self.field(5) as i64,
@@ -275,6 +279,7 @@ mod tests {
             bytes,
             crc: !bytes,
             records: 3,
+            shared: bytes % 3 == 1,
             max_timestamp: -1,
             append_time: i64::from(bytes) << 33,
         }

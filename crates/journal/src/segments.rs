@@ -198,7 +198,7 @@ pub(crate) struct Segment {
     pub sequence: u64,
     pub file: Arc<dyn File>,
     /// Length of the file; of an archive object 0.
-    pub bytes: u64,
+    bytes: AtomicU64,
     pub index: OnceLock<Arc<SealedIndex>>,
     /// It is an archive object, which has no sequence and an index of its own.
     pub archived: bool,
@@ -207,7 +207,19 @@ pub(crate) struct Segment {
 impl Segment {
     /// An archive object.
     pub fn archived(id: u64, file: Arc<dyn File>) -> Self {
-        Self { id, sequence: 0, file, bytes: 0, index: OnceLock::new(), archived: true }
+        Self { id, sequence: 0, file, bytes: AtomicU64::new(0), index: OnceLock::new(), archived: true }
+    }
+}
+
+impl Segment {
+    /// Length of the file; of an archive object 0.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The file has another length.
+    pub fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
     }
 }
 
@@ -229,7 +241,7 @@ impl SegmentTable {
     }
 
     fn put(&self, sequence: u64, file: Arc<dyn File>, index: OnceLock<Arc<SealedIndex>>) -> Arc<Segment> {
-        let bytes = file.size().unwrap_or(0);
+        let bytes = AtomicU64::new(file.size().unwrap_or(0));
         let segment = Arc::new(Segment { id: self.next_id(), sequence, file, bytes, index, archived: false });
         self.by_sequence.write().insert(sequence, Arc::clone(&segment));
         segment
@@ -256,7 +268,7 @@ impl SegmentTable {
 
     /// Length of all files.
     pub fn bytes(&self) -> u64 {
-        self.by_sequence.read().values().map(|segment| segment.bytes).sum()
+        self.by_sequence.read().values().map(|segment| segment.bytes()).sum()
     }
 
     pub fn len(&self) -> usize {

@@ -13,6 +13,8 @@ pub(crate) struct TailChunk {
     pub bytes: Bytes,
     /// Where it begins in its segment file.
     pub position: u32,
+    /// Rows that it has in the table of recent runs.
+    pub rows: u32,
     /// Number of the block that holds it, rising.
     pub block: u64,
 }
@@ -21,18 +23,30 @@ pub(crate) struct TailChunk {
 struct Ring {
     first: LogIndex,
     chunks: VecDeque<TailChunk>,
+    /// Rows of all of them.
+    rows: u64,
+}
+
+impl Ring {
+    fn pop(&mut self) {
+        let rows = self.chunks.pop_front().map_or(0, |chunk| chunk.rows);
+        self.rows -= u64::from(rows);
+        self.first = self.first.next();
+    }
 }
 
 /// The newest chunks of a journal, by index.
 pub(crate) struct TailCache {
     ring: RwLock<Ring>,
     blocks_max: u64,
+    rows_max: u64,
 }
 
 impl TailCache {
-    /// Holds the chunks of at most `blocks_max` blocks.
-    pub fn new(blocks_max: u64) -> Self {
-        Self { ring: RwLock::default(), blocks_max: blocks_max.max(4) }
+    /// Holds the chunks of at most `blocks_max` blocks, with about `rows_max` rows in the table of recent runs: these stay as long as
+    /// the chunks.
+    pub fn new(blocks_max: u64, rows_max: u64) -> Self {
+        Self { ring: RwLock::default(), blocks_max: blocks_max.max(4), rows_max }
     }
 
     /// Appends the chunk with the next index and lets the oldest go.
@@ -42,15 +56,15 @@ impl TailCache {
             ring.first = index;
         }
         assert_eq!(ring.first.0 + ring.chunks.len() as u64, index.0, "chunks enter the tail cache in order");
+        ring.rows += u64::from(chunk.rows);
         ring.chunks.push_back(chunk);
         while ring.chunks.len() > 1 {
             let newest = ring.chunks.back().map_or(0, |chunk| chunk.block);
             let oldest = ring.chunks.front().map_or(0, |chunk| chunk.block);
-            if newest - oldest < self.blocks_max {
+            if newest - oldest < self.blocks_max && ring.rows <= self.rows_max {
                 break;
             }
-            ring.chunks.pop_front();
-            ring.first = ring.first.next();
+            ring.pop();
         }
     }
 
@@ -58,8 +72,7 @@ impl TailCache {
     pub fn shrink(&self) {
         let mut ring = self.ring.write();
         for _ in 0..ring.chunks.len() / 2 {
-            ring.chunks.pop_front();
-            ring.first = ring.first.next();
+            ring.pop();
         }
     }
 

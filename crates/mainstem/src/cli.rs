@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::SecurityArguments;
+
 const EXAMPLES: &str = "Examples:
   mainstem serve
   mainstem serve --data /var/lib/mainstem --kafka 0.0.0.0:9092 --advertise broker.example.org
@@ -45,9 +47,17 @@ pub struct ServeArguments {
     /// Address for AMQP 0-9-1 clients (RabbitMQ's), or none; may be repeated [default: 127.0.0.1:5672]
     #[arg(long, value_name = "ADDR")]
     pub amqp: Vec<String>,
+    #[command(flatten)]
+    pub security: SecurityArguments,
     /// Address for health and metrics [default: 127.0.0.1:8160]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
+    /// Address for RabbitMQ's management API alone, like 127.0.0.1:15672, or none; it is always on --admin under /api [default: none]
+    #[arg(long, value_name = "ADDR")]
+    pub management: Option<String>,
+    /// Definitions as RabbitMQ exports them (JSON), taken over at the start: what is there already stays as it is
+    #[arg(long, value_name = "FILE")]
+    pub definitions: Option<String>,
     /// What clients are told to connect to, one per --kafka in the same order [default: where they connected]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub advertise: Vec<String>,

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_gateway::MemoryPressure;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 use crate::frames::{Frame, POOLED_FROM_BYTES};
 use crate::protocol::{Refusal, Session};
 use crate::shard::{Connection, Outgoing, Shard};
+use crate::stream::Stream;
 
 /// After a request that ends the connection, what was asked before may be answered for this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ struct Input {
 }
 
 /// Serves a connection to its end.
-pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) -> End {
+pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> End {
     let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small, drained: false };
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
@@ -74,7 +74,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
-        match send(&stream, &mut outgoing) {
+        match send(stream, &mut outgoing) {
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
@@ -89,7 +89,8 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if std::mem::take(&mut turn_ends) {
             tokio::task::yield_now().await;
         }
-        if outgoing.is_empty() {
+        let sends = !outgoing.is_empty() || stream.wants_write();
+        if !sends {
             last_progress = now;
         } else if is_stalled(shard, last_progress) {
             return End::Stalled;
@@ -97,7 +98,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         if connection.session.borrow().is_broken() {
             return End::Broken;
         }
-        let answered = outgoing.is_empty() && connection.session.borrow().is_idle();
+        let answered = !sends && connection.session.borrow().is_idle();
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
             return End::Refused(reason);
         }
@@ -109,19 +110,18 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
         }
         let timeout = connection.session.borrow().next_timeout();
         let memory = matches!(input.reading, Reading::NoMemory { .. });
-        let wants_read = may_read && !memory && connection.session.borrow().wants_read();
-        let interest = interest(wants_read, !outgoing.is_empty());
+        let interest = interest(may_read && !memory && connection.session.borrow().wants_read(), sends);
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let own = own_timeouts(!outgoing.is_empty(), memory, refused.as_ref().map(|(_, until)| *until));
+        let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until));
         let wake_at = timeout.into_iter().chain(own).min();
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
                 match ready {
                     Ok(ready) if ready.is_readable() => {
-                        let (end, answers) = take_turn(shard, connection, &stream, &mut input).await;
+                        let (end, answers) = take_turn(shard, connection, stream, &mut input).await;
                         if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
                         turn_ends = answers;
                     }
@@ -139,7 +139,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: TcpStream) ->
 
 /// Reads, and delivers what was committed on the spot: that is answered before others have their turn, which then is to end (true).
 /// Where nothing is left to be read, waiting for more gives the others theirs.
-async fn take_turn(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &mut Input) -> (Option<End>, bool) {
+async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> (Option<End>, bool) {
     let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input), shard.deliver_pending()));
     if !delivered && !input.drained {
         tokio::task::yield_now().await;
@@ -214,7 +214,8 @@ fn interest(read: bool, write: bool) -> Option<Interest> {
 }
 
 /// Sends what the socket takes, up to a turn's worth; returns how much that was.
-fn send(stream: &TcpStream, outgoing: &mut Outgoing) -> std::io::Result<usize> {
+fn send(stream: &Stream, outgoing: &mut Outgoing) -> std::io::Result<usize> {
+    stream.flush()?;
     let mut total = 0;
     while total < SEND_TURN_BYTES && !outgoing.is_empty() {
         let mut sent = match stream.try_write_vectored(&turn(outgoing, SEND_TURN_BYTES - total)) {
@@ -250,7 +251,7 @@ fn turn(outgoing: &Outgoing, mut most: usize) -> smallvec::SmallVec<[IoSlice<'_>
 }
 
 /// Reads what is there, up to a turn's worth, and handles the frames in it.
-fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &mut Input) -> Option<End> {
+fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> Option<End> {
     let started = Instant::now();
     let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {
@@ -268,14 +269,14 @@ fn receive(shard: &Shard, connection: &Connection, stream: &TcpStream, input: &m
                 input.buffer.reserve(READ_BYTES);
                 let room = input.buffer.capacity() - input.buffer.len();
                 let got = stream.try_read_buf(&mut input.buffer);
-                input.drained = got.as_ref().is_ok_and(|got| *got < room);
+                input.drained = stream.is_plain() && got.as_ref().is_ok_and(|got| *got < room);
                 got
             }
             Reading::NoMemory { .. } => break,
         };
         if input.drained {
             // What comes from now on is told anew: nobody has to find out by another read that nothing is there.
-            let _ = stream.try_io(Interest::READABLE, || Err::<(), _>(ErrorKind::WouldBlock.into()));
+            stream.set_drained();
         }
         match got {
             Ok(0) => return Some(End::Closed),

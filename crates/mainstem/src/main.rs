@@ -1,17 +1,21 @@
 //! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder.
 
 mod archive_folder;
+mod certificate;
 mod cli;
 mod config;
 mod connection;
 mod data_folder;
 mod frames;
+mod management;
 mod measurements;
 mod memory;
 mod placement;
 mod protocol;
 mod server;
 mod shard;
+mod stream;
+mod tls;
 
 use std::process::ExitCode;
 

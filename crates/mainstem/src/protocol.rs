@@ -68,6 +68,13 @@ impl Session {
         }
     }
 
+    /// The peer has shown a certificate that was verified, with this name.
+    pub fn set_certified(&mut self, name: Option<String>) {
+        if let Self::Amqp(session) = self {
+            session.set_certified(name);
+        }
+    }
+
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         each!(self, session => session.wants_read())

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use admin::{AdminState, Phase};
+use admin::management::{Listening, Management, NotTaken, Server};
+use admin::{AdminState, Phase, Served};
 use anyhow::{Context, bail};
 use broker::{Broker, BrokerConfig, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
@@ -20,13 +21,17 @@ use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
+use crate::management;
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
+use crate::tls::Tls;
 
 /// Part of the memory budget that answers may hold until clients have read them.
 const HELD_SHARE: usize = 4;
+/// Part of it that AMQP publishes may take while journals have no room for them.
+const PUBLISHES_SHARE: usize = 16;
 /// Connections that the system may hold for an acceptor.
 const BACKLOG: i32 = 1024;
 
@@ -38,16 +43,14 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
-    let (mode, refused) =
-        probe(&folder.journal(0), config.io).with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
-    for reason in &refused {
-        tracing::warn!(reason, "a faster way of disk I/O is not available");
-    }
-    let listeners = bind(&config)?;
-    let signal = catch_signals()?;
+    let mode = probe_disk(&config, &folder)?;
+    let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
+    let listeners = bind(&config, tls.as_ref())?;
+    let signal = catch_signals(tls.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
-    let admin_address = admin::serve(config.admin, Arc::clone(&state)).with_context(|| format!("--admin {}", config.admin))?;
+    let managed = Server::default();
+    let served = serve_pages(&config, &state, &managed)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
@@ -60,6 +63,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         journals.clone(),
     )?;
     let broker_threads = broker.start();
+    make_first_user(&config, &broker)?;
     let (metrics, amqp_metrics) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default());
     let blocked = Counter::default();
     state.with_registry(|registry| {
@@ -75,15 +79,18 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
+    manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
+    amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
+    take_definitions(&config, &broker)?;
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
-    let told: Vec<_> = listeners.iter().map(|one| (one.address, one.protocol.clone())).collect();
+    let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
     accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
     state.set_phase(Phase::Ready);
-    print_start(&config, &told, admin_address, mode, started);
-    signal.recv().context("signals cannot be waited for")?;
+    print_start(&config, &told, served, mode, started);
+    wait_for_end(&signal, tls.as_deref())?;
     tracing::info!("shutting down");
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
@@ -98,6 +105,40 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         let _ = thread.join();
     }
     tracing::info!("stopped");
+    Ok(())
+}
+
+fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
+    let probed = probe(&folder.journal(0), config.io);
+    let (mode, refused) = probed.with_context(|| format!("--data {}: no way of disk I/O works", config.data.display()))?;
+    for reason in &refused {
+        tracing::warn!(reason, "a faster way of disk I/O is not available");
+    }
+    Ok(mode)
+}
+
+fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> anyhow::Result<Served> {
+    let named = || match config.management {
+        Some(management) => format!("--admin {}, --management {management}", config.admin),
+        None => format!("--admin {}", config.admin),
+    };
+    admin::serve(config.admin, config.management, Arc::clone(state), managed.clone()).with_context(named)
+}
+
+/// Has management answer.
+fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, amqp: &amqp_gateway::GatewayMetrics) {
+    let messages = Arc::new(management::Messages(amqp.clone()));
+    managed.attach(Management::new(Arc::clone(broker), messages, management::facts(config, listening)));
+}
+
+/// Takes over the definitions of the configuration.
+fn take_definitions(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()> {
+    let Some(path) = &config.definitions else { return Ok(()) };
+    let imported = admin::management::load_definitions(broker, path).with_context(|| format!("--definitions {}", path.display()))?;
+    for NotTaken { kind, vhost, name, line, reason } in &imported.not_taken {
+        tracing::warn!(kind, vhost, name, line, reason, "not taken over from the definitions");
+    }
+    tracing::info!(changed = imported.changed, not_taken = imported.not_taken.len(), "definitions taken over");
     Ok(())
 }
 
@@ -163,22 +204,61 @@ fn shard_count(settings: &Settings) -> usize {
     }
 }
 
-fn catch_signals() -> anyhow::Result<std::sync::mpsc::Receiver<()>> {
+/// What a signal asks for.
+enum Asked {
+    End,
+    Reload,
+}
+
+/// Until the process is to end.
+fn wait_for_end(signal: &std::sync::mpsc::Receiver<Asked>, tls: Option<&Tls>) -> anyhow::Result<()> {
+    loop {
+        match signal.recv().context("signals cannot be waited for")? {
+            Asked::End => return Ok(()),
+            Asked::Reload => match tls.map_or(Ok(()), Tls::reload) {
+                Ok(()) => tracing::info!("certificates read again: new connections have them"),
+                Err(error) => tracing::error!(%error, "certificates stay as they were"),
+            },
+        }
+    }
+}
+
+/// The user that the node is configured with, if nobody is there.
+fn make_first_user(config: &Config, broker: &Broker) -> anyhow::Result<()> {
+    let Some(user) = &config.security.first_user else { return Ok(()) };
+    if broker.ensure_first_user(&user.name, &user.password).context("--default-user")? {
+        tracing::info!(user = user.name, "first user made");
+    }
+    Ok(())
+}
+
+/// `reloads`: SIGHUP asks for files to be read again; otherwise it ends the process, as is usual.
+fn catch_signals(reloads: bool) -> anyhow::Result<std::sync::mpsc::Receiver<Asked>> {
     let (send, receive) = std::sync::mpsc::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut terminate, mut interrupt) = {
+    let (mut terminate, mut interrupt, mut hangup) = {
         use tokio::signal::unix::{SignalKind, signal};
         let _inside = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+        let hangup = reloads.then(|| signal(SignalKind::hangup())).transpose()?;
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, hangup)
     };
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         runtime.block_on(async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+            loop {
+                let again = async {
+                    match &mut hangup {
+                        Some(hangup) => hangup.recv().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    _ = terminate.recv() => break,
+                    _ = interrupt.recv() => break,
+                    _ = again => drop(send.send(Asked::Reload)),
+                }
             }
         });
-        let _ = send.send(());
+        let _ = send.send(Asked::End);
     })?;
     Ok(receive)
 }
@@ -282,7 +362,11 @@ struct Bound {
     listener: TcpListener,
     address: SocketAddr,
     protocol: Protocol,
+    tls: Option<Arc<Tls>>,
 }
+
+/// A listener as the start shows it: its address, its protocol, whether with TLS.
+type Shown = (SocketAddr, Protocol, bool);
 
 impl Bound {
     fn take(address: SocketAddr, protocol: Protocol) -> std::io::Result<Self> {
@@ -291,19 +375,40 @@ impl Bound {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         let listener = TcpListener::from(socket);
-        Ok(Self { address: listener.local_addr()?, listener, protocol })
+        Ok(Self { address: listener.local_addr()?, listener, protocol, tls: None })
+    }
+
+    fn with(self, tls: &Arc<Tls>) -> Self {
+        Self { tls: Some(Arc::clone(tls)), ..self }
+    }
+
+    fn shown(&self) -> Shown {
+        (self.address, self.protocol.clone(), self.tls.is_some())
     }
 
     fn flag(&self) -> &'static str {
-        match self.protocol {
-            Protocol::Kafka(_) => "--kafka",
-            Protocol::Amqp => "--amqp",
+        match (&self.protocol, self.tls.is_some()) {
+            (Protocol::Kafka(_), false) => "--kafka",
+            (Protocol::Kafka(_), true) => "--kafka-tls",
+            (Protocol::Amqp, false) => "--amqp",
+            (Protocol::Amqp, true) => "--amqps",
         }
     }
 }
 
+/// Who is served where, in RabbitMQ's words.
+fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
+    let protocol = |protocol: &Protocol| match protocol {
+        Protocol::Kafka(_) => "kafka",
+        Protocol::Amqp => "amqp",
+    };
+    let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: false });
+    let pages = [Some(served.admin), served.management].into_iter().flatten();
+    clients.chain(pages.map(|address| Listening { protocol: "http", address, tls: false })).collect()
+}
+
 /// Takes the addresses without letting anybody connect: that comes after recovery, in [`accept_all`].
-fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
+fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     let mut bound = Vec::new();
     for Listener { address, advertise } in &config.listeners {
         bound.push(Bound::take(*address, Protocol::Kafka(Arc::new(advertise.clone()))).with_context(|| format!("--kafka {address}"))?);
@@ -318,6 +423,14 @@ fn bind(config: &Config) -> anyhow::Result<Vec<Bound>> {
             Ok(taken) => bound.push(taken),
             Err(error) => tracing::warn!(%error, address = %AMQP_DEFAULT, "AMQP clients are not served: --amqp names another address, or none"),
         },
+    }
+    let Some(tls) = tls else { return Ok(bound) };
+    for Listener { address, advertise } in &config.security.kafka_tls {
+        let protocol = Protocol::Kafka(Arc::new(advertise.clone()));
+        bound.push(Bound::take(*address, protocol).with_context(|| format!("--kafka-tls {address}"))?.with(tls));
+    }
+    for address in &config.security.amqps {
+        bound.push(Bound::take(*address, Protocol::Amqp).with_context(|| format!("--amqps {address}"))?.with(tls));
     }
     Ok(bound)
 }
@@ -350,16 +463,17 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, most: usize, st
                 let shard = &shards[chosen];
                 shard.connections.fetch_add(1, Ordering::Relaxed);
                 let id = ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed) as u64);
-                let _ = shard.arrivals.send(Arrival { stream, protocol: one.protocol.clone(), id });
+                let _ = shard.arrivals.send(Arrival { stream, protocol: one.protocol.clone(), id, tls: one.tls.clone() });
             }
         })?;
     }
     Ok(())
 }
 
-fn print_start(config: &Config, listeners: &[(SocketAddr, Protocol)], admin: SocketAddr, mode: IoMode, started: Instant) {
+fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMode, started: Instant) {
     println!("Mainstem {}", env!("CARGO_PKG_VERSION"));
-    for (address, protocol) in listeners {
+    for (address, protocol, encrypted) in listeners {
+        let with = if *encrypted { "  (TLS)" } else { "" };
         match protocol {
             Protocol::Kafka(advertise) => {
                 let told = match (&advertise.host, advertise.port) {
@@ -367,18 +481,25 @@ fn print_start(config: &Config, listeners: &[(SocketAddr, Protocol)], admin: Soc
                     (Some(host), None) => format!("  (advertised as {host})"),
                     _ => String::new(),
                 };
-                println!("  kafka       {address}{told}");
+                println!("  kafka       {address}{told}{with}");
             }
-            Protocol::Amqp => println!("  amqp        {address}"),
+            Protocol::Amqp => println!("  amqp        {address}{with}"),
         }
     }
-    println!("  admin       http://{admin}");
+    println!("  admin       http://{}", served.admin);
+    if let Some(address) = served.management {
+        println!("  management  http://{address}/api");
+    }
     println!("  data        {}", config.data.display());
     println!("  durability  {}", config.durability);
     println!("  I/O         {mode}");
     println!("  memory      {}", config.memory);
     println!("  ready after {} ms", started.elapsed().as_millis());
-    for (address, _) in listeners.iter().filter(|(address, _)| !address.ip().is_loopback()) {
-        println!("  WARNING     {address} is reachable by others, and TLS and SASL are not there yet");
+    for (address, protocol, encrypted) in listeners.iter().filter(|(address, ..)| !address.ip().is_loopback()) {
+        match protocol {
+            Protocol::Kafka(_) => println!("  WARNING     {address} is reachable by others, and SASL is not there yet"),
+            Protocol::Amqp if !encrypted => println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text"),
+            Protocol::Amqp => {}
+        }
     }
 }

@@ -13,12 +13,16 @@ use broker::{Event, Mailbox};
 use bytes::Bytes;
 use kafka_gateway::{Gateway, ShardContext};
 use prometheus_client::metrics::counter::Counter;
+use tokio::net::TcpStream as TokioStream;
 use tokio::sync::{Notify, mpsc};
 use types::{ConnectionId, ShardId};
 
+use crate::certificate::user_name;
 use crate::connection;
 use crate::frames::FramePool;
 use crate::protocol::{Protocol, Session};
+use crate::stream::Stream;
+use crate::tls::Tls;
 
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
@@ -31,6 +35,8 @@ pub struct Arrival {
     pub protocol: Protocol,
     /// Number of the connection.
     pub id: ConnectionId,
+    /// It begins with a handshake of TLS.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// What all shards share.
@@ -162,7 +168,7 @@ impl Shard {
             return;
         };
         let _ = arrival.stream.set_nodelay(true);
-        let stream = match arrival.stream.set_nonblocking(true).and_then(|()| tokio::net::TcpStream::from_std(arrival.stream)) {
+        let stream = match arrival.stream.set_nonblocking(true).and_then(|()| TokioStream::from_std(arrival.stream)) {
             Ok(stream) => stream,
             Err(error) => {
                 tracing::warn!(%error, %peer, "connection cannot be served");
@@ -173,12 +179,27 @@ impl Shard {
         let session = Session::new(arrival.protocol, &self.shared, self.id, arrival.id, local, peer);
         let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new(), served: Cell::new(false) });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
-        tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, stream));
+        tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls)));
     }
 
-    async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, stream: tokio::net::TcpStream) {
+    async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, socket: (TokioStream, Option<Arc<Tls>>)) {
         let _closing = Closing { shard: &self, id, connection: &connection };
-        let end = connection::serve(&self, &connection, stream).await;
+        let stream = match socket {
+            (stream, None) => Stream::Plain(stream),
+            (stream, Some(tls)) => match Stream::accept(stream, tls.config()).await {
+                Ok(stream) => {
+                    let name = stream.certificate().and_then(|certificate| user_name(&certificate, tls.login_from()));
+                    connection.session.borrow_mut().set_certified(name);
+                    stream
+                }
+                Err(error) => {
+                    tracing::info!(%peer, %error, "connection closed: the handshake of TLS failed");
+                    return;
+                }
+            },
+        };
+        let end = connection::serve(&self, &connection, &stream).await;
+        stream.close();
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed => {}
@@ -232,7 +253,7 @@ impl Shard {
                 }
             }
             Event::Advanced(log) => {
-                self.shared.amqp.advanced(log);
+                self.shared.amqp.advanced(log, self.id);
                 for id in context.watches.advanced(log) {
                     if let Some(connection) = connections.get(&id) {
                         connection.session.borrow_mut().handle_wake(&mut context, now);

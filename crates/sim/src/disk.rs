@@ -354,7 +354,15 @@ impl File for SimFile {
 
     fn allocate(&self, size: u64) -> io::Result<()> {
         self.disk.touch()?;
-        self.state.lock().bytes.resize(size as usize, 0);
+        let mut state = self.state.lock();
+        state.bytes.resize(size as usize, 0);
+        // Of what is cut off nothing comes back.
+        state.pending.retain_mut(|write| {
+            let left = size.saturating_sub(write.position).min(write.after.len() as u64) as usize;
+            write.before.truncate(left);
+            write.after.truncate(left);
+            left > 0
+        });
         Ok(())
     }
 

@@ -28,18 +28,20 @@ struct Cli {
     /// Operations per seed
     #[arg(long, default_value_t = 2000)]
     operations: u64,
-    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part; or all of them one by one
+    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 6] = [
+const PLANTED: [(&str, Planted); 8] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
     ("keep-term", Planted::KeepTerm),
     ("dsync", Planted::DsyncOverUnflushed),
     ("part", Planted::PartTogether),
+    ("free-shared", Planted::FreeSharedBody),
+    ("torn-shared", Planted::TrustSharedBodies),
 ];
 
 fn main() -> ExitCode {

@@ -300,7 +300,7 @@ impl World {
         self.watch = window::Watch::of(self.disk.used());
         coverage.add("restarts", 1);
         self.check_after_restart(power_lost, coverage)?;
-        self.check_ties(&state, coverage)?;
+        self.check_ties(&state, power_lost, coverage)?;
         let in_memory = |key| state::log_of(key, LOGS_AT_FIRST).is_some_and(|log| durability(log) == Durability::Memory);
         let gone = self.state.check(state, |key| power_lost && in_memory(key))?;
         coverage.add("memory state lost with the power", gone);
@@ -352,8 +352,8 @@ impl World {
         let choice = self.random.below(1000);
         self.note(choice);
         match choice {
-            0..400 => self.append(coverage),
-            400..420 => self.tie(),
+            0..390 => self.append(coverage),
+            390..420 => self.tie(coverage),
             420..449 => self.put_state(),
             449..450 => self.make_log(coverage),
             450..460 => self.trim(),

@@ -55,6 +55,7 @@ pub(crate) fn start(to: &mut Connection) {
                 "publisher_confirms",
                 "exchange_exchange_bindings",
                 "basic.nack",
+                "connection.blocked",
                 "consumer_cancel_notify",
                 "consumer_priorities",
                 "authentication_failure_close",
@@ -95,8 +96,11 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instan
     let capabilities = method.client_properties.get("capabilities").and_then(amqp_wire::Value::as_table).unwrap_or_default();
     let can = |name| capabilities.get(name).and_then(amqp_wire::Value::as_bool).unwrap_or(false);
     to.understands.consumer_cancel_notify = can("consumer_cancel_notify");
+    to.understands.connection_blocked = can("connection.blocked");
     to.understands.authentication_failure_close = can("authentication_failure_close");
     let mechanism = &*method.mechanism;
+    mechanism.clone_into(&mut to.introduction.mechanism);
+    to.introduction.client_properties = bytes::Bytes::copy_from_slice(method.client_properties.as_bytes());
     let claim = |name: &[u8]| Claim { mechanism: mechanism.to_owned(), name: shown(name) };
     let given = match mechanism {
         "PLAIN" => plain(method.response),
@@ -176,6 +180,7 @@ fn tune_ok(to: &mut Connection, method: connection::TuneOk) -> Result<Step, Fail
         return refuse(format!("negotiated channel_max = {channel_max} is higher than the maximum allowed value ({CHANNEL_MAX})"));
     }
     (to.limits.frame_max, to.limits.channel_max) = (frame_max, channel_max);
+    to.introduction.heartbeat_s = heartbeat;
     Ok(Step::Tuned { heartbeat_s: heartbeat })
 }
 

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use amqp_wire::{ReplyCode, ShortBytes, ShortStr, basic, short};
-use broker::{Consuming, Deliveries, Gone, Permission, made_up_name};
+use amqp_wire::{ReplyCode, ShortBytes, ShortStr, TableRef, basic, short};
+use broker::{Consuming, Deliveries, Gone, Part, Permission, Queue, made_up_name};
 use routing::Name;
+use smallvec::{SmallVec, smallvec};
 
 use super::queue::no_integer;
 use super::{queue_name, queue_of};
@@ -25,6 +26,7 @@ pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: ba
         connection.broker().set_channel_prefetch(&channel.flow, prefetch_count);
     } else {
         channel.prefetch = prefetch_count;
+        channel.flow.notes().prefetch.set(u64::from(prefetch_count));
     }
     connection.out.method(channel.number, &basic::QosOk {});
     Ok(())
@@ -50,44 +52,78 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
-    let priority = match arguments.get("x-priority") {
-        None => 0,
-        Some(value) => match value.as_integer() {
-            Some(number) => number.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
-            None => return Err(no_integer("x-priority", value, &queue)),
-        },
+    let (to, flow) = (connection.reply_to(CONSUMER_TOKEN), Arc::clone(&channel.flow));
+    let wish = Consuming {
+        to,
+        channel: flow,
+        tag: tag.clone(),
+        no_ack,
+        exclusive,
+        priority: 0,
+        prefetch: channel.prefetch,
+        arguments: crate::arguments::arguments(arguments),
     };
-    let to = connection.reply_to(CONSUMER_TOKEN);
-    let flow = Arc::clone(&channel.flow);
-    let wish = Consuming { to, channel: Arc::clone(&flow), tag: tag.clone(), no_ack, exclusive, priority, prefetch: channel.prefetch };
-    let id = connection.broker().consume(&queue, wish).map_err(|error| Failure::of_consume(error, queue.name(), queue.vhost()))?;
+    let parts = begin(connection, &queue, wish, arguments)?;
     if !no_wait {
         let consumer_tag = std::str::from_utf8(&tag).ok().and_then(ShortStr::new).unwrap_or(short(""));
         connection.out.method(channel.number, &basic::ConsumeOk { consumer_tag });
     }
-    channel.consumers.insert(tag.clone(), id);
+    channel.consumers.insert(tag.clone(), parts.iter().map(|part| part.consumer).collect());
     connection.gateway.metrics.consumers.inc();
-    let (number, channel_id, of) = (channel.number, channel.id, Arc::clone(&queue));
-    let consumer = Consumer { channel: number, channel_id, flow, queue: of, tag, no_ack, cancelled: false, open: 0 };
-    connection.consumers.insert(id, consumer);
+    for Part { queue, consumer, flow } in parts {
+        let (number, channel_id, tag) = (channel.number, channel.id, tag.clone());
+        connection.consumers.insert(consumer, Consumer { channel: number, channel_id, flow, queue, tag, no_ack, cancelled: false, open: 0 });
+    }
     Ok(())
+}
+
+/// Begins to consume: from one queue, or from all partitions of one.
+fn begin(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments: TableRef<'_>) -> Result<SmallVec<[Part; 1]>, Failure> {
+    let flow = Arc::clone(&wish.channel);
+    let alone = |consumer| smallvec![Part { queue: Arc::clone(queue), consumer, flow }];
+    if queue.is_stream() {
+        return super::stream::read(connection, queue, wish, arguments).map(alone);
+    }
+    super::stream::refuse(queue, arguments)?;
+    let wish = Consuming { priority: priority(queue, arguments)?, ..wish };
+    let begun = if queue.is_partitioned() {
+        connection.broker().consume_parts(queue, &wish).map(SmallVec::from_vec)
+    } else {
+        connection.broker().consume(queue, wish).map(alone)
+    };
+    begun.map_err(|error| Failure::of_consume(error, queue.name(), queue.vhost()))
+}
+
+/// `x-priority` of a consumer.
+fn priority(queue: &Queue, arguments: TableRef<'_>) -> Result<i32, Failure> {
+    match arguments.get("x-priority") {
+        None => Ok(0),
+        Some(value) => match value.as_integer() {
+            Some(number) => Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
+            None => Err(no_integer("x-priority", value, queue)),
+        },
+    }
 }
 
 pub(crate) fn cancel(connection: &mut Connection, channel: &mut Channel, method: basic::Cancel<'_>) -> Result<(), Failure> {
     let basic::Cancel { consumer_tag, no_wait } = method;
     channel.replies.take_if(|replies| *replies.tag == *consumer_tag.as_bytes());
-    let Some(id) = channel.consumers.get(consumer_tag.as_bytes()).copied() else {
+    let Some(ids) = channel.consumers.get(consumer_tag.as_bytes()) else {
         if !no_wait {
             connection.out.method(channel.number, &basic::CancelOk { consumer_tag });
         }
         return Ok(());
     };
-    let Some(queue) = connection.consumers.get(&id).map(|consumer| Arc::clone(&consumer.queue)) else { return Ok(()) };
-    let abandoned = connection.broker().cancel(&queue, id);
+    let mut abandoned = Vec::new();
+    for (id, consumer) in ids.iter().filter_map(|id| Some((*id, connection.consumers.get(id)?))) {
+        if connection.broker().cancel(&consumer.queue, id) {
+            abandoned.push(Arc::clone(&consumer.queue));
+        }
+    }
     let tag = super::name(consumer_tag.as_bytes())?;
     // What is on its way to the consumer has come when the controller answers, so that nothing is delivered after the answer.
     let work = move |broker: &Arc<broker::Broker>| {
-        if abandoned {
+        for queue in abandoned {
             // One that is used again stays.
             let _ = broker.delete_queue(&queue, true, false);
         }
@@ -107,12 +143,14 @@ fn text(tag: &Name) -> Option<ShortStr<'_>> {
 
 /// A consumer gets nothing more; what it has stays with the channel.
 fn forget(connection: &mut Connection, channel: &mut Channel, tag: &Name) {
-    let Some(id) = channel.consumers.remove(tag) else { return };
+    let Some(ids) = channel.consumers.remove(tag) else { return };
     connection.gateway.metrics.consumers.dec();
-    if let Some(consumer) = connection.consumers.get_mut(&id) {
-        consumer.cancelled = true;
-        if consumer.open == 0 {
-            connection.consumers.remove(&id);
+    for id in ids {
+        if let Some(consumer) = connection.consumers.get_mut(&id) {
+            consumer.cancelled = true;
+            if consumer.open == 0 {
+                connection.consumers.remove(&id);
+            }
         }
     }
 }
@@ -120,7 +158,7 @@ fn forget(connection: &mut Connection, channel: &mut Channel, tag: &Name) {
 /// The queue of a consumer was deleted.
 pub(crate) fn gone(connection: &mut Connection, channel: &mut Channel, gone: Gone) {
     let Some(tag) = connection.consumers.get(&gone.consumer).map(|consumer| consumer.tag.clone()) else { return };
-    if !channel.consumers.contains_key(&tag) {
+    if !channel.consumers.get(&tag).is_some_and(|ids| ids.contains(&gone.consumer)) {
         return;
     }
     forget(connection, channel, &tag);
@@ -141,11 +179,18 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, delive
             channel.unacked.push(delivery_tag, deliveries.consumer, message.offset);
             consumer.open += 1;
         }
-        let mut stored = Stored::of(&message.record, consumer.queue.name(), message.returned);
-        stored.fit(connection.limits.frame_max);
-        let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered || stored.failed_before > 0 && !message.at_once);
+        let frame_max = connection.limits.frame_max;
+        let stored = if consumer.queue.is_stream() {
+            Stored::of_stream(&message.record, consumer.queue.name(), frame_max, &mut connection.properties)
+        } else {
+            let mut stored = Stored::of(&message.record, consumer.queue.name(), message.returned);
+            stored.fit(frame_max);
+            stored
+        };
+        let redelivered = message.redelivered || stored.failed_before > 0 && !message.at_once;
+        let (exchange, routing_key) = (stored.exchange, stored.routing_key);
         let method = basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key };
-        connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
+        connection.out.shared(channel.number, &method, stored.properties(), &stored.body, frame_max);
     }
     connection.out.note(Taken { channel: Arc::clone(&channel.flow), bytes: deliveries.bytes });
     connection.gateway.metrics.delivered.inc_by(deliveries.messages.len() as u64);

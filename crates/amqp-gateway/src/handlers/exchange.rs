@@ -102,6 +102,7 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
     if exchange.is_empty() {
         return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
     }
+    connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;
     let ok = (!no_wait).then_some(exchange::DeclareOk {});
     if passive {
         if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none() {
@@ -110,7 +111,6 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
         ok.inspect(|ok| connection.out.method(channel.number, ok));
         return Ok(());
     }
-    connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;
     if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none()
         && !exchange.starts_with("amq.")
         && let Some(alternate) = table.get("alternate-exchange").and_then(amqp_wire::Value::as_bytes)

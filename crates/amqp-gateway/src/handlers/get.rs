@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::{ReplyCode, basic};
-use broker::{Got, Permission};
-use delivery::QueueKind;
+use broker::{Broker, Got, Permission, Queue};
+use delivery::{ConsumerId, QueueKind};
+use smallvec::SmallVec;
 
 use super::queue::count;
 use super::{queue_name, queue_of};
@@ -18,11 +19,31 @@ use crate::message::Stored;
 /// A message that is being read from the disk is asked for again after this long.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
 
+/// Asks the partitions of a queue in turn, from another one on each time; most queues have one.
+fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, no_ack: bool) -> (Arc<Queue>, ConsumerId, Got) {
+    let parts: SmallVec<[&Arc<Queue>; 1]> = queue.parts().collect();
+    let (first, mut outcome) = (channel.tag as usize, Got::Empty);
+    for place in (first..first + parts.len()).map(|place| place % parts.len()) {
+        let part = parts[place];
+        let holder = *channel.getters.entry(part.id()).or_insert_with(|| broker.subscriptions().new_consumer());
+        match broker.get(part, &channel.flow, holder, no_ack) {
+            Got::Message(message, left) if parts.len() == 1 => return (Arc::clone(part), holder, Got::Message(message, left)),
+            Got::Message(message, _) => return (Arc::clone(part), holder, Got::Message(message, broker.counts(queue).ready)),
+            Got::Empty => {}
+            Got::Later => outcome = Got::Later,
+        }
+    }
+    (Arc::clone(queue), ConsumerId(0), outcome)
+}
+
 pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: basic::Get<'_>) -> Result<(), Failure> {
     let basic::Get { queue, no_ack } = method;
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
+    if queue.is_stream() {
+        return Err(super::stream::not_supported("basic.get", &queue));
+    }
     if queue.understood().single_active && queue.understood().kind == QueueKind::Quorum {
         let text = format!(
             "cannot obtain access to locked queue '{}' in vhost '{}'. basic.get operations are not supported by <<\"quorum\">> queues with \
@@ -33,8 +54,8 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
         return Err(Failure::channel(ReplyCode::ResourceLocked, text));
     }
     let broker = Arc::clone(connection.broker());
-    let holder = *channel.getters.entry(queue.id()).or_insert_with(|| broker.subscriptions().new_consumer());
-    match broker.get(&queue, &channel.flow, holder, no_ack) {
+    let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
+    match got {
         Got::Empty => connection.out.method(channel.number, &basic::GetEmpty {}),
         // The frame is looked at again then.
         Got::Later => connection.waiting = Some(Waiting::Later(connection.now + AGAIN_AFTER)),

@@ -8,10 +8,11 @@ mod exchange;
 mod get;
 mod publish;
 mod queue;
+mod stream;
 mod transactions;
 
 use amqp_wire::{Encode, Method, MethodId, ReplyCode, Sender, basic, channel, confirm, queue as queues, tx};
-use broker::Queue;
+use broker::{ChannelMode, Queue};
 use routing::Name;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::error::Failure;
 
 pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, start, update_secret};
 pub(crate) use consume::{deliver, gone};
-pub(crate) use publish::{Table, publish};
+pub(crate) use publish::{Table, check_exchange, expiration, keys, publish};
 pub(crate) use transactions::finish_commit;
 
 /// Refuses what a client may not send.
@@ -88,7 +89,10 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
 fn confirm_select(connection: &mut Connection, channel: &mut Channel, method: confirm::Select) -> Result<(), Failure> {
     match channel.mode {
         Mode::Transaction(_) => return Err(Failure::precondition("cannot switch from tx to confirm mode")),
-        Mode::Plain => channel.mode = Mode::Confirm(Confirms::default()),
+        Mode::Plain => {
+            channel.mode = Mode::Confirm(Confirms::default());
+            channel.flow.notes().set_mode(ChannelMode::Confirm);
+        }
         Mode::Confirm(_) => {}
     }
     if !method.no_wait {

@@ -6,6 +6,7 @@ use delivery::Overflow;
 use record::BatchWriter;
 use routing::{Keepers, Routes};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 use crate::access::Resource;
 use crate::arguments::MessageHeaders;
@@ -14,7 +15,7 @@ use crate::connection::Connection;
 use crate::delayed::{self, Kept};
 use crate::error::Failure;
 use crate::message::{Message, without_bcc};
-use crate::publisher::Wanted;
+use crate::publisher::{Targets, Wanted};
 use crate::reply;
 use crate::transaction::Held;
 
@@ -42,9 +43,9 @@ impl<'v> Table<'v> {
 }
 
 /// Routing keys of a message: its own, and those of its headers `CC` and `BCC`.
-type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
+pub(crate) type Keys<'a> = SmallVec<[&'a [u8]; 4]>;
 
-fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
+pub(crate) fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     let mut keys = Keys::from_slice(&[message.routing_key]);
     let Some(table) = message.properties.headers() else { return Ok(keys) };
     for name in ["CC", "BCC"] {
@@ -63,7 +64,7 @@ fn keys<'a>(message: &Message<'a>) -> Result<Keys<'a>, Failure> {
     Ok(keys)
 }
 
-fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
+pub(crate) fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64>, Failure> {
     let Some(text) = properties.expiration() else { return Ok(None) };
     let text = String::from_utf8_lossy(text.as_bytes());
     let refuse = |reason: String| Err(Failure::precondition(format_args!("invalid expiration '{text}': {reason}")));
@@ -103,7 +104,7 @@ fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<
 
 /// # Errors
 /// *404*, *403*.
-fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
+pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
     let name = message.exchange;
     let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
     if exchange.internal() {
@@ -139,6 +140,7 @@ pub(crate) fn publish(
     let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let message = Message { properties, ..message };
     connection.gateway.metrics.published.inc();
+    channel.flow.notes().published.add(1);
     connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
     match &mut channel.mode {
         Mode::Transaction(transaction) => transaction.hold(Held::new(&message, mandatory)),
@@ -149,6 +151,25 @@ pub(crate) fn publish(
             route(connection, channel, table, &message, (mandatory, Some(wanted)))
         }
     }
+}
+
+/// Leaves those queues that take a message; true: one does not. The routing table is not held.
+fn refuse(connection: &mut Connection, message: &Message<'_>, targets: &mut Targets) -> bool {
+    let (before, size) = (targets.len(), message.body_bytes());
+    let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
+    targets.retain(|queue| {
+        let admitted = !queue.may_refuse() || publisher.admits(broker, queue, size);
+        if admitted && queue.may_refuse() {
+            publisher.count(queue, size);
+        }
+        if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
+            let mut alone = BatchWriter::with_capacity(message.record_bytes());
+            message.write(connection.now_ms, &mut alone);
+            broker.bury_refused(queue, alone.finish());
+        }
+        admitted
+    });
+    targets.len() < before
 }
 
 /// Sends a message that was checked on its way.
@@ -168,14 +189,19 @@ pub(super) fn route(
     let mut routed = std::mem::take(&mut connection.routed);
     let (keys, headers) = (keys(message)?, MessageHeaders(message.properties));
     let delay = if routes.has_delayed() { delayed::delay_of(message.properties) } else { None };
-    let mut keepers = Keepers::new();
-    if delay.is_some() {
-        keepers = exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed);
+    let keepers = if delay.is_some() {
+        exchange.route_delayed(&keys, &headers, &mut connection.scratch, &mut routed)
     } else {
         exchange.route(&keys, &headers, &mut connection.scratch, &mut routed);
-    }
+        Keepers::new()
+    };
     let mut targets = connection.publisher.targets(&routed, connection.gateway.broker.vhosts());
     connection.routed = routed;
+    for target in targets.iter_mut().filter(|queue| queue.is_partitioned()) {
+        let turn = connection.id.0 + connection.publisher.turn();
+        let part = Arc::clone(target.part(&MessageHeaders(message.properties), turn));
+        *target = part;
+    }
     let answered = reply::is_answer(message) && reply::send(connection, message);
     let settle = |connection: &mut Connection, channel: &mut Channel, kept| {
         if let (Some(wanted), Mode::Confirm(confirms)) = (wanted, &mut channel.mode) {
@@ -186,6 +212,7 @@ pub(super) fn route(
     if targets.is_empty() {
         if !answered && keepers.is_empty() {
             connection.gateway.metrics.unroutable.inc();
+            channel.flow.notes().unroutable(mandatory);
         }
         // Also what is delayed: nobody knows yet whether somebody will get it. So it is in RabbitMQ's plugin.
         if mandatory && !answered {
@@ -204,26 +231,13 @@ pub(super) fn route(
     if targets.iter().any(|queue| queue.may_refuse()) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
         table.release();
-        let size = message.body_bytes();
-        let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
-        targets.retain(|queue| {
-            let admitted = !queue.may_refuse() || publisher.admits(broker, queue, size);
-            if admitted && queue.may_refuse() {
-                publisher.count(queue, size);
-            }
-            if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
-                let mut alone = BatchWriter::with_capacity(message.record_bytes());
-                message.write(connection.now_ms, &mut alone);
-                broker.bury_refused(queue, alone.finish());
-            }
-            refused |= !admitted;
-            admitted
-        });
+        refused = refuse(connection, message, &mut targets);
     }
     if refused {
         note_refused(connection, channel);
         settle(connection, channel, false);
     }
+    channel.published = Some(connection.publisher.rests());
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
         let wanted = wanted.filter(|_| !refused && keepers.is_empty());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortStr, TableRef, Value, queue, short};
-use broker::{BindingWish, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
+use broker::{BindingWish, Broker, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
 
 use super::exchange::{check_binding, run};
 use super::{name, queue_name, queue_of};
@@ -47,6 +47,7 @@ fn declared(connection: &mut Connection, channel: &mut Channel, found: &Arc<Queu
 fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::Declare<'_>) -> Result<(), Failure> {
     let queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments: table } = method;
     if passive {
+        connection.check(Permission::Configure, Resource::Queue(queue.as_bytes()))?;
         let found = connection.broker().queue_for(&channel.vhost, queue.as_bytes(), connection.id)?;
         declared(connection, channel, &found, no_wait);
         return Ok(());
@@ -54,9 +55,8 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
     check_declaration(connection, channel, queue.as_bytes(), table)?;
     let owner = exclusive.then_some(connection.id);
     let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
-    let (vhost, id) = (Arc::clone(&channel.vhost), connection.id);
-    let work = move |broker: &Arc<broker::Broker>| broker.declare_queue(&vhost, wish, id);
-    connection.control(channel, queue::Declare::ID, work, move |connection, channel, outcome| {
+    let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, connection.id);
+    connection.control_staged(channel, queue::Declare::ID, staged, move |connection, channel, outcome: Result<Arc<Queue>, QueueError>| {
         let found = outcome?;
         if found.owner().is_some() {
             connection.owned.retain(|_, queue| !queue.is_dropped());
@@ -140,6 +140,9 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
     let wanted = queue_name(channel, &method.queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let found = queue_of(connection, channel, &method.queue)?;
+    if found.is_stream() {
+        return Err(super::stream::not_supported("queue.purge", &found));
+    }
     let message_count = count(connection.broker().purge(&found));
     if !method.no_wait {
         connection.out.method(channel.number, &queue::PurgeOk { message_count });

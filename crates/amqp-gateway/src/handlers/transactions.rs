@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, tx};
-use broker::{Acknowledged, Acknowledgement, Queue};
+use broker::{Acknowledged, Acknowledgement, ChannelMode, Queue};
 
 use super::publish::{Table, route};
 use crate::channel::{Channel, Mode};
@@ -15,7 +15,10 @@ use crate::transaction::Transaction;
 pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     match channel.mode {
         Mode::Confirm(_) => return Err(Failure::precondition("cannot switch from confirm to tx mode")),
-        Mode::Plain => channel.mode = Mode::Transaction(Transaction::default()),
+        Mode::Plain => {
+            channel.mode = Mode::Transaction(Transaction::default());
+            channel.flow.notes().set_mode(ChannelMode::Transaction);
+        }
         Mode::Transaction(_) => {}
     }
     connection.out.method(channel.number, &tx::SelectOk {});
@@ -31,6 +34,7 @@ fn take(channel: &mut Channel) -> Result<Transaction, Failure> {
 
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     let transaction = take(channel)?;
+    let publishes = !transaction.messages.is_empty();
     let vhost = Arc::clone(&channel.vhost);
     let mut table = Table::new(&vhost);
     for held in &transaction.messages {
@@ -50,9 +54,12 @@ pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Resu
     let token = connection.take_token();
     let asker = Acknowledgement::new(connection.reply_to(token));
     connection.broker().flush_queues(&queues, &asker);
-    connection.wait_for_channel(token, channel, COMMIT, |connection, channel, Acknowledged(durable)| {
+    connection.wait_for_channel(token, channel, COMMIT, move |connection, channel, Acknowledged(durable)| {
         if !durable {
             return Err(incomplete());
+        }
+        if !publishes {
+            return finish_commit(connection, channel, 0);
         }
         connection.waiting = Some(Waiting::Commit { channel: channel.number, lost: 0 });
         Ok(())

@@ -7,6 +7,8 @@ mod garbage;
 mod handshake;
 mod node;
 mod policies;
+mod pressure;
 mod security;
+mod streams;
 mod topology;
 mod transactions;

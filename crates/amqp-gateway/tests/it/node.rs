@@ -14,7 +14,7 @@ use amqp_wire::{
 };
 use broker::{Broker, BrokerConfig, Event, Mailbox, Settings};
 use bytes::{Bytes, BytesMut};
-use journal::disk::{IoMode, RealStorage, Storage, submitter};
+use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{Journal, JournalConfig};
 use types::{ConnectionId, Durability, NodeId, ShardId, SystemClock};
 
@@ -56,14 +56,18 @@ pub struct Seen {
 
 impl Node {
     pub fn start() -> Self {
-        Self::start_in(tempfile::tempdir().expect("a folder"))
+        Self::start_on(|storage| Arc::new(storage), submitter(IoMode::Buffered).expect("it blocks"))
     }
 
-    fn start_in(folder: tempfile::TempDir) -> Self {
+    /// On a disk that is not as it should be.
+    pub fn start_on(disk: impl FnOnce(RealStorage) -> Arc<dyn Storage>, submit: Box<dyn Submitter>) -> Self {
+        Self::start_in(tempfile::tempdir().expect("a folder"), disk, submit)
+    }
+
+    fn start_in(folder: tempfile::TempDir, disk: impl FnOnce(RealStorage) -> Arc<dyn Storage>, submit: Box<dyn Submitter>) -> Self {
         let config = JournalConfig { segment_bytes: 4 << 20, tail_bytes: 32 << 20, ..JournalConfig::default() };
         let archive = Arc::new(journal::MemoryArchive::default());
-        let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(Path::new(folder.path()), IoMode::Buffered).expect("a folder"));
-        let submit = submitter(IoMode::Buffered).expect("it blocks");
+        let storage = disk(RealStorage::open(Path::new(folder.path()), IoMode::Buffered).expect("a folder"));
         let opened = journal::open(config, storage, archive, submit, Arc::new(SystemClock), uuid::Uuid::from_u128(7)).expect("it opens");
         let (writer, keeper) = (opened.writer, opened.keeper);
         let mut threads = vec![std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())];
@@ -93,7 +97,7 @@ impl Node {
 
     /// Ends everything, and begins anew with what is on the disk.
     pub fn restart(self) -> Self {
-        Self::start_in(self.end())
+        Self::start_in(self.end(), |storage| Arc::new(storage), submitter(IoMode::Buffered).expect("it blocks"))
     }
 
     fn end(mut self) -> tempfile::TempDir {
@@ -138,6 +142,7 @@ impl Node {
 
     /// Hands bytes to a session.
     pub fn raw(&mut self, client: usize, bytes: &[u8]) {
+        self.now = self.now.max(Instant::now());
         self.clients[client].input.extend_from_slice(bytes);
         self.pump();
     }
@@ -233,7 +238,7 @@ impl Node {
                             client.session.handle_reply(to.token, reply, self.now);
                         }
                     }
-                    Event::Advanced(log) => self.gateway.advanced(log),
+                    Event::Advanced(log) => self.gateway.advanced(log, SHARD),
                     Event::Space => self.clients.iter_mut().for_each(|client| client.session.handle_space()),
                 }
             }
@@ -298,6 +303,11 @@ impl Node {
         &mut self.clients[client].session
     }
 
+    /// Bytes of publishes for which there is no room.
+    pub fn held_bytes(&self) -> usize {
+        self.gateway.held_bytes()
+    }
+
     /// Lets time pass for the sessions.
     pub fn advance(&mut self, by: Duration) {
         self.now += by;
@@ -355,6 +365,7 @@ pub fn capabilities() -> Table {
         fields.table(short("capabilities"), |fields| {
             fields.put(short("consumer_cancel_notify"), true);
             fields.put(short("authentication_failure_close"), true);
+            fields.put(short("connection.blocked"), true);
         });
     })
 }

@@ -89,6 +89,10 @@ fn what_is_not_permitted_is_refused() {
     node.declare(bob, "own-queue");
     node.send(bob, 1, &declare("other"));
     assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'other'"));
+    node.send(bob, 1, &queue::Declare { passive: true, ..declare("other") });
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'other'"));
+    node.send(bob, 1, &exchange::Declare { exchange: short("amq.direct"), passive: true, ..exchange::Declare::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to exchange 'amq.direct'"));
     node.send(bob, 1, &declare(""));
     let (code, text) = channel_error(&mut node, bob);
     assert!(code == 403 && text.starts_with("ACCESS_REFUSED - configure access to queue 'amq.gen-"), "{text}");
@@ -176,7 +180,7 @@ fn keys_of_topic_exchanges_have_permissions_of_their_own() {
 }
 
 fn topic(what: &str) -> String {
-    format!("ACCESS_REFUSED - {what} in exchange topic 'amq.topic' in vhost '/' refused for user 'bob'")
+    format!("ACCESS_REFUSED - {what} in exchange 'amq.topic' in vhost '/' refused for user 'bob'")
 }
 
 #[test]

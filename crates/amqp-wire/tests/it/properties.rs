@@ -121,6 +121,21 @@ fn random_properties_come_back() {
 }
 
 #[test]
+fn headers_are_exchanged_and_nothing_else() {
+    let mut rng = Rng(22);
+    let headers = Table::build(|fields| fields.put(amqp_wire::short("x-stream-offset"), 7i64));
+    let mut out = BytesMut::new();
+    for _ in 0..2000 {
+        let values = Values::random(&mut rng);
+        let expected = Properties { headers: Some(headers.view()), ..values.properties() };
+        let bytes = encode(&values.properties());
+        out.clear();
+        EncodedProperties::trusted(&bytes).write_with_headers(&mut out, |fields| fields.copy(headers.view()));
+        assert_eq!(out, encode(&expected));
+    }
+}
+
+#[test]
 fn every_prefix_and_anything_behind_is_an_error() {
     let mut rng = Rng(22);
     for _ in 0..100 {

@@ -10,20 +10,20 @@ use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
-use types::{ConnectionId, Durability, LogId, PartitionIndex, TopicId};
+use types::{ConnectionId, Durability, PartitionIndex};
 use uuid::Uuid;
 
 use super::arguments::{InvalidArgument, QueueArguments, is_known};
 use super::dispatch::Dispatch;
+use super::parts::PARTS_MAX;
+use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
-use super::{QUEUE_GROUP, Vhost, topic_name};
+use super::stream::{Stream, shown_age};
+use super::{QUEUE_GROUP, Vhost};
 use crate::Broker;
-use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::catalog::{TopicRecord, topic_key};
 use crate::topic::{Topic, TopicConfig};
-
-/// Log ids taken from the catalog at once for queues that have no record.
-const LOG_BLOCK: u64 = 1000;
 
 /// A queue to be declared.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ pub enum QueueError {
         /// Where.
         vhost: String,
         /// Which, and why.
-        error: InvalidArgument,
+        error: Box<InvalidArgument>,
     },
     /// A property that this type of queue does not have.
     #[error("invalid property '{property}' for queue '{queue}' in vhost '{vhost}'")]
@@ -111,8 +111,11 @@ pub enum QueueError {
         /// Where.
         vhost: String,
     },
+    /// A type of queue whose names are not made up.
+    #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
+    ServerNamed(QueueKind),
     /// A topic of that name that cannot be a queue.
-    #[error("topic '{0}' has more than one partition: it cannot be a queue")]
+    #[error("topic '{0}' has more than {PARTS_MAX} partitions: it cannot be a queue")]
     Partitioned(String),
     /// `if-unused`, and somebody consumes.
     #[error("queue '{queue}' in vhost '{vhost}' in use")]
@@ -180,8 +183,17 @@ impl BindingWish {
     }
 }
 
+/// How a queue comes to life.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Life {
+    /// Its topic was there before.
+    pub attached: bool,
+    /// It was there before a restart.
+    pub restored: bool,
+}
+
 /// A queue that exists as a declaration wants it?
-fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Unequal>> {
+pub(super) fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Unequal>> {
     let unequal = |field: &str, received: String, current: String| {
         let (queue, vhost) = (queue.name.clone(), queue.vhost.clone());
         Err(Box::new(Unequal { queue, vhost, field: field.to_owned(), received, current }))
@@ -197,15 +209,27 @@ fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Un
         if received.map(|one| &one.value) == current.map(|one| &one.value) {
             continue;
         }
-        let classic = |one: Option<&routing::Argument>| one.is_none_or(|one| one.value == routing::OwnedValue::Bytes(b"classic"[..].into()));
-        if **name == *b"x-queue-type" && classic(received) && classic(current) {
+        if let (Some(one), Some(other)) = (received.and_then(shown_age), current.and_then(shown_age))
+            && one == other
+        {
             continue;
+        }
+        if **name == *b"x-queue-type" {
+            // None is the usual one.
+            let kind = |one: Option<&routing::Argument>| one.map_or_else(|| "classic".to_owned(), |one| one.value.to_string());
+            let (received, current) = (kind(received), kind(current));
+            if received == current {
+                continue;
+            }
+            return unequal("x-queue-type", format!("'{received}'"), format!("'{current}'"));
         }
         let both = received.is_some() && current.is_some();
         let shown = |one: Option<&routing::Argument>| match one {
             None => "none".to_owned(),
-            Some(one) if both => format!("'{}'", one.value),
-            Some(one) => format!("the value '{}' of type '{}'", one.value, one.type_name()),
+            Some(one) => {
+                let value = shown_age(one).unwrap_or_else(|| one.value.to_string());
+                if both { format!("'{value}'") } else { format!("the value '{value}' of type '{}'", one.type_name()) }
+            }
         };
         return unequal(&String::from_utf8_lossy(name), shown(received), shown(current));
     }
@@ -229,7 +253,7 @@ pub(super) fn queue_overrides() -> BTreeMap<String, String> {
 }
 
 impl Broker {
-    fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
+    pub(super) fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
         QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.clone() }
     }
 
@@ -364,164 +388,73 @@ impl Broker {
         Ok(())
     }
 
-    /// Declares a queue for a connection.
-    ///
-    /// # Errors
-    /// See [`QueueError`].
-    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
-        let wish = vhost.complete(wish)?;
-        if !wish.name.is_empty() {
-            match self.queue_for(vhost, &wish.name, connection) {
-                // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
-                Ok(queue) if queue.owner.is_some() != wish.owner.is_some() => {
-                    return Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.clone() });
-                }
-                Ok(queue) => {
-                    check_equivalent(&queue, &wish)?;
-                    self.used(&queue);
-                    return Ok(queue);
-                }
-                Err(QueueError::NotFound { .. }) if wish.name.starts_with(b"amq.") => return Err(QueueError::Reserved(wish.name)),
-                Err(QueueError::NotFound { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let made_up = wish.name.is_empty();
-        let name = if made_up { made_up_name("amq.gen-") } else { wish.name };
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error };
-        let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
-        let wrong = [(!wish.durable, "non-durable"), (wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner")];
-        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind == QueueKind::Quorum) {
-            return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
-        }
-        if let Some(limit) = vhost.queue_limit_reached() {
-            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
-        }
-        let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
-        let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
-        let (topic, attached) = match known_as.as_ref().and_then(|name| self.topic(name)) {
-            Some(topic) if topic.logs().len() == 1 => (topic, true),
-            Some(topic) => return Err(QueueError::Partitioned(topic.name.clone())),
-            None => {
-                let record = |topic: &TopicRecord| QueueRecord {
-                    topic: topic.id,
-                    log: topic.logs[0],
-                    auto_delete: wish.auto_delete,
-                    hidden: known_as.is_none(),
-                    attached: false,
-                    arguments: wish.arguments.clone(),
-                };
-                let made = self.make_log(known_as.clone(), wish.durable, |topic| {
-                    let (key, value) = (QueueRecord::key(&vhost.name, &name), record(topic).encode());
-                    AppendItem::State { key, value: Some(value) }
-                })?;
-                (made, false)
-            }
-        };
-        if attached && wish.durable {
-            let log = topic.logs()[0].id();
-            let record = QueueRecord { topic: topic.id, log, auto_delete: false, hidden: false, attached, arguments: wish.arguments.clone() };
-            self.commit(0, vec![AppendItem::State { key: QueueRecord::key(&vhost.name, &name), value: Some(record.encode()) }])?;
-        }
-        let described = QueueDeclaration { name, ..wish };
-        Ok(self.enter_queue(vhost, described, rules, topic, attached))
-    }
-
-    /// A log for a queue, with its record if it is durable; under a name if Kafka clients are to see it.
-    pub(super) fn make_log(&self, name: Option<String>, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
-        let overrides = queue_overrides();
-        let id = TopicId(Uuid::new_v4());
-        if !durable {
-            let log = self.take_log_id()?;
-            let topic = TopicRecord { id, logs: vec![log], overrides };
-            return Ok(self.publish_hidden(topic, Durability::Memory));
-        }
-        let mut next = self.next_log.lock();
-        let topic = TopicRecord { id, logs: vec![LogId(*next)], overrides };
-        *next += 1;
-        let mut items = vec![record(&topic), AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value: Some(Bytes::copy_from_slice(&next.to_be_bytes())) }];
-        if let Some(name) = &name {
-            items.push(AppendItem::State { key: topic_key(name), value: Some(topic.encode()) });
-        }
-        self.commit(0, items)?;
-        drop(next);
-        Ok(match name {
-            Some(name) => self.publish(name, topic),
-            None => self.publish_hidden(topic, self.durability()),
-        })
-    }
-
-    /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
-    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
-        let journal = self.journal_number(other);
-        loop {
-            let id = self.take_log_id()?;
-            if self.journal_number(id) == journal {
-                return Ok(self.journals[journal].create_log(id, durability));
-            }
-        }
-    }
-
-    /// A log id that nobody has had and nobody will have, for a log that goes with a restart.
-    fn take_log_id(&self) -> Result<LogId, AppendError> {
-        let mut ids = self.log_ids.lock();
-        if ids.is_empty() {
-            let mut next = self.next_log.lock();
-            let after = *next + LOG_BLOCK;
-            self.commit(0, vec![AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value: Some(Bytes::copy_from_slice(&after.to_be_bytes())) }])?;
-            *ids = *next..after;
-            *next = after;
-        }
-        Ok(LogId(ids.next().expect("not empty")))
-    }
-
     /// Enters the topic of a queue that Kafka clients do not see.
     pub(super) fn publish_hidden(&self, record: TopicRecord, durability: Durability) -> Arc<Topic> {
-        let config = TopicConfig { durability, ..TopicConfig::new(record.overrides, &self.config.settings, durability) };
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, durability)).collect();
-        let topic = Arc::new(Topic::new(record.id, String::new(), logs, config));
+        let topic = Arc::new(Topic::new(record.id, String::new(), logs, self.topic_config(record.overrides, durability)));
         self.catalog.insert_hidden(Arc::clone(&topic));
         topic
     }
 
+    /// The configuration of a topic; all queues' own topics of a class share one.
+    pub(crate) fn topic_config(&self, overrides: BTreeMap<String, String>, durability: Durability) -> Arc<TopicConfig> {
+        let new = |overrides| Arc::new(TopicConfig::new(overrides, &self.config.settings, durability));
+        if overrides.len() != ONLY.len() || !ONLY.iter().all(|(name, value)| overrides.get(*name).is_some_and(|set| set == value)) {
+            return new(overrides);
+        }
+        let mut known = self.vhosts.configs.lock();
+        if let Some((_, config)) = known.iter().find(|(class, _)| *class == durability) {
+            return Arc::clone(config);
+        }
+        let config = new(overrides);
+        known.push((durability, Arc::clone(&config)));
+        config
+    }
+
     /// A queue comes to life.
-    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, attached: bool) -> Arc<Queue> {
+    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Arc<Queue> {
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
-        let known = self.subscriptions().get(QUEUE_GROUP, topic.id, 0).is_some();
-        let shared = self.queue_subscription(&topic, durable);
-        // What an earlier life had may have been given to somebody, whether or not its end let that be written.
-        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
-        shared.lock().remember_given(given);
-        let id = QueueId(shared.log().id().0);
+        let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
+        let Life { attached, restored } = life;
         let in_force = vhost.policies.in_force(&name, &arguments, understood);
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
-        let may_refuse = AtomicBool::new(understood.overflow != Overflow::DropHead);
-        let dispatch = Mutex::new(Dispatch::new(understood, auto_delete, &shared));
-        let queue = Queue {
-            id,
-            vhost: vhost.name.clone(),
-            name: name.clone(),
-            durable,
-            owner,
-            auto_delete,
-            arguments,
-            in_force: RwLock::new(in_force),
-            may_refuse,
-            topic,
-            attached,
-            shared,
-            dispatch,
-            burials: Mutex::default(),
-            dropped: AtomicBool::new(false),
-            dirty: AtomicBool::new(false),
+        let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
+            let shared = match &stream {
+                Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
+                None => self.remembered_subscription(&topic, partition, durable, restored),
+            };
+            Arc::new(Queue {
+                id: QueueId(shared.log().id().0),
+                vhost: vhost.name.clone(),
+                name: name.clone(),
+                durable,
+                owner,
+                auto_delete,
+                arguments: arguments.clone(),
+                in_force: RwLock::new(Arc::clone(&in_force)),
+                may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
+                topic: Arc::clone(&topic),
+                attached,
+                dispatch: Mutex::new(Dispatch::new(understood, auto_delete, &shared)),
+                shared,
+                burials: Mutex::default(),
+                stream: stream.clone(),
+                others,
+                dropped: AtomicBool::new(false),
+                dirty: AtomicBool::new(false),
+            })
         };
-        let queue = Arc::new(queue);
-        self.vhosts.by_id.write().insert(id, Arc::clone(&queue));
+        let others = (1..topic.logs().len()).map(|partition| make(PartitionIndex(partition as u32), Box::default())).collect();
+        let queue = make(PartitionIndex(0), others);
+        self.vhosts.by_id.write().extend(queue.parts().map(|part| (part.id, Arc::clone(part))));
         vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
-        let added = vhost.exchanges.write().add_queue(name, id, durable);
+        let added = vhost.exchanges.write().add_queue(name, queue.id, durable);
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
-        self.begin(&queue);
+        if !in_force.matched.is(&Matched::default()) {
+            self.limit_stream(&queue, &in_force.understood.stream);
+        }
+        queue.parts().for_each(|part| self.begin(part));
         queue
     }
 
@@ -531,6 +464,8 @@ impl Broker {
     /// `InUse`, `NotEmpty`, `Append`.
     pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let counts = self.counts(queue);
+        // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
+        let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
         // In this order, as RabbitMQ.
         if if_empty && counts.ready > 0 {
@@ -553,10 +488,15 @@ impl Broker {
         }
         let forgotten = self.forget(&host, removal, keys);
         host.queues.write().remove(&queue.name);
-        self.vhosts.by_id.write().remove(&queue.id);
-        self.end(queue);
+        for part in queue.parts() {
+            part.dropped.store(true, Ordering::SeqCst);
+            self.vhosts.by_id.write().remove(&part.id);
+            self.end(part);
+        }
         queue.topic.set_bounded(false);
-        if queue.attached {
+        if queue.attached && queue.is_stream() {
+            // A share group of that name is any other.
+        } else if queue.attached {
             let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
@@ -564,15 +504,16 @@ impl Broker {
             self.drop_subscriptions_to(queue.topic.id);
         }
         forgotten?;
-        Ok(counts.ready)
+        Ok(if queue.is_stream() { 0 } else { counts.ready })
     }
 
-    fn queue_subscription(&self, topic: &Arc<Topic>, durable: bool) -> Arc<crate::SharedSubscription> {
-        let made = if durable {
-            self.subscription(QUEUE_GROUP, topic, PartitionIndex(0), journal::Log::start)
-        } else {
-            self.volatile_subscription(QUEUE_GROUP, topic, PartitionIndex(0))
-        };
-        made.expect("a queue's topic has a log")
+    /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
+    /// let that be written.
+    fn remembered_subscription(&self, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
+        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, partition.0).is_some();
+        let shared = self.queue_subscription(QUEUE_GROUP, topic, partition, durable).expect("a queue's topic has its partitions");
+        let given = if known { shared.log().end().0 } else { shared.log().start().0 };
+        shared.lock().remember_given(given);
+        shared
     }
 }

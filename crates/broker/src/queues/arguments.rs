@@ -1,7 +1,11 @@
 //! What the arguments of a queue's declaration mean, which of them each type of queue takes, and what is wrong with those it does not.
 
+use std::collections::BTreeMap;
+
 use delivery::{Overflow, QueueKind, QueueRules};
 use routing::{Argument, Arguments, Name, OwnedValue};
+
+use super::stream::StreamArguments;
 
 /// Priorities of a queue, at most.
 const PRIORITIES_MAX: i64 = 255;
@@ -79,6 +83,8 @@ pub struct QueueArguments {
     pub letters_wait: bool,
     /// `x-delivery-limit`: after so many returns a message is dead. `None`: never.
     pub delivery_limit: Option<u32>,
+    /// What only streams have.
+    pub(crate) stream: StreamArguments,
 }
 
 /// An argument that cannot be taken.
@@ -92,12 +98,17 @@ pub struct InvalidArgument {
     pub kind: QueueKind,
     /// It is no name of an exchange, but of this type.
     pub no_exchange: Option<&'static str>,
+    /// All that is said.
+    pub words: Option<&'static str>,
 }
 
 impl InvalidArgument {
     /// As RabbitMQ says it.
     pub fn text(&self, queue: &Name, vhost: &str) -> String {
-        let Self { name, reason, kind, no_exchange } = self;
+        let Self { name, reason, kind, no_exchange, words } = self;
+        if let Some(words) = words {
+            return (*words).to_owned();
+        }
         if let Some(found) = no_exchange {
             return format!("invalid type '{found}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'");
         }
@@ -108,15 +119,23 @@ impl InvalidArgument {
     }
 }
 
-fn refuse<T>(name: &str, reason: impl Into<String>) -> Result<T, InvalidArgument> {
-    Err(InvalidArgument { name: name.to_owned(), reason: Some(reason.into()), kind: QueueKind::Classic, no_exchange: None })
+impl InvalidArgument {
+    /// One that this type of queue does not take.
+    pub(super) fn unknown(argument: &Argument, kind: QueueKind) -> Self {
+        Self { name: String::from_utf8_lossy(&argument.name).into_owned(), reason: None, kind, no_exchange: None, words: None }
+    }
+}
+
+pub(super) fn refuse<T>(name: &str, reason: impl Into<String>) -> Result<T, InvalidArgument> {
+    let (name, reason) = (name.to_owned(), Some(reason.into()));
+    Err(InvalidArgument { name, reason, kind: QueueKind::Classic, no_exchange: None, words: None })
 }
 
 fn unacceptable<T>(argument: &Argument) -> Result<T, InvalidArgument> {
     refuse(&String::from_utf8_lossy(&argument.name), format!("{{unacceptable_type,{}}}", argument.type_name()))
 }
 
-fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgument> {
+pub(super) fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgument> {
     let name = String::from_utf8_lossy(&argument.name);
     match argument.value {
         OwnedValue::Int(value) if value < least && value < 0 => refuse(&name, format!("{{value_negative,{value}}}")),
@@ -128,7 +147,7 @@ fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, InvalidArgumen
     }
 }
 
-fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
+pub(super) fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
     let name = String::from_utf8_lossy(&argument.name);
     match &argument.value {
         OwnedValue::Bytes(bytes) => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
@@ -147,6 +166,14 @@ fn flag(argument: &Argument) -> Result<bool, InvalidArgument> {
     }
 }
 
+/// There is one node: any place is this one.
+pub(super) fn check_locator(argument: &Argument) -> Result<(), InvalidArgument> {
+    match text(argument)? {
+        "client-local" | "balanced" => Ok(()),
+        _ => refuse("x-queue-leader-locator", "invalid_queue_locator_arg"),
+    }
+}
+
 impl QueueArguments {
     /// From the arguments of a declaration.
     ///
@@ -159,6 +186,7 @@ impl QueueArguments {
                 // An empty one is the usual one.
                 "classic" | "" => QueueKind::Classic,
                 "quorum" => QueueKind::Quorum,
+                "stream" => QueueKind::Stream,
                 other => return refuse("x-queue-type", format!("\"unsupported queue type '{other}'\"")),
             },
         };
@@ -176,6 +204,7 @@ impl QueueArguments {
             single_active: false,
             letters_wait: false,
             delivery_limit: quorum.then_some(DELIVERY_LIMIT_DEFAULT),
+            stream: StreamArguments::default(),
         };
         for argument in arguments.fields() {
             rules.take(argument)?;
@@ -189,6 +218,9 @@ impl QueueArguments {
     }
 
     fn take(&mut self, argument: &Argument) -> Result<(), InvalidArgument> {
+        if self.kind == QueueKind::Stream {
+            return self.stream.take(argument);
+        }
         let (quorum, name) = (self.kind == QueueKind::Quorum, &*argument.name);
         let count = |least| int(argument, least, i64::MAX).map(|value| Some(value.unsigned_abs()));
         match name {
@@ -222,10 +254,7 @@ impl QueueArguments {
                 2 => {}
                 other => return refuse("x-queue-version", format!("\"unsupported queue version '{other}'\"")),
             },
-            b"x-queue-leader-locator" => match text(argument)? {
-                "client-local" | "balanced" => {}
-                _ => return refuse("x-queue-leader-locator", "invalid_queue_locator_arg"),
-            },
+            b"x-queue-leader-locator" => check_locator(argument)?,
             b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
             b"x-dead-letter-strategy" if quorum => match text(argument)? {
                 "at-most-once" => {}
@@ -233,13 +262,18 @@ impl QueueArguments {
                 _ => return refuse("x-dead-letter-strategy", "invalid_dlx_strategy"),
             },
             _ if !NOT_HERE.contains(&name) => {}
-            _ => return Err(InvalidArgument { name: String::from_utf8_lossy(name).into_owned(), reason: None, kind: self.kind, no_exchange: None }),
+            _ => return Err(InvalidArgument::unknown(argument, self.kind)),
         }
         Ok(())
     }
 }
 
 impl QueueArguments {
+    /// Settings of the queue's own topic.
+    pub(super) fn overrides(&self) -> BTreeMap<String, String> {
+        if self.kind == QueueKind::Stream { self.stream.overrides() } else { super::admin::queue_overrides() }
+    }
+
     /// May messages be refused?
     pub(super) fn is_bounded(&self) -> bool {
         self.overflow != Overflow::DropHead && (self.length_max.is_some() || self.bytes_max.is_some())
@@ -258,6 +292,7 @@ impl QueueArguments {
             dead_letters: self.dead_letter_exchange.is_some(),
             letters_wait: self.letters_wait,
             auto_delete,
+            look_ahead_max: delivery::look_ahead_max(self.priority_max),
             ..QueueRules::new(self.kind)
         }
     }
@@ -268,6 +303,7 @@ pub fn kind_name(kind: QueueKind) -> &'static str {
     match kind {
         QueueKind::Classic => "classic",
         QueueKind::Quorum => "quorum",
+        QueueKind::Stream => "stream",
     }
 }
 

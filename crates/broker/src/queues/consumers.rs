@@ -6,17 +6,25 @@ use delivery::{ChannelId, ConsumerId, Tries, Verdict};
 use journal::ReplyTo;
 use parking_lot::Mutex;
 use record::Record;
-use routing::{Name, QueueId};
+use routing::{Arguments, Name, QueueId};
+
+use super::look::{ChannelNotes, ChannelTally};
 
 /// Bytes of messages that may be on their way to the socket of a channel's connection, about.
 const UNDER_WAY_MAX: usize = 1 << 20;
 
-/// What the messages of a channel have in common, whatever queue they come from: how many of them it takes.
+/// What the messages of a channel have in common, whatever queue they come from: how many of them it takes. Or those of a consumer within a
+/// channel, where they come from several logs with one credit over all: what is counted there counts for the channel as well.
 #[derive(Debug)]
 pub struct ChannelFlow {
     id: ChannelId,
+    within: Option<Arc<Self>>,
     state: Mutex<FlowState>,
+    notes: ChannelNotes,
 }
+
+/// Somebody who was told to wait: a queue, and whom it had something for.
+pub(super) type Waiter = (QueueId, ChannelId);
 
 #[derive(Debug, Default)]
 struct FlowState {
@@ -25,8 +33,10 @@ struct FlowState {
     /// Messages that are not acknowledged, and how many there may be; 0: any number.
     unacknowledged: u64,
     limit: u64,
-    /// Queues that were told to wait.
-    waiting: Vec<QueueId>,
+    /// What went through so far; not settled and the limit stand above.
+    tally: ChannelTally,
+    /// Those who were told to wait.
+    waiting: Vec<Waiter>,
 }
 
 impl FlowState {
@@ -35,14 +45,20 @@ impl FlowState {
     }
 
     /// Those who were told to wait, now that something may have changed.
-    fn wake(&mut self) -> Vec<QueueId> {
+    fn wake(&mut self) -> Vec<Waiter> {
         if self.under_way <= UNDER_WAY_MAX / 2 && self.is_open(false) { std::mem::take(&mut self.waiting) } else { Vec::new() }
     }
 }
 
 impl ChannelFlow {
     pub(super) fn new(id: ChannelId) -> Arc<Self> {
-        Arc::new(Self { id, state: Mutex::default() })
+        Arc::new(Self { id, within: None, state: Mutex::default(), notes: ChannelNotes::default() })
+    }
+
+    /// Of a consumer within a channel that may have so many messages unacknowledged; 0: any number.
+    pub(super) fn within(self: &Arc<Self>, id: ChannelId, limit: u16) -> Arc<Self> {
+        let state = Mutex::new(FlowState { limit: u64::from(limit), ..FlowState::default() });
+        Arc::new(Self { id, within: Some(Arc::clone(self)), state, notes: ChannelNotes::default() })
     }
 
     /// Its number.
@@ -50,42 +66,95 @@ impl ChannelFlow {
         self.id
     }
 
-    /// Counts a message that is to be given to it, unless it takes none: then the queue waits.
-    pub(super) fn admit(&self, queue: QueueId, no_ack: bool) -> bool {
-        let mut state = self.state.lock();
-        let open = state.is_open(no_ack);
-        if !open {
-            state.waiting.push(queue);
-        } else if !no_ack {
-            state.unacknowledged += 1;
-        }
-        open
+    /// What its gateway notes of it.
+    pub fn notes(&self) -> &ChannelNotes {
+        &self.notes
     }
 
-    pub(super) fn sends(&self, bytes: usize) {
-        self.state.lock().under_way += bytes;
+    /// What went through it so far.
+    pub fn tally(&self) -> ChannelTally {
+        let state = self.state.lock();
+        ChannelTally { unacknowledged: state.unacknowledged, limit: state.limit, ..state.tally }
+    }
+
+    /// Counts a message that is to be given to it, unless it takes none: then the queue waits.
+    pub(super) fn admit(&self, queue: QueueId, no_ack: bool) -> bool {
+        self.admit_for((queue, self.id), no_ack)
+    }
+
+    fn admit_for(&self, waiter: Waiter, no_ack: bool) -> bool {
+        let mut state = self.state.lock();
+        if !state.is_open(no_ack) {
+            state.waiting.push(waiter);
+            return false;
+        }
+        let admitted = self.within.as_ref().is_none_or(|channel| channel.admit_for(waiter, no_ack));
+        if admitted && no_ack {
+            state.tally.delivered_no_ack += 1;
+        } else if admitted {
+            state.tally.delivered += 1;
+            state.unacknowledged += 1;
+        }
+        admitted
+    }
+
+    /// Bytes that may go to it now; none: the queue waits.
+    pub(super) fn room(&self, queue: QueueId) -> usize {
+        let mut state = self.state.lock();
+        let room = UNDER_WAY_MAX.saturating_sub(state.under_way);
+        if room == 0 {
+            state.waiting.push((queue, self.id));
+        }
+        room
+    }
+
+    /// Bytes count where they are sent, which is the channel.
+    pub(super) fn sends(&self, bytes: usize, redelivered: bool) {
+        if let Some(channel) = &self.within {
+            return channel.sends(bytes, redelivered);
+        }
+        let mut state = self.state.lock();
+        state.under_way += bytes;
+        state.tally.redelivered += u64::from(redelivered);
     }
 
     /// Who is to go on, now that so many bytes were sent.
-    pub(super) fn sent(&self, bytes: usize) -> Vec<QueueId> {
+    pub(super) fn sent(&self, bytes: usize) -> Vec<Waiter> {
         let mut state = self.state.lock();
         state.under_way = state.under_way.saturating_sub(bytes);
         state.wake()
     }
 
     /// A message was given to it that it has asked for.
-    pub(super) fn got(&self) {
-        self.state.lock().unacknowledged += 1;
-    }
-
-    /// Who is to go on, now that so many messages are settled.
-    pub(super) fn settled(&self, count: u64) -> Vec<QueueId> {
+    pub(super) fn got(&self, no_ack: bool, redelivered: bool) {
         let mut state = self.state.lock();
-        state.unacknowledged = state.unacknowledged.saturating_sub(count);
-        state.wake()
+        state.tally.redelivered += u64::from(redelivered);
+        if no_ack {
+            state.tally.got_no_ack += 1;
+        } else {
+            state.tally.got += 1;
+            state.unacknowledged += 1;
+        }
     }
 
-    pub(super) fn set_limit(&self, limit: u64) -> Vec<QueueId> {
+    /// Who is to go on, now that so many messages are settled, and so many of them done.
+    pub(super) fn settled(&self, count: u64, acknowledged: u64) -> Vec<Waiter> {
+        let mut woken = {
+            let mut state = self.state.lock();
+            state.unacknowledged = state.unacknowledged.saturating_sub(count);
+            state.tally.acknowledged += acknowledged;
+            state.wake()
+        };
+        woken.extend(self.within.iter().flat_map(|channel| channel.settled(count, acknowledged)));
+        woken
+    }
+
+    /// Messages that it may have unacknowledged, over all its consumers; 0: any number.
+    pub fn limit(&self) -> u64 {
+        self.state.lock().limit
+    }
+
+    pub(super) fn set_limit(&self, limit: u64) -> Vec<Waiter> {
         let mut state = self.state.lock();
         state.limit = limit;
         state.wake()
@@ -109,6 +178,8 @@ pub struct Consuming {
     pub priority: i32,
     /// Messages that it may have unacknowledged; 0: any number.
     pub prefetch: u16,
+    /// As they were said, for those who look on.
+    pub arguments: Arguments,
 }
 
 /// Why nobody consumes.
@@ -120,6 +191,9 @@ pub enum ConsumeError {
     /// It was deleted.
     #[error("the queue is gone")]
     Gone,
+    /// A stream of several logs has no place of this number.
+    #[error("x-stream-offset is a number, and the stream has {0} partitions")]
+    Partitioned(usize),
 }
 
 /// A message for a consumer.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use delivery::{Dead, DeadReason, QueueKind, UnderWay};
-use journal::{AppendItem, JournalStatus};
+use journal::{AppendItem, JournalStatus, Log};
 use record::{BatchHeader, Record};
 use routing::{Headers, Name, Scratch};
 
@@ -217,6 +217,7 @@ impl Broker {
             exchange.route(&keys, &*letter.headers, &mut scratch, &mut found);
         }
         let mut taken = !found.is_empty();
+        let mut logs: Vec<Vec<Arc<Log>>> = self.journals().iter().map(|_| Vec::new()).collect();
         let size = record.value.as_ref().map_or(0, Bytes::len);
         for target in found.into_iter().filter_map(|id| self.vhosts.queue(id)) {
             if letter.passed.contains(target.name()) {
@@ -228,8 +229,11 @@ impl Broker {
                 taken = false;
                 continue;
             }
-            let log = Arc::clone(target.log());
-            items.push((self.journal_number(log.id()), AppendItem::Batch { log, bytes: letter.batch.clone(), header, gate: None }));
+            let log = Arc::clone(target.part(&*letter.headers, record.offset.0).log());
+            logs[self.journal_number(log.id())].push(log);
+        }
+        for (journal, logs) in logs.iter().enumerate() {
+            items.extend(AppendItem::for_all(logs, &letter.batch, header).map(|item| (journal, item)));
         }
         taken
     }

@@ -1,10 +1,12 @@
 //! Gives out the messages of queues. Whoever notices that something may be given out (a record that was appended, a message that came
 //! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
 
+mod reading;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, Subscription, UnderWay};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, UnderWay};
 use hashbrown::HashMap;
 use journal::AppendItem;
 use parking_lot::MutexGuard;
@@ -13,15 +15,14 @@ use routing::QueueId;
 use types::{LogId, Offset, ShardId};
 
 use super::arguments::QueueArguments;
+use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
+use super::look::QueueTally;
 use super::policies::InForce;
-use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Settlement};
 use super::queue::{Counts, Got, Queue};
-use super::traits::MessageTraits;
-use super::window::{Filled, Seen, WINDOW_BYTES, Window};
+use super::window::{Seen, Window};
 use crate::groups::now;
 use crate::mailbox::{Event, Reply};
-use crate::read_ahead::AheadWant;
-use crate::subscriptions::{Acknowledgement, SharedSubscription};
+use crate::subscriptions::{Acknowledgement, Held, SharedSubscription};
 use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
@@ -33,9 +34,9 @@ const RETRY_MS: u64 = 1000;
 
 /// What a queue has in memory beside its subscription.
 pub(super) struct Dispatch {
-    machine: Machine,
+    pub(super) machine: Machine,
     window: Window,
-    consumers: HashMap<ConsumerId, Consuming>,
+    pub(super) consumers: HashMap<ConsumerId, Consuming>,
     /// Of consumers, and of those who have asked for a message.
     channels: HashMap<ChannelId, Arc<ChannelFlow>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
@@ -46,13 +47,27 @@ pub(super) struct Dispatch {
     head: Option<(u64, Option<u64>)>,
     /// Likewise of the first of each level, where each has its time.
     level_heads: Vec<(u64, Option<u64>)>,
+    /// What went through since the log ended at `born`, for those who look on.
+    pub(super) tally: QueueTally,
+    pub(super) born: u64,
 }
 
 impl Dispatch {
     pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
         let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
-        let arrived = shared.log().last_stable().0;
-        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, arrived, head: None, level_heads: Vec::new() }
+        let (arrived, born) = (shared.log().last_stable().0, shared.log().end().0);
+        Self {
+            machine,
+            window: Window::default(),
+            consumers: HashMap::new(),
+            channels: HashMap::new(),
+            due: None,
+            arrived,
+            head: None,
+            level_heads: Vec::new(),
+            tally: QueueTally::default(),
+            born,
+        }
     }
 
     /// Asks a channel whether it takes one more.
@@ -103,7 +118,7 @@ struct Turn<'a> {
     broker: &'a Arc<Broker>,
     queue: &'a Arc<Queue>,
     own: MutexGuard<'a, Dispatch>,
-    state: MutexGuard<'a, Subscription>,
+    state: Held<'a>,
     out: Outbox,
     dead: Vec<Dead>,
     /// What there is no room for is dropped before anything is given out.
@@ -113,15 +128,6 @@ struct Turn<'a> {
     now_ms: u64,
     /// Since 1970.
     wall_ms: u64,
-}
-
-/// What there is at an offset that was looked for.
-enum Look {
-    Record,
-    /// Nothing up to before it.
-    Nothing(u64),
-    /// It is not in memory, and is being read, or cannot be.
-    Wait,
 }
 
 impl Broker {
@@ -141,15 +147,18 @@ impl Broker {
 
     /// Something may be given out, or has to be thrown out.
     pub(crate) fn run_queue(self: &Arc<Self>, queue: &Arc<Queue>) {
-        if !queue.is_dropped() {
+        if !queue.is_dropped() && !queue.is_stream() {
             self.turn(queue).run();
         }
     }
 
-    /// The log of a queue has more to read, or its subscription more to give; other logs are passed over.
-    pub fn queue_advanced(self: &Arc<Self>, log: LogId) {
+    /// The log of a queue has more to read, or its subscription more to give, as `shard` heard; other logs are passed over.
+    pub fn queue_advanced(self: &Arc<Self>, log: LogId, shard: ShardId) {
         if let Some(queue) = self.vhosts.queue_of(log) {
-            self.run_queue(&queue);
+            match &queue.stream {
+                Some(stream) => self.run_stream(&queue, stream, shard),
+                None => self.run_queue(&queue),
+            }
         }
     }
 
@@ -161,12 +170,15 @@ impl Broker {
     /// Has all queues look at what they have: shards are there that hear of them.
     pub fn wake_queues(self: &Arc<Self>) {
         for queue in self.vhosts.all().iter().flat_map(|vhost| vhost.queues()) {
-            self.run_queue(&queue);
+            queue.parts().for_each(|part| self.run_queue(part));
         }
     }
 
     /// Time has passed. On the thread `queues`.
     pub(super) fn look_after(self: &Arc<Self>, queue: &Arc<Queue>) {
+        if let Some(stream) = &queue.stream {
+            return self.look_after_stream(queue, stream);
+        }
         let expired = {
             let mut own = queue.dispatch.lock();
             own.due = None;
@@ -218,6 +230,10 @@ impl Broker {
 
     /// Somebody consumes no longer; what it has stays unacknowledged. True: the queue goes with it.
     pub fn cancel(self: &Arc<Self>, queue: &Arc<Queue>, consumer: ConsumerId) -> bool {
+        if let Some(stream) = &queue.stream {
+            stream.cancel(consumer);
+            return false;
+        }
         let mut turn = self.turn(queue);
         turn.own.machine.cancel(consumer, turn.now_ms);
         turn.own.consumers.remove(&consumer);
@@ -226,6 +242,10 @@ impl Broker {
 
     /// A channel has gone, with all its consumers: what they have goes back, first `had`, in its order. True: the queue goes with them.
     pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, had: &[(ConsumerId, u64, u64)]) -> bool {
+        if let Some(stream) = &queue.stream {
+            stream.leave(channel.id());
+            return false;
+        }
         let mut turn = self.turn(queue);
         let Turn { own, state, dead, now_ms, .. } = &mut turn;
         own.machine.remove_channel(state, channel.id(), had, *now_ms, dead);
@@ -237,23 +257,32 @@ impl Broker {
 
     /// Consumers, or who has got them, say what is to become of messages that they have; what they do not have is passed over.
     pub fn settle(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, said: &[Settlement]) {
+        if let Some(stream) = &queue.stream {
+            return self.settle_stream(queue, stream, said);
+        }
         let mut turn = self.turn(queue);
-        let mut count = 0;
+        let (mut count, mut acknowledged) = (0, 0);
         for one in said {
             let Turn { own, state, dead, now_ms, .. } = &mut turn;
-            count += own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
+            let settled = own.machine.settle(state, one.consumer, one.first, one.last, one.outcome.verdict(), *now_ms, dead);
+            count += settled;
+            acknowledged += if one.outcome == Outcome::Ack { settled } else { 0 };
         }
+        turn.own.tally.acknowledged += acknowledged;
         turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run();
-        for other in channel.settled(count) {
-            self.resume(other, channel);
-        }
+        self.resume(channel.settled(count, acknowledged));
     }
 
-    fn resume(self: &Arc<Self>, queue: QueueId, channel: &ChannelFlow) {
-        if let Some(queue) = self.vhosts.queue(queue) {
+    fn resume(self: &Arc<Self>, waiters: Vec<Waiter>) {
+        for (queue, channel) in waiters {
+            let Some(queue) = self.vhosts.queue(queue) else { continue };
+            if let Some(stream) = &queue.stream {
+                self.resume_stream(&queue, stream, channel);
+                continue;
+            }
             let mut turn = self.turn(&queue);
-            if turn.own.machine.resume_channel(channel.id()) {
+            if turn.own.machine.resume_channel(channel) {
                 turn.run();
             }
         }
@@ -261,16 +290,12 @@ impl Broker {
 
     /// Messages of so many bytes have been handed to the socket of a channel.
     pub fn taken(self: &Arc<Self>, channel: &Arc<ChannelFlow>, bytes: usize) {
-        for queue in channel.sent(bytes) {
-            self.resume(queue, channel);
-        }
+        self.resume(channel.sent(bytes));
     }
 
     /// A channel may have so many messages unacknowledged, over all its consumers; 0: any number.
     pub fn set_channel_prefetch(self: &Arc<Self>, channel: &Arc<ChannelFlow>, limit: u16) {
-        for queue in channel.set_limit(u64::from(limit)) {
-            self.resume(queue, channel);
-        }
+        self.resume(channel.set_limit(u64::from(limit)));
     }
 
     /// Somebody asks for one message; he has it under the number `holder`.
@@ -283,6 +308,7 @@ impl Broker {
             return Got::Later;
         };
         let Some(offset) = head else {
+            turn.own.tally.got_empty += 1;
             turn.run();
             return Got::Empty;
         };
@@ -291,9 +317,13 @@ impl Broker {
         let size = body_bytes(record);
         let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack) else { return Got::Later };
         let Some(record) = own.window.take_seen() else { return Got::Later };
-        if !no_ack {
+        channel.got(no_ack, given.redelivered);
+        own.tally.redelivered += u64::from(given.redelivered);
+        if no_ack {
+            own.tally.got_no_ack += 1;
+        } else {
+            own.tally.got += 1;
             own.channels.insert(channel.id(), Arc::clone(channel));
-            channel.got();
         }
         let message = turn.delivery(given, record);
         if turn.own.machine.rules().kind == QueueKind::Classic {
@@ -307,6 +337,10 @@ impl Broker {
 
     /// All that nobody has is gone; how many messages that were.
     pub fn purge(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
+        queue.parts().map(|part| self.purge_part(part)).sum()
+    }
+
+    fn purge_part(self: &Arc<Self>, queue: &Arc<Queue>) -> u64 {
         let mut turn = self.turn(queue);
         let end = queue.log().last_stable().0;
         let Turn { own, state, .. } = &mut turn;
@@ -317,9 +351,17 @@ impl Broker {
 
     /// How many messages and consumers there are.
     pub fn counts(&self, queue: &Queue) -> Counts {
+        if let Some(stream) = &queue.stream {
+            return stream.counts(queue.topic());
+        }
         let consumers = queue.dispatch.lock().machine.consumers();
-        let state = queue.shared.lock();
-        Counts { ready: state.ready(queue.log().last_stable().0), unacknowledged: state.unacknowledged(), consumers }
+        let mut counts = Counts { consumers, ..Counts::default() };
+        for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
+            let state = part.shared.lock();
+            counts.ready += state.ready(part.log().last_stable().0);
+            counts.unacknowledged += state.unacknowledged();
+        }
+        counts
     }
 
     /// A queue was declared again.
@@ -341,7 +383,11 @@ impl Broker {
         let rules = wanted.understood.rules(queue.auto_delete);
         queue.topic.set_bounded(wanted.understood.is_bounded());
         queue.may_refuse.store(wanted.understood.overflow != Overflow::DropHead, Ordering::Relaxed);
+        self.limit_stream(queue, &wanted.understood.stream);
         *queue.in_force.write() = wanted;
+        if queue.is_stream() {
+            return;
+        }
         let mut turn = self.turn(queue);
         let Turn { own, state, now_ms, .. } = &mut turn;
         if own.machine.rules().expires_ms != rules.expires_ms {
@@ -354,6 +400,9 @@ impl Broker {
 
     /// A queue has gone: its consumers hear of it.
     pub(super) fn end(&self, queue: &Queue) {
+        if let Some(stream) = &queue.stream {
+            return self.end_stream(queue, stream);
+        }
         let mut own = queue.dispatch.lock();
         self.ticker.set_due(queue.id, own.due.take(), None);
         own.window.clear();
@@ -400,198 +449,6 @@ impl Turn<'_> {
         self.end
     }
 
-    /// Looks for a record in the window, or reads it.
-    fn look(&mut self, offset: u64) -> Look {
-        for _ in 0..2 {
-            match self.own.window.see(offset) {
-                Seen::Record(_) => return Look::Record,
-                Seen::Nothing(next) => return Look::Nothing(next),
-                Seen::Unread => {}
-            }
-            match self.own.window.fill(self.broker, self.queue.log(), offset) {
-                Ok(Filled::Yes) => {}
-                Ok(Filled::Gone(start)) => return Look::Nothing(start),
-                Ok(Filled::Empty) => return Look::Wait,
-                Ok(Filled::Cold) => return self.look_in_history(offset),
-                Err(error) => {
-                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
-                    return Look::Wait;
-                }
-            }
-        }
-        Look::Wait
-    }
-
-    /// Takes what was read of history, or has it read: whoever waits for the subscription hears of it.
-    fn look_in_history(&mut self, offset: u64) -> Look {
-        let (shared, log) = (&self.queue.shared, self.queue.log());
-        match shared.take_ahead(Offset(offset)) {
-            Some(Ok(ahead)) => {
-                let range = offset..ahead.range.end.0;
-                if let Err(error) = self.own.window.take(log, &ahead.slices, range) {
-                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
-                    return Look::Wait;
-                }
-                match self.own.window.see(offset) {
-                    Seen::Record(_) => Look::Record,
-                    Seen::Nothing(next) => Look::Nothing(next),
-                    Seen::Unread => Look::Wait,
-                }
-            }
-            Some(Err(error)) => {
-                tracing::warn!(%error, queue = ?self.queue, offset, "records of a queue cannot be read; they are tried again");
-                let again = self.now_ms + RETRY_MS;
-                self.set_due(Some(again));
-                Look::Wait
-            }
-            None => {
-                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * WINDOW_BYTES, held: Box::new(()), asked_for: true };
-                if let Some(home) = self.broker.home(self.queue.id) {
-                    shared.watch(home);
-                }
-                self.broker.read_ahead(shared, want);
-                Look::Wait
-            }
-        }
-    }
-
-    /// The offset of the next message that is not out of time, which then is in the window. `Err`: it is being read.
-    fn next(&mut self) -> Result<Option<u64>, ()> {
-        self.state.trim(self.queue.log().start().0);
-        loop {
-            let end = self.end();
-            match self.own.machine.head(&self.state, end) {
-                Head::Nothing => return Ok(None),
-                Head::Unread(first, last) => self.read_levels(first, last)?,
-                Head::Record(_) if self.expire_levels()? => {}
-                Head::Record(offset) => match self.look(offset) {
-                    Look::Wait => return Err(()),
-                    Look::Nothing(next) => {
-                        let Self { own, state, .. } = self;
-                        own.machine.skip(state, offset, next - 1);
-                    }
-                    Look::Record if self.is_out_of_time(offset) && !self.is_awaited(offset) => self.expire(offset)?,
-                    Look::Record => return Ok(Some(offset)),
-                },
-            }
-        }
-    }
-
-    /// Tells the subscription the levels of records of which it does not know them.
-    fn read_levels(&mut self, first: u64, last: u64) -> Result<(), ()> {
-        match self.look(first) {
-            Look::Wait => return Err(()),
-            Look::Nothing(next) => {
-                let Self { own, state, .. } = self;
-                own.machine.skip(state, first, (next - 1).min(last));
-                return Ok(());
-            }
-            Look::Record => {}
-        }
-        let Self { own, state, .. } = self;
-        let Dispatch { machine, window, .. } = &mut **own;
-        let until = window.end_from(first).ok_or(())?.saturating_sub(1).min(last);
-        state.set_levels(first, until, &mut |offset| {
-            let record = window.next(offset).filter(|record| record.offset.0 == offset);
-            machine.rules().level(record.and_then(|record| MessageTraits::of(record).priority))
-        });
-        Ok(())
-    }
-
-    /// When the time of a record that was looked at is over, in ms since 1970.
-    fn time_of(&mut self, offset: u64) -> Option<u64> {
-        let Dispatch { machine, window, .. } = &mut *self.own;
-        let Seen::Record(record) = window.see(offset) else { return None };
-        let ttl = MessageTraits::of(record).ttl;
-        machine.rules().due(record.timestamp.max(0) as u64, ttl)
-    }
-
-    fn is_out_of_time(&mut self, offset: u64) -> bool {
-        let wall_ms = self.wall_ms;
-        self.time_of(offset).is_some_and(|at| at <= wall_ms)
-    }
-
-    /// The time of a record that was looked at is over.
-    fn expire(&mut self, offset: u64) -> Result<(), ()> {
-        let Self { own, state, dead, now_ms, .. } = self;
-        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
-        let size = body_bytes(record);
-        own.machine.expire_head(state, offset, size, *now_ms, dead);
-        Ok(())
-    }
-
-    /// Throws out what is first in its level and out of time: a quorum queue looks at each of them, not only at what is next. True:
-    /// something has gone.
-    fn expire_levels(&mut self) -> Result<bool, ()> {
-        if self.own.machine.rules().kind != QueueKind::Quorum || self.state.heads().nth(1).is_none() {
-            self.own.level_heads.clear();
-            return Ok(false);
-        }
-        let heads: Vec<u64> = self.state.heads().map(|(_, offset)| offset).collect();
-        self.own.level_heads.retain(|(offset, _)| heads.contains(offset));
-        for offset in heads {
-            let known = self.own.level_heads.iter().find(|(other, _)| *other == offset).map(|(_, due)| *due);
-            let is_over = |due: Option<u64>, wall_ms| due.is_some_and(|at| at <= wall_ms);
-            if known.is_some_and(|due| !is_over(due, self.wall_ms)) {
-                continue;
-            }
-            match self.look(offset) {
-                Look::Wait => return Err(()),
-                Look::Nothing(next) => {
-                    let Self { own, state, .. } = self;
-                    own.machine.skip(state, offset, next - 1);
-                    return Ok(true);
-                }
-                Look::Record => {}
-            }
-            let due = self.time_of(offset);
-            if is_over(due, self.wall_ms) && !self.is_awaited(offset) {
-                self.expire(offset)?;
-                return Ok(true);
-            }
-            if known.is_none() {
-                self.own.level_heads.push((offset, due));
-            }
-        }
-        Ok(false)
-    }
-
-    /// Has it just come, and does somebody wait for it? Then it is given to him, however short its time is.
-    fn is_awaited(&mut self, offset: u64) -> bool {
-        offset >= self.own.arrived && self.own.machine.has_taker()
-    }
-
-    /// How far to look at a log that ends at `log_end`. Where messages have priorities, those that come are taken one by one as long as
-    /// somebody waits for them, or what is too much is dropped: those that come later do not go before them.
-    fn next_stop(&mut self, log_end: u64) -> u64 {
-        let Dispatch { machine, arrived, .. } = &mut *self.own;
-        let alone = self.state.is_levelled() && *arrived < log_end && (machine.rules().drops_head() || machine.has_taker());
-        if alone { (*arrived).max(self.state.start()) + 1 } else { log_end }
-    }
-
-    /// Tells how much records weigh that are new, where bytes are limited.
-    fn weigh(&mut self) -> Result<(), ()> {
-        while let Some(from) = self.own.machine.unweighed(&self.state, self.end()) {
-            match self.look(from) {
-                Look::Wait => return Err(()),
-                Look::Nothing(next) if next >= self.end() => return Ok(()),
-                Look::Nothing(_) | Look::Record => {}
-            }
-            let Self { own, state, end, .. } = self;
-            let Dispatch { machine, window, .. } = &mut **own;
-            let Some(until) = window.end_from(from) else { return Err(()) };
-            let mut at = from;
-            while let Some(record) = window.next(at).filter(|record| record.offset.0 < *end) {
-                machine.weigh(state, record.offset.0, body_bytes(record));
-                at = record.offset.0 + 1;
-            }
-            if at == from && until >= *end {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
     fn delivery(&self, given: delivery::Delivery, record: Record) -> Delivery {
         let counts = self.own.machine.rules().kind == QueueKind::Quorum;
         let returned = counts.then_some(given.before);
@@ -634,8 +491,9 @@ impl Turn<'_> {
             let (consumer, channel) = (given.consumer, given.channel);
             let message = self.delivery(given, record);
             if let Some(flow) = self.own.channels.get(&channel) {
-                flow.sends(message.bytes());
+                flow.sends(message.bytes(), message.redelivered);
             }
+            self.own.tally.redelivered += u64::from(message.redelivered);
             self.out.push(channel, consumer, message);
         }
         if self.out.count >= TURN_MESSAGES {
@@ -730,12 +588,16 @@ impl Turn<'_> {
             self.broker.ticker.touch(self.queue);
         }
         let abandoned = self.own.machine.is_abandoned();
+        let mut tally = self.own.tally;
         // Under the lock: messages leave in the order in which they were given out.
         for deliveries in self.out.by_consumer.drain(..) {
             if let Some(consumer) = self.own.consumers.get(&deliveries.consumer) {
-                self.broker.reply(consumer.to, Reply::Done(Box::new(deliveries)));
+                let (to, count) = (consumer.to, deliveries.messages.len() as u64);
+                if consumer.no_ack { tally.delivered_no_ack += count } else { tally.delivered += count }
+                self.broker.reply(to, Reply::Done(Box::new(deliveries)));
             }
         }
+        self.own.tally = tally;
         let dead = std::mem::take(&mut self.dead);
         let (broker, queue) = (self.broker, self.queue);
         drop(self);

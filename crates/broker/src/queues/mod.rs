@@ -8,15 +8,19 @@ mod admin;
 mod arguments;
 mod consumers;
 mod dead;
+mod declare;
 mod delays;
 mod dispatch;
 mod erlang;
+mod look;
 mod parameters;
+mod parts;
 mod policies;
 mod policy_keys;
 mod queue;
 mod record;
 mod restore;
+mod stream;
 mod ticker;
 mod traits;
 mod vhosts;
@@ -27,19 +31,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hashbrown::HashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use routing::{Exchanges, Name, QueueId};
-use types::LogId;
+use types::{Durability, LogId};
+
+use crate::topic::TopicConfig;
 
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal, made_up_name};
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
+pub use look::{ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally};
 pub use dead::{Letter, Undertaker};
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
+pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
+pub use parts::Part;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub use vhosts::VhostMetadata;
@@ -69,16 +78,9 @@ pub struct Vhost {
 
 impl Vhost {
     fn new(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            exchanges: Exchanges::new(),
-            queues: RwLock::default(),
-            metadata: RwLock::default(),
-            deleted: AtomicBool::new(false),
-            delays: RwLock::default(),
-            policies: Policies::default(),
-            parameters: Parameters::default(),
-        }
+        let (policies, parameters, delays) = (Policies::default(), Parameters::default(), RwLock::default());
+        let (exchanges, queues, metadata, deleted) = (Exchanges::new(), RwLock::default(), RwLock::default(), AtomicBool::new(false));
+        Self { name: name.to_owned(), exchanges, queues, policies, parameters, metadata, deleted, delays }
     }
 
     /// Its name.
@@ -115,6 +117,8 @@ pub struct Vhosts {
     by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
+    /// Configurations of queues' own topics, by class.
+    configs: Mutex<Vec<(Durability, Arc<TopicConfig>)>>,
     /// Parameters of the broker, by name.
     global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
@@ -122,7 +126,7 @@ pub struct Vhosts {
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), global: RwLock::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), global: RwLock::default() }
     }
 }
 

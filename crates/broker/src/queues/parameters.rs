@@ -126,10 +126,10 @@ impl Vhost {
         entered.map(|_| VhostSeat(Arc::clone(self))).map_err(|_| limit.unwrap_or(0))
     }
 
-    /// Its limit of queues, when one more would exceed it.
-    pub(super) fn queue_limit_reached(&self) -> Option<u64> {
+    /// Its limit of queues, when one more would exceed it beside those that are there and `coming`.
+    pub(super) fn queue_limit_reached(&self, coming: usize) -> Option<u64> {
         let limit = self.parameters.limit(QUEUES)?;
-        (self.queues.read().len() as u64 >= limit).then_some(limit)
+        ((self.queues.read().len() + coming) as u64 >= limit).then_some(limit)
     }
 }
 

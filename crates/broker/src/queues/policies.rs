@@ -247,7 +247,7 @@ impl Matched {
         policy_keys::merged(of(&self.policy).as_ref(), of(&self.operator).as_ref())
     }
 
-    fn is(&self, other: &Self) -> bool {
+    pub(super) fn is(&self, other: &Self) -> bool {
         let same = |one: &Option<Arc<Policy>>, other: &Option<Arc<Policy>>| match (one, other) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (None, None) => true,
@@ -397,6 +397,7 @@ fn join(own: &QueueArguments, declared: &Arguments, set: &Map<String, Value>) ->
         dead_letter_exchange,
         dead_letter_key: own.dead_letter_key.clone().or_else(|| name_of(set, "dead-letter-routing-key")),
         delivery_limit: if quorum { delivery_limit(own, declared, set) } else { None },
+        stream: own.stream.joined(text("max-age"), set.get("max-length-bytes").and_then(Value::as_u64)),
         ..own.clone()
     }
 }
@@ -461,7 +462,7 @@ impl Broker {
             let Ok(own) = QueueArguments::new(&queue.arguments) else { continue };
             let wanted = vhost.policies.in_force(&queue.name, &queue.arguments, own);
             if !queue.in_force.read().matched.is(&wanted.matched) {
-                self.put_in_force(&queue, wanted);
+                queue.parts().for_each(|part| self.put_in_force(part, Arc::clone(&wanted)));
             }
         }
         let exchanges: Vec<Name> = vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect();

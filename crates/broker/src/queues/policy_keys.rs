@@ -81,7 +81,10 @@ const KEYS: [Key; 21] = [
 ];
 
 /// Keys that RabbitMQ serves and this broker does not: they are refused, not passed over.
-const NOT_SERVED: [&str; 5] = [
+const NOT_SERVED: [&str; 8] = [
+    "max-age",
+    "stream-max-segment-size-bytes",
+    "stream-filter-size-bytes",
     "consumer-timeout",
     "consumer-disconnected-timeout",
     "delayed-retry-type",
@@ -110,6 +113,8 @@ const NOT_FOR: [(&str, &[&str]); 3] = [
         &[
             "expires",
             "message-ttl",
+            // A stream's own arguments are its topic's retention; of a policy it would not be.
+            "max-length-bytes",
             "dead-letter-exchange",
             "dead-letter-routing-key",
             "max-length",
@@ -161,10 +166,8 @@ pub(super) fn check(definition: &Map<String, Value>, by_operator: bool) -> Resul
     }
     let mut unknown = Map::new();
     for (name, value) in definition {
-        if NOT_SERVED.contains(&name.as_str()) {
-            return Err(format!("{name} is not served by this broker"));
-        }
         match find(name).filter(|key| !by_operator || key.operators.is_some() || key.is_no.is_empty()) {
+            None if NOT_SERVED.contains(&name.as_str()) && !by_operator => return Err(not_served(name)),
             None => drop(unknown.insert(name.clone(), value.clone())),
             Some(key) if key.is_no.is_empty() => {
                 return Err(format!("use of deprecated {name} argument is not permitted"));
@@ -172,10 +175,15 @@ pub(super) fn check(definition: &Map<String, Value>, by_operator: bool) -> Resul
             Some(key) if !key.takes.takes(value) => {
                 return Err(format!("{} is not a valid {}", Term(value), key.is_no));
             }
+            Some(_) if NOT_SERVED.contains(&name.as_str()) => return Err(not_served(name)),
             Some(_) => {}
         }
     }
     if unknown.is_empty() { Ok(()) } else { Err(format!("{} are not recognised policy settings", Pairs(&unknown))) }
+}
+
+fn not_served(name: &str) -> String {
+    format!("{name} is not served by this broker")
 }
 
 /// Is a policy for queues of a type? One that has anything which they do not take is passed over as a whole.
@@ -238,11 +246,12 @@ mod tests {
                 r#"[{<<"dead-letter-exchange">>,<<"x">>}] are not recognised policy settings"#,
             ),
             (json!({"consumer-timeout": 5}), false, "consumer-timeout is not served by this broker"),
+            (json!({"max-age": "10D"}), false, "max-age is not served by this broker"),
         ];
         for (definition, by_operator, text) in cases {
             assert_eq!(check(&of(definition), by_operator), Err(text.to_owned()));
         }
-        let all = json!({"max-length": 0, "delivery-limit": -1, "max-age": "10D", "overflow": "reject-publish-dlx", "queue-version": 2});
+        let all = json!({"max-length": 0, "delivery-limit": -1, "overflow": "reject-publish-dlx", "queue-version": 2});
         assert_eq!(check(&of(all), false), Ok(()));
         assert_eq!(check(&of(json!({"message-ttl": 5, "overflow": "drop-head"})), true), Ok(()));
     }

@@ -12,6 +12,7 @@ use super::consumers::Delivery;
 use super::dead::Burials;
 use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched, Understood};
+use super::stream::Stream;
 use crate::subscriptions::SharedSubscription;
 use crate::topic::Topic;
 
@@ -35,6 +36,10 @@ pub struct Queue {
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
     pub(super) burials: Mutex<Burials>,
+    /// Who reads it, if it is a stream: then nothing goes through `shared` and `dispatch`.
+    pub(super) stream: Option<Arc<Stream>>,
+    /// Of the partitions behind the first, if it is attached to a topic of several.
+    pub(super) others: Box<[Arc<Self>]>,
     pub(super) dropped: AtomicBool,
     /// The thread `queues` is to write what changed.
     pub(super) dirty: AtomicBool,
@@ -116,6 +121,11 @@ impl Queue {
     /// Does it turn messages away when it is full?
     pub fn may_refuse(&self) -> bool {
         self.may_refuse.load(Ordering::Relaxed)
+    }
+
+    /// Is it read without being emptied?
+    pub fn is_stream(&self) -> bool {
+        self.stream.is_some()
     }
 
     /// The rules of its machine.

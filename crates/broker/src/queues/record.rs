@@ -69,6 +69,11 @@ pub(crate) enum Found {
     Binding(BindingRecord, u64),
 }
 
+/// Without room to grow: the journal keeps it.
+fn exact(bytes: &[u8]) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
 fn put_short(out: &mut BytesMut, bytes: &[u8]) {
     out.put_u8(u8::try_from(bytes.len()).expect("names have at most 255 bytes"));
     out.put_slice(bytes);
@@ -162,7 +167,7 @@ impl ExchangeRecord {
     pub fn key(vhost: &str, name: &[u8]) -> Bytes {
         let mut key = key(EXCHANGE, vhost);
         key.put_slice(name);
-        key.freeze()
+        exact(&key)
     }
 
     pub fn encode(&self) -> Bytes {
@@ -171,7 +176,7 @@ impl ExchangeRecord {
         put_short(&mut out, &self.kind);
         out.put_u8(flags([(self.auto_delete, AUTO_DELETE), (self.internal, INTERNAL), (false, 0)]));
         put_arguments(&mut out, &self.arguments);
-        out.freeze()
+        exact(&out)
     }
 }
 
@@ -179,7 +184,7 @@ impl QueueRecord {
     pub fn key(vhost: &str, name: &[u8]) -> Bytes {
         let mut key = key(QUEUE, vhost);
         key.put_slice(name);
-        key.freeze()
+        exact(&key)
     }
 
     pub fn encode(&self) -> Bytes {
@@ -189,7 +194,7 @@ impl QueueRecord {
         out.put_u64(self.log.0);
         out.put_u8(flags([(self.auto_delete, AUTO_DELETE), (self.hidden, HIDDEN), (self.attached, ATTACHED)]));
         put_arguments(&mut out, &self.arguments);
-        out.freeze()
+        exact(&out)
     }
 }
 
@@ -201,14 +206,14 @@ impl BindingRecord {
         put_short(&mut key, &self.destination);
         put_short(&mut key, &self.key);
         put_arguments(&mut key, &self.arguments);
-        key.freeze()
+        exact(&key)
     }
 
     pub fn encode(number: u64) -> Bytes {
         let mut out = BytesMut::new();
         out.put_u8(VERSION);
         out.put_u64(number);
-        out.freeze()
+        exact(&out)
     }
 }
 

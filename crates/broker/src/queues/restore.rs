@@ -8,10 +8,11 @@ use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
 use types::{LogId, PartitionIndex};
 
+use super::admin::{Life, QueueDeclaration, queue_overrides};
 use super::delays;
-use super::admin::{QueueDeclaration, queue_overrides};
 use super::arguments::QueueArguments;
 use super::parameters;
+use super::topic_name;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
 use crate::catalog::TopicRecord;
@@ -22,22 +23,22 @@ pub(crate) struct FoundQueues {
     exchanges: Vec<(String, Name, ExchangeRecord)>,
     queues: Vec<(String, Name, QueueRecord)>,
     bindings: Vec<(u64, String, BindingRecord)>,
-    delays: delays::Found,
     parameters: Vec<parameters::Found>,
+    delays: delays::Found,
 }
 
 impl FoundQueues {
     /// Takes a state record.
     pub fn take(&mut self, key: &[u8], value: &[u8]) {
-        if key.first() == Some(&delays::DELAYS_KEY) {
-            return self.delays.take(key, value);
-        }
         if parameters::is_key(key) {
             match parameters::decode(key, value) {
                 Some(found) => self.parameters.push(found),
                 None => tracing::warn!(key = %key.escape_ascii(), "record of a policy or parameter that is not readable ignored"),
             }
             return;
+        }
+        if key.first() == Some(&delays::DELAYS_KEY) {
+            return self.delays.take(key, value);
         }
         match record::decode(key, value) {
             Some((vhost, Found::Exchange(name, record))) => self.exchanges.push((vhost, name, record)),
@@ -47,18 +48,26 @@ impl FoundQueues {
         }
     }
 
-    /// Logs of queues that are no topics.
-    pub fn hidden_logs(&self) -> impl Iterator<Item = LogId> + '_ {
-        self.queues.iter().filter(|(_, _, record)| record.hidden).map(|(_, _, record)| record.log).chain(self.delays.logs())
+    /// Logs of queues' own topics.
+    pub fn own_logs(&self) -> impl Iterator<Item = LogId> + '_ {
+        self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log).chain(self.delays.logs())
     }
 }
 
 impl Broker {
-    /// Makes topics of the queues that Kafka clients do not see; before subscriptions are restored, which look for them.
-    pub(crate) fn restore_hidden_topics(&self, found: &FoundQueues) {
-        for (_, _, record) in found.queues.iter().filter(|(_, _, record)| record.hidden) {
-            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides: queue_overrides() };
-            self.publish_hidden(topic, self.durability());
+    /// Makes queues' own topics, which have no record unless their settings were changed; before subscriptions are restored, which look for
+    /// them.
+    pub(crate) fn restore_own_topics(&self, found: &FoundQueues) {
+        for (vhost, name, record) in found.queues.iter().filter(|(_, _, record)| !record.attached) {
+            if self.topic_by_id(record.topic).is_some() {
+                continue;
+            }
+            let overrides = QueueArguments::new(&record.arguments).map_or_else(|_| queue_overrides(), |rules| rules.overrides());
+            let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides };
+            match topic_name(vhost, name).filter(|_| !record.hidden) {
+                Some(known_as) => self.publish(known_as, topic),
+                None => self.publish_hidden(topic, self.durability()),
+            };
         }
         self.restore_delayed_topics(&found.delays);
     }
@@ -88,7 +97,7 @@ impl Broker {
             };
             let QueueRecord { auto_delete, arguments, attached, .. } = record;
             let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete, arguments };
-            self.enter_queue(&host, wish, rules, topic, attached);
+            self.enter_queue(&host, wish, rules, topic, Life { attached, restored: true });
         }
         for (_, vhost, record) in found.bindings {
             let host = self.vhosts.or_new(&vhost);

@@ -25,7 +25,7 @@ use super::password::PasswordHash;
 use super::user::{GUEST, User};
 use super::Security;
 use crate::Broker;
-use crate::jobs::Job;
+use crate::jobs::{Job, Task};
 
 /// Passwords that may wait to be verified.
 const WAITING_MAX: usize = 1000;
@@ -161,6 +161,6 @@ impl Broker {
             };
             Box::new(outcome) as Box<dyn std::any::Any + Send>
         };
-        self.logins.push_within(Job { to, work: Box::new(work) }, WAITING_MAX)
+        self.logins.push_within(Job { to, task: Task::Work(Box::new(work)) }, WAITING_MAX)
     }
 }

@@ -45,9 +45,15 @@ pub struct QueueRules {
     pub letters_wait: bool,
     /// The queue goes with its last consumer.
     pub auto_delete: bool,
-    /// How many messages are read ahead for their priority: beyond it the order is that of the log. What it costs is some
-    /// 40 bytes each where priorities change from message to message.
+    /// How many ready messages are read ahead for their priority: beyond it the order is that of the log. Where priorities change from
+    /// message to message one costs as many bits as there are levels, at most 32 bytes: [`look_ahead_max`] keeps that within 64 MiB.
     pub look_ahead_max: u64,
+}
+
+/// Ready messages of a queue with levels up to this one of which the order by priority is kept: what takes at most 64 MiB.
+pub fn look_ahead_max(priority_max: Option<u8>) -> u64 {
+    const BITS: u64 = 64 << 23;
+    BITS / (u64::from(priority_max.unwrap_or(0)) + 1).max(16)
 }
 
 impl QueueRules {
@@ -65,7 +71,7 @@ impl QueueRules {
             dead_letters: false,
             letters_wait: false,
             auto_delete: false,
-            look_ahead_max: 1 << 20,
+            look_ahead_max: look_ahead_max(None),
         }
     }
 
@@ -78,7 +84,7 @@ impl QueueRules {
     pub fn level(&self, priority: Option<u8>) -> u8 {
         let Some(max) = self.priority_max else { return 0 };
         match self.kind {
-            QueueKind::Classic => priority.unwrap_or(0).min(max),
+            QueueKind::Classic | QueueKind::Stream => priority.unwrap_or(0).min(max),
             QueueKind::Quorum => priority.unwrap_or(QUORUM_PRIORITY).min(max.min(QUORUM_PRIORITY_MAX)),
         }
     }

@@ -30,7 +30,12 @@ impl Subscription {
     pub fn set_levelled(&mut self, levelled: bool) {
         if levelled != self.levelled {
             self.levelled = levelled;
-            self.ready.forget_levels();
+            if levelled {
+                self.apply_found_levels();
+            } else {
+                self.ready.forget_levels();
+                self.levels.forget();
+            }
         }
     }
 
@@ -48,7 +53,7 @@ impl Subscription {
     }
 
     /// What has to be read, and told to [`Subscription::set_levels`], before the next record can be given out by level, both
-    /// included: no more than `rules.unfinished_max` records ahead of what is done, the order beyond it is that of the log. `None`:
+    /// included: while no more than `rules.unfinished_max` records are ready, the order beyond them is that of the log. `None`:
     /// all levels are known, or there are none.
     pub fn unlevelled(&self, log_end: u64, rules: &Rules) -> Option<(u64, u64)> {
         if !self.levelled {
@@ -57,7 +62,7 @@ impl Subscription {
         if let Some(run) = self.ready.first_plain() {
             return Some((run.first, run.last));
         }
-        let room = rules.unfinished_max.saturating_sub(self.unfinished());
+        let room = rules.unfinished_max.saturating_sub(self.ready.count());
         let until = log_end.min(self.end.saturating_add(room));
         (until > self.end).then(|| (self.end, until - 1))
     }
@@ -68,20 +73,18 @@ impl Subscription {
             return;
         }
         self.reach(first, last);
-        for Run { first, last, value } in self.ready.take_unlevelled(first, last) {
-            if self.returned_first && value.tries.deliveries() > 0 {
-                self.ready.insert(first, last, Waiting { level: Some(RETURNED), ..value });
-                continue;
+        self.level_plain(first, last, level);
+        self.note_levels(first, last);
+    }
+
+    /// Gives what is available in `first..=last` and has no level its level.
+    pub(super) fn level_plain(&mut self, first: u64, last: u64, level: &mut dyn FnMut(u64) -> u8) {
+        for Run { first, last, value: tries } in self.ready.take_plain(first, last) {
+            if self.returned_first && tries.deliveries() > 0 {
+                self.ready.insert(first, last, Waiting { level: Some(RETURNED), tries });
+            } else {
+                self.ready.insert_levelled(first, last, tries, level);
             }
-            let (mut from, mut current) = (first, level(first));
-            for offset in first + 1..=last {
-                let next = level(offset);
-                if next != current {
-                    self.ready.insert(from, offset - 1, Waiting { level: Some(current), ..value });
-                    (from, current) = (offset, next);
-                }
-            }
-            self.ready.insert(from, last, Waiting { level: Some(current), ..value });
         }
     }
 
@@ -159,7 +162,7 @@ impl Subscription {
     }
 
     /// What is new in `first..=last` has been looked at. What follows on something that has not stays as it is.
-    fn reach(&mut self, first: u64, last: u64) {
+    pub(super) fn reach(&mut self, first: u64, last: u64) {
         if (first..=last).contains(&self.end) {
             self.ready.insert(self.end, last, Waiting::NEW);
             self.end = last + 1;

@@ -3,8 +3,11 @@
 //! Levels are runs over one log, never copies. Without levels, which is most often, there is one map of runs, `plain`, and nothing
 //! else. With levels `plain` holds what has not been read yet, so that its level is not known.
 
+use std::collections::BTreeSet;
+
 use super::Tries;
 use super::returned::{RETURNED, Returned};
+use crate::subscription_record::PAGE_OFFSETS;
 use crate::runs::{Run, Runs};
 
 /// What is kept of a ready run.
@@ -22,6 +25,8 @@ impl Waiting {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ready {
+    /// Pages into which something came that was delivered before; it may have left.
+    tried: BTreeSet<u64>,
     plain: Runs<Tries>,
     /// Highest first; none is empty.
     levels: Vec<(u8, Runs<Tries>)>,
@@ -63,27 +68,64 @@ impl Ready {
     }
 
     pub fn insert(&mut self, first: u64, last: u64, Waiting { tries, level }: Waiting) {
+        if tries != Tries::default() {
+            self.tried.extend(first / PAGE_OFFSETS..=last / PAGE_OFFSETS);
+        }
         let Some(level) = level else { return self.plain.insert(first, last, tries) };
-        let at = self.levels.binary_search_by(|(other, _)| level.cmp(other)).unwrap_or_else(|at| {
-            self.levels.insert(at, (level, Runs::default()));
-            at
-        });
-        self.levels[at].1.insert(first, last, tries);
+        self.of_level(level).insert(first, last, tries);
         if let Some(returned) = self.returned.as_mut().filter(|_| level == RETURNED) {
             returned.push(first, last);
         }
     }
 
-    /// Takes out what lies in `first..=last` and has no level yet, in the order of offsets.
-    pub fn take_unlevelled(&mut self, first: u64, last: u64) -> Vec<Run<Waiting>> {
-        let waiting = |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: None } };
-        self.plain.take(first, last).into_iter().map(waiting).collect()
+    fn of_level(&mut self, level: u8) -> &mut Runs<Tries> {
+        let at = self.levels.binary_search_by(|(other, _)| level.cmp(other)).unwrap_or_else(|at| {
+            self.levels.insert(at, (level, Runs::default()));
+            at
+        });
+        &mut self.levels[at].1
+    }
+
+    /// As [`Ready::insert`], where each offset has a level of its own.
+    pub fn insert_levelled(&mut self, first: u64, last: u64, tries: Tries, level: &mut dyn FnMut(u64) -> u8) {
+        let (mut from, mut current) = (first, level(first));
+        for offset in first + 1..=last {
+            let next = level(offset);
+            if next != current {
+                self.of_level(current).insert(from, offset - 1, tries);
+                (from, current) = (offset, next);
+            }
+        }
+        self.of_level(current).insert(from, last, tries);
+    }
+
+    /// Takes out what has no level and lies in `first..=last`.
+    pub fn take_plain(&mut self, first: u64, last: u64) -> Vec<Run<Tries>> {
+        self.plain.take(first, last)
+    }
+
+    /// Is there something in `first..=last` that has no level?
+    pub fn has_plain(&self, first: u64, last: u64) -> bool {
+        self.plain.within(first, last).next().is_some()
+    }
+
+    /// Tells runs with their levels, level by level.
+    pub fn levels_within(&self, first: u64, last: u64, each: &mut dyn FnMut(u64, u64, u8)) {
+        for (level, runs) in &self.levels {
+            runs.within(first, last).for_each(|run| each(run.first, run.last, *level));
+        }
+    }
+
+    /// Nothing lies before `page` any more.
+    pub fn forget_tried(&mut self, page: u64) {
+        self.tried = self.tried.split_off(&page);
     }
 
     /// Takes out whatever lies in `first..=last`, in the order of offsets.
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<Waiting>> {
         let waiting = |level| move |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: Some(level) } };
-        let mut taken = self.take_unlevelled(first, last);
+        let unlevelled = |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: None } };
+        let mut taken: Vec<Run<Waiting>> = self.plain.take(first, last).into_iter().map(unlevelled).collect();
         if !self.levels.is_empty() {
             for (level, runs) in &mut self.levels {
                 let of_level = runs.take(first, last);
@@ -131,6 +173,15 @@ impl Ready {
             found.sort_unstable_by_key(|run| run.first);
         }
         found
+    }
+
+    /// The parts of runs that lie in `first..=last` and were delivered before, in order.
+    pub fn tried_within(&self, first: u64, last: u64) -> Vec<Run<Tries>> {
+        let pages = first / PAGE_OFFSETS..=last / PAGE_OFFSETS;
+        if self.tried.range(pages).next().is_none() {
+            return Vec::new();
+        }
+        self.within(first, last).into_iter().filter(|run| run.value != Tries::default()).collect()
     }
 
     /// All runs, in no order.

@@ -30,15 +30,19 @@ fn restart(subscription: &mut Subscription, stored: &mut BTreeMap<Bytes, Bytes>)
             None => drop(stored.remove(&key)),
         }
     }
-    let (mut begin, mut runs): (_, Vec<PageRun>) = (None, Vec::new());
+    let (mut begin, mut runs, mut levels, mut lists): (_, Vec<PageRun>, Vec<_>, Vec<_>) = (None, Vec::new(), Vec::new(), Vec::new());
     for (key, value) in stored {
         match subscription_record(key, value).expect("its kind").expect("whole") {
             (_, SubscriptionRecord::Start { start, given }) => begin = Some((start, given)),
             (_, SubscriptionRecord::Page(page)) => runs.extend(page),
+            (_, SubscriptionRecord::Levels(page, one)) => levels.push((page, one)),
+            (_, SubscriptionRecord::List(number, list)) => lists.push((number, value.len(), list)),
         }
     }
     let (start, given) = begin.expect("a start");
-    (Subscription::restore(start, runs), given)
+    let mut restored = Subscription::restore_with(start, runs, lists);
+    levels.into_iter().for_each(|(page, one)| restored.restore_levels(page, one));
+    (restored, given)
 }
 
 #[test]
@@ -191,7 +195,7 @@ fn what_may_have_been_given_out_before_a_crash_is_known() {
 
 #[test]
 fn pages_of_the_first_version_are_read() {
-    let key = name().records(&delivery::Changes { start: None, given: None, pages: vec![(0, Vec::new())] }).remove(0).0;
+    let key = name().records(&delivery::Changes { start: None, given: None, pages: vec![(0, Vec::new())], levels: Vec::new(), list: None, lists_gone: Vec::new() }).remove(0).0;
     let value = [&[1u8][..], &[0, 0, 0, 1, 0], &[0, 5, 0, 0, 1], &[0, 6, 0, 0, 2 + 3], &[0, 7, 0, 2, 128 + 4]].concat();
     let (_, record) = subscription_record(&key, &value).expect("its kind").expect("whole");
     let SubscriptionRecord::Page(runs) = record else { panic!("a page") };

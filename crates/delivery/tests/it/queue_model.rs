@@ -659,16 +659,19 @@ impl World {
 
     /// What was not written is lost; the log is not.
     fn crash(&mut self) {
-        let (mut begin, mut runs) = (None, Vec::new());
+        let (mut begin, mut runs, mut levels, mut lists) = (None, Vec::new(), Vec::new(), Vec::new());
         for (key, value) in &self.stored {
             match subscription_record(key, value).expect("its kind").expect("whole") {
                 (_, SubscriptionRecord::Start { start, given }) => begin = Some((start, given.expect("it is kept"))),
                 (_, SubscriptionRecord::Page(page)) => runs.extend(page),
+                (_, SubscriptionRecord::Levels(page, one)) => levels.push((page, one)),
+                (_, SubscriptionRecord::List(number, list)) => lists.push((number, value.len(), list)),
             }
         }
         let (start, given) = begin.expect("a start");
         assert_eq!(given, self.written.1, "{}", self.what);
-        self.subscription = Subscription::restore(start, runs);
+        self.subscription = Subscription::restore_with(start, runs, lists);
+        levels.into_iter().for_each(|(page, one)| self.subscription.restore_levels(page, one));
         self.subscription.remember_given(given);
         self.queue = Queue::new(self.rules, self.single, &mut self.subscription, self.now);
         let written = self.written.0.clone();

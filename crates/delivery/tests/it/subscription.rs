@@ -348,7 +348,7 @@ impl Run {
                 None => drop(self.stored.remove(&key)),
             }
         }
-        let (mut start, mut runs) = (None, BTreeMap::new());
+        let (mut start, mut runs, mut lists) = (None, BTreeMap::new(), Vec::new());
         for (key, value) in &self.stored {
             match subscription_record(key, value).expect("its kind").expect("whole") {
                 (of, SubscriptionRecord::Start { start: from, .. }) => {
@@ -356,9 +356,11 @@ impl Run {
                     start = Some(from);
                 }
                 (_, SubscriptionRecord::Page(page)) => drop(runs.insert(key.clone(), page)),
+                (_, SubscriptionRecord::Levels(..)) => panic!("there are no levels"),
+                (_, SubscriptionRecord::List(number, list)) => lists.push((number, value.len(), list)),
             }
         }
-        self.subscription = Subscription::restore(start.expect("a start"), runs.into_values().flatten());
+        self.subscription = Subscription::restore_with(start.expect("a start"), runs.into_values().flatten(), lists);
         self.subscription.set_key_ordered(self.ordered);
         for state in &mut self.model {
             if let Model::Acquired(_, count, _) = *state {

@@ -101,7 +101,7 @@ impl ObjectWriter {
                 self.close();
                 let base = self.runs.last().map_or(self.base, |run| run.next);
                 let log = self.log;
-                self.runs.push(Run { log, base, next, position, bytes, crc: 0, records, max_timestamp, append_time });
+                self.runs.push(Run { log, base, next, position, bytes, crc: 0, records, shared: false, max_timestamp, append_time });
                 self.open = true;
             }
         }
@@ -306,6 +306,7 @@ fn run_from(log: LogId, entry: &[u8]) -> Run {
         bytes: u32_at(entry, 20),
         crc: u32_at(entry, 24),
         records: u32_at(entry, 28),
+        shared: false,
         max_timestamp: u64_at(entry, 32) as Timestamp,
         append_time: u64_at(entry, 40) as Timestamp,
     }

@@ -62,7 +62,7 @@ impl Archiver {
             if freed >= excess {
                 break;
             }
-            freed += segment.bytes;
+            freed += segment.bytes();
             victims.push(index);
         }
         let hurried = marks.pressure(used) >= 1.0;

@@ -23,6 +23,8 @@ pub(super) struct Sweep {
     held_bytes: usize,
     held_at: u64,
     held_until: usize,
+    /// A shared run with the offsets of its log.
+    placed: Vec<u8>,
 }
 
 impl Sweep {
@@ -30,10 +32,10 @@ impl Sweep {
     pub fn new(mut runs: Vec<(Arc<Segment>, Run)>) -> Self {
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.base, run.position));
         runs.sort_by_key(|(segment, run)| (segment.sequence, run.position));
-        Self { runs, at: 0, held: Vec::new(), held_skip: 0, held_bytes: 0, held_at: 0, held_until: 0 }
+        Self { runs, at: 0, held: Vec::new(), held_skip: 0, held_bytes: 0, held_at: 0, held_until: 0, placed: Vec::new() }
     }
 
-    /// The next run and its bytes, checked.
+    /// The next run and its bytes, checked, with the offsets of its log.
     pub fn next(&mut self) -> Option<(Run, Result<&[u8], SegmentError>)> {
         let (segment, run) = self.runs.get(self.at)?.clone();
         if self.at >= self.held_until
@@ -47,6 +49,12 @@ impl Sweep {
         let held = &self.held[self.held_skip..self.held_skip + self.held_bytes];
         let bytes = held.get(from..from + run.bytes as usize);
         let fits = bytes.is_some_and(|bytes| crc32c(bytes) == run.crc);
+        if let Some(bytes) = bytes.filter(|_| fits && run.shared) {
+            self.placed.clear();
+            self.placed.extend_from_slice(bytes);
+            run.place_in(&mut self.placed);
+            return Some((run, Ok(&self.placed)));
+        }
         let outcome = bytes.filter(|_| fits).ok_or_else(|| SegmentError::Corrupt {
             file: segment.file.name(),
             position: u64::from(run.position),

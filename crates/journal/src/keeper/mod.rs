@@ -188,7 +188,8 @@ impl Keeper {
         self.prepare_next();
         let sealed = self.seal_all();
         self.prune();
-        self.look.wanted |= sealed || inbox.moved;
+        // On a full disk nothing is sealed, and what is trimmed is all that can help.
+        self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full();
         self.look.whole |= inbox.check_retention;
         self.look_if_due();
         self.prepare_next();
@@ -343,6 +344,7 @@ impl Keeper {
             inner.segments.insert(job.sequence);
             inner.sealed_bytes += row.bytes;
         }
+        segment.set_bytes(job.file.size()?);
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");
         let mut from = 0;

@@ -89,18 +89,32 @@ impl Keeper {
         }
         for (segment, index) in sealed {
             let mut used = Usage { sequence: segment.sequence, live_bytes: 0, total_bytes: 0 };
-            for row in index.rows()? {
-                used.total_bytes += row.bytes;
+            let rows = index.rows()?;
+            let mut live_rows = vec![false; rows.len()];
+            let mut live_shared = false;
+            for (row, is_live) in rows.iter().zip(&mut live_rows) {
+                let own_bytes = row.bytes - u64::from(row.shared_bytes);
+                used.total_bytes += own_bytes;
                 let Some(log) = self.journal.log(row.log) else { continue };
                 // A trim counts when it is durable: after a crash before that the records are still the log's. So does a record of the archive.
                 let archived = log.archived_until();
                 if row.next > log.start().max(archived) {
-                    used.live_bytes += row.bytes;
+                    used.live_bytes += own_bytes;
+                    *is_live = true;
+                    live_shared |= row.shared_bytes > 0;
                 }
                 if row.next > considered_from(&log).1.max(archived) {
                     *live.entry(row.log).or_default() += row.bytes_from(archived);
                 }
             }
+            #[cfg(feature = "planted")]
+            if self.journal.planted() == Some(crate::Planted::FreeSharedBody) {
+                live_rows.iter_mut().skip(2).for_each(|is_live| *is_live = false);
+            }
+            // What logs share counts once, as long as one of them has it.
+            let (shared, shared_live) = index.sharers().usage(|row| live_rows[row as usize], live_shared);
+            used.total_bytes += shared;
+            used.live_bytes += shared_live;
             usage.push(used);
         }
         for log in self.journal.all_logs() {

@@ -76,8 +76,8 @@ impl Keeper {
             last_crc: newest.map_or(0, |info| info.last_crc),
         };
         let (file, runs, end) = copy.finish()?;
-        // They were copied log by log.
         let mut ids: Vec<LogId> = runs.iter().map(|run| run.log).collect();
+        ids.sort_unstable();
         ids.dedup();
         let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
         write_index(&*file, end, &ids, places, &info)?;
@@ -122,29 +122,55 @@ impl Keeper {
         Ok(())
     }
 
-    /// Copies what is live, log by log; returns the logs that have something in the new segment.
+    /// Copies what is live: log by log, but what belongs to logs that share runs in the order in which it lies, so that the runs of each
+    /// stay in theirs and shared ones are copied once. Returns the logs that have something in the new segment.
     fn copy_live(&self, sources: &[(Arc<Segment>, Arc<SealedIndex>)], copy: &mut Copy) -> Result<HashSet<LogId>, KeeperError> {
-        let mut all = Vec::new();
+        let (mut all, mut sharing) = (Vec::new(), HashSet::new());
         for (_, index) in sources {
-            all.extend(index.rows()?.into_iter().map(|row| row.log));
+            for row in index.rows()? {
+                all.push(row.log);
+                sharing.extend((row.shared_bytes > 0).then_some(row.log));
+            }
         }
         all.sort_unstable();
         all.dedup();
         let mut copied = HashSet::new();
-        for id in all {
-            let Some(log) = self.journal.log(id) else { continue };
-            let start = log.start().max(log.archived_until());
+        for id in all.iter().filter(|id| !sharing.contains(*id)) {
             for (segment, index) in sources {
-                let Some(row) = index.row(id)?.filter(|row| row.next > start) else { continue };
-                for number in index.first_run_after(&row, start)?..row.entries {
-                    let run = index.run(&row, number)?;
+                for run in self.live_runs(*id, index)? {
                     let pieces = self.journal.cold().read_run(&self.journal, segment, &run)?;
                     copy.add(&run, &pieces)?;
-                    copied.insert(id);
+                    copied.insert(*id);
+                }
+            }
+        }
+        for (segment, index) in sources {
+            let mut runs = Vec::new();
+            for id in all.iter().filter(|id| sharing.contains(*id)) {
+                runs.extend(self.live_runs(*id, index)?);
+            }
+            runs.sort_unstable_by_key(|run| (run.position, run.log));
+            copied.extend(runs.iter().map(|run| run.log));
+            for same in runs.chunk_by(|one, other| one.position == other.position) {
+                let pieces = self.journal.cold().read_run(&self.journal, segment, &same[0])?;
+                match same {
+                    [run] if !run.shared => copy.add(run, &pieces)?,
+                    #[cfg(feature = "planted")]
+                    sharers if self.journal.planted() == Some(crate::Planted::FreeSharedBody) => copy.add_shared(&sharers[..1], &pieces)?,
+                    sharers => copy.add_shared(sharers, &pieces)?,
                 }
             }
         }
         Ok(copied)
+    }
+
+    /// What a log still has in a segment.
+    fn live_runs(&self, id: LogId, index: &SealedIndex) -> Result<Vec<Run>, KeeperError> {
+        let Some(log) = self.journal.log(id) else { return Ok(Vec::new()) };
+        let start = log.start().max(log.archived_until());
+        let Some(row) = index.row(id)?.filter(|row| row.next > start) else { return Ok(Vec::new()) };
+        let numbers = index.first_run_after(&row, start)?..row.entries;
+        Ok(numbers.map(|number| index.run(&row, number)).collect::<Result<_, _>>()?)
     }
 }
 
@@ -188,7 +214,7 @@ impl Copy {
 
     fn add(&mut self, run: &Run, pieces: &[Bytes]) -> std::io::Result<()> {
         let merges = self.open.as_ref().is_some_and(|(open, _)| {
-            open.log == run.log && open.next == run.base && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES
+            !open.shared && open.log == run.log && open.next == run.base && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES
         });
         if !merges {
             self.close()?;
@@ -203,6 +229,15 @@ impl Copy {
             open.max_timestamp = open.max_timestamp.max(run.max_timestamp);
             open.append_time = open.append_time.max(run.append_time);
         }
+        Ok(())
+    }
+
+    /// A body that logs share; each of these runs is one of its logs'.
+    fn add_shared(&mut self, sharers: &[Run], pieces: &[Bytes]) -> std::io::Result<()> {
+        self.close()?;
+        let position = (self.written + self.pending.len() as u64) as u32;
+        pieces.iter().for_each(|piece| self.pending.extend_from_slice(piece));
+        self.runs.extend(sharers.iter().map(|run| Run { position, ..*run }));
         Ok(())
     }
 

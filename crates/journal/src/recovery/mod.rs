@@ -404,6 +404,10 @@ impl Replay {
 
     fn scan_segment(&mut self, chain: &mut Chain, active: &mut ActiveSegment) -> Result<(), OpenError> {
         let mut scanner = scan::Scanner::new(Arc::clone(&active.file), self.journal.uuid(), active.sequence);
+        #[cfg(feature = "planted")]
+        {
+            scanner.trusts_shared = self.journal.planted() == Some(crate::Planted::TrustSharedBodies);
+        }
         while let Some(Scanned { header, crc, entries, chunk }) = scanner.next(chain, active.position)? {
             for entry in &entries {
                 self.apply(entry, &chunk, &header, active)?;
@@ -446,6 +450,8 @@ impl Replay {
                 log.trim(entry.base);
                 active.touch(&log);
             }
+            // A shared entry comes as one of data for each of its logs.
+            EntryKind::Shared => return Err(wrong("shared entry").into()),
             EntryKind::Data => {
                 let log = self.journal.create_log(entry.log, Durability::Fsync);
                 if log.end() != entry.base {
@@ -502,13 +508,15 @@ fn replay_run(
         bytes: entry.bytes,
         crc: entry.crc,
         records: entry.records,
+        shared: entry.shared,
         max_timestamp: entry.max_timestamp,
         append_time: header.time,
     };
     let place = active.touch(log);
     let number = active.runs.push(&run, place, header.index);
     let mut inner = log.inner();
-    for (at, batch) in record::Batches::new(bytes).map_while(Result::ok) {
+    // What is shared is of no producer that is known.
+    for (at, batch) in record::Batches::new(bytes).map_while(Result::ok).filter(|_| !entry.shared) {
         if !batch.idempotent() {
             continue;
         }

@@ -18,12 +18,13 @@ use crate::disk::{Submitter, WriteOp};
 use crate::log::Log;
 use crate::pool::{BLOCK_BYTES, Block};
 use crate::producers::Verdict;
-use crate::queue::{Pass, Place, Placing};
+use crate::queue::{Pass, Place, Placing, WhenFull};
 use crate::run::Run;
 use crate::segments;
 use crate::tail::TailChunk;
 use crate::writer::commit::Flight;
 use crate::writer::SMALL_CHUNK_BYTES;
+use crate::writer::shared_bodies::{BODIES_MAX, Shared, place_shared};
 
 /// Commits up to this size are written with `RWF_DSYNC` when nothing before them is unflushed.
 const DSYNC_BYTES_MAX: usize = 64 << 10;
@@ -43,42 +44,46 @@ pub(super) struct PlacedBatch {
     bytes: Bytes,
     base: Offset,
     records: u32,
+    /// The shared body behind which it lies.
+    stage: u16,
     flags: u8,
     max_timestamp: Timestamp,
 }
 
 impl PlacedBatch {
-    fn new(log: Arc<Log>, bytes: Bytes, header: &BatchHeader, base: Offset) -> Self {
+    pub fn new(log: Arc<Log>, bytes: Bytes, header: &BatchHeader, base: Offset, stage: u16) -> Self {
         let flag = |set, flag| if set { flag } else { 0 };
         let flags = flag(header.transactional(), FLAG_TRANSACTIONAL) | flag(header.control(), FLAG_CONTROL);
         let records = header.records_count as u32;
-        Self { id: log.id(), log, bytes, base, records, flags, max_timestamp: header.max_timestamp }
+        Self { id: log.id(), log, bytes, base, records, stage, flags, max_timestamp: header.max_timestamp }
     }
 
     fn next(&self) -> Offset {
         self.base.plus(u64::from(self.records))
     }
 
-    fn of_one_log(&self, other: &Self) -> bool {
-        self.id == other.id
+    fn of_one_run(&self, other: &Self) -> bool {
+        self.id == other.id && self.stage == other.stage
     }
 }
 
 /// What goes into the next chunk.
 #[derive(Default)]
-struct Plan {
-    batches: Vec<PlacedBatch>,
+pub(super) struct Plan {
+    pub batches: Vec<PlacedBatch>,
     state: Vec<(Bytes, Option<Bytes>)>,
     trims: Vec<(Arc<Log>, Offset)>,
+    pub shared: Shared,
     body_bytes: usize,
-    entries_max: usize,
-    fsync: bool,
+    pub entries_max: usize,
+    pub fsync: bool,
 }
 
 impl Plan {
     /// Length of the chunk with this item, at most.
     fn chunk_bytes_with(&self, item: &AppendItem) -> usize {
-        padded(bodies_at(self.entries_max + item.entries()) + self.body_bytes + item.body_bytes())
+        let references = self.shared.references() + item.references();
+        padded(bodies_at(self.entries_max + item.entries(), references) + self.body_bytes + item.body_bytes())
     }
 
     fn is_empty(&self) -> bool {
@@ -241,25 +246,31 @@ impl<S: Submitter> Writer<S> {
 
     /// Copies the plan into memory, enters its runs into their logs, and returns the chunk and its bytes, ready to be written.
     fn write_plan(&mut self, mut plan: Plan, now: Timestamp) -> (Flight, Bytes) {
-        plan.batches.sort_by_key(|placed| placed.id);
-        let runs = plan.batches.chunk_by(PlacedBatch::of_one_log).count();
-        let entries = runs + plan.state.len() + plan.trims.len();
-        let used = bodies_at(entries) + plan.body_bytes;
+        match plan.shared.is_empty() {
+            true => plan.batches.sort_by_key(|placed| placed.id),
+            false => plan.batches.sort_by_key(|placed| (placed.stage, placed.id)),
+        }
+        let runs = plan.batches.chunk_by(PlacedBatch::of_one_run).count();
+        let entries = runs + plan.shared.len() + plan.state.len() + plan.trims.len();
+        let references = plan.shared.references();
+        let used = bodies_at(entries, references) + plan.body_bytes;
         let chunk_bytes = padded(used);
         let (block, start, block_number) = self.take_memory(chunk_bytes);
         // SAFETY: the range lies behind everything that was filled and shared before.
         let memory = unsafe { block.range_mut(start, chunk_bytes) };
-        let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(entries), term: self.term.0 };
+        let mut chunk = ChunkInMaking::new(memory, entries, references, self.term.0);
         let index = self.next_index;
-        let mut at = 0;
-        for group in plan.batches.chunk_by(PlacedBatch::of_one_log) {
+        let (mut at, mut stage) = (0, 0);
+        for group in plan.batches.chunk_by(PlacedBatch::of_one_run) {
             at += group.len();
+            self.write_shared(&mut chunk, plan.shared.until(&mut stage, group[0].stage), index, now);
             if let Some(ahead) = plan.batches.get(at + LOGS_AHEAD) {
                 ahead.log.prefetch_whole();
             }
             let entry = chunk.add_batches(group);
             self.enter_run(&group[0].log, &entry, index, now);
         }
+        self.write_shared(&mut chunk, plan.shared.until(&mut stage, u16::MAX), index, now);
         for (key, value) in &plan.state {
             chunk.add_state(key, value.as_ref());
         }
@@ -269,19 +280,21 @@ impl<S: Submitter> Writer<S> {
         }
         self.active.state.append(&mut plan.state);
         chunk.memory[used..].fill(0);
-        let header = self.finish_header(&mut chunk, entries, plan.body_bytes, chunk_bytes, now);
+        let header = self.finish_header(&mut chunk, (entries, references), plan.body_bytes, chunk_bytes, now);
         let bytes = block.share(start, chunk_bytes);
         let position = self.active.position;
-        let tail = TailChunk { bytes: bytes.clone(), position: position as u32, block: block_number };
+        let rows = (runs + references) as u32;
+        let tail = TailChunk { bytes: bytes.clone(), position: position as u32, rows, block: block_number };
         self.journal.tail().push(index, tail);
         self.previous_crc = header;
         self.next_index = index.next();
         self.active.position += chunk_bytes as u64;
         self.journal.metrics().chunk_bytes.observe(chunk_bytes as f64);
-        self.journal.metrics().runs.inc_by(runs as u64);
+        self.journal.metrics().runs.inc_by(u64::from(rows));
         let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
         flight.fsync = plan.fsync;
         flight.take_ends(&mut plan.batches, runs);
+        flight.take_shared_ends(plan.shared);
         plan.batches.shrink_to(BATCHES_KEPT);
         self.batches = plan.batches;
         flight.trims = plan.trims;
@@ -300,12 +313,12 @@ impl<S: Submitter> Writer<S> {
     fn finish_header(
         &self,
         chunk: &mut ChunkInMaking<'_>,
-        entries: usize,
+        (entries, references): (usize, usize),
         body_bytes: usize,
         chunk_bytes: usize,
         now: Timestamp,
     ) -> u32 {
-        let directory_crc = crc32c(&chunk.memory[HEADER_BYTES..bodies_at(entries)]);
+        let directory_crc = crc32c(&chunk.memory[HEADER_BYTES..bodies_at(entries, references)]);
         let header = ChunkHeader {
             journal: self.journal.uuid(),
             segment: self.active.sequence,
@@ -315,6 +328,7 @@ impl<S: Submitter> Writer<S> {
             previous_crc: self.previous_crc,
             time: now,
             entries: entries as u32,
+            references: references as u32,
             body_bytes: body_bytes as u32,
             chunk_bytes: chunk_bytes as u32,
             directory_crc,
@@ -322,7 +336,7 @@ impl<S: Submitter> Writer<S> {
         header.encode(chunk.memory)
     }
 
-    fn enter_run(&mut self, log: &Arc<Log>, entry: &Entry, chunk: LogIndex, now: Timestamp) {
+    pub(super) fn enter_run(&mut self, log: &Arc<Log>, entry: &Entry, chunk: LogIndex, now: Timestamp) {
         let run = Run {
             log: log.id(),
             base: entry.base,
@@ -331,6 +345,7 @@ impl<S: Submitter> Writer<S> {
             bytes: entry.bytes,
             crc: entry.crc,
             records: entry.records,
+            shared: entry.shared,
             max_timestamp: entry.max_timestamp,
             append_time: now,
         };
@@ -378,13 +393,13 @@ impl<S: Submitter> Writer<S> {
         // SAFETY: the range lies behind everything that was filled and shared before.
         let memory = unsafe { block.range_mut(start, crate::disk::SECTOR) };
         memory.fill(0);
-        let mut chunk = ChunkInMaking { memory, entry: 0, body: bodies_at(1), term: self.term.0 };
+        let mut chunk = ChunkInMaking::new(memory, 1, 0, self.term.0);
         chunk.add_entry(Entry { kind: EntryKind::NewTerm, ..Entry::EMPTY });
-        let crc = self.finish_header(&mut chunk, 1, 0, crate::disk::SECTOR, now);
+        let crc = self.finish_header(&mut chunk, (1, 0), 0, crate::disk::SECTOR, now);
         let bytes = block.share(start, crate::disk::SECTOR);
         let position = self.active.position;
         let index = self.next_index;
-        self.journal.tail().push(index, TailChunk { bytes: bytes.clone(), position: position as u32, block: block_number });
+        self.journal.tail().push(index, TailChunk { bytes: bytes.clone(), position: position as u32, rows: 0, block: block_number });
         self.previous_crc = crc;
         self.next_index = index.next();
         self.active.position += crate::disk::SECTOR as u64;
@@ -400,7 +415,7 @@ impl Flight {
     fn take_ends(&mut self, batches: &mut Vec<PlacedBatch>, runs: usize) {
         let mut batches = batches.drain(..).peekable();
         while let Some(placed) = batches.next() {
-            if batches.peek().is_some_and(|next| placed.of_one_log(next)) {
+            if batches.peek().is_some_and(|next| placed.of_one_run(next)) {
                 continue;
             }
             let end = placed.next();
@@ -425,12 +440,14 @@ fn place(
 ) -> Place {
     let bytes = plan.chunk_bytes_with(&item);
     let data = item.is_data();
-    if Plan::default().chunk_bytes_with(&item) > room.largest {
+    let alone = padded(bodies_at(item.entries(), item.references()) + item.body_bytes());
+    if alone > room.largest || item.entries() > BODIES_MAX {
         request.results.push(Err(AppendError::TooLarge));
         return Place::Done;
     }
     if bytes > if data { room.data } else { room.state } {
-        if room.disk_full && plan.is_empty() {
+        let waits = data && request.when_full == WhenFull::Wait;
+        if room.disk_full && plan.is_empty() && (!waits || room.closing) {
             return refuse_for_space(request, AppendError::DiskFull);
         }
         if room.closing {
@@ -438,9 +455,9 @@ fn place(
         }
         wants.roll = true;
         wants.for_state |= !data;
-        return if data && !room.rolls && !room.disk_full { Place::Held(item) } else { Place::Full(item) };
+        return if data && !room.rolls && (waits || !room.disk_full) { Place::Held(item) } else { Place::Full(item) };
     }
-    if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() {
+    if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() || plan.shared.len() + item.entries() > BODIES_MAX {
         return Place::Full(item);
     }
     let result = match item {
@@ -487,6 +504,12 @@ fn place_item(plan: &mut Plan, request: &mut Placing, item: AppendItem, now: Tim
         }
         // A record behind data that found no space may say that the data is there.
         AppendItem::State { .. } | AppendItem::StateOf { .. } if let Some(error) = request.no_space => return Err(error),
+        AppendItem::Shared { logs, bytes, header } => {
+            let appended = place_shared(plan, request, &logs, bytes, &header)?;
+            // It may have joined another: then it needs no entry.
+            plan.body_bytes += body_bytes;
+            return Ok(appended);
+        }
         AppendItem::State { key, value } => place_state(plan, request, (key, value), Durability::Fsync),
         AppendItem::StateOf { log, key, value } => place_state(plan, request, (key, value), log.durability()),
         AppendItem::Trim { log, to } => {
@@ -545,7 +568,8 @@ fn place_batch(
     let appended = Appended { base, log_start: log.start(), duplicate };
     if !duplicate {
         plan.fsync |= fsync;
-        plan.batches.push(PlacedBatch::new(log, bytes, &header, base));
+        let stage = plan.shared.stage_of(log.id());
+        plan.batches.push(PlacedBatch::new(log, bytes, &header, base, stage));
     }
     Ok(appended)
 }
@@ -579,15 +603,22 @@ fn judge(
 }
 
 /// The memory of a chunk while it is filled.
-struct ChunkInMaking<'a> {
-    memory: &'a mut [u8],
+pub(super) struct ChunkInMaking<'a> {
+    pub memory: &'a mut [u8],
     entry: usize,
-    body: usize,
-    term: u32,
+    /// Where the next reference goes.
+    pub reference: usize,
+    /// Where the next body goes.
+    pub body: usize,
+    pub term: u32,
 }
 
-impl ChunkInMaking<'_> {
-    fn add_entry(&mut self, entry: Entry) {
+impl<'a> ChunkInMaking<'a> {
+    fn new(memory: &'a mut [u8], entries: usize, references: usize, term: u32) -> Self {
+        Self { memory, entry: 0, reference: bodies_at(entries, 0), body: bodies_at(entries, references), term }
+    }
+
+    pub fn add_entry(&mut self, entry: Entry) {
         let at = HEADER_BYTES + self.entry * ENTRY_BYTES;
         entry.encode(&mut self.memory[at..]);
         self.entry += 1;
@@ -620,6 +651,7 @@ impl ChunkInMaking<'_> {
             position: start as u32,
             bytes: (self.body - start) as u32,
             crc: crc32c(&self.memory[start..self.body]),
+            shared: false,
             max_timestamp,
         };
         self.add_entry(entry);

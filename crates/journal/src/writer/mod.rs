@@ -21,6 +21,7 @@
 mod build;
 mod commit;
 mod shared;
+mod shared_bodies;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -95,7 +96,7 @@ pub struct Writer<S> {
     journal: Arc<Journal>,
     submitter: S,
     lanes: Lanes,
-    arrived: Vec<crate::append::Append>,
+    arrived: Vec<crate::queue::Arrival>,
     /// Empty between chunks; its memory is used again.
     batches: Vec<build::PlacedBatch>,
     finished: Vec<crate::queue::Placing>,
@@ -179,11 +180,19 @@ impl<S: Submitter> Writer<S> {
         self.submitter.poll(wait, &mut self.completions);
         self.take_completions();
         self.take_arrivals();
+        self.tell_of_space();
         while !self.stopped && self.build_next() {}
         self.maybe_zero_ahead();
         self.maybe_sync();
         self.deliver();
         !(self.shutting_down && self.idle())
+    }
+
+    /// Whoever was refused because the disk was full, while little waited, may try again.
+    fn tell_of_space(&mut self) {
+        if self.journal.intake().has_refused() && !self.journal.is_disk_full() {
+            self.release_queue(0);
+        }
     }
 
     /// Nothing queued, nothing under way, nothing unflushed.
@@ -241,8 +250,8 @@ impl<S: Submitter> Writer<S> {
         }
         self.journal.intake().take(&mut self.arrived);
         let mut arrived = std::mem::take(&mut self.arrived);
-        for append in arrived.drain(..) {
-            self.lanes.push(append);
+        for arrival in arrived.drain(..) {
+            self.lanes.push(arrival);
         }
         self.arrived = arrived;
         if self.stopped && !self.lanes.is_empty() {

@@ -10,5 +10,6 @@ mod memory;
 mod node;
 mod races;
 mod retention;
+mod shared;
 mod transactions;
 mod window;

@@ -92,7 +92,7 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
     let run = move |broker: Option<&Arc<Broker>>| {
         let topics = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
-            let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached());
+            let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
             let refused = queue || known.as_ref().is_some_and(|known| known.config().compacted_only);
             let partitions = topic.partitions.iter().map(|partition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));

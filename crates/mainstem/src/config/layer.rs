@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::security::SecurityLayer;
 use super::ConfigError;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
-const KEYS: [&str; 9] = ["data", "kafka", "amqp", "admin", "advertise", "durability", "memory", "io", "log"];
+const KEYS: [&str; 11] = ["data", "kafka", "amqp", "admin", "management", "definitions", "advertise", "durability", "memory", "io", "log"];
+/// Those of them that may have several values.
+const LISTS: [&str; 3] = ["kafka", "amqp", "advertise"];
 const PREFIX: &str = "MAINSTEM_";
 const PREFIX_SET: &str = "MAINSTEM_SET_";
 
@@ -21,7 +24,10 @@ pub struct Layer {
     pub data: Option<String>,
     pub kafka: Option<Vec<String>>,
     pub amqp: Option<Vec<String>>,
+    pub security: SecurityLayer,
     pub admin: Option<String>,
+    pub management: Option<String>,
+    pub definitions: Option<String>,
     pub advertise: Option<Vec<String>>,
     pub durability: Option<String>,
     pub memory: Option<String>,
@@ -40,7 +46,10 @@ impl Layer {
             data: over.data.or(self.data),
             kafka: over.kafka.or(self.kafka),
             amqp: over.amqp.or(self.amqp),
+            security: self.security.under(over.security),
             admin: over.admin.or(self.admin),
+            management: over.management.or(self.management),
+            definitions: over.definitions.or(self.definitions),
             advertise: over.advertise.or(self.advertise),
             durability: over.durability.or(self.durability),
             memory: over.memory.or(self.memory),
@@ -65,7 +74,10 @@ impl Layer {
             data: arguments.data,
             kafka: list(arguments.kafka),
             amqp: list(arguments.amqp),
+            security: SecurityLayer::from_flags(arguments.security),
             admin: arguments.admin,
+            management: arguments.management,
+            definitions: arguments.definitions,
             advertise: list(arguments.advertise),
             durability: arguments.durability,
             memory: arguments.memory,
@@ -88,8 +100,9 @@ impl Layer {
                 file = Some(PathBuf::from(value));
             } else if let Some(key) = name.strip_prefix(PREFIX).filter(|key| !is_foreign(key)) {
                 let key = key.to_ascii_lowercase();
+                let is_list = LISTS.contains(&key.as_str()) || SecurityLayer::is_list(&key);
                 let list = || value.split(',').map(|part| part.trim().to_owned()).collect();
-                layer.put(&key, &name, list())?;
+                layer.put(&key, &name, if is_list { list() } else { vec![value] })?;
             }
         }
         Ok((layer, file))
@@ -137,13 +150,17 @@ impl Layer {
             "kafka" => self.kafka = Some(values),
             "amqp" => self.amqp = Some(values),
             "admin" => self.admin = single,
+            "management" => self.management = single,
+            "definitions" => self.definitions = single,
             "advertise" => self.advertise = Some(values),
             "durability" => self.durability = single,
             "memory" => self.memory = single,
             "io" => self.io = single,
             "log" => self.log = single,
+            _ if self.security.put(key, &values) => {}
             _ => {
-                let nearest = broker::nearest(KEYS.into_iter().chain(["settings", "config"]), key).to_owned();
+                let keys = KEYS.into_iter().chain(SecurityLayer::keys()).chain(["settings", "config"]);
+                let nearest = broker::nearest(keys, key).to_owned();
                 return Err(ConfigError::UnknownKey { origin: origin.to_owned(), key: key.to_owned(), nearest });
             }
         }

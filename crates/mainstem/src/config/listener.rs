@@ -13,17 +13,24 @@ pub struct Listener {
     pub advertise: Advertise,
 }
 
+/// Flags that name addresses, and what clients are told instead.
+#[derive(Clone, Copy)]
+pub struct Names {
+    pub address: &'static str,
+    pub advertise: &'static str,
+}
+
 impl Listener {
     /// The n-th advertised name belongs to the n-th address.
-    pub fn pair(addresses: &[String], advertised: &[String]) -> Result<Vec<Self>, ConfigError> {
+    pub fn pair(names: Names, addresses: &[String], advertised: &[String]) -> Result<Vec<Self>, ConfigError> {
         if let Some(extra) = advertised.get(addresses.len()) {
-            let expected = format!("there are only {} --kafka addresses", addresses.len());
-            return Err(ConfigError::Value { name: "--advertise", value: extra.clone(), expected });
+            let expected = format!("there are only {} {} addresses", addresses.len(), names.address);
+            return Err(ConfigError::Value { name: names.advertise, value: extra.clone(), expected });
         }
         let mut listeners = Vec::with_capacity(addresses.len());
         for (at, text) in addresses.iter().enumerate() {
-            let address = address("--kafka", text)?;
-            let advertise = advertised.get(at).map_or(Ok(Advertise::default()), |text| advertise(text))?;
+            let address = address(names.address, text)?;
+            let advertise = advertised.get(at).map_or(Ok(Advertise::default()), |text| advertise(names.advertise, text))?;
             listeners.push(Self { address, advertise });
         }
         Ok(listeners)
@@ -42,10 +49,10 @@ pub fn address(name: &'static str, text: &str) -> Result<SocketAddr, ConfigError
     text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(refused)
 }
 
-fn advertise(text: &str) -> Result<Advertise, ConfigError> {
+fn advertise(name: &'static str, text: &str) -> Result<Advertise, ConfigError> {
     let refused = |expected: &str| {
         let value = text.to_owned();
-        Err(ConfigError::Value { name: "--advertise", value, expected: expected.to_owned() })
+        Err(ConfigError::Value { name, value, expected: expected.to_owned() })
     };
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.strip_prefix(':')),

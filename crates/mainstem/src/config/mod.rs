@@ -3,6 +3,7 @@
 
 mod layer;
 mod listener;
+mod security;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +17,9 @@ use types::{ByteSize, Durability};
 
 use crate::cli::ServeArguments;
 use layer::Layer;
+use listener::Names;
 pub use listener::Listener;
+pub use security::{Security, SecurityArguments};
 
 /// Smallest memory budget that the pools fit in.
 pub const MEMORY_MIN: ByteSize = ByteSize::mib(64);
@@ -70,7 +73,12 @@ pub struct Config {
     pub listeners: Vec<Listener>,
     /// `None`: the default address, if nobody else has it.
     pub amqp: Option<Vec<SocketAddr>>,
+    pub security: Security,
     pub admin: SocketAddr,
+    /// Of management alone; `None`: only under the address above.
+    pub management: Option<SocketAddr>,
+    /// Taken over at the start.
+    pub definitions: Option<PathBuf>,
     pub durability: Durability,
     pub memory: ByteSize,
     pub io: Option<IoMode>,
@@ -119,8 +127,14 @@ impl Config {
         let advertise = layer.advertise.unwrap_or_default();
         Ok(Self {
             data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
-            listeners: Listener::pair(&kafka, &advertise)?,
+            listeners: Listener::pair(Names { address: "--kafka", advertise: "--advertise" }, &kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
+            security: layer.security.check()?,
+            definitions: layer.definitions.map(PathBuf::from),
+            management: match layer.management.as_deref() {
+                None | Some(NO_LISTENER) => None,
+                Some(text) => Some(listener::address("--management", text)?),
+            },
             admin: listener::address("--admin", layer.admin.as_deref().unwrap_or("127.0.0.1:8160"))?,
             durability: layer.durability.map_or(Ok(Durability::Fsync), |text| parse("--durability", &text))?,
             memory,

@@ -54,6 +54,14 @@ pub struct SecurityLayer {
     values: [Option<String>; VALUES.len()],
 }
 
+/// Without the values, one of which is a password.
+impl std::fmt::Debug for SecurityLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = VALUES.iter().zip(&self.values).filter(|(_, value)| value.is_some()).map(|(key, _)| key);
+        f.debug_list().entries(named).finish()
+    }
+}
+
 /// Keys of lists, and of single values.
 const LISTS: [&str; 3] = ["amqps", "kafka_tls", "advertise_tls"];
 const VALUES: [&str; 8] =
@@ -63,6 +71,11 @@ impl SecurityLayer {
     /// All keys.
     pub fn keys() -> impl Iterator<Item = &'static str> {
         LISTS.into_iter().chain(VALUES)
+    }
+
+    /// May the key have several values?
+    pub fn is_list(key: &str) -> bool {
+        LISTS.contains(&key)
     }
 
     /// The command line.

@@ -71,3 +71,46 @@ fn advertised_names_belong_to_listeners_in_order() {
     assert!(refusal(arguments(&["a", "b", "c"]), &[]).contains("only 2 --kafka"));
     assert!(refusal(arguments(&["a:0"]), &[]).contains("from 1 to 65535"));
 }
+
+#[test]
+fn tls_is_all_there_or_refused() {
+    let with = |flags: &[&str]| {
+        let words = ["mainstem", "serve"].into_iter().chain(flags.iter().copied());
+        let crate::cli::Command::Serve(arguments) = <crate::cli::Cli as clap::Parser>::parse_from(words).command else { panic!("serve") };
+        resolve(*arguments, &[]).map_err(|error| error.to_string())
+    };
+    let refused = |flags: &[&str]| with(flags).expect_err("refused");
+    assert!(refused(&["--amqps", "127.0.0.1:5671"]).contains("--amqps = \"127.0.0.1:5671\" is not possible: TLS needs --tls-certificate and --tls-key"));
+    let listener = ["--kafka-tls", "127.0.0.1:9093", "--tls-certificate", "c.pem", "--tls-key", "k.pem"];
+    let and = |more: &[&'static str]| [&listener[..], more].concat();
+    assert!(refused(&and(&["--tls-clients", "required"])).contains("--tls-clients = \"required\" is not possible: --tls-ca has to name"));
+    assert!(refused(&and(&["--tls-clients", "none", "--tls-ca", "a.pem"])).contains("--tls-ca = \"a.pem\" is not possible: nothing uses it"));
+    assert!(refused(&and(&["--tls-clients", "some"])).contains("it is \"none\", \"optional\" or \"required\""));
+    assert!(refused(&and(&["--advertise-tls", "a", "--advertise-tls", "b"])).contains("there are only 1 --kafka-tls"));
+    assert!(refused(&["--tls-key", "k.pem"]).contains("--tls-key = \"k.pem\" is not possible: nothing uses it"));
+    let security = with(&and(&["--tls-ca", "a.pem"])).expect("taken").security;
+    let files = security.tls.expect("TLS");
+    assert_eq!((files.clients, files.login_from), (crate::tls::ClientCertificates::Optional, crate::tls::LoginFrom::DistinguishedName));
+    assert_eq!(security.kafka_tls.len(), 1);
+}
+
+#[test]
+fn the_first_user_has_a_password_that_no_list_of_processes_shows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("password");
+    std::fs::write(&path, "from the file\nand a second line\n").unwrap();
+    let file = path.display().to_string();
+    let user = |variables: &[(&str, &str)]| resolve(ServeArguments::default(), variables).map(|config| config.security.first_user);
+    let one = user(&[("MAINSTEM_DEFAULT_USER", "admin"), ("MAINSTEM_DEFAULT_PASS_FILE", &file)]).unwrap().expect("a user");
+    assert_eq!((one.name.as_str(), one.password.as_str()), ("admin", "from the file"));
+    assert!(!format!("{one:?}").contains("file"));
+    let one = user(&[("MAINSTEM_DEFAULT_USER", "admin"), ("MAINSTEM_DEFAULT_PASS", " a, b ")]).unwrap().expect("a user");
+    assert_eq!(one.password, " a, b ");
+    let refused = |variables: &[(&str, &str)]| refusal(ServeArguments::default(), variables);
+    assert!(refused(&[("MAINSTEM_DEFAULT_USER", "admin")]).contains("--default-user = \"admin\" is not possible: the user needs a password"));
+    assert!(refused(&[("MAINSTEM_DEFAULT_PASS", "secret")]).contains("it names whose password default_pass is"));
+    let text = refused(&[("MAINSTEM_DEFAULT_USER", "admin"), ("MAINSTEM_DEFAULT_PASS_FILE", "/nowhere/at/all")]);
+    assert!(text.contains("--default-pass-file = \"/nowhere/at/all\" is not possible: No such file"), "{text}");
+    let both = [("MAINSTEM_DEFAULT_USER", "admin"), ("MAINSTEM_DEFAULT_PASS", "x"), ("MAINSTEM_DEFAULT_PASS_FILE", &file)];
+    assert!(refused(&both).contains("the password is given as default_pass already"));
+}

@@ -18,10 +18,11 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("broker", &["types", "record", "delivery", "routing", "journal"]),
     ("kafka-gateway", &["types", "record", "delivery", "kafka-wire", "broker"]),
     ("amqp-gateway", &["types", "record", "delivery", "routing", "amqp-wire", "broker"]),
-    ("admin", &["types", "broker"]),
+    ("admin", &["types", "delivery", "routing", "amqp-wire", "broker"]),
     ("mainstem", &["types", "journal", "broker", "kafka-gateway", "amqp-gateway", "admin"]),
     ("sim", &["types", "record", "journal"]),
     ("raw-load", &["record", "kafka-wire"]),
+    ("queue-load", &["amqp-wire"]),
 ];
 /// Crates that may name an asynchronous runtime or HTTP.
 const EDGES: &[&str] = &["mainstem", "admin"];

@@ -1,14 +1,17 @@
-//! What is appended together: records of several logs and a keyed record in one chunk. Checked: a crash leaves all of it or nothing.
+//! What is appended together: records of several logs and a keyed record in one chunk, and batches that logs share. Checked: a crash leaves
+//! all of it or nothing.
 
 use bytes::Bytes;
 use journal::{AppendItem, Appended};
-use types::LogId;
+use types::{Durability, LogId};
 
-use super::{Kind, Sent, Waiting, World, make_batch};
+use super::{Kind, Sent, Waiting, World, durability, is_compacted, make_batch};
 use crate::world::Coverage;
 
 /// Logs that take part: without producers, and not compacted.
 const LOGS: [u64; 4] = [1, 3, 7, 11];
+/// Logs that share batches; some are compacted, and some let go of what is old.
+const SHARING: [u64; 6] = [1, 3, 5, 7, 9, 11];
 /// Keys that take turns.
 const KEYS: u64 = 8;
 /// The connection of all: they keep their order.
@@ -19,6 +22,8 @@ const CONNECTION: u64 = 901;
 pub(super) struct Tie {
     number: u64,
     parts: Vec<Part>,
+    /// With a keyed record.
+    keyed: bool,
     acknowledged: bool,
 }
 
@@ -41,27 +46,50 @@ fn key(number: u64) -> Bytes {
 }
 
 impl World {
-    pub(super) fn tie(&mut self) {
-        let mut logs: Vec<u64> = LOGS.iter().copied().filter(|id| *id <= self.made).collect();
+    pub(super) fn tie(&mut self, coverage: &mut Coverage) {
+        self.ties.last += 1;
+        let (number, mut items, mut parts) = (self.ties.last, Vec::new(), Vec::new());
+        let shares = self.random.one_in(2);
+        if shares {
+            items.push(self.shared_batch(&mut parts));
+            coverage.add("shared batches", 1);
+        }
+        let alone = shares && self.random.one_in(2);
+        if !alone {
+            for id in self.some_of(&LOGS) {
+                let log = self.log(id);
+                let floor = log.high_watermark().0;
+                let (sent, batch, header) = self.plain_batch(id);
+                items.push(AppendItem::Batch { log, bytes: batch, header, gate: None });
+                parts.push(Part { sent, floor });
+            }
+            let value = Some(Bytes::from(number.to_string()));
+            items.insert(self.random.below(items.len() as u64 + 1) as usize, AppendItem::State { key: key(number), value });
+        }
+        let item = if alone { items.remove(0) } else { AppendItem::Together(items) };
+        if self.submit(CONNECTION, item, Waiting::Tie(number)) {
+            self.ties.open.push(Tie { number, parts, keyed: !alone, acknowledged: false });
+        }
+    }
+
+    /// At least two of these logs, as far as they are made.
+    fn some_of(&mut self, logs: &[u64]) -> Vec<LogId> {
+        let mut logs: Vec<u64> = logs.iter().copied().filter(|id| *id <= self.made).collect();
         while logs.len() > 2 && self.random.one_in(2) {
             logs.remove(self.random.below(logs.len() as u64) as usize);
         }
-        self.ties.last += 1;
-        let number = self.ties.last;
-        let (mut items, mut parts) = (Vec::new(), Vec::new());
-        for id in logs.into_iter().map(LogId) {
-            let log = self.log(id);
-            let floor = log.high_watermark().0;
-            let (sent, batch, header) = self.plain_batch(id);
-            items.push(AppendItem::Batch { log, bytes: batch, header, gate: None });
-            parts.push(Part { sent, floor });
-        }
-        let value = Some(Bytes::from(number.to_string()));
-        items.insert(self.random.below(items.len() as u64 + 1) as usize, AppendItem::State { key: key(number), value });
-        let tie = Tie { number, parts, acknowledged: false };
-        if self.submit(CONNECTION, AppendItem::Together(items), Waiting::Tie(number)) {
-            self.ties.open.push(tie);
-        }
+        logs.into_iter().map(LogId).collect()
+    }
+
+    fn shared_batch(&mut self, parts: &mut Vec<Part>) -> AppendItem {
+        let logs = self.some_of(&SHARING);
+        // Where one of the logs is compacted its records need keys.
+        let made_for = logs.iter().copied().find(|id| is_compacted(*id)).unwrap_or(logs[0]);
+        let (sent, bytes, header) = self.plain_batch(made_for);
+        let logs: Vec<_> = logs.into_iter().map(|id| self.log(id)).collect();
+        parts.extend(logs.iter().map(|log| Part { sent: Sent { log: log.id(), ..sent.clone() }, floor: log.high_watermark().0 }));
+        let mut items = AppendItem::for_all(&logs, &bytes, header);
+        items.next().expect("there are logs")
     }
 
     /// A batch that nothing is special about.
@@ -91,6 +119,9 @@ impl World {
     /// An acknowledged batch can be read, unless it was trimmed away already.
     pub(super) fn part_acknowledged(&mut self, part: Part, coverage: &mut Coverage) -> Result<(), String> {
         let (id, batch) = (part.sent.log, part.sent.id);
+        if is_compacted(id) {
+            return Ok(());
+        }
         let found = match self.find(id, batch, part.floor, coverage) {
             // The restart will tell.
             Err(_) if self.disk.is_dead() => return Ok(()),
@@ -121,13 +152,13 @@ impl World {
     }
 
     /// After a restart, when all logs have been read.
-    pub(super) fn check_ties(&mut self, recovered: &[(Bytes, Bytes)], coverage: &mut Coverage) -> Result<(), String> {
+    pub(super) fn check_ties(&mut self, recovered: &[(Bytes, Bytes)], power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
         for tie in std::mem::take(&mut self.ties.open) {
             let value = recovered.iter().find(|(found, _)| *found == key(tie.number)).map(|(_, value)| value);
             let value = value.map_or(0, |value| String::from_utf8_lossy(value).parse().unwrap_or(0));
             // Of what was overwritten or trimmed nothing is known.
-            let mut known: Vec<bool> = (value <= tie.number).then_some(value == tie.number).into_iter().collect();
-            for Part { sent, floor } in &tie.parts {
+            let mut known: Vec<bool> = (tie.keyed && value <= tie.number).then_some(value == tie.number).into_iter().collect();
+            for Part { sent, floor } in tie.parts.iter().filter(|part| !is_compacted(part.sent.log)) {
                 let model = self.logs.entry(sent.log).or_default();
                 let there = model.visible.range(floor..).any(|(_, (seen, _))| *seen == sent.id);
                 if there || self.log(sent.log).start().0 <= *floor {
@@ -135,7 +166,10 @@ impl World {
                 }
             }
             let (some, all) = (known.contains(&true), !known.contains(&false));
-            if (some || tie.acknowledged) && !all {
+            // Without a keyed record it is of the class of its logs.
+            let volatile = !tie.keyed && tie.parts.iter().all(|part| durability(part.sent.log) == Durability::Memory);
+            let must = tie.acknowledged && !(power_lost && volatile);
+            if (some || must) && !all {
                 return Err(format!("of what belongs together only a part is there: {known:?} of {tie:?}"));
             }
             coverage.add(if some { "ties whole after a restart" } else { "ties gone after a restart" }, 1);

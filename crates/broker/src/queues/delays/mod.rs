@@ -203,7 +203,7 @@ impl Broker {
 
     /// Makes room for what an exchange delays. On the controller's thread.
     pub(super) fn open_delays(self: &Arc<Self>, vhost: &Vhost, exchange: &Name, durable: bool) -> Result<(), AppendError> {
-        let topic = self.make_log(None, durable, |topic| {
+        let topic = self.make_log(durable, |topic| {
             let record = DelaysRecord { topic: topic.id, log: topic.logs[0] };
             AppendItem::State { key: DelaysRecord::key(&vhost.name, exchange), value: Some(record.encode()) }
         })?;
@@ -218,7 +218,7 @@ impl Broker {
         let shared = if durable {
             self.subscription(GROUP, &topic, PartitionIndex(0), Log::start)
         } else {
-            self.volatile_subscription(GROUP, &topic, PartitionIndex(0))
+            self.queue_subscription(GROUP, &topic, PartitionIndex(0), false)
         };
         let shared = shared.expect("its topic has a log");
         // No policy is about it.
@@ -236,9 +236,11 @@ impl Broker {
             burials: Mutex::default(),
             in_force: RwLock::new(in_force),
             may_refuse: false.into(),
+            stream: None,
             topic,
             attached: false,
             shared,
+            others: Box::default(),
             dropped: false.into(),
             dirty: false.into(),
         });

@@ -65,6 +65,11 @@ impl Broker {
         let (now_ms, mut batches) = (self.now_ms(), Batches::default());
         for (record, ids) in records.zip(targets) {
             for queue in ids.into_iter().filter_map(|id| self.vhosts.queue(id)) {
+                let queue = if queue.is_partitioned() {
+                    Arc::clone(queue.part(&*undertaker.headers(record), record.offset.0))
+                } else {
+                    queue
+                };
                 if self.takes(&queue, record, &mut batches, now_ms) {
                     batches.add(queue, record, now_ms);
                 }

@@ -3,7 +3,7 @@
 //! ```text
 //! log of the exchange     in the order in which messages came; those that have left are acknowledged in its subscription
 //!   near                  in memory: when each message of the log is due, 16 bytes each
-//! sorted logs             in the order in which messages are due; those that have left are trimmed; of each a piece of 64 KiB is in memory
+//! sorted logs             in the order in which messages are due; those that have left are trimmed; of each a piece of at most 256 KiB is in memory
 //! ```
 //!
 //! When [`NEAR_MAX`] messages are near, or [`UNSORTED_BYTES`] have come, those that are not due within [`SOON_MS`] are written anew, as a sorted log:
@@ -37,7 +37,7 @@ const SOON_MS: u64 = 2_000;
 const INDEX_BYTES: usize = 1 << 20;
 /// Pieces of sorted logs in memory, together and each.
 const PIECES_BYTES: usize = 16 << 20;
-const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 256 << 10;
 /// Read at once for single messages.
 const SINGLE_BYTES: usize = 16 << 10;
 /// Bytes of a batch, about: for a queue; in a sorted log, where a piece is at least one; and of batches written together.

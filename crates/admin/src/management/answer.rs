@@ -1,0 +1,133 @@
+//! What a request comes to: a body or a refusal, with RabbitMQ's status codes and words.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub status: StatusCode,
+    pub body: Option<Value>,
+    pub location: Option<String>,
+    /// The file name under which a browser keeps it.
+    pub file: Option<String>,
+}
+
+/// Why nothing is done.
+pub(crate) type Refusal = Answer;
+/// What handlers return.
+pub(crate) type Outcome = Result<Answer, Refusal>;
+
+impl Answer {
+    pub fn of(body: Value) -> Self {
+        Self { status: StatusCode::OK, body: Some(body), location: None, file: None }
+    }
+
+    fn empty(status: StatusCode) -> Self {
+        Self { status, body: None, location: None, file: None }
+    }
+
+    pub fn created() -> Self {
+        Self::empty(StatusCode::CREATED)
+    }
+
+    pub fn done() -> Self {
+        Self::empty(StatusCode::NO_CONTENT)
+    }
+
+    /// 201 for what is new, 204 for what was there.
+    pub fn put(is_new: bool) -> Self {
+        if is_new { Self::created() } else { Self::done() }
+    }
+
+    pub fn with_status(status: StatusCode, body: Value) -> Self {
+        Self { body: Some(body), ..Self::empty(status) }
+    }
+
+    fn refusal(status: StatusCode, error: &str, reason: impl Into<Value>) -> Self {
+        Self::with_status(status, json!({"error": error, "reason": reason.into()}))
+    }
+
+    /// There is no such thing.
+    pub fn not_found() -> Refusal {
+        Self::refusal(StatusCode::NOT_FOUND, "Object Not Found", "Not Found")
+    }
+
+    /// Something that the request names is not there.
+    pub fn no_such(reason: impl Into<Value>) -> Refusal {
+        Self::refusal(StatusCode::NOT_FOUND, "not_found", reason)
+    }
+
+    pub fn bad_request(reason: impl Into<Value>) -> Refusal {
+        Self::refusal(StatusCode::BAD_REQUEST, "bad_request", reason)
+    }
+
+    pub fn bad_page(error: &str, reason: String) -> Refusal {
+        Self::refusal(StatusCode::BAD_REQUEST, error, reason)
+    }
+
+    /// 412: as things are it is not done.
+    pub fn precondition(reason: String) -> Refusal {
+        Self::refusal(StatusCode::PRECONDITION_FAILED, "precondition_failed", reason)
+    }
+
+    /// Who asks may not.
+    pub fn not_authorised(reason: &str) -> Refusal {
+        Self::refusal(StatusCode::UNAUTHORIZED, "not_authorised", reason)
+    }
+
+    /// The request came from a page or by a name that is not ours.
+    pub fn forbidden(reason: &str) -> Refusal {
+        Self::refusal(StatusCode::FORBIDDEN, "forbidden", reason)
+    }
+
+    /// Name and password are not those of a user.
+    pub fn wrong_credentials() -> Refusal {
+        Self::refusal(StatusCode::UNAUTHORIZED, "not_authorized", "Not_Authorized")
+    }
+
+    /// Nobody said who he is.
+    pub fn who_are_you() -> Refusal {
+        Self::empty(StatusCode::UNAUTHORIZED)
+    }
+
+    pub fn method_not_allowed() -> Refusal {
+        Self::empty(StatusCode::METHOD_NOT_ALLOWED)
+    }
+
+    /// The controller, or whoever else would do it, has too much to do.
+    pub fn busy() -> Refusal {
+        Self::refusal(StatusCode::SERVICE_UNAVAILABLE, "busy", "the broker has too much to do, try again")
+    }
+
+    /// What the journal or a defect of ours prevented.
+    pub fn failed(reason: impl ToString) -> Refusal {
+        Self::refusal(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", reason.to_string())
+    }
+
+    pub fn at(self, location: String) -> Self {
+        Self { location: Some(location), ..self }
+    }
+
+    /// As it is sent.
+    pub fn into_response(self) -> Response<Body> {
+        let body = self.body.map(|body| body.to_string());
+        let mut response = Response::new(body.map_or_else(Body::empty, Body::from));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept, accept-encoding, origin"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"RabbitMQ Management\""));
+        }
+        if let Some(location) = self.location.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(header::LOCATION, location);
+        }
+        if let Some(file) = self.file.and_then(|name| HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")).ok()) {
+            headers.insert(header::CONTENT_DISPOSITION, file);
+        }
+        response
+    }
+}

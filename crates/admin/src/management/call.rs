@@ -1,0 +1,155 @@
+//! A request, authenticated and read: what handlers ask it, and how they have the controller do something.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use broker::{Broker, ReplyTo, Vhost};
+use routing::Name;
+use serde_json::{Map, Value};
+use types::{ConnectionId, ShardId};
+
+use super::Management;
+use super::answer::{Answer, Refusal};
+use super::authority::Identity;
+use super::route::Filled;
+
+/// Nobody waits for a mail about the outcome: it comes by a channel.
+const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
+/// A command that takes longer is answered as if the broker were too busy, though it may still be done.
+const CONTROL_MAX: Duration = Duration::from_secs(60);
+
+/// A request.
+pub(crate) struct Call<'a> {
+    pub management: &'a Arc<Management>,
+    pub who: &'a Identity,
+    pub filled: Filled<'a>,
+    pub query: Vec<(String, String)>,
+    pub headers: &'a HeaderMap,
+    pub body: &'a [u8],
+}
+
+impl Call<'_> {
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.management.broker
+    }
+
+    /// What stands in the path in place of `{name}`.
+    pub fn path(&self, name: &str) -> &str {
+        self.filled.iter().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
+    }
+
+    /// The virtual host of the path.
+    ///
+    /// # Errors
+    /// 404: there is none.
+    pub fn vhost(&self) -> Result<Arc<Vhost>, Refusal> {
+        self.broker().vhosts().get(self.path("vhost")).ok_or_else(Answer::not_found)
+    }
+
+    /// Virtual hosts that who asks may look into.
+    pub fn vhosts(&self) -> Vec<Arc<Vhost>> {
+        self.broker().vhosts().all().into_iter().filter(|vhost| self.who.sees(vhost.name())).collect()
+    }
+
+    /// The virtual host of the path if there is one in it, otherwise all that who asks may look into.
+    ///
+    /// # Errors
+    /// 404.
+    pub fn chosen_vhosts(&self) -> Result<Vec<Arc<Vhost>>, Refusal> {
+        if self.filled.iter().any(|(name, _)| *name == "vhost") { Ok(vec![self.vhost()?]) } else { Ok(self.vhosts()) }
+    }
+
+    /// A parameter of the query.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Is a parameter of the query true?
+    pub fn flag(&self, name: &str) -> bool {
+        self.query(name) == Some("true")
+    }
+
+    /// The body as an object; an empty body is an empty object.
+    ///
+    /// # Errors
+    /// 400: it is none.
+    pub fn object(&self) -> Result<Map<String, Value>, Refusal> {
+        if self.body.is_empty() {
+            return Ok(Map::new());
+        }
+        match serde_json::from_slice(self.body) {
+            Ok(Value::Object(object)) => Ok(object),
+            _ => Err(Answer::bad_request("not_json")),
+        }
+    }
+
+    /// The body as an object that has these keys.
+    ///
+    /// # Errors
+    /// 400: it has not.
+    pub fn object_with(&self, keys: &[&str]) -> Result<Map<String, Value>, Refusal> {
+        let object = self.object()?;
+        let missing: Vec<String> = keys.iter().filter(|key| !object.contains_key(**key)).map(|key| format!("{{key_missing,{key}}}")).collect();
+        if missing.is_empty() { Ok(object) } else { Err(Answer::bad_request(format!("[{}]", missing.join(",")))) }
+    }
+
+    /// Has the controller do something, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// 503: it has too much to do.
+    pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+        control(self.broker(), work)
+    }
+}
+
+/// See [`Call::control`].
+pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+    let (send, receive) = mpsc::sync_channel(1);
+    let queued = broker.control(
+        NOBODY,
+        Box::new(move |broker| {
+            // Who has given up waiting hears nothing.
+            let _ = send.send(work(broker));
+            Box::new(())
+        }),
+    );
+    if !queued {
+        return Err(Answer::busy());
+    }
+    receive.recv_timeout(CONTROL_MAX).map_err(|_| Answer::busy())
+}
+
+/// A name as the broker has it.
+///
+/// # Errors
+/// 400: it is too long.
+pub(crate) fn name(text: &str) -> Result<Name, Refusal> {
+    Name::new(text.as_bytes()).map_err(|error| Answer::bad_request(error.to_string()))
+}
+
+/// A field that is true or false, or says so in words; `absent` if it is not there.
+///
+/// # Errors
+/// 400: it is neither.
+pub(crate) fn boolean(object: &Map<String, Value>, key: &str, absent: bool) -> Result<bool, Refusal> {
+    match object.get(key) {
+        None => Ok(absent),
+        Some(Value::Bool(value)) => Ok(*value),
+        Some(Value::String(text)) if text == "true" => Ok(true),
+        Some(Value::String(text)) if text == "false" => Ok(false),
+        Some(other) => Err(Answer::bad_request(Value::Array(vec!["not_boolean".into(), other.clone()]))),
+    }
+}
+
+/// A field that is text; empty if it is not there.
+///
+/// # Errors
+/// 400: it is not text.
+pub(crate) fn text<'o>(object: &'o Map<String, Value>, key: &str) -> Result<&'o str, Refusal> {
+    match object.get(key) {
+        None | Some(Value::Null) => Ok(""),
+        Some(Value::String(text)) => Ok(text),
+        Some(_) => Err(Answer::bad_request(Value::Array(vec!["not_string".into(), key.into()]))),
+    }
+}

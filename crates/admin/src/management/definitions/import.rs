@@ -1,0 +1,451 @@
+//! Definitions in: read and checked as a whole, then applied in the order in which one thing needs another: users, virtual hosts,
+//! permissions, parameters, policies, exchanges, queues, bindings. On the controller's thread.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::{Broker, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::super::{users, vhosts};
+use super::declared;
+
+/// Why definitions are not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidDefinitions {
+    /// The file cannot be read.
+    #[error("{0}")]
+    File(std::io::Error),
+    /// It is no JSON.
+    #[error("line {line}: {reason}")]
+    Syntax {
+        /// From 1.
+        line: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+    /// Something in it cannot be.
+    #[error("line {line}: {kind} {name:?}: {reason}")]
+    Item {
+        /// From 1.
+        line: usize,
+        /// Of what.
+        kind: &'static str,
+        /// Its name, as far as it has one.
+        name: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The controller does nothing else for too long.
+    #[error("the broker has too much to do")]
+    Busy,
+}
+
+/// Something that was not taken over, or only in part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotTaken {
+    /// Of what.
+    pub kind: &'static str,
+    /// Where it would be.
+    pub vhost: String,
+    /// Its name.
+    pub name: String,
+    /// Where it stands in the document, from 1.
+    pub line: usize,
+    /// Why, or what is missing.
+    pub reason: String,
+}
+
+/// What came of a document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Things that were made or changed.
+    pub changed: usize,
+    /// Things that were not taken over, or only in part.
+    pub not_taken: Vec<NotTaken>,
+}
+
+/// The lists of a document, in the order in which they are applied.
+const LISTS: [(&str, &str); 10] = [
+    ("users", "user"),
+    ("vhosts", "vhost"),
+    ("permissions", "permission"),
+    ("topic_permissions", "topic permission"),
+    ("global_parameters", "global parameter"),
+    ("parameters", "parameter"),
+    ("policies", "policy"),
+    ("exchanges", "exchange"),
+    ("queues", "queue"),
+    ("bindings", "binding"),
+];
+/// What else a document may say: about itself, or about the virtual host that it is of.
+const OTHERS: [&str; 13] = [
+    "rabbit_version",
+    "rabbitmq_version",
+    "product_name",
+    "product_version",
+    "rabbitmq_definition_format",
+    "original_cluster_name",
+    "original_vhost_name",
+    "explanation",
+    "name",
+    "description",
+    "metadata",
+    "limits",
+    "default_queue_type",
+];
+
+/// One thing of a document.
+pub(crate) struct Item {
+    pub kind: &'static str,
+    pub line: usize,
+    pub fields: Map<String, Value>,
+    pub vhost: String,
+}
+
+impl Item {
+    /// A field that is text.
+    pub fn text(&self, name: &str) -> &str {
+        self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub fn flag(&self, name: &str) -> bool {
+        self.fields.get(name).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    /// What it is known by.
+    fn shown(&self) -> String {
+        match self.kind {
+            "permission" => format!("{} of {}", self.text("user"), self.vhost),
+            "topic permission" => format!("{} of {}, exchange {}", self.text("user"), self.vhost, self.text("exchange")),
+            "binding" => format!("{} to {}, key {}", self.text("source"), self.text("destination"), self.text("routing_key")),
+            "parameter" => format!("{} {}", self.text("component"), self.text("name")),
+            _ => self.text("name").to_owned(),
+        }
+    }
+
+    fn invalid(&self, reason: impl ToString) -> InvalidDefinitions {
+        InvalidDefinitions::Item { line: self.line, kind: self.kind, name: self.shown(), reason: reason.to_string() }
+    }
+
+    fn not_taken(&self, reason: impl ToString) -> NotTaken {
+        NotTaken { kind: self.kind, vhost: self.vhost.clone(), name: self.shown(), line: self.line, reason: reason.to_string() }
+    }
+
+    /// Fields that it cannot be without, which are text.
+    fn check(&self) -> Result<(), InvalidDefinitions> {
+        let needed: &[&str] = match self.kind {
+            "permission" => &["user", "configure", "write", "read"],
+            "topic permission" => &["user", "exchange", "write", "read"],
+            "binding" => &["source", "destination", "destination_type"],
+            "parameter" => &["component", "name"],
+            "policy" => &["name", "pattern"],
+            "exchange" => &["name", "type"],
+            _ => &["name"],
+        };
+        let is_text = |name: &&&str| self.fields.get(**name).is_some_and(Value::is_string);
+        match needed.iter().find(|name| !is_text(name)) {
+            Some(missing) => Err(self.invalid(format!("{missing} is missing or no text"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What came of one thing.
+pub(crate) enum Came {
+    /// It was as it is to be.
+    Same,
+    /// It was made or changed.
+    Changed,
+    /// It was not taken over.
+    Not(String),
+    /// It was made or changed, or is the same, without something.
+    Partly(bool, Vec<String>),
+}
+
+/// A document that was read.
+pub(crate) struct Document {
+    items: Vec<Item>,
+    unknown: Vec<NotTaken>,
+}
+
+/// The line of a part of a text, from 1.
+fn line(text: &str, part: &str) -> usize {
+    let at = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len());
+    1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
+}
+
+fn syntax(error: &serde_json::Error, before: usize) -> InvalidDefinitions {
+    let text = error.to_string();
+    let reason = text.split(" at line ").next().unwrap_or_default().to_owned();
+    InvalidDefinitions::Syntax { line: before + error.line(), reason }
+}
+
+impl Document {
+    /// Reads a document; `into`: all of it belongs to this virtual host.
+    ///
+    /// # Errors
+    /// `Syntax`, `Item`.
+    pub fn parse(text: &str, into: Option<&str>) -> Result<Self, InvalidDefinitions> {
+        let sections: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(|error| syntax(&error, 0))?;
+        let (mut items, mut unknown) = (Vec::new(), Vec::new());
+        for (name, kind) in LISTS {
+            let Some(section) = sections.get(name) else { continue };
+            let first = line(text, section.get());
+            let all: Vec<&RawValue> = serde_json::from_str(section.get()).map_err(|error| syntax(&error, first - 1))?;
+            for raw in all {
+                let line = line(text, raw.get());
+                let fields: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|error| syntax(&error, line - 1))?;
+                let own = fields.get("vhost").and_then(Value::as_str).unwrap_or_default();
+                let vhost = into.unwrap_or(own).to_owned();
+                let item = Item { kind, line, fields, vhost };
+                item.check()?;
+                match into.filter(|_| ["users", "vhosts", "permissions", "topic_permissions", "global_parameters"].contains(&name)) {
+                    Some(_) => unknown.push(item.not_taken("not of one virtual host: import it for the whole broker")),
+                    None => items.push(item),
+                }
+            }
+        }
+        for (name, section) in &sections {
+            if !LISTS.iter().any(|(known, _)| known == name) && !OTHERS.contains(&name.as_str()) {
+                let (vhost, line) = (into.unwrap_or_default().to_owned(), line(text, section.get()));
+                unknown.push(NotTaken { kind: "section", vhost, name: name.clone(), line, reason: "not known".to_owned() });
+            }
+        }
+        Ok(Self { items, unknown })
+    }
+
+    /// Applies it. On the controller's thread.
+    ///
+    /// # Errors
+    /// `Item`: what was before it is done.
+    pub fn apply(self, broker: &Arc<Broker>) -> Result<Imported, InvalidDefinitions> {
+        let mut imported = Imported { changed: 0, not_taken: self.unknown };
+        for item in &self.items {
+            match one(broker, item).map_err(|reason| item.invalid(reason))? {
+                Came::Same => {}
+                Came::Changed => imported.changed += 1,
+                Came::Not(reason) => imported.not_taken.push(item.not_taken(reason)),
+                Came::Partly(changed, reasons) => {
+                    imported.changed += usize::from(changed);
+                    imported.not_taken.extend(reasons.into_iter().map(|reason| item.not_taken(reason)));
+                }
+            }
+        }
+        Ok(imported)
+    }
+}
+
+fn one(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    match item.kind {
+        "user" => user(broker, item),
+        "vhost" => vhost(broker, item),
+        "permission" => permission(broker, item),
+        "topic permission" => topic_permission(broker, item),
+        "global parameter" => global_parameter(broker, item),
+        "parameter" => parameter(broker, item),
+        "policy" => policy(broker, item),
+        "exchange" => declared::exchange(broker, item),
+        "queue" => declared::queue(broker, item),
+        _ => declared::binding(broker, item),
+    }
+}
+
+/// # Errors
+/// There is no such virtual host.
+pub(crate) fn vhost_of(broker: &Arc<Broker>, item: &Item) -> Result<Arc<Vhost>, String> {
+    broker.vhosts().get(&item.vhost).ok_or_else(|| format!("no virtual host {:?}", item.vhost))
+}
+
+/// The reason of a refusal, as text.
+pub(crate) fn reason(refusal: super::super::answer::Refusal) -> String {
+    match refusal.body.and_then(|body| body.get("reason").cloned()) {
+        Some(Value::String(text)) => text,
+        Some(other) => other.to_string(),
+        None => refusal.status.to_string(),
+    }
+}
+
+fn user(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let mut wish = users::wish(item.text("name"), &item.fields).map_err(reason)?;
+    let there = broker.security().users().into_iter().find(|user| user.name() == wish.name);
+    if let Some(there) = &there {
+        wish.password = users::unless_same(wish.password, there);
+        if users::is_as_wanted(&wish, there) {
+            return Ok(Came::Same);
+        }
+    }
+    broker.put_user(wish).map_err(|error| error.to_string())?;
+    Ok(Came::Changed)
+}
+
+fn vhost(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let name = item.text("name");
+    let mut wish: VhostWish = vhosts::wish(name, &item.fields).map_err(reason)?;
+    let mut missing = Vec::new();
+    if item.fields.get("metadata").and_then(|metadata| metadata.get("protected_from_deletion")) == Some(&Value::Bool(true)) {
+        missing.push("protection from deletion is not there".to_owned());
+    }
+    if wish.default_queue_type.as_ref().is_some_and(|kind| kind.as_deref() == Some("stream")) {
+        wish.default_queue_type = None;
+        missing.push("queues of type stream cannot be the default here".to_owned());
+    }
+    let before = broker.vhosts().get(name).map(|vhost| (vhost.metadata(), vhost.parameters().limits()));
+    broker.put_vhost(wish).map_err(|error| error.to_string())?;
+    let vhost = broker.vhosts().get(name).ok_or("it is gone again")?;
+    if let Some(Value::Object(limits)) = item.fields.get("limits") {
+        for (limit, value) in limits {
+            broker.put_vhost_limit(&vhost, limit, Some(value.clone())).map_err(|error| error.to_string())?;
+        }
+    }
+    let changed = before.is_none_or(|(metadata, limits)| metadata != vhost.metadata() || limits != vhost.parameters().limits());
+    Ok(match (changed, missing.is_empty()) {
+        (_, false) => Came::Partly(changed, missing),
+        (true, true) => Came::Changed,
+        (false, true) => Came::Same,
+    })
+}
+
+/// Permissions of those who are not there are told, as long as others are.
+fn unless_missing(outcome: Result<(), SecurityError>) -> Result<Came, String> {
+    match outcome {
+        Ok(()) => Ok(Came::Changed),
+        Err(error @ SecurityError::Pattern(_)) => Ok(Came::Not(error.to_string())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn permission(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let (user, [configure, write, read]) = (item.text("user"), ["configure", "write", "read"].map(|name| item.text(name)));
+    let there = broker.security().permissions(&item.vhost, user).filter(|_| !broker.security().users().is_empty());
+    if there.is_some_and(|there| [there.configure.text(), there.write.text(), there.read.text()] == [configure, write, read]) {
+        return Ok(Came::Same);
+    }
+    match Permissions::new(configure, write, read) {
+        Ok(permissions) => unless_missing(broker.set_permissions(&item.vhost, user, permissions)),
+        Err(error) => Ok(Came::Not(error.to_string())),
+    }
+}
+
+fn topic_permission(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let [user, exchange, write, read] = ["user", "exchange", "write", "read"].map(|name| item.text(name));
+    let there = broker.security().topic_permissions(&item.vhost, user);
+    if there.get(exchange).is_some_and(|there| (there.write.text(), there.read.text()) == (write, read)) {
+        return Ok(Came::Same);
+    }
+    unless_missing(broker.set_topic_permission(&item.vhost, user, exchange, write, read))
+}
+
+fn global_parameter(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let (name, value) = (item.text("name"), item.fields.get("value").cloned().unwrap_or_default());
+    if ["cluster_name", "internal_cluster_id"].contains(&name) {
+        return Ok(Came::Not("a cluster keeps the name that it has".to_owned()));
+    }
+    if broker.vhosts().global_parameter(name).as_ref() == Some(&value) {
+        return Ok(Came::Same);
+    }
+    broker.put_global_parameter(name, value).map_err(|error| error.to_string())?;
+    Ok(Came::Changed)
+}
+
+fn parameter(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let vhost = vhost_of(broker, item)?;
+    let (component, name) = (item.text("component"), item.text("name"));
+    let value = item.fields.get("value").cloned().unwrap_or_default();
+    match component {
+        "operator_policy" => {
+            let fields = value.as_object().cloned().unwrap_or_default();
+            set_policy(broker, &vhost, PolicyScope::Operator, name, &fields)
+        }
+        "vhost-limits" if vhost.parameters().get(component, name).as_ref() == Some(&value) => Ok(Came::Same),
+        "vhost-limits" => {
+            broker.put_parameter(&vhost, component, name, &value).map_err(|error| error.to_string())?;
+            Ok(Came::Changed)
+        }
+        _ => Ok(Came::Not(format!("there is no component {component} here"))),
+    }
+}
+
+fn policy(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+    let vhost = vhost_of(broker, item)?;
+    set_policy(broker, &vhost, PolicyScope::User, item.text("name"), &item.fields)
+}
+
+/// Keys of mirroring, which RabbitMQ 4 does not have any more: a message is as safe as the journal makes it.
+fn is_mirroring(key: &str) -> bool {
+    key.starts_with("ha-")
+}
+
+/// Sets a policy, without keys that are not known here.
+fn set_policy(broker: &Arc<Broker>, vhost: &Vhost, scope: PolicyScope, name: &str, fields: &Map<String, Value>) -> Result<Came, String> {
+    let field = |name: &str| fields.get(name).cloned();
+    let mut definition = field("definition").and_then(|value| value.as_object().cloned()).unwrap_or_default();
+    let mut missing = Vec::new();
+    definition.retain(|key, _| {
+        let kept = !is_mirroring(key);
+        if !kept {
+            missing.push(format!("{key}: queues are not mirrored"));
+        }
+        kept
+    });
+    let whole = definition.is_empty() && !missing.is_empty();
+    if whole {
+        return Ok(Came::Not(missing.join(", ")));
+    }
+    let before = vhost.policies().get(scope, name).map(|policy| policy.value());
+    let mut wish = PolicyWish {
+        pattern: field("pattern").unwrap_or_default(),
+        definition: Value::Object(definition),
+        priority: field("priority"),
+        apply_to: field("apply-to"),
+    };
+    while let Err(error) = broker.put_policy(vhost, scope, name, &wish) {
+        let text = error.to_string();
+        // What no release of RabbitMQ 4 knows either may stand in definitions of plugins and of older ones.
+        let Value::Object(definition) = &mut wish.definition else { return Err(text) };
+        let unknown: Vec<String> = definition.keys().filter(|key| text.contains(&format!("<<\"{key}\">>")) && text.contains("not recognised")).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(Came::Not(text.trim().replace("\n\n", ": ")));
+        }
+        for key in unknown {
+            definition.remove(&key);
+            missing.push(format!("{key} is not known here"));
+        }
+        if definition.is_empty() {
+            return Ok(Came::Not(missing.join(", ")));
+        }
+    }
+    let changed = before != vhost.policies().get(scope, name).map(|policy| policy.value());
+    Ok(match (changed, missing.is_empty()) {
+        (_, false) => Came::Partly(changed, missing),
+        (true, true) => Came::Changed,
+        (false, true) => Came::Same,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        Document::parse(text, None).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_line() {
+        assert_eq!(wrong("{\n\"queues\": [\n{\"name\": 1}]}"), "line 3: queue \"\": name is missing or no text");
+        assert_eq!(wrong("{\n\"queues\": {}}"), "line 2: invalid type: map, expected a sequence");
+        assert_eq!(wrong("{\n\n\"queues\": [,]}"), "line 3: expected value");
+        assert_eq!(wrong("[]"), "line 1: invalid type: sequence, expected a map");
+        assert_eq!(wrong("{\"queues\": [{\"name\": \"q\", \"vhost\": \"/\"}], \"explanation\": \"\"}"), "");
+    }
+
+    #[test]
+    fn sections_that_nobody_knows_are_told() {
+        let Ok(document) = Document::parse("{\"users\": [{\"name\": \"u\"}],\n\"other\": []}", Some("/")) else { panic!("read") };
+        let told: Vec<_> = document.unknown.iter().map(|one| (one.kind, one.name.as_str(), one.line)).collect();
+        assert_eq!(told, [("user", "u", 1), ("section", "other", 2)]);
+        assert!(document.items.is_empty());
+    }
+}

@@ -1,0 +1,150 @@
+//! Lists as they are asked for: filtered by name, sorted, cut into pages, with the columns that are wanted. Source: RabbitMQ 4.3,
+//! `rabbit_mgmt_util:reply_list`.
+
+use std::cmp::Ordering;
+
+use regex::RegexBuilder;
+use serde_json::{Map, Value, json};
+
+use super::answer::{Answer, Outcome, Refusal};
+use super::call::Call;
+
+/// Items of a page, at most, and when nothing is said.
+const PAGE_MAX: usize = 500;
+const PAGE_DEFAULT: usize = 100;
+/// Bytes that an expression may take when it is compiled.
+const EXPRESSION_BYTES: usize = 1 << 20;
+
+/// A value by a path of names with dots between.
+fn field<'v>(item: &'v Value, path: &str) -> Option<&'v Value> {
+    if let Some(found) = item.get(path) {
+        return Some(found);
+    }
+    let (first, rest) = path.split_once('.')?;
+    field(item.get(first)?, rest)
+}
+
+/// Numbers before words, and what is not there before all.
+fn rank(value: Option<&Value>) -> u8 {
+    match value {
+        None | Some(Value::Null) => 0,
+        Some(Value::Number(_)) => 1,
+        Some(Value::Bool(_)) => 2,
+        Some(Value::String(_)) => 3,
+        Some(Value::Array(_) | Value::Object(_)) => 4,
+    }
+}
+
+fn compare(one: Option<&Value>, other: Option<&Value>) -> Ordering {
+    match (one, other) {
+        (Some(Value::Number(one)), Some(Value::Number(other))) => {
+            one.as_f64().partial_cmp(&other.as_f64()).unwrap_or(Ordering::Equal)
+        }
+        (Some(Value::String(one)), Some(Value::String(other))) => one.cmp(other),
+        (Some(Value::Bool(one)), Some(Value::Bool(other))) => one.cmp(other),
+        _ => rank(one).cmp(&rank(other)),
+    }
+}
+
+/// The columns that are wanted of an item.
+fn columns(item: Value, wanted: &[&str]) -> Value {
+    let mut kept = Map::new();
+    for path in wanted {
+        if let Some(value) = field(&item, path) {
+            put(&mut kept, path, &item, value.clone());
+        }
+    }
+    Value::Object(kept)
+}
+
+/// Puts a value under a path; names that have dots themselves are one name.
+fn put(into: &mut Map<String, Value>, path: &str, item: &Value, value: Value) {
+    match path.split_once('.').filter(|_| item.get(path).is_none()) {
+        None => drop(into.insert(path.to_owned(), value)),
+        Some((first, rest)) => {
+            let inner = into.entry(first).or_insert_with(|| Value::Object(Map::new()));
+            if let (Value::Object(inner), Some(item)) = (inner, item.get(first)) {
+                put(inner, rest, item, value);
+            }
+        }
+    }
+}
+
+struct Page {
+    number: usize,
+    size: usize,
+}
+
+fn page(call: &Call<'_>) -> Result<Option<Page>, Refusal> {
+    let number = |name| match call.query(name) {
+        None => Ok(None),
+        Some(text) => match text.parse::<i64>() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(Answer::bad_request("Pagination parameters are invalid")),
+        },
+    };
+    let Some(at) = number("page")? else { return Ok(None) };
+    let size = number("page_size")?.unwrap_or(PAGE_DEFAULT as i64);
+    if at < 1 || size < 1 || size > PAGE_MAX as i64 {
+        let reason = format!("Invalid pagination parameters: page number {at}, page size {size}");
+        return Err(Answer::bad_page("invalid_pagination_parameters", reason));
+    }
+    Ok(Some(Page { number: at as usize, size: size as usize }))
+}
+
+/// Keeps what has a name that is wanted.
+fn filter(call: &Call<'_>, items: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+    let Some(wanted) = call.query("name").filter(|name| !name.is_empty()) else { return Ok(items) };
+    let name = |item: &Value| item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if call.flag("use_regex") {
+        let expression = RegexBuilder::new(wanted).case_insensitive(true).size_limit(EXPRESSION_BYTES).build();
+        let expression = expression.map_err(|error| Answer::bad_request(error.to_string()))?;
+        return Ok(items.into_iter().filter(|item| expression.is_match(&name(item))).collect());
+    }
+    let wanted = wanted.to_lowercase();
+    Ok(items.into_iter().filter(|item| name(item).to_lowercase().contains(&wanted)).collect())
+}
+
+/// Answers with a list; without a wish it is in the order in which it comes.
+pub(crate) fn list(call: &Call<'_>, items: Vec<Value>) -> Outcome {
+    let wanted: Option<Vec<&str>> = call.query("columns").filter(|text| !text.is_empty()).map(|text| text.split(',').collect());
+    let cut = |items: Vec<Value>| match &wanted {
+        None => Value::Array(items),
+        Some(wanted) => Value::Array(items.into_iter().map(|item| columns(item, wanted)).collect()),
+    };
+    let page = page(call)?;
+    let total = items.len();
+    let mut items = if page.is_some() { filter(call, items)? } else { items };
+    if let Some(sort) = call.query("sort").filter(|sort| !sort.is_empty()) {
+        items.sort_by(|one, other| compare(field(one, sort), field(other, sort)));
+        if call.flag("sort_reverse") {
+            items.reverse();
+        }
+    }
+    let Some(Page { number, size }) = page else { return Ok(Answer::of(cut(items))) };
+    let filtered = items.len();
+    let count = filtered.div_ceil(size).max(1);
+    if number > count {
+        let reason = format!("Page out of range, page: {number} page size: {size}, len: {filtered}");
+        return Err(Answer::bad_page("page_out_of_range", reason));
+    }
+    let shown: Vec<Value> = items.into_iter().skip((number - 1) * size).take(size).collect();
+    let item_count = shown.len();
+    Ok(Answer::of(json!({
+        "total_count": total,
+        "filtered_count": filtered,
+        "item_count": item_count,
+        "page": number,
+        "page_size": size,
+        "page_count": count,
+        "items": cut(shown),
+    })))
+}
+
+/// Answers with one thing, or the columns of it that are wanted.
+pub(crate) fn one(call: &Call<'_>, item: Value) -> Outcome {
+    match call.query("columns").filter(|text| !text.is_empty()) {
+        None => Ok(Answer::of(item)),
+        Some(text) => Ok(Answer::of(columns(item, &text.split(',').collect::<Vec<_>>()))),
+    }
+}

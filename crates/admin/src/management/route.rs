@@ -1,0 +1,155 @@
+//! From a method and a path to a handler: a table of routes in each file of a resource.
+
+use axum::http::Method;
+
+use super::answer::Outcome;
+use super::call::Call;
+use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
+
+/// Who may ask for something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Whoever may log in to management: any of the tags.
+    Management,
+    /// Whoever may log in to management and has access to the virtual host that is named in the path.
+    Vhost,
+    /// Tag `monitoring` or `administrator`.
+    Monitoring,
+    /// Tag `policymaker` or `administrator`.
+    Policymaker,
+    /// Tag `administrator`.
+    Administrator,
+}
+
+/// One row of the table.
+pub(crate) struct Route {
+    pub method: Method,
+    /// Segments, those in braces stand for any; `{vhost}` is known by its name.
+    pub path: &'static str,
+    pub access: Access,
+    pub handler: fn(&Call<'_>) -> Outcome,
+}
+
+/// Shorthand for a row.
+pub(crate) const fn route(method: Method, path: &'static str, access: Access, handler: fn(&Call<'_>) -> Outcome) -> Route {
+    Route { method, path, access, handler }
+}
+
+/// All tables.
+pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
+    [
+        overview::ROUTES,
+        nodes::ROUTES,
+        vhosts::ROUTES,
+        users::ROUTES,
+        permissions::ROUTES,
+        policies::ROUTES,
+        parameters::ROUTES,
+        exchanges::ROUTES,
+        messages::ROUTES,
+        queues::ROUTES,
+        bindings::ROUTES,
+        consumers::ROUTES,
+        connections::ROUTES,
+        channels::ROUTES,
+        health::ROUTES,
+        definitions::ROUTES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Segments of a path that stand in place of names in braces.
+pub(crate) type Filled<'s> = Vec<(&'static str, &'s str)>;
+
+/// What a path leads to.
+pub(crate) enum Found<'s> {
+    /// A handler, and what stands in place of the braces.
+    Route(&'static Route, Filled<'s>),
+    /// The path is known, the method is not.
+    OtherMethod,
+    Nothing,
+}
+
+/// Looks a path up; `segments` are decoded, without `api`. A literal segment goes before one in braces.
+pub(crate) fn find<'s>(method: &Method, segments: &'s [String]) -> Found<'s> {
+    let mut best: Option<(usize, &'static Route, Filled<'s>)> = None;
+    let mut known = false;
+    for route in tables() {
+        let Some((literal, filled)) = fit(route.path, segments) else { continue };
+        known = true;
+        if route.method == *method && best.as_ref().is_none_or(|(most, _, _)| literal > *most) {
+            best = Some((literal, route, filled));
+        }
+    }
+    match best {
+        Some((_, route, filled)) => Found::Route(route, filled),
+        None if known => Found::OtherMethod,
+        None => Found::Nothing,
+    }
+}
+
+/// How many segments are literally those of the pattern, and what the others are.
+fn fit<'s>(pattern: &'static str, segments: &'s [String]) -> Option<(usize, Filled<'s>)> {
+    let (mut literal, mut filled) = (0, Vec::new());
+    let mut given = segments.iter();
+    for wanted in pattern.split('/').skip(1) {
+        let segment = given.next()?;
+        match wanted.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            Some(name) => filled.push((name, segment.as_str())),
+            None if wanted == segment => literal += 1,
+            None => return None,
+        }
+    }
+    given.next().is_none().then_some((literal, filled))
+}
+
+/// Takes a path apart: segments are decoded, empty ones at the end left out. `None`: not UTF-8.
+pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
+    let decode = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().ok().map(|text| text.into_owned());
+    let mut all: Vec<String> = path.split('/').skip(1).map(decode).collect::<Option<_>>()?;
+    while all.last().is_some_and(String::is_empty) {
+        all.pop();
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_literal_segment_goes_first() {
+        let of = |path: &str| segments(path).expect("UTF-8");
+        let all = of("/queues/%2F/a%2Fb/");
+        assert_eq!(all, ["queues", "/", "a/b"]);
+        let Found::Route(route, filled) = find(&Method::GET, &all) else { panic!("it is there") };
+        assert_eq!((route.path, &filled[..]), ("/queues/{vhost}/{name}", &[("vhost", "/"), ("name", "a/b")][..]));
+        assert!(matches!(find(&Method::POST, &all), Found::OtherMethod));
+        assert!(matches!(find(&Method::GET, &of("/nowhere")), Found::Nothing));
+        let by_user = of("/connections/username/guest");
+        assert!(matches!(find(&Method::GET, &by_user), Found::Route(route, _) if route.path == "/connections/username/{name}"));
+    }
+
+    #[test]
+    fn what_is_documented_is_served_and_nothing_else() {
+        let text = include_str!("../../../../docs/management.md");
+        let mut documented = std::collections::BTreeSet::new();
+        for row in text.lines().filter(|line| line.starts_with("| ") && line.contains("| /")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            for path in cells[2].split(", ") {
+                documented.extend(cells[1].split(", ").map(|method| (method.to_owned(), path.to_owned())));
+            }
+        }
+        let served = tables().map(|route| (route.method.to_string(), route.path.to_owned())).collect();
+        assert_eq!(documented, served);
+    }
+
+    #[test]
+    fn no_row_comes_twice() {
+        let mut seen = std::collections::BTreeSet::new();
+        for route in tables() {
+            assert!(seen.insert((route.method.to_string(), route.path)), "{} {}", route.method, route.path);
+        }
+    }
+}

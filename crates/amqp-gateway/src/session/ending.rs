@@ -1,0 +1,52 @@
+//! How a session ends: the node stops, or the connection is gone.
+
+use std::time::Instant;
+
+use amqp_wire::ReplyCode;
+
+use super::{Phase, Session, Slot};
+use crate::channel::Mode;
+use crate::connection::deletion;
+use crate::error::Failure;
+
+impl Session {
+    /// The node stops: what was asked is answered, then the client is told.
+    pub fn drain(&mut self, now: Instant) {
+        self.connection.now = now;
+        self.draining = true;
+        self.try_drain();
+    }
+
+    pub(super) fn try_drain(&mut self) {
+        let ready = (self.connection.publisher.is_idle() || self.is_blocked()) && self.connection.waiting.is_none();
+        if !self.draining || !ready {
+            return;
+        }
+        self.draining = false;
+        if self.phase != Phase::Running {
+            return;
+        }
+        for slot in self.channels.values_mut() {
+            if let Slot::Open(channel) = slot
+                && let Mode::Confirm(confirms) = &mut channel.mode
+            {
+                confirms.tell(channel.number, &mut self.connection.out);
+            }
+        }
+        let text = "broker forced connection closure with reason 'shutdown'";
+        self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, text));
+    }
+
+    /// The connection is gone: consumers leave, and what goes with the connection goes.
+    pub fn close(&mut self) {
+        let mut doomed = self.leave_all();
+        self.abandon_publishes();
+        doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
+        if !doomed.is_empty() {
+            self.connection.gateway.leave_to_controller(deletion(doomed));
+        }
+        self.phase = Phase::Ended;
+        self.connection.unsee();
+        self.connection.gateway.metrics.connections.dec();
+    }
+}

@@ -1,0 +1,306 @@
+//! What a session does while its publishes find no room: the disk is full, a journal cannot keep up, or it waits for its archive.
+//!
+//! | state | begins when | what comes |
+//! |---|---|---|
+//! | at ease | nothing is held, and outcomes come | all is taken in order; a method that looks at queues waits for the outcome of publishes |
+//! | blocked | the oldest publish has had no outcome for [`BLOCKED_AFTER`] | publishes are held, all else is taken |
+//!
+//! Order within a channel holds: while blocked, a method that has to see what its own channel has published is put aside, and with it what
+//! follows on that channel, acknowledgements excepted.
+//!
+//! The client hears of both changes. Reading stops when `mainstem.amqp.held.bytes` are held or put aside, or when all connections
+//! together hold their share of the memory. What was put aside is taken up, before anything new, when the connection is at ease again.
+//! connection.close is answered at any time; what is held then is lost, and was not confirmed.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use amqp_wire::{Frame, FrameKind, Method, MethodId, basic, channel, connection, short, tx};
+use broker::Broker;
+use broker::append::AppendError;
+use bytes::BytesMut;
+use smallvec::SmallVec;
+
+use super::{Phase, Session, Slot};
+use crate::channel::{Channel, Mode};
+use crate::connection::{Connection, Waiting};
+use crate::error::Failure;
+use crate::handlers;
+
+/// A publish without an outcome for so long makes the connection a blocked one: many times as long as a commit takes.
+pub(super) const BLOCKED_AFTER: Duration = Duration::from_millis(500);
+/// It is at ease again when nothing is held and the oldest publish is younger than this.
+const AT_EASE_BELOW: Duration = Duration::from_millis(250);
+/// The memory of all connections together is looked at again after this long.
+const MEMORY_RETRY: Duration = Duration::from_millis(100);
+
+/// What all connections hold.
+pub(crate) struct HeldMemory {
+    used: AtomicUsize,
+    max: AtomicUsize,
+    /// Of one connection.
+    connection_max: usize,
+}
+
+impl HeldMemory {
+    /// `connection_max` bytes of one connection, at most, and `max` of all.
+    pub fn new(connection_max: usize, max: usize) -> Self {
+        Self { used: AtomicUsize::new(0), max: AtomicUsize::new(max), connection_max }
+    }
+
+    /// Changes the bound for all connections together.
+    pub fn set_max(&self, bytes: usize) {
+        self.max.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that are held.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn is_full(&self) -> bool {
+        self.used() >= self.max.load(Ordering::Relaxed)
+    }
+
+    fn change(&self, from: usize, to: usize) {
+        if to >= from {
+            self.used.fetch_add(to - from, Ordering::Relaxed);
+        } else {
+            self.used.fetch_sub(from - to, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether a method has to wait for what was published before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    No,
+    /// It waits, and all frames behind it.
+    Here,
+    /// It is put aside, and what follows on its channel.
+    Aside,
+}
+
+/// Of one connection.
+#[derive(Default)]
+pub(super) struct Pressure {
+    blocked: bool,
+    /// Whole frames, as they came.
+    aside: BytesMut,
+    /// Channels that wait.
+    channels: SmallVec<[u16; 2]>,
+    /// A commit that waits: its channel, and messages that were not kept so far.
+    commit: Option<(u16, u64)>,
+    /// Bytes that are counted with those of all connections.
+    charged: usize,
+}
+
+impl Pressure {
+    /// Has a method of this channel to wait?
+    pub fn judge(&self, connection: &Connection, channel: &Channel, method: &Method<'_>) -> Wait {
+        if connection.publisher.is_idle() {
+            return Wait::No;
+        }
+        if !self.blocked {
+            return if handlers::looks_at_queues(method) { Wait::Here } else { Wait::No };
+        }
+        let waits = match (method, &channel.mode) {
+            (Method::Channel(channel::Method::Close(_)), _) => false,
+            (Method::Tx(tx::Method::Commit(_)), Mode::Transaction(transaction)) => !transaction.messages.is_empty(),
+            _ => handlers::looks_at_queues(method) && channel.published == Some(connection.publisher.rests()),
+        };
+        if waits { Wait::Aside } else { Wait::No }
+    }
+
+    pub fn put_aside(&mut self, frame: &[u8], channel: u16) {
+        self.aside.extend_from_slice(frame);
+        if !self.channels.contains(&channel) {
+            self.channels.push(channel);
+        }
+    }
+
+    /// A channel is gone, and what it waited with.
+    pub fn forget(&mut self, channel: u16) {
+        if !self.channels.contains(&channel) {
+            return;
+        }
+        self.channels.retain(|other| *other != channel);
+        self.commit.take_if(|(of, _)| *of == channel);
+        let aside = self.aside.split().freeze();
+        let mut at = 0;
+        while let Ok(amqp_wire::Parsed::Frame(frame)) = amqp_wire::parse_frame(&aside[at..], u32::MAX) {
+            let end = at + frame.bytes();
+            if frame.channel != channel {
+                self.aside.extend_from_slice(&aside[at..end]);
+            }
+            at = end;
+        }
+    }
+
+    /// More messages of a commit that waits were not kept.
+    pub fn lose(&mut self, messages: u64) {
+        if let Some((_, lost)) = &mut self.commit {
+            *lost += messages;
+        }
+    }
+
+    /// Bytes that are held, or put aside.
+    fn held(&self, connection: &Connection) -> usize {
+        connection.publisher.held_bytes() + self.aside.len()
+    }
+
+    /// May more be read?
+    pub fn has_room(&self, connection: &Connection) -> bool {
+        let (held, memory) = (self.held(connection), &connection.gateway.held);
+        held == 0 || held < memory.connection_max && !memory.is_full()
+    }
+
+    /// When to look again without an event.
+    pub fn next(&self, connection: &Connection) -> Option<Instant> {
+        let since = connection.publisher.open_since()?;
+        match self.blocked {
+            false => Some(since + BLOCKED_AFTER),
+            true => (!self.has_room(connection) && connection.gateway.held.is_full()).then(|| connection.now + MEMORY_RETRY),
+        }
+    }
+}
+
+/// In RabbitMQ's words where it has some.
+fn reason(broker: &Broker) -> &'static str {
+    let journals = broker.journals();
+    if journals.iter().any(|journal| journal.is_disk_full()) {
+        "low on disk"
+    } else if journals.iter().any(|journal| journal.waits_for_archive()) {
+        "waiting for the archive"
+    } else {
+        "waiting for the disk"
+    }
+}
+
+impl Session {
+    /// A frame of a channel that waits is put aside, unless it may overtake what waits; true: it was.
+    pub(super) fn is_put_aside(&mut self, frame: &Frame<'_>, bytes: &[u8]) -> bool {
+        if !self.pressure.channels.contains(&frame.channel) || self.overtakes(frame) {
+            return false;
+        }
+        self.pressure.put_aside(bytes, frame.channel);
+        true
+    }
+
+    /// What is said of deliveries concerns nothing that waits, unless it belongs to a transaction.
+    fn overtakes(&self, frame: &Frame<'_>) -> bool {
+        let Some(Slot::Open(channel)) = self.channels.get(&frame.channel) else { return true };
+        let [a, b, c, d, ..] = *frame.payload else { return false };
+        let id = MethodId { class: u16::from_be_bytes([a, b]), method: u16::from_be_bytes([c, d]) };
+        let of_deliveries = [basic::Ack::ID, basic::Nack::ID, basic::Reject::ID].contains(&id);
+        frame.kind == FrameKind::Method && of_deliveries && !matches!(channel.mode, Mode::Transaction(_))
+    }
+
+    /// Is the connection blocked?
+    pub(super) fn is_blocked(&self) -> bool {
+        self.pressure.blocked
+    }
+
+    /// Counts what is held with what all connections hold.
+    pub(super) fn charge(&mut self) {
+        let held = self.pressure.held(&self.connection);
+        if held != self.pressure.charged {
+            self.connection.gateway.held.change(std::mem::replace(&mut self.pressure.charged, held), held);
+        }
+    }
+
+    /// Something has changed, or time has passed.
+    pub(super) fn look_at_pressure(&mut self) {
+        self.charge();
+        if self.phase != Phase::Running {
+            return;
+        }
+        let publisher = &self.connection.publisher;
+        let waited = publisher.open_since().map(|since| self.connection.now.saturating_duration_since(since));
+        match waited {
+            Some(waited) if !self.pressure.blocked && waited >= BLOCKED_AFTER => self.block(),
+            waited if self.pressure.blocked => {
+                self.park();
+                let publisher = &self.connection.publisher;
+                let calm = !publisher.holds() && waited.is_none_or(|waited| waited < AT_EASE_BELOW);
+                if calm && self.connection.waiting.is_none() {
+                    self.unblock();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn block(&mut self) {
+        self.pressure.blocked = true;
+        self.connection.gateway.metrics.blocked.inc();
+        if self.connection.understands.connection_blocked {
+            let reason = short(reason(self.connection.broker()));
+            self.connection.out.method(0, &connection::Blocked { reason });
+        }
+        self.park();
+    }
+
+    /// What waits for publishes no longer keeps the whole connection waiting.
+    fn park(&mut self) {
+        match self.connection.waiting.take() {
+            // The frame is looked at again.
+            Some(Waiting::Publishes) => {}
+            Some(Waiting::Commit { channel, lost }) => {
+                self.pressure.commit = Some((channel, lost));
+                self.pressure.channels.push(channel);
+            }
+            other => self.connection.waiting = other,
+        }
+    }
+
+    fn unblock(&mut self) {
+        self.end_pressure();
+        if self.connection.understands.connection_blocked {
+            self.connection.out.method(0, &connection::Unblocked {});
+        }
+        if let Some((channel, lost)) = self.pressure.commit.take() {
+            self.connection.waiting = Some(Waiting::Commit { channel, lost });
+        }
+        let aside = self.pressure.aside.split();
+        if !aside.is_empty() {
+            self.input = [&aside[..], &self.input[..]].concat().into();
+        }
+        self.publishes_have_outcome();
+    }
+
+    fn end_pressure(&mut self) {
+        if std::mem::take(&mut self.pressure.blocked) {
+            self.connection.gateway.metrics.blocked.dec();
+        }
+        self.pressure.channels.clear();
+    }
+
+    /// The connection ends: what has no outcome gets none.
+    pub(super) fn abandon_publishes(&mut self) {
+        let lost = self.connection.publisher.abandon();
+        self.connection.gateway.metrics.not_kept.inc_by(lost);
+        self.end_pressure();
+        self.pressure.commit = None;
+        self.pressure.aside.clear();
+        self.connection.gateway.held.change(std::mem::take(&mut self.pressure.charged), 0);
+    }
+
+    /// A journal has stopped: publishers hear that what has no outcome may be lost, and the connection ends.
+    pub(super) fn refuse_publishes(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        self.abandon_publishes();
+        let Connection { out, gateway, .. } = &mut self.connection;
+        for slot in self.channels.values_mut() {
+            if let Slot::Open(channel) = slot
+                && let Mode::Confirm(confirms) = &mut channel.mode
+            {
+                confirms.refuse_open();
+                gateway.metrics.confirmed.inc_by(confirms.tell(channel.number, out));
+            }
+        }
+        self.close_connection(&Failure::from(AppendError::Stopped));
+    }
+}

@@ -1,0 +1,251 @@
+//! Declares queues. What is durable of many declarations that wait goes to the journal in one append: a declaration says what is to be
+//! written, others follow it, and it goes on when that is durable. Nobody sees the queue before.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use delivery::QueueKind;
+use journal::{AppendError, AppendItem};
+use routing::Name;
+use types::{ConnectionId, Durability, LogId, TopicId};
+use uuid::Uuid;
+
+use super::admin::{Life, QueueDeclaration, QueueError, Unequal, check_equivalent, made_up_name, queue_overrides};
+use super::arguments::QueueArguments;
+use super::parts::{self, PARTS_MAX};
+use super::queue::Queue;
+use super::record::QueueRecord;
+use super::{Vhost, topic_name};
+use crate::Broker;
+use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
+use crate::jobs::{Pending, Stage, Staged};
+use crate::topic::Topic;
+
+/// Log ids taken from the catalog at once for queues that have no record.
+const LOG_BLOCK: u64 = 1000;
+
+/// How far a declaration has come.
+enum DeclareStage {
+    /// It is over.
+    Done(Result<Arc<Queue>, QueueError>),
+    /// This is to be written.
+    Write(Vec<AppendItem>, Box<Plan>),
+    /// Another declaration of that name is to be over before.
+    Wait(QueueDeclaration),
+}
+
+/// A queue that is to come to life when its record is durable.
+struct Plan {
+    described: QueueDeclaration,
+    rules: QueueArguments,
+    topic: Planned,
+}
+
+enum Planned {
+    /// One that was there.
+    Attached(Arc<Topic>),
+    /// One that is new, under a name if Kafka clients are to see it.
+    New(Option<String>, TopicRecord),
+}
+
+impl Broker {
+    /// Declares a queue for a connection.
+    ///
+    /// # Errors
+    /// See [`QueueError`].
+    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
+        match self.begin_declaration(vhost, wish, connection, &Pending::default()) {
+            DeclareStage::Done(outcome) => outcome,
+            DeclareStage::Write(items, plan) => {
+                self.commit_with_next_log(items)?;
+                Ok(self.end_declaration(vhost, *plan))
+            }
+            DeclareStage::Wait(wish) => Err(QueueError::Reserved(wish.name)),
+        }
+    }
+
+    /// A declaration for the controller, which writes those that wait together. The outcome is that of [`Broker::declare_queue`].
+    pub fn staged_declaration(vhost: Arc<Vhost>, wish: QueueDeclaration, connection: ConnectionId) -> Staged {
+        Box::new(move |broker, pending| match broker.begin_declaration(&vhost, wish, connection, pending) {
+            DeclareStage::Done(outcome) => Stage::Done(Box::new(outcome)),
+            DeclareStage::Wait(wish) => Stage::Wait(Self::staged_declaration(vhost, wish, connection)),
+            DeclareStage::Write(items, plan) => {
+                let names = vec![(vhost.name.clone(), plan.described.name.clone())];
+                let then = move |broker: &Arc<Self>, written: Result<(), AppendError>| {
+                    let outcome = written.map(|()| broker.end_declaration(&vhost, *plan)).map_err(QueueError::from);
+                    Box::new(outcome) as Box<dyn Any + Send>
+                };
+                Stage::Write { items, names, then: Box::new(then) }
+            }
+        })
+    }
+
+    /// Commits what takes ids of logs, with the next one. Whoever takes others meanwhile waits: the number that is written never falls.
+    pub(crate) fn commit_with_next_log(&self, mut items: Vec<AppendItem>) -> Result<(), AppendError> {
+        let next = self.next_log.lock();
+        let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
+        items.push(AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value });
+        self.commit(0, items)
+    }
+
+    fn begin_declaration(
+        self: &Arc<Self>,
+        vhost: &Vhost,
+        wish: QueueDeclaration,
+        connection: ConnectionId,
+        pending: &Pending,
+    ) -> DeclareStage {
+        let wish = match vhost.complete(wish) {
+            Ok(wish) if pending.holds(&vhost.name, &wish.name) => return DeclareStage::Wait(wish),
+            Ok(wish) => wish,
+            Err(error) => return DeclareStage::Done(Err(error)),
+        };
+        match self.check_declaration(vhost, &wish, connection) {
+            Ok(Some(queue)) => DeclareStage::Done(Ok(queue)),
+            Ok(None) => self.plan(vhost, wish, pending).unwrap_or_else(|error| DeclareStage::Done(Err(error))),
+            Err(error) => DeclareStage::Done(Err(error)),
+        }
+    }
+
+    /// The queue, if it is there as it is wanted.
+    fn check_declaration(&self, vhost: &Vhost, wish: &QueueDeclaration, connection: ConnectionId) -> Result<Option<Arc<Queue>>, QueueError> {
+        if wish.name.is_empty() {
+            return Ok(None);
+        }
+        match self.queue_for(vhost, &wish.name, connection) {
+            // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
+            Ok(queue) if queue.owner.is_some() != wish.owner.is_some() => {
+                Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.clone() })
+            }
+            Ok(queue) => {
+                check_equivalent(&queue, wish)?;
+                self.used(&queue);
+                Ok(Some(queue))
+            }
+            Err(QueueError::NotFound { .. }) if wish.name.starts_with(b"amq.") => Err(QueueError::Reserved(wish.name.clone())),
+            Err(QueueError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn plan(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, pending: &Pending) -> Result<DeclareStage, QueueError> {
+        let made_up = wish.name.is_empty();
+        let name = if made_up { made_up_name("amq.gen-") } else { wish.name.clone() };
+        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
+        let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
+        let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
+        if made_up && rules.kind != QueueKind::Classic {
+            return Err(QueueError::ServerNamed(rules.kind));
+        }
+        if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind != QueueKind::Classic) {
+            return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+        }
+        if let Some(limit) = vhost.queue_limit_reached(pending.count(&vhost.name)) {
+            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
+        }
+        let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
+        let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
+        let there = known_as.as_ref().and_then(|name| self.topic(name));
+        let described = QueueDeclaration { name, ..wish };
+        if let Some(topic) = &there {
+            check_topic(vhost, &described.name, &rules, topic)?;
+        }
+        if !described.durable {
+            let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: rules.overrides() };
+            let topic = self.publish_hidden(record, Durability::Memory);
+            return Ok(DeclareStage::Done(Ok(self.enter_queue(vhost, described, rules, topic, Life::default()))));
+        }
+        let topic = match there {
+            Some(topic) => Planned::Attached(topic),
+            None => {
+                let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.reserve_log_id()], overrides: rules.overrides() };
+                Planned::New(known_as, record)
+            }
+        };
+        let items = vec![topic.queue_item(&vhost.name, &described)];
+        Ok(DeclareStage::Write(items, Box::new(Plan { described, rules, topic })))
+    }
+
+    fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Arc<Queue> {
+        let (topic, attached) = match topic {
+            Planned::Attached(topic) => (topic, true),
+            Planned::New(Some(name), record) => (self.publish(name, record), false),
+            Planned::New(None, record) => (self.publish_hidden(record, self.durability()), false),
+        };
+        self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })
+    }
+
+    /// A log of which somebody but a queue has the record, as a topic that Kafka clients do not see.
+    pub(super) fn make_log(&self, durable: bool, record: impl FnOnce(&TopicRecord) -> AppendItem) -> Result<Arc<Topic>, AppendError> {
+        let new = |log| TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![log], overrides: queue_overrides() };
+        if !durable {
+            return Ok(self.publish_hidden(new(self.take_log_id()?), Durability::Memory));
+        }
+        let topic = new(self.reserve_log_id());
+        self.commit_with_next_log(vec![record(&topic)])?;
+        Ok(self.publish_hidden(topic, self.durability()))
+    }
+
+    /// A new log in the journal of another one; whoever wants it after a restart says so in the catalog.
+    pub(super) fn new_log_beside(&self, other: LogId, durability: Durability) -> Result<Arc<journal::Log>, AppendError> {
+        let journal = self.journal_number(other);
+        loop {
+            let id = self.take_log_id()?;
+            if self.journal_number(id) == journal {
+                return Ok(self.journals[journal].create_log(id, durability));
+            }
+        }
+    }
+
+    /// A log id for a queue whose record is not written yet.
+    fn reserve_log_id(&self) -> LogId {
+        let mut next = self.next_log.lock();
+        *next += 1;
+        LogId(*next - 1)
+    }
+
+    /// A log id that nobody has had and nobody will have, for a log that goes with a restart.
+    fn take_log_id(&self) -> Result<LogId, AppendError> {
+        let mut ids = self.log_ids.lock();
+        if ids.is_empty() {
+            let range = {
+                let mut next = self.next_log.lock();
+                *next += LOG_BLOCK;
+                *next - LOG_BLOCK..*next
+            };
+            self.commit_with_next_log(Vec::new())?;
+            *ids = range;
+        }
+        Ok(LogId(ids.next().expect("not empty")))
+    }
+}
+
+/// Can the topic be the queue?
+fn check_topic(vhost: &Vhost, queue: &Name, rules: &QueueArguments, topic: &Topic) -> Result<(), QueueError> {
+    if topic.logs().len() > PARTS_MAX {
+        return Err(QueueError::Partitioned(topic.name.clone()));
+    }
+    let refuse = |error| QueueError::Argument { queue: queue.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
+    parts::check(rules, &topic.name, topic.logs().len()).map_err(refuse)?;
+    match rules.stream.differs(topic.config().retention) {
+        None => Ok(()),
+        Some((field, received, current)) => {
+            let (queue, vhost, field, received) = (queue.clone(), vhost.name.clone(), field.to_owned(), format!("'{received}'"));
+            Err(Box::new(Unequal { queue, vhost, field, received, current }).into())
+        }
+    }
+}
+
+impl Planned {
+    /// The record of the queue.
+    fn queue_item(&self, vhost: &str, queue: &QueueDeclaration) -> AppendItem {
+        let (topic, log, hidden, attached) = match self {
+            Self::Attached(topic) => (topic.id, topic.logs()[0].id(), false, true),
+            Self::New(name, record) => (record.id, record.logs[0], name.is_none(), false),
+        };
+        let (auto_delete, arguments) = (queue.auto_delete, queue.arguments.clone());
+        let record = QueueRecord { topic, log, auto_delete, hidden, attached, arguments };
+        AppendItem::State { key: QueueRecord::key(vhost, &queue.name), value: Some(record.encode()) }
+    }
+}

@@ -1,0 +1,174 @@
+//! What those see who look on: counts of a queue's and of a channel's messages since the start, and who consumes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use bytes::Bytes;
+use delivery::ChannelId;
+use journal::{AppendError, AppendItem};
+use record::BatchHeader;
+use routing::{Arguments, Name};
+use types::ConnectionId;
+
+use super::queue::Queue;
+use crate::Broker;
+use crate::connections::Count;
+
+/// Messages of a queue since the broker was started, or the queue was declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueTally {
+    /// Came in.
+    pub published: u64,
+    /// Given to consumers that acknowledge.
+    pub delivered: u64,
+    /// Given to consumers that do not.
+    pub delivered_no_ack: u64,
+    /// Taken one by one, to be acknowledged.
+    pub got: u64,
+    /// Taken one by one, and done with that.
+    pub got_no_ack: u64,
+    /// Asked for when there was none.
+    pub got_empty: u64,
+    /// Of those given or taken: not for the first time.
+    pub redelivered: u64,
+    /// Acknowledged.
+    pub acknowledged: u64,
+}
+
+/// What publishes of a channel come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ChannelMode {
+    /// Nothing is said of them.
+    Plain,
+    /// They are confirmed.
+    Confirm,
+    /// They wait for a commit.
+    Transaction,
+}
+
+/// What a channel's gateway notes of it, on the connection's shard.
+#[derive(Debug, Default)]
+pub struct ChannelNotes {
+    mode: AtomicU8,
+    /// Of consumers to come; 0: any number.
+    pub prefetch: Count,
+    /// Messages that were published.
+    pub published: Count,
+    /// Of those, confirmed.
+    pub confirmed: Count,
+    /// Of those, taken by no queue and given back.
+    pub returned: Count,
+    /// Of those, taken by no queue.
+    pub dropped: Count,
+}
+
+impl ChannelNotes {
+    /// Publishes are treated otherwise from now on.
+    pub fn set_mode(&self, mode: ChannelMode) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// No queue has taken a message; it is given back or not.
+    pub fn unroutable(&self, given_back: bool) {
+        if given_back { self.returned.add(1) } else { self.dropped.add(1) }
+    }
+
+    /// How publishes are treated.
+    pub fn mode(&self) -> ChannelMode {
+        match self.mode.load(Ordering::Relaxed) {
+            1 => ChannelMode::Confirm,
+            2 => ChannelMode::Transaction,
+            _ => ChannelMode::Plain,
+        }
+    }
+}
+
+/// Messages of a channel since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelTally {
+    /// Given to consumers that acknowledge.
+    pub delivered: u64,
+    /// Given to consumers that do not.
+    pub delivered_no_ack: u64,
+    /// Taken one by one, to be acknowledged.
+    pub got: u64,
+    /// Taken one by one, and done with that.
+    pub got_no_ack: u64,
+    /// Of those given or taken: not for the first time.
+    pub redelivered: u64,
+    /// Acknowledged.
+    pub acknowledged: u64,
+    /// Not settled.
+    pub unacknowledged: u64,
+    /// It may have so many unacknowledged; 0: any number.
+    pub limit: u64,
+}
+
+/// Somebody who consumes, as others see it.
+#[derive(Clone, Debug)]
+pub struct ConsumerLook {
+    /// Its name on its channel.
+    pub tag: Name,
+    /// Its channel.
+    pub channel: ChannelId,
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// What is delivered is done.
+    pub no_ack: bool,
+    /// Nobody else may consume.
+    pub exclusive: bool,
+    /// Messages that it may have unacknowledged; 0: any number.
+    pub prefetch: u16,
+    /// As it was said.
+    pub arguments: Arguments,
+    /// It is the one that is served, or nobody has to wait.
+    pub active: bool,
+    /// It waits until the active one has gone.
+    pub waiting: bool,
+}
+
+impl Broker {
+    /// Appends a batch to queues and waits until it is durable. Not on a shard's thread.
+    ///
+    /// # Errors
+    /// When a journal does not take it; other queues may have it.
+    pub fn deposit(&self, queues: &[Arc<Queue>], batch: &Bytes) -> Result<(), AppendError> {
+        let Ok(header) = BatchHeader::parse(batch) else { return Ok(()) };
+        for queue in queues {
+            let log = Arc::clone(queue.log());
+            let journal = self.journal_number(log.id());
+            self.commit(journal, vec![AppendItem::Batch { log, bytes: batch.clone(), header, gate: None }])?;
+        }
+        Ok(())
+    }
+
+    /// Messages of a queue since the start.
+    pub fn tally(&self, queue: &Queue) -> QueueTally {
+        let own = queue.dispatch.lock();
+        QueueTally { published: queue.log().last_stable().0.saturating_sub(own.born), ..own.tally }
+    }
+
+    /// Who consumes, in the order in which they came.
+    pub fn consumers_of(&self, queue: &Arc<Queue>) -> Vec<ConsumerLook> {
+        let own = queue.dispatch.lock();
+        let single = queue.understood().single_active;
+        let mut all: Vec<_> = own.consumers.iter().collect();
+        all.sort_by_key(|(id, _)| **id);
+        let look = |(id, one): (&delivery::ConsumerId, &super::Consuming)| {
+            let active = !single || own.machine.active() == Some(*id);
+            ConsumerLook {
+                tag: one.tag.clone(),
+                channel: one.channel.id(),
+                connection: one.to.connection,
+                no_ack: one.no_ack,
+                exclusive: one.exclusive,
+                prefetch: one.prefetch,
+                arguments: one.arguments.clone(),
+                active,
+                waiting: !active,
+            }
+        };
+        all.into_iter().map(look).collect()
+    }
+}

@@ -1,0 +1,225 @@
+//! Where a reader is in one log, and the records that it has read there and not been given yet.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use journal::{ColdData, ColdWant, Log, ReadError, TailRead};
+use record::{BatchError, Record, sliced_batches, sliced_records};
+use smallvec::SmallVec;
+use types::{Offset, ShardId};
+
+use super::start::{StreamFilter, StreamStart};
+use crate::{Broker, aborted};
+
+/// Read at once from memory, in bytes, about.
+const PIECE_BYTES: usize = 64 << 10;
+/// Read at once of history, in bytes, about.
+const HISTORY_BYTES: usize = 256 << 10;
+/// Batches that are looked at for the last message, at most: what comes before is markers and what was aborted.
+const LAST_LOOKS_MAX: usize = 1000;
+
+/// What a cursor has to give.
+pub(super) enum Next {
+    /// At least one record: [`Cursor::take`].
+    Record,
+    /// Nothing now. If the log has no more, the reader's shard hears when it has.
+    Nothing,
+    /// Nothing until somebody who may wait has answered.
+    Asks(Question),
+    /// Nothing that makes sense.
+    Broken(BatchError),
+}
+
+/// What a cursor waits for before it looks at its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    No,
+    /// The answer to its question.
+    Answer,
+    /// Time to pass after something has failed.
+    Retry,
+}
+
+/// What only a thread that may wait can find out.
+pub(super) enum Question {
+    /// Where this is.
+    Start(StreamStart),
+    /// The records from the first of these offsets on.
+    History(Range<u64>),
+}
+
+/// One log of a reader.
+pub(super) struct Cursor {
+    pub log: Arc<Log>,
+    /// What lies below was given, or is among `records`, or is not wanted.
+    pub at: u64,
+    records: std::vec::IntoIter<Record>,
+    /// Where it begins, as long as that is not known.
+    seeks: Option<StreamStart>,
+    pub waits: Waits,
+}
+
+impl Cursor {
+    pub fn new(log: &Arc<Log>, start: StreamStart) -> Self {
+        let (at, seeks) = match start {
+            StreamStart::First => (log.start().0, None),
+            StreamStart::Next => (log.last_stable().0, None),
+            StreamStart::Offset(offset) => (offset, None),
+            StreamStart::Last | StreamStart::Time(_) => (log.start().0, Some(start)),
+        };
+        Self { log: Arc::clone(log), at, records: Vec::new().into_iter(), seeks, waits: Waits::No }
+    }
+
+    /// Goes on with the answer: what was read up to before `at`.
+    pub fn set(&mut self, at: u64, records: Vec<Record>) {
+        (self.at, self.records) = (at, records.into_iter());
+        (self.seeks, self.waits) = (None, Waits::No);
+    }
+
+    pub fn take(&mut self) -> Option<Record> {
+        self.records.next()
+    }
+
+    /// Looks for the next record; `looked_at` grows by the bytes that were read for that, up to about `bytes_max`.
+    pub fn next(&mut self, broker: &Broker, shard: ShardId, filter: Option<&StreamFilter>, looked_at: &mut usize, bytes_max: usize) -> Next {
+        loop {
+            if !self.records.as_slice().is_empty() {
+                return Next::Record;
+            }
+            if self.waits != Waits::No || *looked_at >= bytes_max {
+                return Next::Nothing;
+            }
+            if let Some(start) = self.seeks {
+                return Next::Asks(Question::Start(start));
+            }
+            self.at = self.at.max(self.log.start().0);
+            let end = self.log.last_stable().0;
+            if self.at >= end {
+                // Watch first, then look once more: something may have come in between.
+                self.log.watch(shard);
+                if self.at >= self.log.last_stable().0 {
+                    return Next::Nothing;
+                }
+                continue;
+            }
+            match broker.journal_of(self.log.id()).read_tail(&self.log, Offset(self.at)..Offset(end), PIECE_BYTES, true) {
+                TailRead::Data { slices, bytes, next } => {
+                    *looked_at += bytes;
+                    match decode(&self.log, &slices, self.at..next.0, filter) {
+                        Ok(records) => self.set(next.0, records),
+                        Err(error) => return Next::Broken(error),
+                    }
+                }
+                TailRead::Cold => return Next::Asks(Question::History(self.at..end)),
+                // The start has passed by.
+                TailRead::Empty | TailRead::OutOfRange => {}
+            }
+        }
+    }
+}
+
+impl Question {
+    /// Up to before which offset was read, and the records there that a reader wants. Blocks.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn answer(
+        self,
+        broker: &Broker,
+        log: &Arc<Log>,
+        filter: Option<&StreamFilter>,
+        bytes_max: usize,
+    ) -> Result<(u64, Vec<Record>), ReadError> {
+        match self {
+            Self::Start(StreamStart::Last) => Ok((find_last(broker, log)?, Vec::new())),
+            Self::Start(StreamStart::Time(at)) => {
+                let found = broker.journal_of(log.id()).find_by_time(log, at)?;
+                Ok((found.map_or_else(|| log.last_stable(), |(offset, _)| offset).0, Vec::new()))
+            }
+            Self::Start(StreamStart::First) => Ok((log.start().0, Vec::new())),
+            Self::Start(StreamStart::Next) => Ok((log.last_stable().0, Vec::new())),
+            Self::Start(StreamStart::Offset(offset)) => Ok((offset, Vec::new())),
+            Self::History(range) => read_history(broker, log, range, filter, bytes_max),
+        }
+    }
+}
+
+/// The records of a range of offsets that a reader wants. They keep no more memory than they need: what is a small part of the blocks in
+/// which it was read is copied.
+fn decode(log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>, filter: Option<&StreamFilter>) -> Result<Vec<Record>, BatchError> {
+    let bytes: usize = slices.iter().map(Bytes::len).sum();
+    let own: SmallVec<[Bytes; 4]>;
+    let slices = if bytes <= HISTORY_BYTES {
+        own = [Bytes::from(slices.concat())].into_iter().collect();
+        &own
+    } else {
+        slices
+    };
+    let found = sliced_batches(slices)?;
+    let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
+    let mut records = Vec::new();
+    for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
+        let wanted = |record: &Record| range.contains(&record.offset.0) && filter.is_none_or(|filter| filter.wants(record));
+        records.extend(sliced_records(slices, batch)?.into_iter().filter(wanted));
+    }
+    Ok(records)
+}
+
+fn read_history(
+    broker: &Broker,
+    log: &Arc<Log>,
+    range: Range<u64>,
+    filter: Option<&StreamFilter>,
+    bytes_max: usize,
+) -> Result<(u64, Vec<Record>), ReadError> {
+    let (mut at, mut looked_at) = (range.start, 0);
+    while at < range.end && looked_at < bytes_max {
+        let want = ColdWant { log: Arc::clone(log), from: Offset(at), until: Offset(range.end), max_bytes: HISTORY_BYTES };
+        let ColdData { slices, bytes, next } = match broker.journal_of(log.id()).read_cold(&[want], HISTORY_BYTES).pop() {
+            Some(Ok(data)) if data.next.0 > at => data,
+            // What is left is in memory, or retention was faster.
+            Some(Ok(_) | Err(ReadError::Gone)) | None => break,
+            Some(Err(error)) => return Err(error),
+        };
+        let records = decode(log, &slices, at..next.0, filter).unwrap_or_else(|error| {
+            tracing::error!(%error, log = %log.id(), from = at, "records of a stream make no sense, and are passed over");
+            Vec::new()
+        });
+        (at, looked_at) = (next.0, looked_at + bytes);
+        if !records.is_empty() {
+            return Ok((at, records));
+        }
+    }
+    Ok((at, Vec::new()))
+}
+
+/// The offset of the last record that a consumer may see; the end if there is none.
+fn find_last(broker: &Broker, log: &Arc<Log>) -> Result<u64, ReadError> {
+    let end = log.last_stable().0;
+    let mut until = end;
+    for _ in 0..LAST_LOOKS_MAX {
+        let Some(from) = until.checked_sub(1).filter(|from| *from >= log.start().0) else { break };
+        let range = Offset(from)..Offset(until);
+        let slices = match broker.journal_of(log.id()).read_tail(log, range.clone(), 1, true) {
+            TailRead::Data { slices, .. } => slices,
+            TailRead::Cold => {
+                let want = ColdWant { log: Arc::clone(log), from: range.start, until: range.end, max_bytes: 1 };
+                match broker.journal_of(log.id()).read_cold(&[want], 1).pop() {
+                    Some(Ok(data)) => data.slices,
+                    Some(Err(ReadError::Gone)) | None => break,
+                    Some(Err(error)) => return Err(error),
+                }
+            }
+            TailRead::Empty | TailRead::OutOfRange => break,
+        };
+        let found = sliced_batches(&slices).unwrap_or_default();
+        let begins = found.first().map_or(from, |batch| batch.header.base().0).min(from);
+        let last = decode(log, &slices, begins..until, None).unwrap_or_default().last().map(|record| record.offset.0);
+        match last {
+            Some(last) => return Ok(last),
+            None => until = begins,
+        }
+    }
+    Ok(end)
+}

@@ -1,0 +1,71 @@
+//! Where a consumer of a stream begins, and which messages it wants.
+
+use bytes::Bytes;
+use record::Record;
+
+/// The header of a record by which consumers choose.
+const FILTER_HEADER: &[u8] = b"x-stream-filter-value";
+
+/// Where a consumer begins. What is not there any more is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamStart {
+    /// With the first message that is there.
+    First,
+    /// With the last message that is there.
+    Last,
+    /// With what is published from now on.
+    Next,
+    /// With this offset; one that is not yet there is waited for.
+    Offset(u64),
+    /// With the first message whose timestamp is not before this, in ms since 1970.
+    Time(i64),
+}
+
+/// Which messages a consumer wants, by the value of their header `x-stream-filter-value`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamFilter {
+    /// Any of these.
+    pub values: Vec<Bytes>,
+    /// And those without one.
+    pub unfiltered: bool,
+}
+
+/// How a consumer reads a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamReading {
+    /// From where.
+    pub start: StreamStart,
+    /// `None`: all messages.
+    pub filter: Option<StreamFilter>,
+}
+
+impl StreamFilter {
+    /// Is a record wanted? Of headers with one name the last counts, as everywhere.
+    pub(super) fn wants(&self, record: &Record) -> bool {
+        match record.headers.iter().rev().find(|(name, _)| **name == *FILTER_HEADER) {
+            Some((_, value)) => value.as_ref().is_some_and(|value| self.values.contains(value)),
+            None => self.unfiltered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Offset;
+
+    #[test]
+    fn a_filter_wants_its_values_and_perhaps_what_has_none() {
+        let record = |value: Option<&'static [u8]>| {
+            let header = |value| (Bytes::from_static(FILTER_HEADER), Some(Bytes::from_static(value)));
+            Record { offset: Offset(0), timestamp: 0, key: None, value: None, headers: value.map(header).into_iter().collect() }
+        };
+        let filter = |unfiltered| StreamFilter { values: vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")], unfiltered };
+        for (value, wanted) in [(Some(&b"a"[..]), true), (Some(b"b"), true), (Some(b"c"), false), (Some(b""), false)] {
+            assert_eq!(filter(false).wants(&record(value)), wanted);
+            assert_eq!(filter(true).wants(&record(value)), wanted);
+        }
+        assert!(!filter(false).wants(&record(None)));
+        assert!(filter(true).wants(&record(None)));
+    }
+}

@@ -1,0 +1,165 @@
+//! What was done out of order, on its way to the disk. Writing a page for each of its acknowledgements would cost a page for each: so what
+//! is new is written as a list, and pages only when lists have come to as much as the pages would take. Then the lists go. An acknowledgement
+//! that is anywhere costs a few bytes in a list and its share of a page that is written once for many.
+
+use std::collections::BTreeMap;
+
+use super::Done;
+use crate::runs::Run;
+use crate::subscription_record::{PAGE_OFFSETS, page_bytes_max};
+
+/// What a record takes beside its value, about.
+const RECORD_BYTES: usize = 64;
+/// What a run takes in a page, and in a list, about.
+const RUN_IN_PAGE: usize = 5;
+const RUN_IN_LIST: usize = 4;
+
+/// What happened to offsets since pages were written.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Acks {
+    /// Since something was written.
+    new: Vec<Run<Done>>,
+    /// Pages that lack what is in lists, with how many runs.
+    lagging: BTreeMap<u64, usize>,
+    /// Numbers of lists that are durable, or on their way, and bytes of all.
+    lists: Vec<u64>,
+    bytes: usize,
+    /// Number of the next list.
+    next: u64,
+    /// Lists that are to be deleted.
+    gone: Vec<u64>,
+}
+
+/// How what is new is to be written.
+pub(super) enum Written {
+    /// As the list with this number.
+    List(u64, Vec<Run<Done>>),
+    /// With these pages.
+    Pages(Vec<u64>),
+}
+
+impl Acks {
+    /// These lists were found.
+    pub fn restore(&mut self, number: u64, bytes: usize, runs: &[Run<Done>]) {
+        self.lists.push(number);
+        self.next = self.next.max(number + 1);
+        self.bytes += RECORD_BYTES + bytes;
+        runs.iter().for_each(|run| self.lag(run));
+    }
+
+    fn lag(&mut self, run: &Run<Done>) {
+        for page in run.first / PAGE_OFFSETS..=run.last / PAGE_OFFSETS {
+            *self.lagging.entry(page).or_default() += 1;
+        }
+    }
+
+    pub fn push(&mut self, first: u64, last: u64, value: Done) {
+        match self.new.last_mut() {
+            Some(run) if run.last + 1 == first && run.value == value => run.last = last,
+            _ => self.new.push(Run { first, last, value }),
+        }
+    }
+
+    pub fn has_changes(&self) -> bool {
+        !self.new.is_empty() || !self.gone.is_empty()
+    }
+
+    pub fn lists(&self) -> impl Iterator<Item = u64> + '_ {
+        self.lists.iter().copied()
+    }
+
+    /// Nothing in lists counts any more.
+    pub fn forget(&mut self) {
+        self.new.clear();
+        self.lagging.clear();
+        self.bytes = 0;
+        self.gone.append(&mut self.lists);
+    }
+
+    /// These pages are written anyway.
+    pub fn written(&mut self, page: u64) {
+        self.lagging.remove(&page);
+    }
+
+    /// How to write what is new, now that everything before `start` is done; `stored` tells the bytes of a page.
+    pub fn take(&mut self, start: u64, stored: impl Fn(u64) -> usize) -> Written {
+        let mut new = std::mem::take(&mut self.new);
+        new.retain(|run| run.last >= start);
+        new.sort_unstable_by_key(|run| run.first);
+        new.iter().for_each(|run| self.lag(run));
+        self.lagging = self.lagging.split_off(&(start / PAGE_OFFSETS));
+        let page = |(page, runs): (&u64, &usize)| RECORD_BYTES + (stored(*page) + runs * RUN_IN_PAGE).min(page_bytes_max());
+        let (list, pages) = (RECORD_BYTES + new.len() * RUN_IN_LIST, self.lagging.iter().map(page).sum::<usize>());
+        if !new.is_empty() && self.bytes + list < pages {
+            self.bytes += list;
+            self.next += 1;
+            self.lists.push(self.next - 1);
+            return Written::List(self.next - 1, new);
+        }
+        if new.is_empty() && !self.lagging.is_empty() {
+            return Written::Pages(Vec::new());
+        }
+        self.bytes = 0;
+        self.gone.append(&mut self.lists);
+        Written::Pages(std::mem::take(&mut self.lagging).into_keys().collect())
+    }
+
+    /// Lists that are to be deleted.
+    pub fn take_gone(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{PAGE_OFFSETS, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+    use bytes::Bytes;
+    use std::collections::BTreeMap;
+
+    /// Half of a million messages that somebody has are acknowledged in random order, a thousand at a time: what is written is a few bytes for each,
+    /// and after any of it a restart finds what was acknowledged.
+    #[test]
+    fn acknowledgements_anywhere_cost_a_few_bytes_each() {
+        const COUNT: u64 = 60 * PAGE_OFFSETS;
+        let name = SubscriptionName { group: "group".to_owned(), topic: 1, partition: 0 };
+        let mut subscription = Subscription::new(0);
+        let mut stored: BTreeMap<Bytes, Bytes> = BTreeMap::new();
+        let (mut random, mut bytes, mut acked) = (1u64, 0, 0u64);
+        for round in 0..500 {
+            for _ in 0..1000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let offset = (random >> 33) % COUNT;
+                if subscription.state(offset) == crate::RecordState::Available {
+                    subscription.accept_available(offset, offset);
+                    acked += 1;
+                }
+            }
+            for (key, value) in name.records(&subscription.take_changes()) {
+                bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                match value {
+                    Some(value) => drop(stored.insert(key, value)),
+                    None => drop(stored.remove(&key)),
+                }
+            }
+            assert!(!subscription.has_changes());
+            if round % 100 == 99 {
+                let (mut start, mut runs, mut lists) = (0, Vec::new(), Vec::new());
+                for (key, value) in &stored {
+                    match subscription_record(key, value).expect("its kind").expect("whole").1 {
+                        SubscriptionRecord::Start { start: from, .. } => start = from,
+                        SubscriptionRecord::Page(page) => runs.extend(page),
+                        SubscriptionRecord::List(number, list) => lists.push((number, value.len(), list)),
+                        SubscriptionRecord::Levels(..) => panic!("there are no levels"),
+                    }
+                }
+                let after = Subscription::restore_with(start, runs, lists);
+                assert_eq!(after.ready(COUNT), COUNT - acked);
+                assert!((0..COUNT).step_by(7).all(|offset| after.state(offset) == subscription.state(offset)));
+            }
+        }
+        let each = bytes as f64 / acked as f64;
+        assert!(each < 16.0, "{each} bytes for an acknowledgement");
+        let all: usize = stored.iter().map(|(key, value)| key.len() + value.len()).sum();
+        assert!(all < 400 << 10, "{all} bytes are kept");
+    }
+}

@@ -1,0 +1,54 @@
+//! What management needs of the process: messages from the AMQP gateway, and what the node knows of itself.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use admin::management::{Gateway, Listening, Message, NodeFacts, Totals};
+use amqp_gateway::{GatewayMetrics, Postcard};
+use broker::{Broker, Delivery, Vhost};
+
+use crate::config::Config;
+
+/// The AMQP gateway, as management knows it.
+pub struct Messages(pub GatewayMetrics);
+
+impl Gateway for Messages {
+    fn publish(&self, broker: &Arc<Broker>, vhost: &Vhost, message: &Message) -> Result<bool, String> {
+        let Message { exchange, routing_key, properties, body } = message.clone();
+        amqp_gateway::post(broker, vhost, &Postcard { exchange, routing_key, properties, body })
+    }
+
+    fn open(&self, delivery: &Delivery, queue: &[u8]) -> Message {
+        let Postcard { exchange, routing_key, properties, body } = amqp_gateway::open(delivery, queue);
+        Message { exchange, routing_key, properties, body }
+    }
+
+    fn totals(&self) -> Totals {
+        let GatewayMetrics { published, confirmed, unroutable, delivered, got, settled, .. } = &self.0;
+        Totals {
+            published: published.get(),
+            confirmed: confirmed.get(),
+            unroutable: unroutable.get(),
+            delivered: delivered.get(),
+            got: got.get(),
+            settled: settled.get(),
+        }
+    }
+}
+
+/// What the node knows of itself.
+pub fn facts(config: &Config, listeners: Vec<Listening>) -> NodeFacts {
+    NodeFacts { memory: config.memory, data: config.data.clone(), free_bytes, listeners }
+}
+
+/// Bytes that are free on the disk of a folder; 0 if nobody can say.
+fn free_bytes(folder: &Path) -> u64 {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(folder.as_os_str().as_bytes()) else { return 0 };
+    // SAFETY: an all-zero statvfs is a valid value to be overwritten, and the path ends with a zero byte.
+    let (status, stat) = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        (libc::statvfs(path.as_ptr(), &raw mut stat), stat)
+    };
+    if status == 0 { stat.f_bavail * stat.f_frsize } else { 0 }
+}
