@@ -233,7 +233,8 @@ def a_queue_names_its_share_group(case):
         one = answer["responses"][0]
         code = (one["partitions"][0] if "partitions" in one else one)["error_code"]
         assert (answer["error_code"], code) == (0, POLICY_VIOLATION), answer
-    AdminClient({"bootstrap.servers": case.broker.bootstrap}).delete_consumer_groups(["workers"])["workers"].result(20)
+    admin = AdminClient({"bootstrap.servers": case.broker.bootstrap})
+    admin.delete_consumer_groups(["workers"])["workers"].result(20)
     bodies = [case.channel.basic_get(case.name, auto_ack=True)[2].decode() for _ in range(3)]
     assert bodies == ["10", "11", "12"], bodies
     # An acknowledgement is durable 50 ms after it arrived.

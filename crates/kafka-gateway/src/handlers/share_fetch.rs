@@ -11,7 +11,7 @@ use broker::{
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::HashMap;
-use kafka_wire::share_fetch::{AcquiredRecords, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
+use kafka_wire::share_fetch::{AcquiredRecords, LeaderIdAndEpoch, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use parking_lot::Mutex;
 use record::cut;
@@ -422,6 +422,8 @@ impl ShareFetchWait {
                 partition_index: worked.partition,
                 error_code: worked.code.map_or(0, ErrorCode::code),
                 acknowledge_error_code: worked.acknowledge_code.map_or(0, ErrorCode::code),
+                // No hint: clients take a zero for the id of a broker that is the leader now.
+                current_leader: LeaderIdAndEpoch { leader_id: -1, leader_epoch: -1, ..LeaderIdAndEpoch::default() },
                 acquired_records: acquired.collect(),
                 records: Some(Records(std::mem::take(&mut worked.slices).into_vec())),
                 ..PartitionData::default()
