@@ -279,6 +279,12 @@ impl SharedSubscription {
         self.dropped.load(Ordering::SeqCst)
     }
 
+    /// The log begins where everything before is done; `None`: it does so already.
+    pub(crate) fn trim(&self, state: &Subscription) -> Option<AppendItem> {
+        let to = Offset(state.start());
+        (to > self.log.start()).then(|| AppendItem::Trim { log: Arc::clone(&self.log), to })
+    }
+
     /// A consumer of `shard` waits for something to become available: it hears [`Event::Advanced`] of the log.
     pub fn watch(&self, shard: ShardId) {
         self.waiting.fetch_or(1 << shard.0, Ordering::SeqCst);
@@ -315,11 +321,6 @@ impl Subscriptions {
     /// Appends what belongs to no subscription any more.
     pub(crate) fn append_alone(&self, journal: usize, items: Vec<AppendItem>) {
         self.writes.append(journal, ConnectionId(u64::MAX), items, Write { lost: Arc::default(), asker: None });
-    }
-
-    /// Appends behind what was written of a subscription before; nobody hears of the outcome.
-    pub(crate) fn append_for(&self, shared: &SharedSubscription, journal: usize, item: AppendItem) {
-        self.writes.append(journal, shared.lane, vec![item], Write { lost: Arc::default(), asker: None });
     }
 
     /// A member of a share group was given these.
@@ -560,6 +561,17 @@ impl Broker {
         self.write_changes(shared, state, asker, Vec::new(), item);
     }
 
+    /// As [`Broker::write_subscription`]; in the same append the log is trimmed behind it: what a reader finds gone is done. Two appends would
+    /// be two chunks, twice as much of the disk.
+    pub(crate) fn write_subscription_and_trim(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
+        let of_log = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
+        let mut items = self.changed_items(shared, state, of_log);
+        // Nobody waits for a trim alone.
+        let asker = asker.filter(|_| !items.is_empty());
+        items.extend(shared.trim(state));
+        self.append_changes(shared, items, asker);
+    }
+
     /// Writes what changed and `others`, of the same journal, in one chunk: a crash leaves all of it or nothing. `asker` waits for it.
     pub(crate) fn write_subscription_with(&self, shared: &SharedSubscription, state: &mut Subscription, others: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
@@ -574,23 +586,38 @@ impl Broker {
         others: Vec<AppendItem>,
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
+        let changed = self.changed_items(shared, state, item);
+        let together = !others.is_empty();
+        let mut items = others;
+        items.extend(changed);
+        if together {
+            items = vec![AppendItem::Together(items)];
+        }
+        self.append_changes(shared, items, asker);
+    }
+
+    /// Appends what is no change of the subscription, behind what was written of it before, in the same journal. `asker` waits for it.
+    pub(crate) fn append_beside(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
+        asker.open.fetch_add(1, Ordering::SeqCst);
+        let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
+        self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+    }
+
+    /// What changed as items.
+    fn changed_items(&self, shared: &SharedSubscription, state: &mut Subscription, item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem) -> Vec<AppendItem> {
         if shared.is_dropped() {
-            return;
+            return Vec::new();
         }
         if shared.lost.swap(false, Ordering::SeqCst) {
             state.set_changed();
         }
         let changes = state.take_changes();
-        let together = !others.is_empty();
-        let mut items = others;
-        if !shared.volatile && !changes.is_empty() {
-            items.extend(shared.name.records(&changes).into_iter().map(item));
-        }
-        if items.is_empty() {
+        if shared.volatile { Vec::new() } else { shared.name.records(&changes).into_iter().map(item).collect() }
+    }
+
+    fn append_changes(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: Option<&Arc<Acknowledgement>>) {
+        if items.is_empty() || shared.is_dropped() {
             return;
-        }
-        if together {
-            items = vec![AppendItem::Together(items)];
         }
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);

@@ -8,11 +8,10 @@ use std::sync::atomic::Ordering;
 
 use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, UnderWay};
 use hashbrown::HashMap;
-use journal::AppendItem;
 use parking_lot::MutexGuard;
 use record::Record;
 use routing::QueueId;
-use types::{LogId, Offset, ShardId};
+use types::{LogId, ShardId};
 
 use super::arguments::QueueArguments;
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
@@ -423,11 +422,10 @@ impl Broker {
             return;
         }
         let mut state = queue.shared.lock();
-        self.write_subscription(&queue.shared, &mut state, asker);
-        let (log, start) = (queue.log(), Offset(state.start()));
-        // Behind the record that says so: what a reader finds gone is done.
-        if !queue.attached && start > log.start() {
-            self.subscriptions().append_for(&queue.shared, self.journal_number(log.id()), AppendItem::Trim { log: Arc::clone(log), to: start });
+        if queue.attached {
+            self.write_subscription(&queue.shared, &mut state, asker);
+        } else {
+            self.write_subscription_and_trim(&queue.shared, &mut state, asker);
         }
     }
 
