@@ -54,6 +54,7 @@ test-clients: build
 test-peers: build
 	conformance/peers/test $(BINARY)
 	conformance/amqp/peers/test $(BINARY)
+	conformance/amqp/random/test $(BINARY)
 
 # The benchmark's own tests: null brokers, client libraries, the report in a browser, a comparison of our broker with itself.
 test-bench: build
@@ -90,7 +91,8 @@ record-rabbitmq:
 	or start RabbitMQ and run conformance/amqp/peers/record --broker HOST:PORT"; exit 1; }
 	@test "$$(id -u)" = 0 || { echo "record-rabbitmq: $(RABBITMQ_PEER) needs root"; exit 1; }
 	SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_PORT) $(RABBITMQ_PEER) start
-	conformance/amqp/peers/record --broker 127.0.0.1:$(RABBITMQ_PORT); \
+	conformance/amqp/peers/record --broker 127.0.0.1:$(RABBITMQ_PORT) && \
+		conformance/amqp/random/record --broker 127.0.0.1:$(RABBITMQ_PORT); \
 		status=$$?; SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_PORT) $(RABBITMQ_PEER) stop; exit $$status
 
 acceptance: build

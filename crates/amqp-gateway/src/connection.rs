@@ -298,6 +298,16 @@ impl Connection {
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
         self.flush();
+        // In the order in which it was delivered.
+        let mut had: HashMap<QueueId, Vec<(ConsumerId, u64, u64)>> = HashMap::new();
+        channel.unacked.take_all(|_, holder, offset| {
+            let Some(consumer) = self.consumers.get(&holder) else { return };
+            let runs = had.entry(consumer.queue.id()).or_default();
+            match runs.last_mut() {
+                Some((of, _, last)) if *of == holder && *last + 1 == offset => *last = offset,
+                _ => runs.push((holder, offset, offset)),
+            }
+        });
         self.unsee_channel(channel);
         self.access.close_channel();
         let mut queues = HashMap::new();
@@ -311,8 +321,9 @@ impl Connection {
         });
         channel.consumers.clear();
         let mut abandoned = Vec::new();
-        for (queue, flow) in queues.into_values() {
-            if self.gateway.broker.leave_channel(&queue, &flow) {
+        for ((id, _), (queue, flow)) in queues {
+            let of_queue = had.get(&id).map_or(&[][..], Vec::as_slice);
+            if self.gateway.broker.leave_channel(&queue, &flow, of_queue) {
                 abandoned.push(queue);
             }
         }

@@ -2,7 +2,8 @@
 //!
 //! `x-death` is an array of tables, the latest first: one a queue and reason, with how often. `x-first-death-*` and `x-last-death-*` name the
 //! first and the latest. A message that a client publishes may have such headers from a broker that it came from before: they count for
-//! nothing, as in RabbitMQ since 4.0. What this broker wrote is told by a record header of its own without a value, `mainstem.dead`.
+//! nothing, as in RabbitMQ since 4.0. What this broker wrote is told by a record header of its own, `mainstem.dead`; its value is how many of
+//! the message's deliveries have failed (u16, big-endian), or nothing: in its next queue they count as if they had been made there.
 //!
 //! Source: RabbitMQ 4.3, `mc`, `mc_amqpl`, `rabbit_dead_letter`.
 
@@ -139,21 +140,20 @@ impl Undertaker for Letters {
         let key_given = understood.dead_letter_key.as_ref();
         let written = with_headers(Properties { expiration: None, ..decoded }, |fields| {
             fields.copy_without(before.headers().unwrap_or_default(), |name| {
-                is_of_deaths(name) || key_given.is_some() && name == "CC"
+                is_of_deaths(name)
             });
             fields.array(short("x-death"), |list| {
                 for one in &all {
                     list.table(|out| one.write(out));
                 }
             });
-            let latest = &all[0];
             for (name, value) in [
                 ("x-first-death-exchange", first_exchange),
                 ("x-first-death-queue", first_queue),
                 ("x-first-death-reason", first_reason),
-                ("x-last-death-exchange", latest.exchange),
-                ("x-last-death-queue", latest.queue),
-                ("x-last-death-reason", latest.reason),
+                ("x-last-death-exchange", stored.exchange.as_bytes()),
+                ("x-last-death-queue", queue.name()),
+                ("x-last-death-reason", reason(dead.reason)),
             ] {
                 fields.put(short(name), Value::LongString(value));
             }
@@ -161,11 +161,13 @@ impl Undertaker for Letters {
         let properties = EncodedProperties::trusted(&written);
         let exchange = understood.dead_letter_exchange.as_ref().map_or(&b""[..], |name| name);
         let routing_key = key_given.map_or(stored.routing_key.as_bytes(), |key| key);
-        let keys = keys_of(routing_key, properties, &["CC"]).into_iter().map(Bytes::copy_from_slice).collect();
+        // A key of the queue's stands for all that the message had.
+        let others: &[&str] = if key_given.is_some() { &[] } else { &["CC"] };
+        let keys = keys_of(routing_key, properties, others).into_iter().map(Bytes::copy_from_slice).collect();
         let traits = MessageTraits { ttl: None, ..MessageTraits::of(record) };
         let message = Message { exchange, routing_key, properties, traits, body: &[&stored.body] };
         let mut batch = BatchWriter::with_capacity(message.record_bytes());
-        message.write_dead(now_ms, &mut batch);
+        message.write_dead(dead.failed, now_ms, &mut batch);
         let passed = passed(&all);
         Letter { keys, batch: batch.finish(), passed, headers: Box::new(OwnedHeaders(written)) }
     }
@@ -184,7 +186,7 @@ fn first(properties: EncodedProperties<'_>, ours: bool) -> Option<(&[u8], &[u8],
 }
 
 fn is_of_deaths(name: ShortBytes<'_>) -> bool {
-    name == "x-death" || [&b"x-first-death-"[..], b"x-last-death-"].iter().any(|prefix| name.starts_with(prefix)) || name == "x-delivery-count"
+    name == "x-death" || [&b"x-first-death-"[..], b"x-last-death-"].iter().any(|prefix| name.starts_with(prefix)) || name == "x-delivery-count" || name == "x-acquired-count"
 }
 
 /// Headers and properties that own their bytes.

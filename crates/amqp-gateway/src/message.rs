@@ -15,7 +15,8 @@
 //! 3 + e + k  rest   property flags and values, as in a content header (AMQP 0-9-1 §4.2.6.1)
 //! ```
 //! Properties go out as they came in. Three changes are made: `BCC` leaves the headers table when a message is published,
-//! `x-delivery-count` enters it when a message comes back from a queue that counts, and `x-stream-offset` when it comes from a stream.
+//! `x-acquired-count` and `x-delivery-count` enter it when a message comes back from a queue that counts, and `x-stream-offset` when it
+//! comes from a stream.
 //!
 //! A field is simple if it is a string or bytes (as they are), an integer (in decimal) or a boolean (`true`, `false`), and its name is
 //! UTF-8; Kafka clients see it as a header of that name. They are for reading only: what counts for AMQP is in the first header.
@@ -31,6 +32,7 @@ use std::io::Write;
 use amqp_wire::{EncodedProperties, Properties, ShortBytes, Table, TableRef, TableWriter, Value, short};
 use broker::{DELAY_HEADER, MessageTraits, TRAITS_HEADER};
 use bytes::{Bytes, BytesMut};
+use delivery::Tries;
 use record::{BatchWriter, HeaderPieces, Record};
 use smallvec::SmallVec;
 
@@ -41,7 +43,8 @@ pub(crate) const HEADER: &[u8] = b"mainstem.amqp";
 const VERSION: u8 = 1;
 /// What stands for the key of a record that has one.
 const RECORD_KEY: &str = "x-record-key";
-const DELIVERY_COUNT: &str = "x-delivery-count";
+/// Deliveries before this one, and those of them that failed.
+const COUNTS: [&str; 2] = ["x-acquired-count", "x-delivery-count"];
 /// Headers of a Kafka record that become fields of a table.
 const FIELDS_MAX: usize = 1000;
 /// So many are compared with each other, more are counted.
@@ -118,9 +121,11 @@ impl Message<'_> {
         self.write_with(now_ms, Some((DELAY_HEADER, &[delay])), out);
     }
 
-    /// Adds its record, which says that its `x-death` was written by this broker.
-    pub fn write_dead(&self, now_ms: i64, out: &mut BatchWriter) {
-        self.write_with(now_ms, Some((DEAD_HEADER, &[])), out);
+    /// Adds its record, which says that its `x-death` was written by this broker, and how many deliveries of it have failed.
+    pub fn write_dead(&self, failed: u16, now_ms: i64, out: &mut BatchWriter) {
+        let count = failed.to_be_bytes();
+        let value: [&[u8]; 1] = [&count];
+        self.write_with(now_ms, Some((DEAD_HEADER, if failed > 0 { &value } else { &[] })), out);
     }
 
     fn write_with(&self, now_ms: i64, mark: Option<HeaderPieces<'_>>, out: &mut BatchWriter) {
@@ -155,12 +160,14 @@ impl Message<'_> {
 pub(crate) fn without_bcc(properties: EncodedProperties<'_>) -> Option<BytesMut> {
     let table = properties.headers()?;
     table.get("BCC")?;
-    Some(with_headers(properties.decode(), |fields| {
-        fields.copy_without(table, |name| name == "BCC");
-    }))
+    let rest = Table::build(|fields| fields.copy_without(table, |name| name == "BCC"));
+    let mut out = BytesMut::new();
+    // As in RabbitMQ a table stays, and be it empty.
+    Properties { headers: Some(rest.view()), ..properties.decode() }.encode(&mut out);
+    Some(out)
 }
 
-/// Properties with the headers that `fields` writes.
+/// Properties with the headers that `fields` writes; without any there is no table.
 pub(crate) fn with_headers(properties: Properties<'_>, fields: impl FnOnce(&mut TableWriter<'_>)) -> BytesMut {
     let table = Table::build(fields);
     let headers = (!table.view().is_empty()).then(|| table.view());
@@ -176,6 +183,8 @@ pub(crate) struct Stored<'a> {
     pub routing_key: ShortBytes<'a>,
     properties: Encoded<'a>,
     pub body: Bytes,
+    /// Deliveries that failed in the queue that it comes from as a dead letter.
+    pub failed_before: u16,
 }
 
 #[derive(Debug)]
@@ -185,19 +194,21 @@ enum Encoded<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// `queue`: the name of the queue it comes from; `returned`: how often it came back, where that is counted.
-    pub fn of(record: &'a Record, queue: &'a [u8], returned: Option<u32>) -> Self {
+    /// `queue`: the name of the queue it comes from; `returned`: how often it was delivered before, where that is counted.
+    pub fn of(record: &'a Record, queue: &'a [u8], returned: Option<Tries>) -> Self {
         let body = record.value.clone().unwrap_or_default();
         let own = record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
         let Some((exchange, routing_key, properties)) = own else {
             let properties = Encoded::Changed(of_kafka(record, returned));
-            return Self { exchange: ShortBytes::default(), routing_key: ShortBytes::new(queue).unwrap_or_default(), properties, body };
+            let routing_key = ShortBytes::new(queue).unwrap_or_default();
+            return Self { exchange: ShortBytes::default(), routing_key, properties, body, failed_before: 0 };
         };
-        let properties = match returned.filter(|count| *count > 0) {
+        let failed_before = failed_before(record);
+        let properties = match returned.and_then(|tries| Counts::of(tries, failed_before)) {
             None => Encoded::AsTheyAre(properties),
-            Some(count) => Encoded::Changed(with_count(EncodedProperties::trusted(properties), count)),
+            Some(counts) => Encoded::Changed(with_counts(EncodedProperties::trusted(properties), counts)),
         };
-        Self { exchange, routing_key, properties, body }
+        Self { exchange, routing_key, properties, body, failed_before }
     }
 
     /// Of a stream: with its offset among the headers. The properties are written into `memory`, which has no more than a frame takes.
@@ -230,7 +241,7 @@ impl<'a> Stored<'a> {
             let alone = EncodedProperties::trusted(&whole);
             alone.write_with_headers(memory, |fields| fields.put(short(STREAM_OFFSET), offset));
         }
-        Self { exchange, routing_key, properties: Encoded::AsTheyAre(memory), body }
+        Self { exchange, routing_key, properties: Encoded::AsTheyAre(memory), body, failed_before: 0 }
     }
 
     /// As they are sent.
@@ -270,18 +281,47 @@ fn parse(header: &[u8]) -> Option<(ShortBytes<'_>, ShortBytes<'_>, &[u8])> {
     whole.then_some((ShortBytes::new(exchange)?, ShortBytes::new(routing_key)?, properties))
 }
 
-fn with_count(properties: EncodedProperties<'_>, count: u32) -> BytesMut {
+/// Of a dead letter: its header follows that of its properties.
+fn failed_before(record: &Record) -> u16 {
+    let mark = record.headers.get(1).filter(|(name, _)| name == DEAD_HEADER).and_then(|(_, value)| value.as_deref());
+    mark.and_then(|value| value.try_into().ok()).map_or(0, u16::from_be_bytes)
+}
+
+/// What a queue that counts tells of deliveries before.
+#[derive(Clone, Copy)]
+struct Counts {
+    acquired: u16,
+    failed: u16,
+}
+
+impl Counts {
+    /// `failed_before`: in another queue. `None`: it comes for the first time.
+    fn of(tries: Tries, failed_before: u16) -> Option<Self> {
+        let failed = failed_before.saturating_add(tries.counted);
+        let acquired = if tries.deliveries() > 0 { tries.deliveries() } else { failed };
+        (acquired > 0).then_some(Self { acquired, failed })
+    }
+}
+
+fn with_counts(properties: EncodedProperties<'_>, counts: Counts) -> BytesMut {
     with_headers(properties.decode(), |fields| {
-        fields.copy_without(properties.headers().unwrap_or_default(), |name| name == DELIVERY_COUNT);
-        fields.put(short(DELIVERY_COUNT), Value::I64(count.into()));
+        fields.copy_without(properties.headers().unwrap_or_default(), |name| COUNTS.iter().any(|count| name == *count));
+        put_counts(fields, counts);
     })
 }
 
-fn of_kafka(record: &Record, returned: Option<u32>) -> BytesMut {
+/// A count of none is left out, as in RabbitMQ.
+fn put_counts(fields: &mut TableWriter<'_>, counts: Counts) {
+    for (name, count) in COUNTS.into_iter().zip([counts.acquired, counts.failed]).filter(|(_, count)| *count > 0) {
+        fields.put(short(name), Value::I64(count.into()));
+    }
+}
+
+fn of_kafka(record: &Record, returned: Option<Tries>) -> BytesMut {
     with_headers(kafka_properties(record), |fields| {
         put_kafka_fields(record, fields);
-        if let Some(count) = returned.filter(|count| *count > 0) {
-            fields.put(short(DELIVERY_COUNT), Value::I64(count.into()));
+        if let Some(counts) = returned.and_then(|tries| Counts::of(tries, 0)) {
+            put_counts(fields, counts);
         }
     })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amqp_wire::EncodedProperties;
 use broker::{Broker, Delivery, MessageTraits, Vhost};
 use bytes::Bytes;
-use delivery::Overflow;
+use delivery::{Overflow, UnderWay};
 use record::BatchWriter;
 use routing::Scratch;
 
@@ -64,7 +64,7 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
     let batch = writer.finish();
     let wanted = targets.len();
     targets.retain(|queue| {
-        let admitted = broker.admits(queue, (0, 0), card.body.len());
+        let admitted = broker.admits(queue, UnderWay::NONE, card.body.len());
         if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
             broker.bury_refused(queue, batch.clone());
         }

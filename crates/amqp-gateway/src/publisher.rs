@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
 use broker::{Broker, Log, Queue, ReplyTo, Vhosts};
+use delivery::UnderWay;
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
 use smallvec::SmallVec;
@@ -78,10 +79,53 @@ struct Turn {
     batches: Vec<Sent>,
     /// For each append, the batches of its items.
     parts: SmallVec<[Vec<u32>; 1]>,
-    /// Messages and bytes of bodies by queue, where queues refuse messages.
     open_parts: usize,
     bytes: usize,
     since: Instant,
+}
+
+/// Messages on their way to one queue, in their order.
+#[derive(Default)]
+struct Line {
+    /// The turn of each that has one, and the bytes of all up to it.
+    sums: VecDeque<(u64, u64)>,
+    /// How many have a turn; the others are held.
+    begun: usize,
+    /// Bytes of those that have arrived.
+    before: u64,
+}
+
+impl Line {
+    fn push(&mut self, bytes: u64) {
+        let sum = self.sums.back().map_or(self.before, |(_, sum)| *sum);
+        self.sums.push_back((u64::MAX, sum + bytes));
+    }
+
+    /// The next `count` go with this turn.
+    fn begin(&mut self, turn: u64, count: u64) {
+        let begun = self.sums.iter_mut().skip(self.begun).take(count as usize).map(|(of, _)| *of = turn).count();
+        self.begun += begun;
+    }
+
+    fn bytes_of_first(&self, count: u64) -> u64 {
+        let last = usize::try_from(count).ok().and_then(|count| self.sums.get(count.checked_sub(1)?));
+        last.map_or(0, |(_, sum)| sum - self.before)
+    }
+
+    fn under_way<'a>(&self, bytes_of_first: &'a dyn Fn(u64) -> u64) -> UnderWay<'a> {
+        let messages = self.sums.len() as u64;
+        UnderWay { messages, bytes: self.bytes_of_first(messages), bytes_of_first }
+    }
+
+    /// Those of turns before `first` have arrived; false: that is all.
+    fn arrived(&mut self, first: u64) -> bool {
+        while let Some((_, sum)) = self.sums.front().copied().filter(|(turn, _)| *turn < first) {
+            self.before = sum;
+            self.sums.pop_front();
+            self.begun -= 1;
+        }
+        !self.sums.is_empty()
+    }
 }
 
 /// What a connection publishes.
@@ -100,8 +144,8 @@ pub(crate) struct Publisher {
     /// A journal has stopped, and something was for it.
     stopped: bool,
     last_targets: (SmallVec<[QueueId; 2]>, Targets),
-    /// Messages that are on their way to queues which may refuse some, with their bytes.
-    bounded: hashbrown::HashMap<QueueId, (u64, u64)>,
+    /// Messages that are on their way to queues which may refuse some.
+    bounded: hashbrown::HashMap<QueueId, Line>,
 }
 
 impl Publisher {
@@ -115,20 +159,22 @@ impl Publisher {
         self.last_targets.1.clone()
     }
 
+    /// Does a queue that may refuse some take one more message, behind those that are on their way to it?
+    pub fn admits(&self, broker: &Broker, queue: &Queue, body_bytes: usize) -> bool {
+        match self.bounded.get(&queue.id()) {
+            None => broker.admits(queue, UnderWay::NONE, body_bytes),
+            Some(line) => broker.admits(queue, line.under_way(&|count| line.bytes_of_first(count)), body_bytes),
+        }
+    }
+
     /// The number of this turn, on this connection.
     pub fn turn(&self) -> u64 {
         self.first + self.turns.len() as u64
     }
 
-    /// Messages and bytes that are on their way to a queue which may refuse some.
-    pub fn waiting(&self, queue: &Queue) -> (u64, u64) {
-        self.bounded.get(&queue.id()).copied().unwrap_or_default()
-    }
-
-    /// Counts a message for a queue that may refuse some, until nothing is on its way any more.
+    /// Counts a message for a queue that may refuse some, until its turn has its outcome.
     pub fn count(&mut self, queue: &Queue, body_bytes: usize) {
-        let (messages, bytes) = self.bounded.entry(queue.id()).or_default();
-        (*messages, *bytes) = (*messages + 1, *bytes + body_bytes as u64);
+        self.bounded.entry(queue.id()).or_default().push(body_bytes as u64);
     }
 
     /// Adds a message for queues, at least one, in the order of their ids.
@@ -198,6 +244,11 @@ impl Publisher {
         for (place, batch) in (0u32..).zip(self.batches.drain(..fitting)) {
             self.held_bytes -= batch.writer.bytes() + AROUND_BATCH;
             let count = u64::from(batch.writer.count());
+            if !self.bounded.is_empty() {
+                for id in &batch.ids {
+                    self.bounded.entry(*id).and_modify(|line| line.begin(number, count));
+                }
+            }
             let bytes = batch.writer.finish();
             turn.bytes += bytes.len();
             turn.batches.push(Sent { wanted: batch.wanted, count, failed: false });
@@ -287,10 +338,9 @@ impl Publisher {
             self.turns.pop_front();
             self.first += 1;
         }
-        if self.is_idle() {
-            self.bounded.clear();
-            self.rests += 1;
-        }
+        let first = self.first;
+        self.bounded.retain(|_, line| line.arrived(first));
+        self.rests += u64::from(self.is_idle());
         lost
     }
 

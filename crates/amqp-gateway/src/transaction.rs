@@ -65,6 +65,8 @@ pub(crate) struct HeldOutcome {
 pub(crate) struct Transaction {
     pub messages: Vec<Held>,
     pub outcomes: Vec<HeldOutcome>,
+    /// A queue has refused something of a commit that is under way.
+    pub refused: bool,
     bytes: usize,
 }
 

@@ -43,7 +43,8 @@ pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncReq
 pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
 pub use queue::{
-    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Overflow, Queue, QueueKind, QueueRules, look_ahead_max,
+    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Overflow, Queue, QueueKind, QueueRules, UnderWay,
+    look_ahead_max,
 };
 pub use reconcile::MemberState;
 pub use record::offset_record;

@@ -18,16 +18,18 @@
 //! Then, and after whatever makes messages ready, `queue.over_limit` and `queue.drop_head`. Memory: one entry a consumer, a channel
 //! and a holder of messages; the size of each unacknowledged message where bytes are limited; nothing for a ready one.
 //!
-//! **Returned to its place.** A message that is returned is where it was, also in a quorum queue, in which RabbitMQ serves what is returned
-//! first, in the order in which it was returned.
+//! **Returned.** A message that is returned to a classic queue is where it was. A quorum queue serves what was returned first, in the order
+//! in which it was returned.
 //!
 //! Tested in `tests/it/queue.rs` against RabbitMQ's answers, and in `tests/it/queue_model.rs` against one state a message.
 
 mod consumers;
+mod intake;
 mod rules;
 mod weights;
 
 pub use consumers::{ChannelId, Consume, ConsumerStatus, InExclusiveUse};
+pub use intake::UnderWay;
 pub use rules::{Overflow, QueueRules, look_ahead_max};
 
 use consumers::Consumers;
@@ -91,18 +93,28 @@ pub struct Queue {
     rules: QueueRules,
     consumers: Consumers,
     weights: Weights,
+    /// A quorum queue that was too full, and has not enough room yet.
+    refusing: bool,
     had_consumers: bool,
     /// Since when nobody uses it, in ms; while there are consumers it says when the first came.
     used_ms: u64,
 }
 
+/// In which order messages are given out.
+fn order(subscription: &mut Subscription, rules: &QueueRules) {
+    // Before there are levels, which it would make forgotten.
+    subscription.set_returned_first(rules.kind == QueueKind::Quorum);
+    subscription.set_levelled(rules.priority_max.is_some());
+}
+
 impl Queue {
     /// A queue without consumers.
     pub fn new(rules: QueueRules, single_active: bool, subscription: &mut Subscription, now_ms: u64) -> Self {
-        subscription.set_levelled(rules.priority_max.is_some());
+        order(subscription, &rules);
         Self {
             consumers: Consumers::new(rules.kind, single_active),
             weights: Weights::new(rules.bytes_max.is_some(), subscription),
+            refusing: false,
             had_consumers: false,
             used_ms: now_ms,
             rules,
@@ -116,7 +128,7 @@ impl Queue {
 
     /// The rules are others from now on.
     pub fn set_rules(&mut self, rules: QueueRules, subscription: &mut Subscription) {
-        subscription.set_levelled(rules.priority_max.is_some());
+        order(subscription, &rules);
         if rules.bytes_max.is_some() != self.rules.bytes_max.is_some() {
             self.weights = Weights::new(rules.bytes_max.is_some(), subscription);
         }
@@ -144,10 +156,22 @@ impl Queue {
         was
     }
 
-    /// A channel ends: its consumers go, and what they and it have goes back, by deliveries that failed.
-    pub fn remove_channel(&mut self, subscription: &mut Subscription, channel: ChannelId, now_ms: u64, dead: &mut Vec<Dead>) {
+    /// A channel ends: its consumers go, and what they and it have goes back, by deliveries that failed: first `had`, which are who has it and
+    /// offsets, both included, in their order.
+    pub fn remove_channel(
+        &mut self,
+        subscription: &mut Subscription,
+        channel: ChannelId,
+        had: &[(ConsumerId, u64, u64)],
+        now_ms: u64,
+        dead: &mut Vec<Dead>,
+    ) {
         let before = self.consumers.count();
-        for holder in self.consumers.remove_channel(channel) {
+        let holders = self.consumers.remove_channel(channel);
+        for (holder, first, last) in had.iter().filter(|(holder, ..)| holders.contains(holder)) {
+            self.judge(subscription, *holder, *first, *last, Verdict::Release, now_ms, dead);
+        }
+        for holder in holders {
             self.judge(subscription, holder, 0, u64::MAX, Verdict::Release, now_ms, dead);
         }
         if self.consumers.count() < before {
@@ -305,22 +329,9 @@ impl Queue {
 
     // Limits.
 
-    /// Is a message refused that has a body of `size` bytes, with `waiting` messages and bytes accepted before it that are not yet in the
-    /// log, which ends at `log_end`? Classic queues refuse it also while a consumer waits for it.
-    pub fn refuses(&mut self, subscription: &Subscription, log_end: u64, waiting: (u64, u64), size: u32) -> bool {
-        if self.rules.overflow == Overflow::DropHead {
-            return false;
-        }
-        let length = subscription.ready(log_end) + waiting.0 + 1;
-        let bytes = self.weights.ready(subscription) + waiting.1 + u64::from(size);
-        self.rules.length_max.is_some_and(|max| length > max) || self.rules.bytes_max.is_some_and(|max| bytes > max)
-    }
-
     /// Is something to be dropped from the head? Asked when whatever can be given out has been.
     pub fn over_limit(&self, subscription: &Subscription, log_end: u64) -> bool {
-        self.rules.overflow == Overflow::DropHead
-            && (self.rules.length_max.is_some_and(|max| subscription.ready(log_end) > max)
-                || self.rules.bytes_max.is_some_and(|max| self.weights.ready(subscription) > max))
+        self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready(log_end), self.weights.ready(subscription))
     }
 
     /// There is no room for the head, which has a body of `size` bytes. False: it is not available.

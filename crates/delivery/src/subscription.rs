@@ -14,8 +14,9 @@
 //! their offsets. For that the hashes of keys are kept for what is ready or in flight: a bounded number.
 //!
 //! **Levels.** Records of a higher level are given out first, within a level by offset; what is returned goes back to its level, at
-//! its place. A level is a property of the record: what has not been read has none ([`Subscription::unlevelled`]). Levels of a page are stored once,
-//! when all of it has been read, so that little has to be read again after a restart (`levels.rs`).
+//! its place, or before all others in the order of the returns ([`Subscription::set_returned_first`]). A level is a property of the record:
+//! what has not been read has none ([`Subscription::unlevelled`]). Levels of a page are stored once, when all of it has been read, so that
+//! little has to be read again after a restart (`levels.rs`).
 //!
 //! **Durable** are `start`, what is done after it, what is dead and why, and how often a returned record was delivered. What is in
 //! flight is available again after a restart. [`Subscription::take_changes`] gives the records: most often only `start`; what is done out of order as
@@ -36,6 +37,7 @@ mod durable;
 mod keys;
 mod levels;
 mod ready;
+mod returned;
 
 use acks::{Acks, Written};
 pub use durable::{Changes, DoneList};
@@ -43,6 +45,7 @@ pub use levels::LevelPage;
 use levels::LevelPages;
 use keys::Keys;
 use ready::{Ready, Waiting};
+use returned::RETURNED;
 
 /// Who acquires: chosen by the caller, one number a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,6 +147,8 @@ pub enum Verdict {
     Return,
     /// Nobody can do it.
     Reject,
+    /// As `Reject`, and this delivery has failed.
+    RejectFailed,
     /// There is no record here.
     Gap,
     /// It takes longer.
@@ -170,6 +175,8 @@ pub struct Dead {
     pub last: u64,
     /// How often it was delivered.
     pub count: u16,
+    /// How many of those deliveries failed.
+    pub failed: u16,
     /// Why.
     pub reason: DeadReason,
 }
@@ -203,6 +210,7 @@ pub struct Subscription {
     done: Runs<Done>,
     ready: Ready,
     levelled: bool,
+    returned_first: bool,
     levels: LevelPages,
     in_flight: Runs<Flight>,
     /// Offsets in flight that are held for [`DEAD_LETTERS`].
@@ -234,6 +242,7 @@ impl Subscription {
             done: Runs::default(),
             ready: Ready::default(),
             levelled: false,
+            returned_first: false,
             levels: LevelPages::default(),
             in_flight: Runs::default(),
             dying: 0,
@@ -462,7 +471,12 @@ impl Subscription {
                     let forgiven = Flight { tries: run.value.tries.forgiven(), ..run.value };
                     self.give_back(Run { value: forgiven, ..*run }, rules, dead, now);
                 }
-                Verdict::Reject => self.bury(*run, DeadReason::Rejected, rules, dead, now),
+                Verdict::Reject | Verdict::RejectFailed => {
+                    self.bury(*run, DeadReason::Rejected, rules, dead, now);
+                    if let Some(last) = dead.last_mut().filter(|_| verdict == Verdict::Reject) {
+                        last.failed = last.failed.saturating_sub(1);
+                    }
+                }
                 Verdict::Renew => {
                     self.hold(run.first, run.last, Flight { deadline: now.saturating_add(rules.lock), ..run.value });
                 }
@@ -531,9 +545,10 @@ impl Subscription {
         acks.forget();
         let mut levels = std::mem::take(&mut self.levels);
         levels.forget();
-        let (levelled, given, turnover) = (self.levelled, self.given.map(|_| 0), self.turnover + 1);
-        *self = Self { changed, stored, levelled, levels, acks, given, turnover, ..Self::new(start) };
+        let (levelled, returned_first, given, turnover) = (self.levelled, self.returned_first, self.given.map(|_| 0), self.turnover + 1);
+        *self = Self { changed, stored, levelled, returned_first, levels, acks, given, turnover, ..Self::new(start) };
         self.set_key_ordered(ordered);
+        self.ready.set_returned_first(returned_first);
     }
 
     fn give_back(&mut self, run: Run<Flight>, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
@@ -543,6 +558,7 @@ impl Subscription {
             return;
         }
         self.disown(first, last);
+        let level = if self.returned_first { Some(RETURNED) } else { level };
         self.ready.insert(first, last, Waiting { tries, level: level.filter(|_| self.levelled) });
         self.turnover += 1;
         self.touch(first, last);
@@ -550,7 +566,7 @@ impl Subscription {
 
     fn bury(&mut self, run: Run<Flight>, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value } = run;
-        dead.push(Dead { first, last, count: value.tries.deliveries(), reason });
+        dead.push(Dead { first, last, count: value.tries.deliveries(), failed: value.tries.counted, reason });
         // The dead hold up nobody.
         self.forget_keys(first, last, value.reason.is_none());
         if rules.dead_letters {

@@ -146,6 +146,6 @@ fn get(call: &Call<'_>) -> Outcome {
         let settled: Vec<_> = taken.iter().map(|offset| Settlement { consumer: holder, first: *offset, last: *offset, outcome: said }).collect();
         broker.settle(&queue, &flow, &settled);
     }
-    broker.leave_channel(&queue, &flow);
+    broker.leave_channel(&queue, &flow, &[]);
     Ok(Answer::of(Value::Array(found)))
 }

@@ -18,7 +18,7 @@ pub(crate) fn nack(connection: &mut Connection, channel: &mut Channel, method: b
 }
 
 pub(crate) fn reject(connection: &mut Connection, channel: &mut Channel, method: basic::Reject) -> Result<(), Failure> {
-    let outcome = if method.requeue { Outcome::RequeueFailed } else { Outcome::Reject };
+    let outcome = if method.requeue { Outcome::RequeueFailed } else { Outcome::RejectFailed };
     settle(connection, channel, method.delivery_tag, false, outcome)
 }
 

@@ -187,7 +187,8 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, delive
             stored.fit(frame_max);
             stored
         };
-        let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered);
+        let redelivered = message.redelivered || stored.failed_before > 0 && !message.at_once;
+        let (exchange, routing_key) = (stored.exchange, stored.routing_key);
         let method = basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key };
         connection.out.shared(channel.number, &method, stored.properties(), &stored.body, frame_max);
     }

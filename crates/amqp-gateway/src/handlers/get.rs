@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use amqp_wire::basic;
+use amqp_wire::{ReplyCode, basic};
 use broker::{Broker, Got, Permission, Queue};
-use delivery::ConsumerId;
+use delivery::{ConsumerId, QueueKind};
 use smallvec::SmallVec;
 
 use super::queue::count;
@@ -44,6 +44,15 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     if queue.is_stream() {
         return Err(super::stream::not_supported("basic.get", &queue));
     }
+    if queue.understood().single_active && queue.understood().kind == QueueKind::Quorum {
+        let text = format!(
+            "cannot obtain access to locked queue '{}' in vhost '{}'. basic.get operations are not supported by <<\"quorum\">> queues with \
+             single active consumer",
+            queue.name(),
+            queue.vhost()
+        );
+        return Err(Failure::channel(ReplyCode::ResourceLocked, text));
+    }
     let broker = Arc::clone(connection.broker());
     let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
     match got {
@@ -70,7 +79,7 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
             }
             let mut stored = Stored::of(&message.record, queue.name(), message.returned);
             stored.fit(connection.limits.frame_max);
-            let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered);
+            let (exchange, routing_key, redelivered) = (stored.exchange, stored.routing_key, message.redelivered || stored.failed_before > 0 && !message.at_once);
             let method = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count: count(left) };
             connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
             connection.gateway.metrics.got.inc();

@@ -158,7 +158,7 @@ fn refuse(connection: &mut Connection, message: &Message<'_>, targets: &mut Targ
     let (before, size) = (targets.len(), message.body_bytes());
     let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
     targets.retain(|queue| {
-        let admitted = !queue.may_refuse() || broker.admits(queue, publisher.waiting(queue), size);
+        let admitted = !queue.may_refuse() || publisher.admits(broker, queue, size);
         if admitted && queue.may_refuse() {
             publisher.count(queue, size);
         }
@@ -224,6 +224,9 @@ pub(super) fn route(
         }
         return Ok(());
     }
+    let stripped = without_bcc(message.properties);
+    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
+    let (whole, message) = (message, &Message { properties, ..*message });
     let mut refused = false;
     if targets.iter().any(|queue| queue.may_refuse()) {
         // A queue that refuses may dead-letter under its lock, and so read the table.
@@ -231,25 +234,33 @@ pub(super) fn route(
         refused = refuse(connection, message, &mut targets);
     }
     if refused {
-        connection.gateway.metrics.not_kept.inc();
+        note_refused(connection, channel);
         settle(connection, channel, false);
     }
-    let stripped = without_bcc(message.properties);
-    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     channel.published = Some(connection.publisher.rests());
     if !targets.is_empty() {
         // The publisher of a message that one queue refused knows by now.
         let wanted = wanted.filter(|_| !refused && keepers.is_empty());
-        connection.publisher.add(targets, &Message { properties, ..*message }, connection.now_ms, wanted);
+        connection.publisher.add(targets, message, connection.now_ms, wanted);
     }
-    let kept = delayed::keep(connection, channel, message, &keys, (delay, &keepers), wanted.filter(|_| !refused));
+    let kept = delayed::keep(connection, channel, whole, &keys, (delay, &keepers), wanted.filter(|_| !refused));
     if kept == Kept::Lost && !refused {
         settle(connection, channel, false);
     }
     Ok(())
 }
 
+/// A queue has refused a message.
+fn note_refused(connection: &Connection, channel: &mut Channel) {
+    connection.gateway.metrics.not_kept.inc();
+    if let Mode::Transaction(transaction) = &mut channel.mode {
+        transaction.refused = true;
+    }
+}
+
 fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'_>) {
+    let stripped = without_bcc(message.properties);
+    let properties = stripped.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));
     let short = |bytes| amqp_wire::ShortBytes::new(bytes).unwrap_or_default();
     let method = basic::Return {
         reply_code: ReplyCode::NoRoute.number(),
@@ -257,7 +268,7 @@ fn give_back(connection: &mut Connection, channel: &Channel, message: &Message<'
         exchange: short(message.exchange),
         routing_key: short(message.routing_key),
     };
-    connection.out.content(channel.number, &method, message.properties, message.body, connection.limits.frame_max);
+    connection.out.content(channel.number, &method, properties, message.body, connection.limits.frame_max);
 }
 
 #[cfg(test)]

@@ -76,10 +76,15 @@ fn incomplete() -> Failure {
 /// All that the transaction published has its outcome.
 ///
 /// # Errors
-/// *541*: something was not kept.
-pub(crate) fn finish_commit(connection: &mut Connection, channel: &Channel, lost: u64) -> Result<(), Failure> {
+/// *541*: something was not kept. *406*: a queue has refused something.
+pub(crate) fn finish_commit(connection: &mut Connection, channel: &mut Channel, lost: u64) -> Result<(), Failure> {
     if lost > 0 {
         return Err(incomplete());
+    }
+    if let Mode::Transaction(transaction) = &mut channel.mode
+        && std::mem::take(&mut transaction.refused)
+    {
+        return Err(Failure::precondition("partial tx completion").of(COMMIT));
     }
     connection.out.method(channel.number, &tx::CommitOk {});
     Ok(())

@@ -42,7 +42,7 @@ fn a_message_comes_back_as_it_was() {
     let expected: [(&[u8], &[u8]); 5] =
         [(b"text", b"value"), (b"number", b"-5"), (b"flag", b"true"), (b"bytes", &[0xff, 0]), (b"least", b"-9223372036854775808")];
     assert_eq!(seen, expected);
-    let back = Stored::of(&record, b"queue", Some(0));
+    let back = Stored::of(&record, b"queue", Some(Tries::default()));
     assert_eq!((&*back.exchange, &*back.routing_key, &back.body[..]), (&b"logs"[..], &b"a.b"[..], &b"one two"[..]));
     assert_eq!(back.properties().as_bytes(), &encoded[..], "not a byte differs");
 }
@@ -68,10 +68,10 @@ fn a_message_that_came_back_says_how_often() {
         traits: MessageTraits::default(),
         body: &[],
     });
-    let back = Stored::of(&record, b"q", Some(3));
+    let back = Stored::of(&record, b"q", Some(Tries { counted: 3, spared: 1 }));
     let table = back.properties().headers().expect("a table");
     let fields: Vec<_> = table.iter().map(|(name, value)| (name.as_bytes(), value)).collect();
-    assert_eq!(fields, [(&b"a"[..], Value::I32(1)), (b"x-delivery-count", Value::I64(3))]);
+    assert_eq!(fields, [(&b"a"[..], Value::I32(1)), (b"x-acquired-count", Value::I64(4)), (b"x-delivery-count", Value::I64(3))]);
     assert_eq!(back.properties().content_type(), ShortBytes::new(b"text/plain"));
     assert!(back.body.is_empty());
 }

@@ -438,6 +438,7 @@ impl Broker {
                 attached,
                 dispatch: Mutex::new(Dispatch::new(understood, auto_delete, &shared)),
                 shared,
+                burials: Mutex::default(),
                 stream: stream.clone(),
                 others,
                 dropped: AtomicBool::new(false),
@@ -466,11 +467,12 @@ impl Broker {
         // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
         let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
-        if if_unused && counts.consumers > 0 {
-            return Err(QueueError::InUse { queue: name, vhost });
-        }
+        // In this order, as RabbitMQ.
         if if_empty && counts.ready > 0 {
             return Err(QueueError::NotEmpty { queue: name, vhost });
+        }
+        if if_unused && counts.consumers > 0 {
+            return Err(QueueError::InUse { queue: name, vhost });
         }
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(0) };
         if queue.dropped.swap(true, Ordering::SeqCst) {

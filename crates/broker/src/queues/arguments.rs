@@ -290,6 +290,7 @@ impl QueueArguments {
             expires_ms: self.expires,
             delivery_limit: self.delivery_limit,
             dead_letters: self.dead_letter_exchange.is_some(),
+            letters_wait: self.letters_wait,
             auto_delete,
             look_ahead_max: delivery::look_ahead_max(self.priority_max),
             ..QueueRules::new(self.kind)

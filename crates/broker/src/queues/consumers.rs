@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use delivery::{ChannelId, ConsumerId, Verdict};
+use delivery::{ChannelId, ConsumerId, Tries, Verdict};
 use journal::ReplyTo;
 use parking_lot::Mutex;
 use record::Record;
@@ -203,8 +203,10 @@ pub struct Delivery {
     pub offset: u64,
     /// It may have been delivered before.
     pub redelivered: bool,
-    /// How often it came back, where the queue counts that.
-    pub returned: Option<u32>,
+    /// How often it was delivered before, where the queue counts that.
+    pub returned: Option<Tries>,
+    /// A consumer waited for it when it came to a classic queue.
+    pub at_once: bool,
     /// What was published.
     pub record: Record,
 }
@@ -253,8 +255,10 @@ pub enum Outcome {
     Requeue,
     /// Somebody may try again (*reject*): a limit of deliveries counts this one.
     RequeueFailed,
-    /// Nobody is to try again: dead-lettered where the queue says so.
+    /// Nobody is to try again (*nack*): dead-lettered where the queue says so.
     Reject,
+    /// Nobody is to try again (*reject*): the delivery counts as one that failed.
+    RejectFailed,
 }
 
 impl Outcome {
@@ -264,6 +268,7 @@ impl Outcome {
             Self::Requeue => Verdict::Return,
             Self::RequeueFailed => Verdict::Release,
             Self::Reject => Verdict::Reject,
+            Self::RejectFailed => Verdict::RejectFailed,
         }
     }
 }

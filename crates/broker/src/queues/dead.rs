@@ -2,10 +2,11 @@
 //! record that they are gone from this one, where all of them are in one journal: after a crash a message is here or there. With more
 //! journals the copy comes first.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use delivery::{Dead, DeadReason};
+use delivery::{Dead, DeadReason, QueueKind, UnderWay};
 use journal::{AppendItem, JournalStatus, Log};
 use record::{BatchHeader, Record};
 use routing::{Headers, Name, Scratch};
@@ -39,6 +40,23 @@ pub struct Letter {
     pub passed: Vec<Name>,
 }
 
+/// Burials of a queue that wait, at most.
+const BURIALS_MAX: usize = 10_000;
+
+/// What is to be buried.
+enum Burial {
+    Dead(Vec<Dead>),
+    /// A batch of one record.
+    Refused(Bytes),
+}
+
+/// What of a queue is to be buried: one thread at a time does it, so that letters arrive in the order of the deaths.
+#[derive(Default)]
+pub(super) struct Burials {
+    waiting: VecDeque<Burial>,
+    under_way: bool,
+}
+
 /// Who is asked, once a gateway is there.
 pub(crate) type TheUndertaker = OnceLock<Arc<dyn Undertaker>>;
 
@@ -61,35 +79,64 @@ impl Broker {
             }
             return;
         }
-        let queue = Arc::clone(queue);
-        let work = Box::new(move |broker: &Arc<Self>| {
-            for one in dead {
-                broker.send_letters(&queue, one);
-            }
-            Box::new(()) as Box<dyn std::any::Any + Send>
-        });
-        // A queue of jobs that is full: they are sent again when their time is over.
-        let _ = self.read_history(NOBODY, work);
+        self.bury_next(queue, Burial::Dead(dead));
     }
 
     /// A message that a full queue has refused goes where its dead ones go; `batch` has it alone.
-    pub fn bury_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: Bytes) {
-        let queue = Arc::clone(queue);
+    pub fn bury_refused(&self, queue: &Arc<Queue>, batch: Bytes) {
+        self.bury_next(queue, Burial::Refused(batch));
+    }
+
+    /// Has dead messages of a queue buried one after the other, in their order.
+    fn bury_next(&self, queue: &Arc<Queue>, burial: Burial) {
+        {
+            let mut burials = queue.burials.lock();
+            if burials.waiting.len() >= BURIALS_MAX {
+                // What is refused is lost, as its publisher knows; what is dead is sent again when its time is over.
+                return;
+            }
+            burials.waiting.push_back(burial);
+            if std::mem::replace(&mut burials.under_way, true) {
+                return;
+            }
+        }
+        let of = Arc::clone(queue);
         let work = Box::new(move |broker: &Arc<Self>| {
-            let dead = Dead { first: 0, last: 0, count: 0, reason: DeadReason::MaxLength };
-            let mut items = Vec::new();
-            for record in record::records(&batch).unwrap_or_default() {
-                broker.address(&queue, &dead, &record, &mut items);
-            }
-            for (journal, item) in items {
-                if let Err(error) = broker.commit(journal, vec![item]) {
-                    tracing::warn!(%error, ?queue, "a refused message is not among the dead letters");
-                }
-            }
+            broker.bury_all(&of);
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
-        // Its publisher is told that it was refused in any case.
-        let _ = self.read_history(NOBODY, work);
+        if !self.read_history(NOBODY, work) {
+            *queue.burials.lock() = Burials::default();
+        }
+    }
+
+    fn bury_all(self: &Arc<Self>, queue: &Arc<Queue>) {
+        loop {
+            let next = {
+                let mut burials = queue.burials.lock();
+                let next = burials.waiting.pop_front();
+                burials.under_way = next.is_some();
+                next
+            };
+            match next {
+                None => return,
+                Some(Burial::Dead(dead)) => dead.into_iter().for_each(|one| self.send_letters(queue, one)),
+                Some(Burial::Refused(batch)) => self.send_refused(queue, &batch),
+            }
+        }
+    }
+
+    fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: &[u8]) {
+        let dead = Dead { first: 0, last: 0, count: 0, failed: 0, reason: DeadReason::MaxLength };
+        let mut items = Vec::new();
+        for record in record::records(batch).unwrap_or_default() {
+            self.address(queue, &dead, &record, &mut items);
+        }
+        for (journal, item) in items {
+            if let Err(error) = self.commit(journal, vec![item]) {
+                tracing::warn!(%error, ?queue, "a refused message is not among the dead letters");
+            }
+        }
     }
 
     /// Reads what is dead and sends it, page by page. On a thread that may wait.
@@ -176,7 +223,9 @@ impl Broker {
             if letter.passed.contains(target.name()) {
                 continue;
             }
-            if !self.admits(&target, (0, 0), size) {
+            // A quorum queue refuses publishers, not queues, unless these wait for it.
+            let asks = target.understood().kind == QueueKind::Classic || queue.understood().letters_wait;
+            if asks && !self.admits(&target, UnderWay::NONE, size) {
                 taken = false;
                 continue;
             }

@@ -1,10 +1,12 @@
 //! Gives out the messages of queues. Whoever notices that something may be given out (a record that was appended, a message that came
 //! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
 
+mod reading;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, UnderWay};
 use hashbrown::HashMap;
 use journal::AppendItem;
 use parking_lot::MutexGuard;
@@ -17,11 +19,9 @@ use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Deliver
 use super::look::QueueTally;
 use super::policies::InForce;
 use super::queue::{Counts, Got, Queue};
-use super::traits::MessageTraits;
-use super::window::{Filled, Seen, WINDOW_BYTES, Window};
+use super::window::{Seen, Window};
 use crate::groups::now;
 use crate::mailbox::{Event, Reply};
-use crate::read_ahead::AheadWant;
 use crate::subscriptions::{Acknowledgement, Held, SharedSubscription};
 use crate::Broker;
 
@@ -41,8 +41,12 @@ pub(super) struct Dispatch {
     channels: HashMap<ChannelId, Arc<ChannelFlow>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
     due: Option<u64>,
+    /// What is before this offset of the log was there in an earlier turn.
+    arrived: u64,
     /// The head that was looked at last, and when its time is over, in ms since 1970.
     head: Option<(u64, Option<u64>)>,
+    /// Likewise of the first of each level, where each has its time.
+    level_heads: Vec<(u64, Option<u64>)>,
     /// What went through since the log ended at `born`, for those who look on.
     pub(super) tally: QueueTally,
     pub(super) born: u64,
@@ -51,7 +55,19 @@ pub(super) struct Dispatch {
 impl Dispatch {
     pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
         let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
-        Self { machine, window: Window::default(), consumers: HashMap::new(), channels: HashMap::new(), due: None, head: None, tally: QueueTally::default(), born: shared.log().end().0 }
+        let (arrived, born) = (shared.log().last_stable().0, shared.log().end().0);
+        Self {
+            machine,
+            window: Window::default(),
+            consumers: HashMap::new(),
+            channels: HashMap::new(),
+            due: None,
+            arrived,
+            head: None,
+            level_heads: Vec::new(),
+            tally: QueueTally::default(),
+            born,
+        }
     }
 
     /// Asks a channel whether it takes one more.
@@ -64,23 +80,23 @@ impl Dispatch {
 #[derive(Default)]
 struct Outbox {
     by_consumer: Vec<Deliveries>,
-    /// Where the last ones of a consumer are.
-    places: HashMap<ConsumerId, usize>,
+    /// Where the last ones of a channel are: its messages stay in order, whichever consumer gets them.
+    places: HashMap<ChannelId, usize>,
     count: usize,
 }
 
 impl Outbox {
-    fn push(&mut self, consumer: ConsumerId, message: Delivery) {
+    fn push(&mut self, channel: ChannelId, consumer: ConsumerId, message: Delivery) {
         let bytes = message.bytes();
         self.count += 1;
-        let place = self.places.get(&consumer).copied();
-        match place.and_then(|place| self.by_consumer.get_mut(place)).filter(|one| one.messages.len() < TOGETHER_MAX) {
+        let last = self.places.get(&channel).and_then(|place| self.by_consumer.get_mut(*place));
+        match last.filter(|one| one.consumer == consumer && one.messages.len() < TOGETHER_MAX) {
             Some(one) => {
                 one.messages.push(message);
                 one.bytes += bytes;
             }
             None => {
-                self.places.insert(consumer, self.by_consumer.len());
+                self.places.insert(channel, self.by_consumer.len());
                 self.by_consumer.push(Deliveries { consumer, messages: vec![message], bytes });
             }
         }
@@ -105,18 +121,13 @@ struct Turn<'a> {
     state: Held<'a>,
     out: Outbox,
     dead: Vec<Dead>,
+    /// What there is no room for is dropped before anything is given out.
+    drops_first: bool,
+    /// The end of the log, as far as it is looked at.
+    end: u64,
     now_ms: u64,
     /// Since 1970.
     wall_ms: u64,
-}
-
-/// What there is at an offset that was looked for.
-enum Look {
-    Record,
-    /// Nothing up to before it.
-    Nothing(u64),
-    /// It is not in memory, and is being read, or cannot be.
-    Wait,
 }
 
 impl Broker {
@@ -124,7 +135,8 @@ impl Broker {
         let own = queue.dispatch.lock();
         let state = queue.shared.lock();
         let wall_ms = self.now_ms().max(0) as u64;
-        Turn { broker: self, queue, own, state, out: Outbox::default(), dead: Vec::new(), now_ms: now(), wall_ms }
+        let end = queue.log().last_stable().0;
+        Turn { broker: self, queue, own, state, out: Outbox::default(), dead: Vec::new(), drops_first: false, end, now_ms: now(), wall_ms }
     }
 
     /// The shard that hears of a queue's log.
@@ -228,17 +240,18 @@ impl Broker {
         turn.run()
     }
 
-    /// A channel has gone, with all its consumers: what they have goes back. True: the queue goes with them.
-    pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>) -> bool {
+    /// A channel has gone, with all its consumers: what they have goes back, first `had`, in its order. True: the queue goes with them.
+    pub fn leave_channel(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, had: &[(ConsumerId, u64, u64)]) -> bool {
         if let Some(stream) = &queue.stream {
             stream.leave(channel.id());
             return false;
         }
         let mut turn = self.turn(queue);
         let Turn { own, state, dead, now_ms, .. } = &mut turn;
-        own.machine.remove_channel(state, channel.id(), *now_ms, dead);
+        own.machine.remove_channel(state, channel.id(), had, *now_ms, dead);
         own.consumers.retain(|_, consumer| consumer.channel.id() != channel.id());
         own.channels.remove(&channel.id());
+        turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run()
     }
 
@@ -256,6 +269,7 @@ impl Broker {
             acknowledged += if one.outcome == Outcome::Ack { settled } else { 0 };
         }
         turn.own.tally.acknowledged += acknowledged;
+        turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run();
         self.resume(channel.settled(count, acknowledged));
     }
@@ -312,7 +326,11 @@ impl Broker {
             own.channels.insert(channel.id(), Arc::clone(channel));
         }
         let message = turn.delivery(given, record);
-        let left = turn.state.ready(turn.queue.log().last_stable().0);
+        if turn.own.machine.rules().kind == QueueKind::Classic {
+            // What is out of time behind it is not left.
+            let _ = turn.next();
+        }
+        let left = turn.state.ready(turn.end());
         turn.run();
         Got::Message(Box::new(message), left)
     }
@@ -351,13 +369,13 @@ impl Broker {
         queue.dispatch.lock().machine.touch(now());
     }
 
-    /// May a message with a body of `size` bytes come in, behind `waiting` messages and bytes that are on their way? False: it is refused.
-    pub fn admits(&self, queue: &Queue, waiting: (u64, u64), size: usize) -> bool {
+    /// May a message with a body of `size` bytes come in, behind those that are on their way? False: it is refused.
+    pub fn admits(&self, queue: &Queue, under_way: UnderWay<'_>, size: usize) -> bool {
         if !queue.understood().is_bounded() {
             return true;
         }
         let (mut own, state) = (queue.dispatch.lock(), queue.shared.lock());
-        !own.machine.refuses(&state, queue.log().last_stable().0, waiting, u32::try_from(size).unwrap_or(u32::MAX))
+        !own.machine.refuses(&state, queue.log().last_stable().0, under_way, u32::try_from(size).unwrap_or(u32::MAX))
     }
 
     /// Policies are others: what they throw out goes at once.
@@ -389,7 +407,10 @@ impl Broker {
         self.ticker.set_due(queue.id, own.due.take(), None);
         own.window.clear();
         own.channels.clear();
-        for (consumer, wish) in own.consumers.drain() {
+        let mut consumers: Vec<_> = own.consumers.drain().collect();
+        // As RabbitMQ does: by their tags.
+        consumers.sort_by(|(_, one), (_, other)| one.tag.cmp(&other.tag));
+        for (consumer, wish) in consumers {
             let gone = Gone { consumer, reason: GoneReason::QueueDeleted };
             self.reply(wish.to, Reply::Done(Box::new(gone)));
         }
@@ -425,151 +446,14 @@ fn body_bytes(record: &Record) -> u32 {
 
 impl Turn<'_> {
     fn end(&self) -> u64 {
-        self.queue.log().last_stable().0
-    }
-
-    /// Looks for a record in the window, or reads it.
-    fn look(&mut self, offset: u64) -> Look {
-        for _ in 0..2 {
-            match self.own.window.see(offset) {
-                Seen::Record(_) => return Look::Record,
-                Seen::Nothing(next) => return Look::Nothing(next),
-                Seen::Unread => {}
-            }
-            match self.own.window.fill(self.broker, self.queue.log(), offset) {
-                Ok(Filled::Yes) => {}
-                Ok(Filled::Gone(start)) => return Look::Nothing(start),
-                Ok(Filled::Empty) => return Look::Wait,
-                Ok(Filled::Cold) => return self.look_in_history(offset),
-                Err(error) => {
-                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
-                    return Look::Wait;
-                }
-            }
-        }
-        Look::Wait
-    }
-
-    /// Takes what was read of history, or has it read: whoever waits for the subscription hears of it.
-    fn look_in_history(&mut self, offset: u64) -> Look {
-        let (shared, log) = (&self.queue.shared, self.queue.log());
-        match shared.take_ahead(Offset(offset)) {
-            Some(Ok(ahead)) => {
-                let range = offset..ahead.range.end.0;
-                if let Err(error) = self.own.window.take(log, &ahead.slices, range) {
-                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
-                    return Look::Wait;
-                }
-                match self.own.window.see(offset) {
-                    Seen::Record(_) => Look::Record,
-                    Seen::Nothing(next) => Look::Nothing(next),
-                    Seen::Unread => Look::Wait,
-                }
-            }
-            Some(Err(error)) => {
-                tracing::warn!(%error, queue = ?self.queue, offset, "records of a queue cannot be read; they are tried again");
-                let again = self.now_ms + RETRY_MS;
-                self.set_due(Some(again));
-                Look::Wait
-            }
-            None => {
-                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * WINDOW_BYTES, held: Box::new(()), asked_for: true };
-                if let Some(home) = self.broker.home(self.queue.id) {
-                    shared.watch(home);
-                }
-                self.broker.read_ahead(shared, want);
-                Look::Wait
-            }
-        }
-    }
-
-    /// The offset of the next message that is not out of time, which then is in the window. `Err`: it is being read.
-    fn next(&mut self) -> Result<Option<u64>, ()> {
-        self.state.trim(self.queue.log().start().0);
-        loop {
-            let end = self.end();
-            match self.own.machine.head(&self.state, end) {
-                Head::Nothing => return Ok(None),
-                Head::Unread(first, last) => self.read_levels(first, last)?,
-                Head::Record(offset) => match self.look(offset) {
-                    Look::Wait => return Err(()),
-                    Look::Nothing(next) => {
-                        let Self { own, state, .. } = self;
-                        own.machine.skip(state, offset, next - 1);
-                    }
-                    Look::Record if self.is_out_of_time(offset) => {
-                        let Self { own, state, dead, now_ms, .. } = self;
-                        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
-                        let size = body_bytes(record);
-                        own.machine.expire_head(state, offset, size, *now_ms, dead);
-                    }
-                    Look::Record => return Ok(Some(offset)),
-                },
-            }
-        }
-    }
-
-    /// Tells the subscription the levels of records of which it does not know them.
-    fn read_levels(&mut self, first: u64, last: u64) -> Result<(), ()> {
-        match self.look(first) {
-            Look::Wait => return Err(()),
-            Look::Nothing(next) => {
-                let Self { own, state, .. } = self;
-                own.machine.skip(state, first, (next - 1).min(last));
-                return Ok(());
-            }
-            Look::Record => {}
-        }
-        let Self { own, state, .. } = self;
-        let Dispatch { machine, window, .. } = &mut **own;
-        let until = window.end_from(first).ok_or(())?.saturating_sub(1).min(last);
-        state.set_levels(first, until, &mut |offset| {
-            let record = window.next(offset).filter(|record| record.offset.0 == offset);
-            machine.rules().level(record.and_then(|record| MessageTraits::of(record).priority))
-        });
-        Ok(())
-    }
-
-    /// When the time of a record that was looked at is over, in ms since 1970.
-    fn time_of(&mut self, offset: u64) -> Option<u64> {
-        let Dispatch { machine, window, .. } = &mut *self.own;
-        let Seen::Record(record) = window.see(offset) else { return None };
-        let ttl = MessageTraits::of(record).ttl;
-        machine.rules().due(record.timestamp.max(0) as u64, ttl)
-    }
-
-    fn is_out_of_time(&mut self, offset: u64) -> bool {
-        let wall_ms = self.wall_ms;
-        self.time_of(offset).is_some_and(|at| at <= wall_ms)
-    }
-
-    /// Tells how much records weigh that are new, where bytes are limited.
-    fn weigh(&mut self) -> Result<(), ()> {
-        while let Some(from) = self.own.machine.unweighed(&self.state, self.end()) {
-            match self.look(from) {
-                Look::Wait => return Err(()),
-                Look::Nothing(next) if next >= self.end() => return Ok(()),
-                Look::Nothing(_) | Look::Record => {}
-            }
-            let Self { own, state, .. } = self;
-            let Dispatch { machine, window, .. } = &mut **own;
-            let Some(until) = window.end_from(from) else { return Err(()) };
-            let mut at = from;
-            while let Some(record) = window.next(at) {
-                machine.weigh(state, record.offset.0, body_bytes(record));
-                at = record.offset.0 + 1;
-            }
-            if at == from && until >= self.end() {
-                return Ok(());
-            }
-        }
-        Ok(())
+        self.end
     }
 
     fn delivery(&self, given: delivery::Delivery, record: Record) -> Delivery {
-        let counts = self.own.machine.rules().delivery_limit.is_some() || self.own.machine.rules().kind == delivery::QueueKind::Quorum;
-        let returned = (counts && given.before.deliveries() > 0).then(|| u32::from(given.before.deliveries()));
-        Delivery { offset: given.offset, redelivered: given.redelivered, returned, record }
+        let counts = self.own.machine.rules().kind == QueueKind::Quorum;
+        let returned = counts.then_some(given.before);
+        let at_once = !counts && given.offset >= self.own.arrived;
+        Delivery { offset: given.offset, redelivered: given.redelivered, returned, at_once, record }
     }
 
     /// Is the head one that was looked at, for which nobody has become free, and whose time is not over?
@@ -580,12 +464,16 @@ impl Turn<'_> {
             (Head::Nothing, _) => true,
             _ => false,
         };
+        let known = known && self.own.level_heads.iter().all(|(_, due)| due.is_none_or(|at| at > self.wall_ms));
         known && !self.own.machine.has_taker()
     }
 
     /// Gives out what can be given, and drops what there is no room for.
     fn give(&mut self) -> Result<TurnEnd, ()> {
         self.weigh()?;
+        if self.drops_first {
+            self.drop_heads()?;
+        }
         while self.out.count < TURN_MESSAGES && !self.waits() {
             let Some(offset) = self.next()? else { return Ok(TurnEnd::Rest) };
             self.own.head = Some((offset, self.time_of(offset)));
@@ -606,19 +494,41 @@ impl Turn<'_> {
                 flow.sends(message.bytes(), message.redelivered);
             }
             self.own.tally.redelivered += u64::from(message.redelivered);
-            self.out.push(consumer, message);
+            self.out.push(channel, consumer, message);
         }
         if self.out.count >= TURN_MESSAGES {
             return Ok(TurnEnd::More);
         }
+        self.drop_heads()?;
+        self.look_at_head()?;
+        Ok(TurnEnd::Rest)
+    }
+
+    fn drop_heads(&mut self) -> Result<(), ()> {
         while self.own.machine.over_limit(&self.state, self.end()) {
             let Some(offset) = self.next()? else { break };
+            // What has gone because its time was over may have been enough.
+            if !self.own.machine.over_limit(&self.state, self.end()) {
+                break;
+            }
             let Self { own, state, dead, now_ms, .. } = self;
             let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
             let size = body_bytes(record);
             own.machine.drop_head(state, offset, size, *now_ms, dead);
         }
-        Ok(TurnEnd::Rest)
+        Ok(())
+    }
+
+    /// Looks when the time of the head is over, if that is another one than before.
+    fn look_at_head(&mut self) -> Result<(), ()> {
+        let known = match self.own.machine.head(&self.state, self.end()) {
+            Head::Record(offset) => self.own.head.is_some_and(|(looked_at, _)| looked_at == offset),
+            Head::Nothing | Head::Unread(..) => true,
+        };
+        if !known && let Some(offset) = self.next()? {
+            self.own.head = Some((offset, self.time_of(offset)));
+        }
+        Ok(())
     }
 
     fn set_due(&mut self, at: Option<u64>) {
@@ -634,21 +544,30 @@ impl Turn<'_> {
             _ => None,
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
-        head.map(steady).into_iter().chain(expires).min()
+        let heads = head.into_iter().chain(self.own.level_heads.iter().filter_map(|(_, due)| *due));
+        heads.map(steady).chain(expires).min()
     }
 
     /// One turn; true: the queue goes, because its last consumer has gone.
     fn run(mut self) -> bool {
         let home = self.broker.home(self.queue.id);
         let outcome = loop {
-            let seen = self.end();
+            let seen = self.queue.log().last_stable().0;
+            self.end = self.next_stop(seen);
             let outcome = self.give().unwrap_or(TurnEnd::Reads);
+            self.drops_first = false;
+            if matches!(outcome, TurnEnd::Rest) {
+                self.own.arrived = self.own.arrived.max(self.end);
+                if self.end < seen {
+                    continue;
+                }
+            }
             // Watch first, then look once more: something may have come in between.
             if let Some(home) = home {
                 self.queue.log().watch(home);
                 self.queue.shared.watch(home);
             }
-            if !matches!(outcome, TurnEnd::Rest) || self.end() == seen {
+            if !matches!(outcome, TurnEnd::Rest) || self.queue.log().last_stable().0 == seen {
                 break outcome;
             }
         };
@@ -662,6 +581,8 @@ impl Turn<'_> {
         if self.own.machine.consumers() == 0 {
             self.own.window.clear();
         }
+        let Self { own, state, end, .. } = &mut self;
+        own.machine.note_fill(state, *end);
         let changed = self.state.has_changes();
         if changed && !self.queue.dirty.swap(true, Ordering::SeqCst) {
             self.broker.ticker.touch(self.queue);

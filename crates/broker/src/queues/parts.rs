@@ -88,7 +88,7 @@ impl Broker {
                 Ok(consumer) => all.push(Part { queue: Arc::clone(part), consumer, flow: Arc::clone(&flow) }),
                 Err(error) => {
                     for begun in all {
-                        self.leave_channel(&begun.queue, &flow);
+                        self.leave_channel(&begun.queue, &flow, &[]);
                     }
                     return Err(error);
                 }

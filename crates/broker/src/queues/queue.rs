@@ -9,6 +9,7 @@ use routing::{Arguments, Name, QueueId};
 use types::ConnectionId;
 
 use super::consumers::Delivery;
+use super::dead::Burials;
 use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched, Understood};
 use super::stream::Stream;
@@ -34,6 +35,7 @@ pub struct Queue {
     pub(super) attached: bool,
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
+    pub(super) burials: Mutex<Burials>,
     /// Who reads it, if it is a stream: then nothing goes through `shared` and `dispatch`.
     pub(super) stream: Option<Arc<Stream>>,
     /// Of the partitions behind the first, if it is attached to a topic of several.
@@ -157,4 +159,3 @@ impl fmt::Debug for Queue {
         write!(f, "queue {} of {}", self.name, self.vhost)
     }
 }
-

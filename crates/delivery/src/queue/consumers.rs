@@ -234,6 +234,26 @@ impl Consumers {
         members.into_iter().filter(|id| self.all.remove(id).is_some_and(|one| one.unacknowledged > 0)).collect()
     }
 
+    /// How many records those who may take one can take together; `most` at most. What their channels say is not known.
+    pub fn spare(&self, most: u64) -> u64 {
+        let credit = |id: &ConsumerId| {
+            let Some(one) = self.all.get(id) else { return 0 };
+            let suspended = self.channels.get(&one.channel).is_some_and(|channel| channel.suspended);
+            if suspended { 0 } else { one.credit() }
+        };
+        if self.single {
+            return self.active.filter(|_| !self.quiescing).as_ref().map_or(0, credit).min(most);
+        }
+        let mut spare = 0u64;
+        for id in self.turns.values().flatten() {
+            spare = spare.saturating_add(credit(id));
+            if spare >= most {
+                return most;
+            }
+        }
+        spare
+    }
+
     /// Is there anybody who may take a record? Those who cannot leave the rotation. What channels say when they are asked is not known.
     pub fn has_taker(&mut self) -> bool {
         self.front().is_some()

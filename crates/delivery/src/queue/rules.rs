@@ -41,6 +41,8 @@ pub struct QueueRules {
     pub delivery_limit: Option<u32>,
     /// Dead messages are held until their copy is durable, instead of being gone at once.
     pub dead_letters: bool,
+    /// Dead messages whose copy has not come about yet take the room of ready ones.
+    pub letters_wait: bool,
     /// The queue goes with its last consumer.
     pub auto_delete: bool,
     /// How many ready messages are read ahead for their priority: beyond it the order is that of the log. Where priorities change from
@@ -67,9 +69,15 @@ impl QueueRules {
             expires_ms: None,
             delivery_limit: (kind == QueueKind::Quorum).then_some(20),
             dead_letters: false,
+            letters_wait: false,
             auto_delete: false,
             look_ahead_max: look_ahead_max(None),
         }
+    }
+
+    /// Does the oldest go when there are too many?
+    pub fn drops_head(&self) -> bool {
+        self.overflow == Overflow::DropHead && (self.length_max.is_some() || self.bytes_max.is_some())
     }
 
     /// The level of a message that has this priority, or none.

@@ -1,6 +1,7 @@
 //! What a queue does with available records: gives one out at a time, finds the next by its level, drops, purges and counts them.
 
 use super::ready::Waiting;
+use super::returned::RETURNED;
 use super::{ConsumerId, Dead, DeadReason, Done, Flight, Rules, Subscription, Tries};
 use crate::runs::Run;
 
@@ -13,6 +14,11 @@ impl Subscription {
     /// Records that consumers have; not what is on its way to the dead letters.
     pub fn unacknowledged(&self) -> u64 {
         self.in_flight.count() - self.dying
+    }
+
+    /// Records that are dead and wait until their copies are durable.
+    pub fn dying(&self) -> u64 {
+        self.dying
     }
 
     /// A number that changes whenever a record ceases to be available or becomes so again, whoever does it; not when one is appended.
@@ -30,6 +36,14 @@ impl Subscription {
                 self.ready.forget_levels();
                 self.levels.forget();
             }
+        }
+    }
+
+    /// Where there are levels, what was returned is given out before all others from now on, in the order in which it came back.
+    pub fn set_returned_first(&mut self, first: bool) {
+        if first != self.returned_first {
+            self.returned_first = first;
+            self.ready.set_returned_first(first);
         }
     }
 
@@ -59,14 +73,19 @@ impl Subscription {
             return;
         }
         self.reach(first, last);
-        for Run { first, last, value } in self.ready.take(first, last) {
-            if value.level.is_some() {
-                self.ready.insert(first, last, value);
-                continue;
-            }
-            self.ready.insert_levelled(first, last, value.tries, level);
-        }
+        self.level_plain(first, last, level);
         self.note_levels(first, last);
+    }
+
+    /// Gives what is available in `first..=last` and has no level its level.
+    pub(super) fn level_plain(&mut self, first: u64, last: u64, level: &mut dyn FnMut(u64) -> u8) {
+        for Run { first, last, value: tries } in self.ready.take_plain(first, last) {
+            if self.returned_first && tries.deliveries() > 0 {
+                self.ready.insert(first, last, Waiting { level: Some(RETURNED), tries });
+            } else {
+                self.ready.insert_levelled(first, last, tries, level);
+            }
+        }
     }
 
     /// The record that is to be given out next, of a log that ends at `log_end`: of what has a level, where there are levels.

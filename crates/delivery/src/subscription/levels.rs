@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Subscription;
-use crate::runs::Run;
 use crate::subscription_record::PAGE_OFFSETS;
 
 const ALL: u8 = 0;
@@ -107,10 +106,7 @@ impl Subscription {
             }
             // They were there when the page was written, which lies behind them in the journal.
             self.reach(self.end, base + (PAGE_OFFSETS - 1));
-            let plain = self.ready.take_plain(base, base + (PAGE_OFFSETS - 1));
-            for Run { first, last, value: tries } in plain {
-                self.ready.insert_levelled(first, last, tries, &mut |offset| levels.level((offset - base) as usize));
-            }
+            self.level_plain(base, base + (PAGE_OFFSETS - 1), &mut |offset| levels.level((offset - base) as usize));
         }
     }
 

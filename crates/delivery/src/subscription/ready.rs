@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::Tries;
+use super::returned::{RETURNED, Returned};
 use crate::subscription_record::PAGE_OFFSETS;
 use crate::runs::{Run, Runs};
 
@@ -29,6 +30,8 @@ pub(super) struct Ready {
     plain: Runs<Tries>,
     /// Highest first; none is empty.
     levels: Vec<(u8, Runs<Tries>)>,
+    /// The order within [`RETURNED`], where that is the level of what was returned; elsewhere it is one like all others.
+    returned: Option<Returned>,
 }
 
 impl Ready {
@@ -49,9 +52,13 @@ impl Ready {
         self.plain.first()
     }
 
-    /// Levels with their first offset, highest first.
+    /// Levels with the offset that is first in each, highest first.
     pub fn heads(&self) -> impl Iterator<Item = (u8, u64)> + '_ {
-        self.levels.iter().filter_map(|(level, runs)| runs.first().map(|run| (*level, run.first)))
+        self.levels.iter().filter_map(|(level, runs)| {
+            let returned = self.returned.as_ref().filter(|_| *level == RETURNED);
+            let first = returned.map_or_else(|| runs.first().map(|run| run.first), |returned| returned.head(runs));
+            first.map(|offset| (*level, offset))
+        })
     }
 
     /// The first offset that is wanted.
@@ -66,6 +73,9 @@ impl Ready {
         }
         let Some(level) = level else { return self.plain.insert(first, last, tries) };
         self.of_level(level).insert(first, last, tries);
+        if let Some(returned) = self.returned.as_mut().filter(|_| level == RETURNED) {
+            returned.push(first, last);
+        }
     }
 
     fn of_level(&mut self, level: u8) -> &mut Runs<Tries> {
@@ -113,13 +123,18 @@ impl Ready {
 
     /// Takes out whatever lies in `first..=last`, in the order of offsets.
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<Waiting>> {
-        let waiting = |level| move |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level } };
-        let mut taken: Vec<Run<Waiting>> = self.plain.take(first, last).into_iter().map(waiting(None)).collect();
+        let waiting = |level| move |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: Some(level) } };
+        let unlevelled = |Run { first, last, value }| Run { first, last, value: Waiting { tries: value, level: None } };
+        let mut taken: Vec<Run<Waiting>> = self.plain.take(first, last).into_iter().map(unlevelled).collect();
         if !self.levels.is_empty() {
             for (level, runs) in &mut self.levels {
-                taken.extend(runs.take(first, last).into_iter().map(waiting(Some(*level))));
+                let of_level = runs.take(first, last);
+                if let Some(returned) = self.returned.as_mut().filter(|_| *level == RETURNED) {
+                    of_level.iter().for_each(|run| returned.take(run.first, run.last));
+                }
+                taken.extend(of_level.into_iter().map(waiting(*level)));
             }
-            self.levels.retain(|(_, runs)| !runs.is_empty());
+            self.drop_empty_levels();
             taken.sort_unstable_by_key(|run| run.first);
         }
         taken
@@ -132,10 +147,22 @@ impl Ready {
         }
         let (at, tries) = self.levels.iter_mut().enumerate().find_map(|(at, (_, runs))| Some((at, runs.take_one(offset)?)))?;
         let level = self.levels[at].0;
+        if let Some(returned) = self.returned.as_mut().filter(|_| level == RETURNED) {
+            returned.take(offset, offset);
+        }
         if self.levels[at].1.is_empty() {
-            self.levels.remove(at);
+            self.drop_empty_levels();
         }
         Some(Waiting { tries, level: Some(level) })
+    }
+
+    fn drop_empty_levels(&mut self) {
+        self.levels.retain(|(_, runs)| !runs.is_empty());
+        if self.levels.first().is_none_or(|(level, _)| *level != RETURNED)
+            && let Some(returned) = &mut self.returned
+        {
+            returned.clear();
+        }
     }
 
     /// The parts of runs that lie in `first..=last`, in order.
@@ -162,8 +189,15 @@ impl Ready {
         self.plain.iter().chain(self.levels.iter().flat_map(|(_, runs)| runs.iter()))
     }
 
+    /// What was returned is a level of its own from now on, or no longer; all levels are forgotten.
+    pub fn set_returned_first(&mut self, first: bool) {
+        self.forget_levels();
+        self.returned = first.then(Returned::default);
+    }
+
     /// Forgets all levels: what they held has to be read again.
     pub fn forget_levels(&mut self) {
+        self.returned.iter_mut().for_each(Returned::clear);
         for (_, runs) in std::mem::take(&mut self.levels) {
             for run in runs.iter() {
                 self.plain.insert(run.first, run.last, run.value);

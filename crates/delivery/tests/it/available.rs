@@ -130,7 +130,7 @@ fn what_is_spared_does_not_count_to_the_limit() {
     let (mut subscription, _) = restart(&mut subscription, &mut stored);
     assert_eq!(subscription.give(ONE, 0, NO_LOCK), Some(Tries { counted: 1, spared: 5 }));
     let (_, dead) = say(&mut subscription, 0, 0, Verdict::Release, &rules);
-    assert_eq!(dead, [Dead { first: 0, last: 0, count: 7, reason: DeadReason::DeliveryLimit }]);
+    assert_eq!(dead, [Dead { first: 0, last: 0, count: 7, failed: 2, reason: DeadReason::DeliveryLimit }]);
 }
 
 #[test]

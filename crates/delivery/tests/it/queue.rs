@@ -2,7 +2,7 @@
 
 use delivery::{
     ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, DeleteRefused, Head, InExclusiveUse, Overflow, Queue, QueueKind,
-    QueueRules, Subscription, Verdict,
+    QueueRules, Subscription, UnderWay, Verdict,
 };
 use QueueKind::{Classic, Quorum};
 
@@ -62,7 +62,7 @@ impl Rig {
     }
 
     fn publish_sized(&mut self, size: u32, level: u8) -> bool {
-        if self.queue.refuses(&self.subscription, self.end(), (0, 0), size) {
+        if self.queue.refuses(&self.subscription, self.end(), UnderWay::NONE, size) {
             return false;
         }
         self.log.push((size, level));
@@ -95,7 +95,7 @@ impl Rig {
     }
 
     fn close(&mut self) {
-        self.queue.remove_channel(&mut self.subscription, CHANNEL, 0, &mut self.dead);
+        self.queue.remove_channel(&mut self.subscription, CHANNEL, &[], 0, &mut self.dead);
         self.run();
     }
 
@@ -240,7 +240,7 @@ fn the_length_counts_what_is_ready_and_the_head_is_dropped() {
         rig.publish(2);
         assert_eq!([rig.get(), rig.get()], [Some(1), Some(2)]);
         rig.publish(3);
-        assert_eq!(rig.dead, [Dead { first: 2, last: 2, count: 0, reason: DeadReason::MaxLength }]);
+        assert_eq!(rig.dead, [Dead { first: 2, last: 2, count: 0, failed: 0, reason: DeadReason::MaxLength }]);
         rig.queue.settle(&mut rig.subscription, GETTER, 0, 1, Verdict::Return, 0, &mut rig.dead);
         rig.run();
         assert_eq!(rig.drain(), [4, 5]);
@@ -276,7 +276,7 @@ fn a_full_queue_refuses_what_is_published() {
     assert_eq!([(); 4].map(|()| rig.publish_sized(1, 0)), [true, true, false, false]);
     assert_eq!(rig.get(), Some(1));
     assert_eq!([(); 2].map(|()| rig.publish_sized(1, 0)), [true, false]);
-    assert!(rig.queue.refuses(&rig.subscription, rig.end(), (1, 1), 1));
+    assert!(rig.queue.refuses(&rig.subscription, rig.end(), UnderWay { messages: 1, bytes: 1, ..UnderWay::NONE }, 1));
     let mut rig = Rig::new(QueueRules { length_max: Some(0), ..rules }, false);
     rig.consume('A', 0, 0);
     assert!(!rig.publish_sized(1, 0), "also while a consumer waits");
@@ -291,7 +291,7 @@ fn only_failed_deliveries_count_to_the_limit() {
             assert_eq!(rig.get(), Some(1));
             rig.say(GETTER, 1, verdict);
         }
-        let dead = [Dead { first: 0, last: 0, count: 3, reason: DeadReason::DeliveryLimit }];
+        let dead = [Dead { first: 0, last: 0, count: 3, failed: 3, reason: DeadReason::DeliveryLimit }];
         assert_eq!((rig.get().is_none(), rig.dead == dead), (dies, dies));
     }
     let mut rig = Rig::new(QueueRules { delivery_limit: Some(2), ..QueueRules::new(Quorum) }, false);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use delivery::{
     ChannelId, Consume, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Head, Overflow, Queue, QueueKind, QueueRules, RecordState, Rules,
-    Subscription, SubscriptionName, SubscriptionRecord, Tries, Verdict, subscription_record,
+    Subscription, SubscriptionName, SubscriptionRecord, Tries, UnderWay, Verdict, subscription_record,
 };
 
 const FOREIGN: ConsumerId = ConsumerId(9_000);
@@ -32,6 +32,8 @@ struct Message {
     level: u8,
     size: u32,
     due: Option<u64>,
+    /// When it came back to a queue that serves such messages first.
+    returned: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +69,7 @@ struct World {
     suspended: Vec<ChannelId>,
     active: Option<ConsumerId>,
     quiescing: bool,
+    refusing: bool,
     tick: u64,
     ids: u64,
     now: u64,
@@ -75,6 +78,15 @@ struct World {
 
 fn name() -> SubscriptionName {
     SubscriptionName { group: "amqp.queue".into(), topic: 1, partition: 0 }
+}
+
+/// What came back goes first, in the order of its returns; then by level, then by offset.
+fn first<'a>(ready: impl Iterator<Item = (u64, &'a Message)>) -> Option<u64> {
+    let rank = |(offset, message): &(u64, &Message)| {
+        let level = if message.returned.is_some() { 0 } else { message.level };
+        (message.returned.is_some(), std::cmp::Reverse(message.returned), level, std::cmp::Reverse(*offset))
+    };
+    ready.max_by_key(rank).map(|(offset, _)| offset)
 }
 
 fn getter(channel: ChannelId) -> ConsumerId {
@@ -120,6 +132,7 @@ impl World {
             suspended: Vec::new(),
             active: None,
             quiescing: false,
+            refusing: false,
             tick: 0,
             ids: 0,
             now: 0,
@@ -200,7 +213,7 @@ impl World {
         if self.rules.priority_max.is_none() {
             return ready.map(|(offset, _)| offset).next();
         }
-        ready.max_by_key(|(offset, message)| (message.level, std::cmp::Reverse(*offset))).map(|(offset, _)| offset)
+        first(ready)
     }
 
     fn tick(&mut self) -> u64 {
@@ -301,7 +314,9 @@ impl World {
     }
 
     fn said(&mut self, offset: u64, verdict: Verdict, expected: &mut Vec<(u64, DeadReason)>) {
+        let back = (self.rules.kind == QueueKind::Quorum && self.rules.priority_max.is_some()).then(|| self.tick());
         let message = &mut self.messages[offset as usize];
+        message.returned = back;
         match verdict {
             Verdict::Accept => message.state = State::Acked,
             Verdict::Return => {
@@ -309,7 +324,7 @@ impl World {
                 message.state = State::Ready;
             }
             Verdict::Release => message.state = State::Ready,
-            Verdict::Reject => {
+            Verdict::Reject | Verdict::RejectFailed => {
                 self.remove(offset, DeadReason::Rejected);
                 expected.push((offset, DeadReason::Rejected));
                 return;
@@ -338,13 +353,25 @@ impl World {
             let due = if self.draw(5) == 0 { Some(self.now + self.draw(40)) } else { None };
             let (size, level) = (self.draw(20) as u32, if self.draw(3) == 0 { 4 } else { self.draw(10) as u8 });
             self.weigh();
-            let refused = self.queue.refuses(&self.subscription, self.end(), (0, 0), size);
+            let refused = self.queue.refuses(&self.subscription, self.end(), UnderWay::NONE, size);
             let over = self.rules.length_max.is_some_and(|max| self.ready() + 1 > max)
                 || self.rules.bytes_max.is_some_and(|max| self.bytes() + u64::from(size) > max);
-            assert_eq!(refused, over && self.rules.overflow != Overflow::DropHead, "{}", self.what);
+            self.note_fill();
+            let full = if self.rules.kind == QueueKind::Quorum { self.refusing } else { over };
+            assert_eq!(refused, full && self.rules.overflow != Overflow::DropHead, "{}", self.what);
             if !refused {
-                self.messages.push(Message { state: State::Ready, tries: Tries::default(), level, size, due });
+                self.messages.push(Message { state: State::Ready, tries: Tries::default(), level, size, due, returned: None });
             }
+        }
+    }
+
+    /// A quorum queue that is too full refuses until it is down to four fifths.
+    fn note_fill(&mut self) {
+        let limits = [(self.rules.length_max, self.ready()), (self.rules.bytes_max, self.bytes())];
+        if limits.iter().any(|(max, found)| max.is_some_and(|max| *found > max)) {
+            self.refusing = true;
+        } else if limits.iter().all(|(max, found)| max.is_none_or(|max| *found * 5 <= max * 4 || *found <= max * 4 / 5)) {
+            self.refusing = false;
         }
     }
 
@@ -397,7 +424,13 @@ impl World {
     fn close(&mut self) {
         let channel = ChannelId(self.draw(CHANNELS));
         let (mut dead, mut expected) = (Vec::new(), Vec::new());
-        self.queue.remove_channel(&mut self.subscription, channel, self.now, &mut dead);
+        let of = |id: ConsumerId| id == getter(channel) || id.0 < 5_000 && id.0 % CHANNELS == channel.0;
+        let held = (0u64..).zip(&self.messages).filter_map(|(offset, message)| match message.state {
+            State::Held(id) if of(id) => Some((id, offset, offset)),
+            _ => None,
+        });
+        let had: Vec<(ConsumerId, u64, u64)> = held.collect();
+        self.queue.remove_channel(&mut self.subscription, channel, &had, self.now, &mut dead);
         self.members.retain(|member| member.channel != channel);
         for offset in 0..self.end() {
             if let State::Held(id) = self.messages[offset as usize].state
@@ -423,7 +456,7 @@ impl World {
         let held: Vec<ConsumerId> = self.messages.iter().filter_map(holder).filter(|id| *id != FOREIGN).collect();
         let anybody = held.is_empty() || self.draw(8) == 0;
         let id = if anybody { ConsumerId(1 + self.draw(self.ids + 1)) } else { held[self.draw(held.len() as u64) as usize] };
-        let verdict = [Verdict::Accept, Verdict::Accept, Verdict::Return, Verdict::Release, Verdict::Reject][self.draw(5) as usize];
+        let verdict = [Verdict::Accept, Verdict::Accept, Verdict::Return, Verdict::Release, Verdict::Reject, Verdict::RejectFailed][self.draw(6) as usize];
         let first = if self.draw(2) == 0 { 0 } else { self.draw(self.end()) };
         let last = first + self.draw(self.end());
         let (mut dead, mut expected) = (Vec::new(), Vec::new());
@@ -477,7 +510,7 @@ impl World {
         }
         let seen = &self.messages[..self.subscription.end().min(self.end()) as usize];
         let ready = (0u64..).zip(seen).filter(|(_, message)| message.state == State::Ready);
-        ready.max_by_key(|(offset, message)| (message.level, std::cmp::Reverse(*offset))).map(|(offset, _)| offset)
+        first(ready)
     }
 
     fn delivered(&mut self, offset: u64, id: ConsumerId, no_ack: bool, told: delivery::Delivery) {
@@ -649,8 +682,17 @@ impl World {
                 message.tries.counted -= 1;
                 message.state = State::Ready;
             }
+            let comes_first = self.rules.kind == QueueKind::Quorum && self.rules.priority_max.is_some() && message.tries.deliveries() > 0;
+            message.returned = comes_first.then_some(offset as u64);
+        }
+        // What came back before a crash is found in the order of the log, before anything else is done.
+        self.tick += self.end();
+        while let Head::Unread(first, last) = self.queue.head(&self.subscription, self.end()) {
+            let messages = &self.messages;
+            self.subscription.set_levels(first, last, &mut |offset| messages[offset as usize].level);
         }
         (self.given, self.given_before) = (given, given);
+        self.refusing = false;
         self.members.clear();
         self.suspended.clear();
         (self.active, self.quiescing) = (None, false);
@@ -680,6 +722,9 @@ impl World {
         }
         assert_eq!(self.queue.active(), self.active, "{}", self.what);
         self.weigh();
+        let end = self.end();
+        self.queue.note_fill(&self.subscription, end);
+        self.note_fill();
         if self.rules.bytes_max.is_some() {
             assert_eq!(self.queue.ready_bytes(&self.subscription), self.bytes(), "{}", self.what);
         }

@@ -54,7 +54,7 @@ fn a_record_that_comes_back_too_often_is_dead() {
     let mut dead = Vec::new();
     assert_eq!(subscription.expire(99, &RULES, &mut dead), 0);
     assert_eq!(subscription.expire(100, &RULES, &mut dead), 1);
-    assert_eq!(dead, [Dead { first: 0, last: 0, count: 3, reason: DeadReason::DeliveryLimit }]);
+    assert_eq!(dead, [Dead { first: 0, last: 0, count: 3, failed: 3, reason: DeadReason::DeliveryLimit }]);
     assert_eq!((subscription.start(), subscription.backlog(1)), (1, 0));
 }
 
@@ -65,13 +65,13 @@ fn a_dead_letter_is_held_until_it_is_buried() {
     take(&mut subscription, ONE, 4, 5, 0);
     let mut dead = Vec::new();
     subscription.judge(ONE, 1, 2, Verdict::Reject, 0, &rules, &mut dead);
-    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, reason: DeadReason::Rejected }]);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, failed: 0, reason: DeadReason::Rejected }]);
     assert_eq!(subscription.state(1), RecordState::Acquired(DEAD_LETTERS));
     // A copy that does not come about is tried again when its time is over.
     dead.clear();
     subscription.judge(ONE, 0, 4, Verdict::Renew, 1000, &rules, &mut dead);
     subscription.expire(100, &rules, &mut dead);
-    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, reason: DeadReason::Rejected }]);
+    assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, failed: 1, reason: DeadReason::Rejected }]);
     subscription.buried(1, 2);
     assert_eq!(subscription.state(2), RecordState::Archived);
     assert_eq!(subscription.state(3), RecordState::Acquired(ONE));
@@ -321,7 +321,7 @@ impl Run {
             self.model[offset as usize] = match verdict {
                 Verdict::Accept => Model::Acknowledged,
                 Verdict::Gap => Model::Archived,
-                Verdict::Reject => self.dead(count),
+                Verdict::Reject | Verdict::RejectFailed => self.dead(count),
                 Verdict::Release => self.returned(count),
                 Verdict::Renew => Model::Acquired(consumer, count, self.now + RULES.lock),
                 Verdict::Return => unreachable!("share groups do not say it"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::append::{Append, AppendError, AppendItem};
 use broker::{Broker, Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
-use delivery::{Claim, ProducerEpoch, TransactionError, Version};
+use delivery::{Claim, ProducerEpoch, TransactionError, UnderWay, Version};
 use kafka_wire::produce::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
     TopicProduceData, TopicProduceResponse,
@@ -310,7 +310,9 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
 /// A queue that refuses messages when it is full does so whoever they come from.
 fn check_room(broker: &Broker, bounded: bool, checked: (AppendItem, BatchHeader)) -> Result<(AppendItem, BatchHeader), Refusal> {
     let (AppendItem::Batch { log, bytes, .. }, header) = &checked else { return Ok(checked) };
-    let full = bounded && broker.vhosts().queue_of(log.id()).is_some_and(|queue| !broker.admits(&queue, (header.records_count as u64 - 1, 0), bytes.len()));
+    // All but its last record come before that one.
+    let under_way = UnderWay { messages: header.records_count as u64 - 1, ..UnderWay::NONE };
+    let full = bounded && broker.vhosts().queue_of(log.id()).is_some_and(|queue| !broker.admits(&queue, under_way, bytes.len()));
     if full {
         let message = Some("The queue is full".to_owned());
         return Err(Refusal { code: ErrorCode::PolicyViolation, message, log_start: log.start().0 as i64, records: Vec::new() });

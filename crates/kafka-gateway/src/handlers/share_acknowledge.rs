@@ -50,7 +50,7 @@ fn event(verdict: Verdict) -> Option<ShareEvent> {
     match verdict {
         Verdict::Accept => Some(ShareEvent::Accepted),
         Verdict::Release | Verdict::Return => Some(ShareEvent::Released),
-        Verdict::Reject => Some(ShareEvent::Rejected),
+        Verdict::Reject | Verdict::RejectFailed => Some(ShareEvent::Rejected),
         Verdict::Gap | Verdict::Renew => None,
     }
 }

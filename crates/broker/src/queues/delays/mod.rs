@@ -233,6 +233,7 @@ impl Broker {
             auto_delete: false,
             arguments: Arguments::default(),
             dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
+            burials: Mutex::default(),
             in_force: RwLock::new(in_force),
             may_refuse: false.into(),
             stream: None,

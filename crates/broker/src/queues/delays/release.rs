@@ -97,7 +97,8 @@ impl Broker {
         }
         let size = record.value.as_ref().map_or(0, Bytes::len);
         let waiting = batches.waiting.entry(queue.id()).or_default();
-        if self.admits(queue, *waiting, size) {
+        let under_way = delivery::UnderWay { messages: waiting.0, bytes: waiting.1, ..delivery::UnderWay::NONE };
+        if self.admits(queue, under_way, size) {
             *waiting = (waiting.0 + 1, waiting.1 + size as u64);
             return true;
         }

@@ -217,7 +217,7 @@ fn take(state: &mut State, place: usize, out: &mut Outbox, room: usize) -> usize
         && let Some(record) = cursors[place].take()
     {
         (*credit, *unsettled) = (*credit - 1, *unsettled + 1);
-        let message = Delivery { offset: record.offset.0, redelivered: false, returned: None, record };
+        let message = Delivery { offset: record.offset.0, redelivered: false, at_once: false, returned: None, record };
         out.bytes += message.bytes();
         out.messages.push(message);
     }

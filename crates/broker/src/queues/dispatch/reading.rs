@@ -1,0 +1,212 @@
+//! What a turn of a queue sees: records of the window or of history, which of them is next, what is out of time, and what weighs how much.
+
+use delivery::{Head, QueueKind};
+use types::Offset;
+
+use super::super::traits::MessageTraits;
+use super::super::window::{Filled, Seen, WINDOW_BYTES};
+use super::{Dispatch, RETRY_MS, Turn, body_bytes};
+use crate::read_ahead::AheadWant;
+
+/// What there is at an offset that was looked for.
+pub(super) enum Look {
+    Record,
+    /// Nothing up to before it.
+    Nothing(u64),
+    /// It is not in memory, and is being read, or cannot be.
+    Wait,
+}
+
+impl Turn<'_> {
+    /// Looks for a record in the window, or reads it.
+    fn look(&mut self, offset: u64) -> Look {
+        for _ in 0..2 {
+            match self.own.window.see(offset) {
+                Seen::Record(_) => return Look::Record,
+                Seen::Nothing(next) => return Look::Nothing(next),
+                Seen::Unread => {}
+            }
+            match self.own.window.fill(self.broker, self.queue.log(), offset) {
+                Ok(Filled::Yes) => {}
+                Ok(Filled::Gone(start)) => return Look::Nothing(start),
+                Ok(Filled::Empty) => return Look::Wait,
+                Ok(Filled::Cold) => return self.look_in_history(offset),
+                Err(error) => {
+                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
+                    return Look::Wait;
+                }
+            }
+        }
+        Look::Wait
+    }
+
+    /// Takes what was read of history, or has it read: whoever waits for the subscription hears of it.
+    fn look_in_history(&mut self, offset: u64) -> Look {
+        let (shared, log) = (&self.queue.shared, self.queue.log());
+        match shared.take_ahead(Offset(offset)) {
+            Some(Ok(ahead)) => {
+                let range = offset..ahead.range.end.0;
+                if let Err(error) = self.own.window.take(log, &ahead.slices, range) {
+                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
+                    return Look::Wait;
+                }
+                match self.own.window.see(offset) {
+                    Seen::Record(_) => Look::Record,
+                    Seen::Nothing(next) => Look::Nothing(next),
+                    Seen::Unread => Look::Wait,
+                }
+            }
+            Some(Err(error)) => {
+                tracing::warn!(%error, queue = ?self.queue, offset, "records of a queue cannot be read; they are tried again");
+                let again = self.now_ms + RETRY_MS;
+                self.set_due(Some(again));
+                Look::Wait
+            }
+            None => {
+                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * WINDOW_BYTES, held: Box::new(()), asked_for: true };
+                if let Some(home) = self.broker.home(self.queue.id) {
+                    shared.watch(home);
+                }
+                self.broker.read_ahead(shared, want);
+                Look::Wait
+            }
+        }
+    }
+
+    /// The offset of the next message that is not out of time, which then is in the window. `Err`: it is being read.
+    pub(super) fn next(&mut self) -> Result<Option<u64>, ()> {
+        self.state.trim(self.queue.log().start().0);
+        loop {
+            let end = self.end();
+            match self.own.machine.head(&self.state, end) {
+                Head::Nothing => return Ok(None),
+                Head::Unread(first, last) => self.read_levels(first, last)?,
+                Head::Record(_) if self.expire_levels()? => {}
+                Head::Record(offset) => match self.look(offset) {
+                    Look::Wait => return Err(()),
+                    Look::Nothing(next) => {
+                        let Self { own, state, .. } = self;
+                        own.machine.skip(state, offset, next - 1);
+                    }
+                    Look::Record if self.is_out_of_time(offset) && !self.is_awaited(offset) => self.expire(offset)?,
+                    Look::Record => return Ok(Some(offset)),
+                },
+            }
+        }
+    }
+
+    /// Tells the subscription the levels of records of which it does not know them.
+    fn read_levels(&mut self, first: u64, last: u64) -> Result<(), ()> {
+        match self.look(first) {
+            Look::Wait => return Err(()),
+            Look::Nothing(next) => {
+                let Self { own, state, .. } = self;
+                own.machine.skip(state, first, (next - 1).min(last));
+                return Ok(());
+            }
+            Look::Record => {}
+        }
+        let Self { own, state, .. } = self;
+        let Dispatch { machine, window, .. } = &mut **own;
+        let until = window.end_from(first).ok_or(())?.saturating_sub(1).min(last);
+        state.set_levels(first, until, &mut |offset| {
+            let record = window.next(offset).filter(|record| record.offset.0 == offset);
+            machine.rules().level(record.and_then(|record| MessageTraits::of(record).priority))
+        });
+        Ok(())
+    }
+
+    /// When the time of a record that was looked at is over, in ms since 1970.
+    pub(super) fn time_of(&mut self, offset: u64) -> Option<u64> {
+        let Dispatch { machine, window, .. } = &mut *self.own;
+        let Seen::Record(record) = window.see(offset) else { return None };
+        let ttl = MessageTraits::of(record).ttl;
+        machine.rules().due(record.timestamp.max(0) as u64, ttl)
+    }
+
+    fn is_out_of_time(&mut self, offset: u64) -> bool {
+        let wall_ms = self.wall_ms;
+        self.time_of(offset).is_some_and(|at| at <= wall_ms)
+    }
+
+    /// The time of a record that was looked at is over.
+    fn expire(&mut self, offset: u64) -> Result<(), ()> {
+        let Self { own, state, dead, now_ms, .. } = self;
+        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
+        let size = body_bytes(record);
+        own.machine.expire_head(state, offset, size, *now_ms, dead);
+        Ok(())
+    }
+
+    /// Throws out what is first in its level and out of time: a quorum queue looks at each of them, not only at what is next. True:
+    /// something has gone.
+    fn expire_levels(&mut self) -> Result<bool, ()> {
+        if self.own.machine.rules().kind != QueueKind::Quorum || self.state.heads().nth(1).is_none() {
+            self.own.level_heads.clear();
+            return Ok(false);
+        }
+        let heads: Vec<u64> = self.state.heads().map(|(_, offset)| offset).collect();
+        self.own.level_heads.retain(|(offset, _)| heads.contains(offset));
+        for offset in heads {
+            let known = self.own.level_heads.iter().find(|(other, _)| *other == offset).map(|(_, due)| *due);
+            let is_over = |due: Option<u64>, wall_ms| due.is_some_and(|at| at <= wall_ms);
+            if known.is_some_and(|due| !is_over(due, self.wall_ms)) {
+                continue;
+            }
+            match self.look(offset) {
+                Look::Wait => return Err(()),
+                Look::Nothing(next) => {
+                    let Self { own, state, .. } = self;
+                    own.machine.skip(state, offset, next - 1);
+                    return Ok(true);
+                }
+                Look::Record => {}
+            }
+            let due = self.time_of(offset);
+            if is_over(due, self.wall_ms) && !self.is_awaited(offset) {
+                self.expire(offset)?;
+                return Ok(true);
+            }
+            if known.is_none() {
+                self.own.level_heads.push((offset, due));
+            }
+        }
+        Ok(false)
+    }
+
+    /// Has it just come, and does somebody wait for it? Then it is given to him, however short its time is.
+    fn is_awaited(&mut self, offset: u64) -> bool {
+        offset >= self.own.arrived && self.own.machine.has_taker()
+    }
+
+    /// How far to look at a log that ends at `log_end`. Where messages have priorities, those that come are taken one by one as long as
+    /// somebody waits for them, or what is too much is dropped: those that come later do not go before them.
+    pub(super) fn next_stop(&mut self, log_end: u64) -> u64 {
+        let Dispatch { machine, arrived, .. } = &mut *self.own;
+        let alone = self.state.is_levelled() && *arrived < log_end && (machine.rules().drops_head() || machine.has_taker());
+        if alone { (*arrived).max(self.state.start()) + 1 } else { log_end }
+    }
+
+    /// Tells how much records weigh that are new, where bytes are limited.
+    pub(super) fn weigh(&mut self) -> Result<(), ()> {
+        while let Some(from) = self.own.machine.unweighed(&self.state, self.end()) {
+            match self.look(from) {
+                Look::Wait => return Err(()),
+                Look::Nothing(next) if next >= self.end() => return Ok(()),
+                Look::Nothing(_) | Look::Record => {}
+            }
+            let Self { own, state, end, .. } = self;
+            let Dispatch { machine, window, .. } = &mut **own;
+            let Some(until) = window.end_from(from) else { return Err(()) };
+            let mut at = from;
+            while let Some(record) = window.next(at).filter(|record| record.offset.0 < *end) {
+                machine.weigh(state, record.offset.0, body_bytes(record));
+                at = record.offset.0 + 1;
+            }
+            if at == from && until >= *end {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
