@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from driver.results import call
@@ -16,9 +17,13 @@ PYTHON = CACHE / "python/bin/python"
 JAVA = CACHE / "java"
 
 
+def mark_of(pinned):
+    return hashlib.sha256("\n".join(map(str, pinned)).encode()).hexdigest()
+
+
 def once(name, pinned, work):
     """Does `work` unless the stamp of `name` says that the same was done before."""
-    mark = hashlib.sha256("\n".join(map(str, pinned)).encode()).hexdigest()
+    mark = mark_of(pinned)
     stamp = CACHE / f"{name}.stamp"
     if stamp.exists() and stamp.read_text() == mark:
         return
@@ -96,7 +101,6 @@ def perf_test():
 
 def java():
     need("javac", "a JDK, version 17 or later")
-    sources = sorted((CLIENTS / "java").glob("*.java"))
     pom = CLIENTS / "java/pom.xml"
 
     def jars():
@@ -105,18 +109,28 @@ def java():
         call(["mvn", "-B", "-q", "--no-transfer-progress", "-f", str(pom), "dependency:copy-dependencies",
               "-DincludeScope=runtime", f"-DoutputDirectory={JAVA}"], limit=900)
 
-    def classes():
-        shutil.rmtree(JAVA / "classes", ignore_errors=True)
-        call(["javac", "-d", str(JAVA / "classes"), "-cp", f"{JAVA}/*", *map(str, sources)])
     once("java-jars", [pom.read_text()], jars)
-    once("java-classes", [pom.read_text(), *(path.read_text() for path in sources)], classes)
+    classes = java_classes()
+    if not classes.exists():
+        with tempfile.TemporaryDirectory(dir=JAVA) as folder:
+            call(["javac", "-d", f"{folder}/classes", "-cp", f"{JAVA}/*", *map(str, java_sources())])
+            os.rename(f"{folder}/classes", classes)
+
+
+def java_sources():
+    return sorted((CLIENTS / "java").glob("*.java"))
+
+
+def java_classes():
+    """A folder of their own for these sources: another checkout may be at work with others."""
+    return JAVA / f"classes-{mark_of(path.read_text() for path in java_sources())[:16]}"
 
 
 def java_command(name, *arguments, quick=True):
     """`quick`: the JVM starts fast; otherwise it runs fast."""
     tuned = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if quick else []
     return ["java", "-Xmx512m", *tuned, "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{JAVA}/classes", name, *arguments]
+            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{java_classes()}", name, *arguments]
 
 
 def commands():

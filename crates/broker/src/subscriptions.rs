@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use delivery::{ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use delivery::{Acquired, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -23,7 +23,8 @@ use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept;
 use crate::unsent::Unsent;
-use crate::{Broker, QUEUE_GROUP, Queue, Reply, ShareRules, ShareStart, Topic};
+use crate::queues::MembersTally;
+use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
@@ -91,6 +92,9 @@ pub struct SharedSubscription {
     dropped: AtomicBool,
     /// It goes with a restart: nothing of it is written.
     volatile: bool,
+    /// It is a queue's, or was.
+    of_queue: AtomicBool,
+    members: MembersTally,
     me: Weak<SharedSubscription>,
     /// Where it is entered while something of it runs out, and whether it is.
     looked_after: (Arc<LookedAfter>, AtomicBool),
@@ -255,6 +259,21 @@ impl SharedSubscription {
         }
     }
 
+    /// It is a queue's from now on.
+    pub(crate) fn set_of_queue(&self) {
+        self.of_queue.store(true, Ordering::SeqCst);
+    }
+
+    /// Is it a queue's, or was it?
+    pub(crate) fn is_of_queue(&self) -> bool {
+        self.of_queue.load(Ordering::Relaxed)
+    }
+
+    /// What went through members of share groups, if it is a queue's.
+    pub(crate) fn members(&self) -> &MembersTally {
+        &self.members
+    }
+
     /// Is it still there?
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst)
@@ -301,6 +320,22 @@ impl Subscriptions {
     /// Appends behind what was written of a subscription before; nobody hears of the outcome.
     pub(crate) fn append_for(&self, shared: &SharedSubscription, journal: usize, item: AppendItem) {
         self.writes.append(journal, shared.lane, vec![item], Write { lost: Arc::default(), asker: None });
+    }
+
+    /// A member of a share group was given these.
+    pub fn note_given(&self, shared: &SharedSubscription, acquired: &[Acquired]) {
+        self.note(ShareEvent::Acquired, acquired.iter().map(|one| one.last - one.first + 1).sum());
+        if shared.is_of_queue() {
+            shared.members.note_given(acquired);
+        }
+    }
+
+    /// A member of a share group has done so many.
+    pub fn note_accepted(&self, shared: &SharedSubscription, records: u64) {
+        self.note(ShareEvent::Accepted, records);
+        if shared.is_of_queue() {
+            shared.members.acknowledged.fetch_add(records, Ordering::Relaxed);
+        }
     }
 
     /// To how many records it happened since the start.
@@ -365,6 +400,8 @@ impl Subscriptions {
             lost: Arc::default(),
             dropped: AtomicBool::new(false),
             volatile,
+            of_queue: AtomicBool::new(false),
+            members: MembersTally::default(),
             name,
             log,
         })
@@ -577,7 +614,7 @@ impl Broker {
         }
     }
 
-    /// Takes back what consumers have kept for too long.
+    /// Takes back what consumers have kept for too long: each has been delivered in vain.
     pub fn expire_subscription(&self, shared: &Arc<SharedSubscription>, state: &mut Subscription, rules: &Rules) {
         let mut dead = Vec::new();
         let expired = state.expire(now(), rules, &mut dead);
@@ -590,10 +627,10 @@ impl Broker {
     }
 
     /// Gives back what a consumer has in all subscriptions of its group.
-    pub fn release_consumer(&self, group: &str, consumer: ConsumerId, rules: &Rules) {
+    pub fn release_consumer(&self, group: &str, consumer: ConsumerId, rules: &ShareRules) {
         for shared in self.subscriptions().of_group(group) {
-            let (mut dead, mut state) = (Vec::new(), shared.lock());
-            if state.release_all(consumer, now(), rules, &mut dead) {
+            let (rules, mut dead, mut state) = (self.sharing(&shared, rules).rules, Vec::new(), shared.lock());
+            if state.release_all(consumer, now(), &rules, &mut dead) {
                 self.write_subscription(&shared, &mut state, None);
                 self.wake_subscription(&shared);
                 self.bury(&shared, dead);
@@ -617,17 +654,6 @@ impl Broker {
                 self.expire_subscription(&shared, &mut state, &rules);
             }
         }
-    }
-
-    /// The queue whose subscription it is.
-    fn queue_with(&self, shared: &SharedSubscription) -> Option<Arc<Queue>> {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        queue.filter(|queue| !queue.is_stream())
-    }
-
-    /// The rules of a subscription, whoever has it: a queue's are its own.
-    fn rules_of(&self, shared: &SharedSubscription) -> Rules {
-        self.queue_with(shared).map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
     }
 
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
@@ -690,12 +716,14 @@ impl Broker {
         if durable { Ok(dropped.len()) } else { Err(NotWritten) }
     }
 
-    /// A group is deleted. On the controller's thread.
+    /// A group is deleted; subscriptions of queues stay with their queues. On the controller's thread.
     ///
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscriptions_of_group(&self, group: &str) -> Result<(), NotWritten> {
-        self.drop_subscriptions(&self.subscriptions().of_group(group)).map(drop)
+        let mut doomed = self.subscriptions().of_group(group);
+        doomed.retain(|shared| self.queue_with(shared).is_none());
+        self.drop_subscriptions(&doomed).map(drop)
     }
 
     /// A topic is deleted. On the controller's thread.
@@ -704,13 +732,13 @@ impl Broker {
         let _ = self.drop_subscriptions(&self.subscriptions().of_topic(topic));
     }
 
-    /// A group forgets a topic; false: it had no subscription to it. On the controller's thread.
+    /// A group forgets a topic; false: it had no subscription to it that was not a queue's. On the controller's thread.
     ///
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
         let mut doomed = self.subscriptions().of_topic(topic);
-        doomed.retain(|shared| shared.name.group == group);
+        doomed.retain(|shared| shared.name.group == group && self.queue_with(shared).is_none());
         self.drop_subscriptions(&doomed).map(|count| count > 0)
     }
 }

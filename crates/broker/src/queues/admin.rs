@@ -437,7 +437,7 @@ impl Broker {
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
                 Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
-                None => self.remembered_subscription(&topic, partition, durable, restored),
+                None => self.remembered_subscription(understood.group(), &topic, partition, durable, restored),
             };
             Arc::new(Queue {
                 id: QueueId(shared.log().id().0),
@@ -512,7 +512,7 @@ impl Broker {
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
         } else if queue.attached {
-            let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
+            let _ = self.drop_subscription(queue.understood().group(), queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
             self.journal_of(queue.log().id()).drop_log(queue.log().id());
@@ -524,11 +524,12 @@ impl Broker {
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
     /// let that be written.
-    fn remembered_subscription(&self, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
-        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, partition.0).is_some();
-        let shared = self.queue_subscription(QUEUE_GROUP, topic, partition, durable).expect("a queue's topic has its partitions");
+    fn remembered_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
+        let known = restored || self.subscriptions().get(group, topic.id, partition.0).is_some();
+        let shared = self.queue_subscription(group, topic, partition, durable).expect("a queue's topic has its partitions");
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
+        shared.set_of_queue();
         shared
     }
 }

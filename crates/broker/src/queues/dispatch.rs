@@ -585,7 +585,8 @@ impl Turn<'_> {
         }
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
-        let changed = self.state.has_changes();
+        // Members of a share group write what they say themselves: the log is trimmed behind it all the same.
+        let changed = self.state.has_changes() || !self.queue.attached && self.state.start() > self.queue.log().start().0;
         if changed && !self.queue.dirty.swap(true, Ordering::SeqCst) {
             self.broker.ticker.touch(self.queue);
         }

@@ -143,10 +143,21 @@ impl Broker {
         Ok(())
     }
 
-    /// Messages of a queue since the start.
+    /// Messages of a queue since the start, whoever had them: consumers, and members of share groups.
     pub fn tally(&self, queue: &Queue) -> QueueTally {
-        let own = queue.dispatch.lock();
-        QueueTally { published: queue.log().last_stable().0.saturating_sub(own.born), ..own.tally }
+        let mut sum = QueueTally::default();
+        for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
+            let (own, members) = (part.dispatch.lock(), part.shared.members());
+            sum.published += part.log().last_stable().0.saturating_sub(own.born);
+            sum.delivered += own.tally.delivered + members.delivered.load(Ordering::Relaxed);
+            sum.delivered_no_ack += own.tally.delivered_no_ack;
+            sum.got += own.tally.got;
+            sum.got_no_ack += own.tally.got_no_ack;
+            sum.got_empty += own.tally.got_empty;
+            sum.redelivered += own.tally.redelivered + members.redelivered.load(Ordering::Relaxed);
+            sum.acknowledged += own.tally.acknowledged + members.acknowledged.load(Ordering::Relaxed);
+        }
+        sum
     }
 
     /// Who consumes, in the order in which they came.

@@ -12,6 +12,7 @@ mod declare;
 mod delays;
 mod dispatch;
 mod erlang;
+mod faces;
 mod look;
 mod parameters;
 mod parts;
@@ -45,6 +46,8 @@ pub use dead::{Letter, Undertaker};
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
+pub use faces::Sharing;
+pub(crate) use faces::MembersTally;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
@@ -60,7 +63,7 @@ pub(crate) use ticker::Ticker;
 
 /// The virtual host that is always there.
 pub const DEFAULT_VHOST: &str = "/";
-/// The group under which the subscription of a queue is known to share groups.
+/// The group under which the subscription of a queue is known to share groups, if its declaration names no other (`x-share-group`).
 pub const QUEUE_GROUP: &str = "amqp.queue";
 
 /// A name space of exchanges and queues.
