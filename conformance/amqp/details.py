@@ -1,5 +1,5 @@
-"""What the test suites of RabbitMQ's clients rely on beyond `cases.py`, with pika; arguments and output as those of `cases.py`. Also run against a
-real RabbitMQ, of which `a-random-exchange` needs a plugin."""
+"""What the test suites of RabbitMQ's clients rely on beyond `cases.py`, with pika; arguments and output as those of `cases.py`. Of a real
+RabbitMQ `a-random-exchange` needs a plugin."""
 
 import collections
 import socket
@@ -39,8 +39,9 @@ def a_random_exchange(session):
 def a_local_random_exchange(session):
     got = spread(session, "x-local-random", ["always the same"] * 200)
     assert all(20 < len(bodies) < 80 for bodies in got.values()), got
+    quorum = "Queue type rabbit_quorum_queue not valid for this exchange type"
     for queue, key, text in ((session.queue(), "key", "Non empty binding 'key' key not permitted"),
-                             (session.queue({"x-queue-type": "quorum"}), "", "Queue type rabbit_quorum_queue not valid for this exchange type")):
+                             (session.queue({"x-queue-type": "quorum"}), "", quorum)):
         channel = session.connection.channel()
         channel.exchange_declare("details-local", "x-local-random", durable=True)
         try:

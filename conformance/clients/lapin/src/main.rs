@@ -1,6 +1,6 @@
-//! lapin, as an ordinary program in Rust uses it: confirms that are waited for together, what nobody gets coming back, competing consumers that
-//! acknowledge singly and several at a time, return and reject; dead letters read one by one; and a connection that is cut, after which
-//! lapin declares anew what it had declared (queue, binding, prefetch, consumer). Arguments: URL, how many messages.
+//! lapin, as an ordinary program in Rust uses it: confirms that are waited for together, what nobody gets coming back, competing consumers
+//! that acknowledge singly and several at a time, return and reject; dead letters read one by one; and a connection that is cut, after
+//! which lapin declares anew what it had declared (queue, binding, prefetch, consumer). Arguments: URL, how many messages.
 
 mod relay;
 
