@@ -91,10 +91,15 @@ def small(results, binary, count, missing):
         broker = Broker(binary, f"{scratch}/data").start()
         try:
             cases(results, "cases.py", broker)
+            cases(results, "details.py", broker)
             for name, command in amqp_commands().items():
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]
                     results.step(f"amqp, {name}: {count} messages", lambda words=words: call(words, 180))
+            if "PerfTest" not in missing:
+                words = [str(PYTHON), str(HERE / "amqp/perf_test.py"), broker.amqp, str(CACHE / "perf-test")]
+                step = "amqp, PerfTest: confirms, transactions, acknowledgements together, kinds of queues, a rate"
+                results.step(step, lambda words=words: call(words, 180))
             if "rabbit-hole" not in missing:
                 words = [str(CACHE / "rabbit-hole"), f"http://127.0.0.1:{broker.admin}"]
                 results.step("amqp, management with rabbit-hole: everything is made, listed and deleted", lambda: call(words, 60))

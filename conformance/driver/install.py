@@ -76,6 +76,29 @@ def go_program(name):
     once(name, [path.read_text() for path in sources], work)
 
 
+def rust_program(name):
+    need("cargo", "Rust 1.95 or later")
+    folder, built = CLIENTS / name, CACHE / f"{name}-target"
+    sources = [folder / "Cargo.toml", folder / "Cargo.lock", *sorted((folder / "src").iterdir())]
+
+    def work():
+        call(["cargo", "build", "-q", "--locked", "--manifest-path", str(folder / "Cargo.toml"), "--target-dir", str(built)], limit=900)
+        shutil.copy(built / f"debug/conformance-{name}", CACHE / name)
+        shutil.rmtree(built)
+    once(name, [path.read_text() for path in sources], work)
+
+
+def perf_test():
+    need("mvn", "Maven")
+    pom, folder = CLIENTS / "perf-test/pom.xml", CACHE / "perf-test"
+
+    def work():
+        shutil.rmtree(folder, ignore_errors=True)
+        call(["mvn", "-B", "-q", "--no-transfer-progress", "-f", str(pom), "dependency:copy-dependencies",
+              "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], limit=900)
+    once("perf-test", [pom.read_text()], work)
+
+
 def java():
     need("javac", "a JDK, version 17 or later")
     pom = CLIENTS / "java/pom.xml"
@@ -128,6 +151,7 @@ def amqp_commands():
         "amqp091-go": [str(CACHE / "amqp091-go")],
         "amqplib": ["env", f"NODE_PATH={CACHE}/amqplib/node_modules", "node", str(CLIENTS / "amqplib/client.js")],
         "java": java_command("Amqp"),
+        "lapin": [str(CACHE / "lapin")],
     }
 
 
@@ -137,6 +161,7 @@ def everything(results):
     works = {"confluent-kafka and kafka-python": python, "kcat": kcat, "java and its tools": java}
     works |= {name: lambda name=name: node_packages(name) for name in ("kafkajs", "amqplib")}
     works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go", "rabbit-hole")}
+    works |= {"lapin": lambda: rust_program("lapin"), "PerfTest": perf_test}
     for name, work in works.items():
         if not results.step(f"install {name}", work):
             missing |= set(name.split(" and "))

@@ -9,7 +9,10 @@ use bytes::Bytes;
 use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
-use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
+use routing::{
+    Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, InvalidBinding, Kind, Name, QueueId, Removal,
+    RemovedDestination,
+};
 use types::{ConnectionId, Durability, PartitionIndex};
 use uuid::Uuid;
 
@@ -324,6 +327,7 @@ impl Broker {
     /// `Bind`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
         vhost.check_alive()?;
+        Self::check_local(vhost, &wish)?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)
@@ -341,6 +345,17 @@ impl Broker {
             }
         }
         Ok(())
+    }
+
+    /// A local random exchange leads to classic queues.
+    fn check_local(vhost: &Vhost, wish: &BindingWish) -> Result<(), BindError> {
+        let local = vhost.exchanges.read().exchange(&wish.source).is_some_and(|exchange| exchange.kind() == Kind::LocalRandom);
+        let kind = if local && wish.to_queue { vhost.queue(&wish.destination).map(|queue| queue.understood().kind) } else { None };
+        match kind {
+            Some(QueueKind::Quorum) => Err(InvalidBinding::QueueType("rabbit_quorum_queue").into()),
+            Some(QueueKind::Stream) => Err(InvalidBinding::QueueType("rabbit_stream_queue").into()),
+            Some(QueueKind::Classic) | None => Ok(()),
+        }
     }
 
     /// Takes a binding away; one that is not there is no error.

@@ -299,6 +299,8 @@ impl Broker {
 
     /// Somebody asks for one message; he has it under the number `holder`.
     pub fn get(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, holder: ConsumerId, no_ack: bool) -> Got {
+        // What has just come is for consumers that wait for it, and is dropped where there is no room for it.
+        self.run_queue(queue);
         let mut turn = self.turn(queue);
         turn.own.machine.touch(turn.now_ms);
         let Ok(head) = turn.next() else {
@@ -363,8 +365,8 @@ impl Broker {
         counts
     }
 
-    /// A queue was declared again.
-    pub(super) fn used(&self, queue: &Queue) {
+    /// A queue was declared again, or somebody has asked whether it is there.
+    pub fn used(&self, queue: &Queue) {
         queue.dispatch.lock().machine.touch(now());
     }
 
