@@ -52,6 +52,7 @@ pub fn measure(job: &Job) -> Result<f64> {
     let job = Job { address: null.address.to_string(), workload, ..job.clone() };
     let mut worker = Local::new(Clock::local());
     worker.begin(&job, Share { worker: 0, workers: 1 })?;
+    worker.subscribe()?;
     worker.set_speed(Speed::Full)?;
     std::thread::sleep(WARM_UP);
     worker.sample()?;
@@ -61,4 +62,19 @@ pub fn measure(job: &Job) -> Result<f64> {
     let rate = sample.published.acknowledged as f64 / began.elapsed().as_secs_f64();
     worker.end();
     (rate > 0.0).then_some(rate).context("nothing came through")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Confirm;
+
+    #[test]
+    fn a_generator_with_consumers_has_a_ceiling() {
+        for (confirm, window) in [(Confirm::Each, 0), (Confirm::Async, 1000)] {
+            let workload = Workload { message_size: 1000, linger_ms: 0.0, clients: 1, threads: 1, confirm, window, ..Workload::default() };
+            let rate = measure(&Job::plain("amqp", "", "ceiling", workload)).unwrap();
+            assert!(rate > 100.0, "{rate} messages a second");
+        }
+    }
 }

@@ -127,7 +127,10 @@ impl Session for Amqp {
 
     fn settle(&mut self, answers: &mut Vec<u8>) {
         // The connections of consumers that are gone notice it themselves.
-        let _ = self.batch.take().map(Batch::send);
+        if let Some(mut batch) = self.batch.take() {
+            self.batch = batch.split();
+            let _ = batch.send();
+        }
         for number in self.unconfirmed.drain(..) {
             let channel = &mut self.channels[usize::from(number)];
             let multiple = channel.published > channel.confirmed + 1;
@@ -197,17 +200,19 @@ impl Amqp {
         if target.wanted {
             target.turn = (target.turn + 1) % target.outlets.len();
             let outlet = Arc::clone(&target.outlets[target.turn]);
-            self.begin_delivery(outlet, queue);
+            self.begin_delivery(outlet, queue)?;
         }
         Ok(())
     }
 
-    fn begin_delivery(&mut self, outlet: Arc<Outlet>, queue: &[u8]) {
+    fn begin_delivery(&mut self, outlet: Arc<Outlet>, queue: &[u8]) -> Result<()> {
+        let between = self.batch.as_ref().is_some_and(|batch| batch.whole < batch.bytes.len());
+        ensure!(!between, "messages of two channels between each other's frames");
         if self.batch.as_ref().is_none_or(|batch| !Arc::ptr_eq(&batch.outlet, &outlet)) {
             let other = self.batch.replace(Batch::new(outlet));
             let _ = other.map(Batch::send);
         }
-        let Some(Batch { outlet, bytes, tags_at }) = &mut self.batch else { return };
+        let Some(Batch { outlet, bytes, tags_at, .. }) = &mut self.batch else { return Ok(()) };
         write_frame(bytes, METHOD, outlet.channel, |payload| {
             payload.extend_from_slice(&[0, 60, 0, 60, outlet.consumer_tag.len() as u8]);
             payload.extend_from_slice(&outlet.consumer_tag);
@@ -217,6 +222,7 @@ impl Amqp {
             payload.push(queue.len() as u8);
             payload.extend_from_slice(queue);
         });
+        Ok(())
     }
 
     /// A frame of a message that somebody wants.
@@ -298,6 +304,10 @@ impl Amqp {
 
     /// A message of this channel has ended.
     fn published(&mut self, number: u16) -> Result<()> {
+        let wanted = self.is_wanted(number);
+        if let Some(batch) = self.batch.as_mut().filter(|_| wanted) {
+            batch.whole = batch.bytes.len();
+        }
         let channel = self.channel(number)?;
         if channel.confirming {
             channel.published += 1;

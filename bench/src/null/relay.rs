@@ -52,6 +52,8 @@ pub struct Batch {
     pub bytes: Vec<u8>,
     /// Where delivery tags are to be written.
     pub tags_at: Vec<usize>,
+    /// Bytes up to the end of the last whole message.
+    pub whole: usize,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -118,7 +120,15 @@ impl Tags {
 impl Batch {
     /// Nothing yet.
     pub fn new(outlet: Arc<Outlet>) -> Self {
-        Self { outlet, bytes: Vec::new(), tags_at: Vec::new() }
+        Self { outlet, bytes: Vec::new(), tags_at: Vec::new(), whole: 0 }
+    }
+
+    /// Takes off the message that is not whole yet, if there is one: nothing may come between its frames.
+    pub fn split(&mut self) -> Option<Self> {
+        let bytes = self.bytes.split_off(self.whole);
+        let tags_at: Vec<usize> = self.tags_at.iter().filter(|at| **at >= self.whole).map(|at| at - self.whole).collect();
+        self.tags_at.retain(|at| *at < self.whole);
+        (!bytes.is_empty()).then(|| Self { outlet: Arc::clone(&self.outlet), bytes, tags_at, whole: 0 })
     }
 
     /// Sends it as soon as the consumer takes more; dropped if it has gone.
