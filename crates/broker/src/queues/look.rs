@@ -146,7 +146,7 @@ impl Broker {
     /// Messages of a queue since the start.
     pub fn tally(&self, queue: &Queue) -> QueueTally {
         let own = queue.dispatch.lock();
-        QueueTally { published: queue.log().last_stable().0.saturating_sub(own.born), ..own.tally }
+        QueueTally { published: queue.log().last_stable().0.saturating_sub(own.born), ..own.tally.as_deref().copied().unwrap_or_default() }
     }
 
     /// Who consumes, in the order in which they came.
