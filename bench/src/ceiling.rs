@@ -1,4 +1,5 @@
-//! What the generator itself can do: the same producers against a broker that answers and keeps nothing.
+//! What the generator itself can do: the same producers, and where the null broker hands messages on also the same consumers, against a
+//! broker that answers and keeps nothing.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::clock::Clock;
 use crate::drivers::Job;
 use crate::null;
 use crate::worker::{Local, Share, Speed, Worker};
-use crate::workload::Workload;
+use crate::workload::{ExchangeType, Workload};
 
 const WARM_UP: Duration = Duration::from_millis(800);
 const MEASURE: Duration = Duration::from_millis(1500);
@@ -16,7 +17,8 @@ const MEASURE: Duration = Duration::from_millis(1500);
 /// What of a workload the ceiling depends on.
 pub fn key(driver: &str, workload: &Workload) -> String {
     format!(
-        "{driver}: {} bytes, {} topics, {} partitions, {} producers, {} clients, {} threads, batch {}, linger {}, {:?} {} {}",
+        "{driver}{}: {} bytes, {} topics, {} partitions, {} producers, {} clients, {} threads, batch {}, linger {}, {:?} {} {}",
+        if consumes(driver, workload) { " with consumers" } else { "" },
         workload.message_size,
         workload.topics,
         workload.partitions_per_topic,
@@ -31,6 +33,11 @@ pub fn key(driver: &str, workload: &Workload) -> String {
     )
 }
 
+/// Does the null broker hand messages on?
+fn consumes(driver: &str, workload: &Workload) -> bool {
+    driver == "amqp" && workload.subscriptions_per_topic == 1 && workload.exchange_type == ExchangeType::Default
+}
+
 /// Messages a second that come through at full speed.
 ///
 /// # Errors
@@ -38,8 +45,10 @@ pub fn key(driver: &str, workload: &Workload) -> String {
 pub fn measure(job: &Job) -> Result<f64> {
     let (driver, workload) = (&job.driver, &job.workload);
     let null = null::start(driver, null::Options { partitions: workload.partitions_per_topic })?;
-    let workload =
-        Workload { saturate: true, subscriptions_per_topic: 0, consumer_per_subscription: 0, ..workload.clone() };
+    let mut workload = Workload { saturate: true, ..workload.clone() };
+    if !consumes(driver, &workload) {
+        (workload.subscriptions_per_topic, workload.consumer_per_subscription) = (0, 0);
+    }
     let job = Job { address: null.address.to_string(), workload, ..job.clone() };
     let mut worker = Local::new(Clock::local());
     worker.begin(&job, Share { worker: 0, workers: 1 })?;

@@ -91,6 +91,9 @@ pub enum Command {
         /// Leave Kafka out.
         #[arg(long)]
         without_peer: bool,
+        /// An older build of the broker: measured in turns with this one, it stands for the baseline's processor time and ratio.
+        #[arg(long, value_name = "FILE", conflicts_with = "update")]
+        older: Option<PathBuf>,
         #[command(flatten)]
         common: Common,
     },

@@ -8,7 +8,8 @@
 //!
 //! Callgrind counts the same on every machine with the same instruction set, whatever else runs, and names functions;
 //! `perf stat` would be quicker where it is allowed, but names nothing. It does not see the kernel. Processor time and
-//! ratio do, and depend on the machine: a baseline of another machine is compared with a warning.
+//! ratio do, and depend on the machine: a baseline of another machine is compared with a warning, or an older build is measured
+//! in turns with this one and takes the baseline's place in both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +22,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::drivers::{self, Job};
-use crate::findings::median;
 use crate::plan;
 use crate::process;
 use crate::target::{Places, Running, Target};
@@ -56,11 +56,36 @@ pub struct Instructions {
     pub functions: BTreeMap<String, f64>,
 }
 
-/// Measures everything.
+/// What depends on the machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfMachine {
+    pub cpu_s_per_gb: f64,
+    /// As [`Baseline::times_kafka`].
+    pub times_kafka: Option<(f64, f64)>,
+}
+
+/// Rounds of one build at full speed.
+#[derive(Default)]
+struct Rounds {
+    cpu_s_per_gb: Vec<f64>,
+    ratios: Vec<f64>,
+}
+
+impl Rounds {
+    /// The best of the processor time, and the range of the ratio.
+    fn all(&self) -> OfMachine {
+        let lowest = |values: &[f64]| values.iter().copied().fold(f64::MAX, f64::min);
+        let highest = self.ratios.iter().copied().fold(0.0, f64::max);
+        let times_kafka = (!self.ratios.is_empty()).then(|| (lowest(&self.ratios), highest));
+        OfMachine { cpu_s_per_gb: lowest(&self.cpu_s_per_gb), times_kafka }
+    }
+}
+
+/// Measures everything; of `older`, another build, what depends on the machine, in turns with this one.
 ///
 /// # Errors
 /// The broker does not start, or valgrind is not there.
-pub fn measure(places: &Places, with_peer: bool, cpu: String) -> Result<Baseline> {
+pub fn measure(places: &Places, older: Option<&Path>, with_peer: bool, cpu: String) -> Result<(Baseline, Option<OfMachine>)> {
     let mut instructions = BTreeMap::new();
     for (name, confirm, short, long) in
         [("bulk", Confirm::Batch, 20_000, 60_000), ("single", Confirm::Each, 1_000, 3_000)]
@@ -69,24 +94,22 @@ pub fn measure(places: &Places, with_peer: bool, cpu: String) -> Result<Baseline
         instructions.insert(name.to_owned(), count_instructions(places, confirm, (short, long))?);
     }
     eprintln!("processor time per GB…");
-    let mut rounds = Vec::new();
-    for _ in 0..CPU_ROUNDS {
-        rounds.push(full_speed("mainstem", places)?.1);
-    }
-    let mut ratios = Vec::new();
-    if with_peer {
-        eprintln!("beside Kafka…");
-        for _ in 0..PEER_PAIRS {
-            ratios.push(full_speed("mainstem", places)?.0 / full_speed("kafka", places)?.0);
+    let places_of_older = older.map(|build| Places { mainstem: build.to_owned(), ..places.clone() });
+    let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
+    for round in 0..CPU_ROUNDS {
+        if with_peer && round < PEER_PAIRS {
+            eprintln!("beside Kafka…");
+        }
+        let peer = if with_peer && round < PEER_PAIRS { Some(full_speed("kafka", places)?.0) } else { None };
+        for (rounds, places) in [(&mut theirs, places_of_older.as_ref()), (&mut ours, Some(places))] {
+            let Some(places) = places else { continue };
+            let (rate, cpu_s_per_gb) = full_speed("mainstem", places)?;
+            rounds.cpu_s_per_gb.push(cpu_s_per_gb);
+            rounds.ratios.extend(peer.map(|peer| rate / peer));
         }
     }
-    let range = || (ratios.iter().copied().fold(f64::MAX, f64::min), ratios.iter().copied().fold(0.0, f64::max));
-    Ok(Baseline {
-        cpu,
-        instructions,
-        cpu_s_per_gb: rounds.into_iter().fold(f64::MAX, f64::min),
-        times_kafka: (!ratios.is_empty()).then(|| (range().0.min(median(&ratios)), range().1)),
-    })
+    let OfMachine { cpu_s_per_gb, times_kafka } = ours.all();
+    Ok((Baseline { cpu, instructions, cpu_s_per_gb, times_kafka }, older.map(|_| theirs.all())))
 }
 
 /// What is worse than the baseline allows, each with its cause; nothing when the gate is passed.

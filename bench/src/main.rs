@@ -112,7 +112,9 @@ fn execute(command: Command) -> Result<()> {
             println!("worker on {}", listener.local_addr()?);
             worker::serve(listener)
         }
-        Command::Gate { baseline, update, without_peer, common } => gate(&baseline, update, !without_peer, &common),
+        Command::Gate { baseline, update, without_peer, older, common } => {
+            gate(&baseline, update, !without_peer, older.as_deref(), &common)
+        }
         Command::Yardsticks => {
             let machine = yardstick::measure(Path::new("target/bench-scratch"))?;
             println!("{}", serde_json::to_string_pretty(&machine)?);
@@ -178,9 +180,9 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
     write_report(&comparison.store)
 }
 
-fn gate(path: &PathBuf, update: bool, with_peer: bool, common: &Common) -> Result<()> {
+fn gate(path: &PathBuf, update: bool, with_peer: bool, older: Option<&Path>, common: &Common) -> Result<()> {
     let places = places(common)?;
-    let now = gate::measure(&places, with_peer, yardstick::measure(&places.scratch)?.cpu)?;
+    let (now, older) = gate::measure(&places, older, with_peer, yardstick::measure(&places.scratch)?.cpu)?;
     for (name, instructions) in &now.instructions {
         println!("{name}: {:.0} instructions per record", instructions.per_record);
     }
@@ -193,8 +195,14 @@ fn gate(path: &PathBuf, update: bool, with_peer: bool, common: &Common) -> Resul
         println!("new baseline: {}", path.display());
         return Ok(());
     }
-    let before = gate::read(path)?;
-    if before.cpu != now.cpu {
+    let mut before = gate::read(path)?;
+    if let Some(older) = older {
+        println!("the older build: {:.3} CPU-seconds per GB", older.cpu_s_per_gb);
+        if let Some((low, high)) = older.times_kafka {
+            println!("the older build: {low:.2} to {high:.2} times Kafka's throughput");
+        }
+        before = gate::Baseline { cpu_s_per_gb: older.cpu_s_per_gb, times_kafka: older.times_kafka, ..before };
+    } else if before.cpu != now.cpu {
         println!("the baseline is of another processor ({}): processor time is compared all the same", before.cpu);
     }
     let worse = gate::regressions(&before, &now);

@@ -1,8 +1,8 @@
 //! Null brokers: servers that acknowledge what publishing clients send and keep nothing.
 //!
 //! Against one of these a load generator meets no broker's limits, only its own and those of its client library. They
-//! serve what publishing clients need and nothing beyond: no consuming, no authentication, no TLS, and whatever topic,
-//! queue or stream is named exists. A client that asks for more is refused, mostly by ending its connection.
+//! serve what publishing clients need and nothing beyond: no consuming (but for AMQP), no authentication, no TLS, and
+//! whatever topic, queue or stream is named exists. A client that asks for more is refused, mostly by ending its connection.
 //!
 //! This file owns the sockets: a thread per connection reads in bulk, lets a [`Session`] take pieces off what arrived and
 //! gathers the answers of a read into one write. A piece may go beyond what has arrived; a message's payload is such a
@@ -13,6 +13,7 @@ mod amqp;
 mod kafka;
 mod nats;
 mod pulsar;
+mod relay;
 mod scan;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use self::relay::Relay;
 use crate::drivers::NAMES;
 use crate::nearest;
 
@@ -96,14 +98,14 @@ impl Drop for Null {
 }
 
 /// Serves one connection until it ends.
-type Serve = fn(&TcpStream, Options) -> Result<()>;
+type Serve = fn(&TcpStream, Options, &Arc<Relay>) -> Result<()>;
 
 fn protocol_named(name: &str) -> Result<Serve> {
     Ok(match name {
-        "kafka" => |stream, options| converse(stream, kafka::Kafka::new(options, stream.local_addr()?)),
-        "amqp" => |stream, _| converse(stream, amqp::Amqp::default()),
-        "pulsar" => |stream, options| converse(stream, pulsar::Pulsar::new(options, stream.local_addr()?)),
-        "nats" => |stream, _| converse(stream, nats::Nats::default()),
+        "kafka" => |stream, options, _| converse(stream, kafka::Kafka::new(options, stream.local_addr()?)),
+        "amqp" => |stream, _, relay| converse(stream, amqp::Amqp::new(stream, Arc::clone(relay))?),
+        "pulsar" => |stream, options, _| converse(stream, pulsar::Pulsar::new(options, stream.local_addr()?)),
+        "nats" => |stream, _, _| converse(stream, nats::Nats::default()),
         other => bail!("no null broker for `{other}`; did you mean `{}`?", nearest(NAMES.into_iter(), other)),
     })
 }
@@ -113,6 +115,7 @@ fn protocol_named(name: &str) -> Result<Serve> {
 struct Connections {
     ended: AtomicBool,
     open: Mutex<HashMap<u64, Arc<TcpStream>>>,
+    relay: Arc<Relay>,
 }
 
 impl Connections {
@@ -149,7 +152,7 @@ fn accept(listener: &TcpListener, serve: Serve, options: Options, connections: &
             }
             let spawned = thread::Builder::new().name("null-serve".to_owned()).spawn_scoped(scope, move || {
                 // Clients come and go as they like, and what they were refused they notice themselves.
-                let _ = serve(&stream, options);
+                let _ = serve(&stream, options, &connections.relay);
                 connections.open().remove(&number);
             });
             if spawned.is_err() {

@@ -338,7 +338,8 @@ static int hold(char **argv) {
   }
   double took = (double)(now_ns() - full_at) / 1e9;
   printf("{\"first_ms\": %.1f, \"held\": %lu, \"fill_per_s\": %.0f, \"delivered\": %lu, \"acked\": %lu, \"per_s\": %.0f, \"out_of_order\": %lu}\n", (double)(first_at - began) / 1e6,
-         held_all - delivered, (double)(held_all - delivered) / ((double)(full_at - first_at) / 1e9), delivered, acked, (double)delivered / took, levels_fallen);
+         held_all - delivered, full_at > first_at ? (double)(held_all - delivered) / ((double)(full_at - first_at) / 1e9) : 0, delivered, acked,
+         took > 0 ? (double)delivered / took : 0, levels_fallen);
   return 0;
 }
 

@@ -1,6 +1,7 @@
 """What a record costs the broker, beside what it cost before transactions and groups: the benchmark's gate against its baseline."""
 
 import json
+import os
 import re
 import subprocess
 
@@ -15,15 +16,22 @@ KINDS = {"bulk": "records in bulk, with a reader", "single": "one record a reque
 def gate(report):
     """`mainstem-bench gate`: user-space instructions per record under callgrind (they do not depend on what else runs), and broker
     processor time for a GB published and received, best of five; beside `bench/baseline.json`. Needs valgrind and
-    `make bench-build`; without the scripts of the peers Kafka is left out."""
-    words = [BENCH, "gate", "--baseline", BASELINE, "--peers", PEER.parent, *([] if PEER.exists() else ["--without-peer"])]
+    `make bench-build`; without the scripts of the peers Kafka is left out. With `ACCEPTANCE_OLDER`, the path of an older build, processor
+    time and ratio are compared with what that one does in turns with this one: those of the baseline are of the machine that made it."""
+    older = os.environ.get("ACCEPTANCE_OLDER")
+    words = [BENCH, "gate", "--baseline", BASELINE, "--peers", PEER.parent, *([] if PEER.exists() else ["--without-peer"]),
+             *(["--older", older] if older else [])]
     # It fails when anything is worse than its own, narrower bounds: the table says what.
     told = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     before, now = json.loads(BASELINE.read_text()), told.stdout
     for name, text in KINDS.items():
         count = figure(rf"^{name}: (\d+) instructions per record", now)
         beside(report, f"instructions per record, {text}", before["instructions"][name]["per_record"], count, 0)
-    beside(report, "broker CPU-seconds per GB", before["cpu_s_per_gb"], figure(r"^([\d.]+) CPU-seconds per GB", now), 3)
+    if older:
+        before["cpu_s_per_gb"] = figure(r"^the older build: ([\d.]+) CPU-seconds per GB", now)
+        before["times_kafka"] = [figure(r"^the older build: ([\d.]+) to [\d.]+ times Kafka", now)] if PEER.exists() else None
+    beside(report, "broker CPU-seconds per GB" + (", the baseline an older build in turns" if older else ""),
+           before["cpu_s_per_gb"], figure(r"^([\d.]+) CPU-seconds per GB", now), 3)
     if PEER.exists():
         high, least = figure(r"^[\d.]+ to ([\d.]+) times Kafka", now), before["times_kafka"][0]
         report.judge("throughput at best, times Kafka's", high, f"reaches the baseline's {least:.2f}", high >= least)

@@ -34,7 +34,7 @@ class Worker:
 
     def __init__(self, address, queue, size, total, takes, window=100):
         self.queue, self.padding, self.total, self.takes, self.window = queue, "x" * size, total, takes, window
-        self.sent, self.open, self.refused, self.got, self.blocked, self.times_blocked, self.failure = 0, set(), [], [], False, 0, None
+        self.sent, self.open, self.refused, self.got, self.blocked, self.reasons, self.failure = 0, set(), [], [], False, [], None
         self.consumes = False
         host, port = address.rsplit(":", 1)
         self.until = time.time() + PATIENCE
@@ -54,7 +54,8 @@ class Worker:
         self.connection.ioloop.stop()
 
     def on_blocked(self, _connection, method):
-        self.blocked, self.times_blocked, self.reason = True, self.times_blocked + 1, method.method.reason
+        self.blocked = True
+        self.reasons.append(method.method.reason)
 
     def on_unblocked(self, _connection, _method):
         self.blocked = False
@@ -130,7 +131,7 @@ def full_disk(binary, folder):
         patient = Patient(broker.amqp)
 
         def takes(worker):
-            if worker.times_blocked and not patient.ident:
+            if worker.reasons and not patient.ident:
                 patient.start()
             return bool(patient.ident and (patient.blocked or patient.failure))
 
@@ -139,9 +140,10 @@ def full_disk(binary, folder):
         patient.join(PATIENCE)
         assert not patient.failure, patient.failure
         assert patient.confirmed and patient.blocked and patient.unblocked == len(patient.blocked), vars(patient)
-        assert worker.times_blocked and worker.reason == "low on disk", (worker.times_blocked, worker.reason)
+        # Beside that, a disk that has space again may be slow to take what has waited.
+        assert "low on disk" in worker.reasons, worker.reasons
         assert "mainstem_amqp_blocked_connections 0" in broker.metrics()
-        print(f"full disk: blocked {worker.times_blocked} times, {worker.total} messages of 10 KB through 24 MB")
+        print(f"full disk: blocked {len(worker.reasons)} times, {worker.total} messages of 10 KB through 24 MB")
     finally:
         broker.end(signal.SIGTERM)
 

@@ -21,8 +21,8 @@ from driver.broker import Broker
 QUEUES, DEAD, GRAVE, AGING = {"work-0": {"x-max-priority": 5}, "work-1": {"x-queue-type": "quorum", "x-delivery-limit": -1}}, "buried", "grave", "aging"
 TTL_MS = 300
 PUBLISHERS, CONSUMERS, PREFETCH = 3, 3, 50
-# What is acknowledged is durable after 50 ms; the rest is the way there and a client that is not scheduled.
-DURABLE_S = 0.05 + 0.25
+# What is acknowledged is durable after 50 ms; the rest is the way there, on a machine that has other things to do. (At rest it is 50.)
+DURABLE_S = 0.05 + 0.1
 SETTLES = 60
 
 
@@ -63,13 +63,15 @@ class Publisher(Client):
 
 
 class Consumer(Client):
-    """What it got and did: (body, when, redelivered, what)."""
+    """What it got and did: body, when, whether it is said to come again, when it had said what (`None`: it could not), what, and when the connection was
+    made."""
 
     def __init__(self, broker, ends, queues, judges=True):
         super().__init__(broker, ends)
-        self.queues, self.judges, self.log = queues, judges, []
+        self.queues, self.judges, self.log, self.since = queues, judges, [], None
 
     def work(self, connection, channel):
+        self.since = time.time()
         channel.basic_qos(prefetch_count=PREFETCH)
         for queue in self.queues:
             channel.basic_consume(queue, self.take)
@@ -79,7 +81,7 @@ class Consumer(Client):
     def take(self, channel, method, _properties, body):
         dice = random.random() if self.judges else 1
         what = "nack" if dice < 0.05 else "reject" if dice < 0.08 else "ack"
-        entry = [body.decode(), time.time(), method.redelivered, None, what]
+        entry = [body.decode(), time.time(), method.redelivered, None, what, self.since]
         self.log.append(entry)
         if what == "nack":
             channel.basic_nack(method.delivery_tag, requeue=True)
@@ -126,8 +128,9 @@ def survive(binary, seconds, durability):
             until = time.time() + seconds
             while time.time() < until:
                 time.sleep(random.uniform(0.3, 1.5))
-                kills.append(time.time())
+                began = time.time()
                 broker.end(signal.SIGKILL)
+                kills.append((began, time.time()))
                 broker.start()
             stops.set()
             [publisher.join(30) for publisher in publishers]
@@ -162,16 +165,21 @@ def check(publishers, consumers, undertaker, kills):
         deliveries[entry[0]].append(entry)
     for entry in undertaker.log:
         graves[entry[0]] += 1
-    again = 0
+    again, lost = 0, []
     for body, entries in deliveries.items():
         entries.sort(key=lambda entry: entry[1])
         for before, after in zip(entries, entries[1:]):
             again += 1
             if before[4] in ("ack", "reject"):
                 since = before[3] or before[1]
-                near = any(since > kill - DURABLE_S and kill < after[1] for kill in kills)
-                assert near, f"{body} came again {after[1] - since:.3f} s after it was done with ({before[4]}), at {after}, kills {kills}"
+                # The one that ended the connection on which it was said, which may have been later: what was on its way is read all the same.
+                killed = next((began for began, over in kills if before[5] <= over), None)
+                assert killed is not None and killed < after[1], f"{body} came again without a kill: {before}, {after}"
+                lost.append((killed - since, body))
             assert after[2], f"{body} came again and is not said to: {before}, {after}"
+    lost.sort(reverse=True)
+    late = [one for one in lost if one[0] > DURABLE_S]
+    assert not late, f"{len(late)} of {len(lost)} came again though they were done with long before the kill, in s: {late[:3]}"
     twice = [body for body, times in graves.items() if times > 1]
     assert not twice, f"{len(twice)} dead letters are there more than once: {twice[:3]}"
     aged = {body for body in confirmed if body.startswith(AGING)}
@@ -184,7 +192,8 @@ def check(publishers, consumers, undertaker, kills):
     assert not buried_in_vain, f"{len(buried_in_vain)} messages were rejected, did not come again, and are not dead: {buried_in_vain[:3]}"
     unsure = sum(1 for body in rejected if body not in graves)
     print(f"{len(confirmed)} confirmed, {sum(map(len, deliveries.values()))} delivered, {again} again, {len(graves)} dead letters, "
-          f"{len(aged)} of them out of time, {unsure} rejected in vain, {len(kills)} kills")
+          f"{len(aged)} of them out of time, {unsure} rejected in vain, {len(kills)} kills, "
+          f"acknowledged at most {max(lost, default=(0, None))[0] * 1000:.0f} ms before one and given out again")
     assert len(confirmed) > 100 and again and aged and rejected & set(graves) and kills
 
 

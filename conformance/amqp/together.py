@@ -1,10 +1,19 @@
 """One queue, worked off by AMQP consumers (pika) and members of a Kafka share group (franz-go) at once: each message is done by one of them, and
-both have a part in it. With a fifth argument the same with members of both that are killed at random: what is acknowledged for certain is so once, what was not
-comes again, and both see how often a message was given out. Arguments: HOST:PORT of AMQP, HOST:PORT of Kafka, the franz-go program, how many
-messages, for how many seconds members are killed. (`member HOST:PORT QUEUE`: an AMQP consumer, to be killed.)"""
+both have a part in it. Then the same with members of both that are killed at random, the worst way (SIGKILL), and now and then all at once.
+
+What "done once" means when members are killed: a member writes down what it gets, what it acknowledges before it does, and what it then knows
+that the broker has heard: it waits for an answer. Nobody knows of an acknowledgement that was sent and not answered: the broker has it, and the
+message does not come again, or has it not, and it does. So nothing that a client was told is done may be given out again, nothing is told twice,
+and whatever nobody was told of has been acknowledged by the last one who had it. The broker's own count of acknowledgements is
+exactly that of the messages.
+
+Both faces count deliveries alike: what each member is told is one more than whoever had the message before, and what management says
+of messages that wait, of each and in all, is what members are told next. Arguments: the binary, the franz-go program, for how
+many seconds members are killed. (`member HOST:PORT QUEUE`: an AMQP consumer, to be killed.)"""
 
 import collections
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,12 +22,17 @@ import time
 from pathlib import Path
 
 import pika
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-# The name under which share groups know the subscription of a queue.
-GROUP = "amqp.queue"
+from faces import GROUP, comes, management, messages, parameters, queue as described
+from driver.broker import Broker
+from group import configure, flags, lags
+
 LOCK_MS = 30_000
 PATIENCE = 40
+# While nobody is killed.
+MESSAGES = 2000
+# Messages that are looked at through management in a pause.
+LOOKS = 100
 
 
 class Consumer(threading.Thread):
@@ -47,27 +61,21 @@ def worked(path):
     return [words[-1] for words in lines if words[1] == "worked"]
 
 
-def main(amqp, kafka, program, count):
-    host, port = amqp.rsplit(":", 1)
-    parameters = pika.ConnectionParameters(host, int(port))
-    channel = pika.BlockingConnection(parameters).channel()
+def both(broker, program):
+    channel = pika.BlockingConnection(parameters(broker)).channel()
     queue = f"together-{time.time_ns()}"
     channel.queue_declare(queue, durable=True)
     channel.confirm_delivery()
-    wish = [ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)]
-    resource = ConfigResource(ResourceType.GROUP, GROUP, incremental_configs=wish)
-    admin = AdminClient({"bootstrap.servers": kafka})
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
     with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as folder:
-        path, consumer = Path(folder) / "member.out", Consumer(parameters, queue)
+        path, consumer = Path(folder) / "member.out", Consumer(parameters(broker), queue)
         with open(path, "wb") as out:
-            member = subprocess.Popen([program, "share", kafka, GROUP, queue, str(LOCK_MS), "keys", "member"], stdout=out, stderr=subprocess.DEVNULL)
+            command = [program, "share", broker.bootstrap, GROUP, queue, str(LOCK_MS), "keys", "member"]
+            member = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL)
         try:
             consumer.start()
             until, number = time.time() + PATIENCE, 0
             # Until both have begun, and then so many.
-            while number < count or not (consumer.done and worked(path)):
+            while number < MESSAGES or not (consumer.done and worked(path)):
                 channel.basic_publish("", queue, str(number).encode(), pika.BasicProperties(delivery_mode=2))
                 number += 1
                 assert time.time() < until, f"AMQP has done {len(consumer.done)}, Kafka {len(worked(path))} of {number}"
@@ -81,10 +89,16 @@ def main(amqp, kafka, program, count):
         consumer.join(10)
         times = collections.Counter([*consumer.done, *worked(path)])
         assert len(times) == number and set(times.values()) == {1}, [one for one in times.items() if one[1] != 1][:5]
-        left = channel.queue_declare(queue, passive=True).method.message_count
-        assert left == 0, f"{left} messages are left"
+        comes("what is left", (0, 0), lambda: messages(broker, queue))
+        comes("acknowledgements", (number, number, 0), lambda: stats(broker, queue))
         print(f"AMQP has done {len(consumer.done)}, Kafka {len(worked(path))}")
         channel.queue_delete(queue)
+
+
+def stats(broker, queue):
+    """(deliveries, acknowledgements, deliveries that were not the first) as management has them, through whichever face."""
+    found = described(broker, queue).get("message_stats", {})
+    return found.get("deliver_get", 0), found.get("ack", 0), found.get("redeliver", 0)
 
 
 def member(amqp, queue):
@@ -97,7 +111,7 @@ def member(amqp, queue):
     while True:
         connection.process_data_events(0.05)
         for _, properties, body in got:
-            print(f"member got {time.time_ns() // 1000} {(properties.headers or {}).get('x-delivery-count', 0) + 1} {body}", flush=True)
+            print(f"member got {time.time_ns() // 1000} {(properties.headers or {}).get('x-acquired-count', 0) + 1} {body}", flush=True)
         # What it works on when it is killed.
         time.sleep(random.uniform(0, 0.03))
         for tag, _, body in got:
@@ -111,8 +125,8 @@ def member(amqp, queue):
             got.clear()
 
 
-class Members:
-    """Processes of one kind, each with a file of what it says."""
+class Worker:
+    """Processes of one kind, one after the other, each with a file of what it says."""
 
     def __init__(self, folder, name, command):
         self.folder, self.name, self.command, self.files, self.process = Path(folder), name, command, [], None
@@ -123,8 +137,9 @@ class Members:
             self.process = subprocess.Popen(self.command, stdout=out, stderr=subprocess.DEVNULL)
 
     def end(self):
-        self.process.kill()
-        self.process.wait(20)
+        if self.process:
+            self.process.kill()
+            self.process.wait(20)
 
     def lines(self):
         """Words of whole lines, by file."""
@@ -156,57 +171,134 @@ def told(kinds):
     return deliveries, done, said
 
 
-def killed(amqp, kafka, program, seconds):
-    host, port = amqp.rsplit(":", 1)
-    channel = pika.BlockingConnection(pika.ConnectionParameters(host, int(port))).channel()
-    queue = f"killed-{time.time_ns()}"
-    channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": -1})
-    channel.confirm_delivery()
-    with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as folder:
-        of_kafka = [program, "share", kafka, GROUP, queue, str(LOCK_MS), "keys", "member"]
-        of_amqp = [sys.executable, __file__, "member", amqp, queue]
-        kinds = [Members(folder, f"kafka-{at}", of_kafka) for at in range(2)] + [Members(folder, f"amqp-{at}", of_amqp) for at in range(2)]
-        try:
-            [kind.start() for kind in kinds]
-            until, next_kill, number, kills = time.time() + seconds, time.time() + 2, 0, 0
-            while time.time() < until:
-                channel.basic_publish("", queue, str(number).encode(), pika.BasicProperties(delivery_mode=2))
-                number += 1
-                if time.time() > next_kill:
-                    victim = random.choice(kinds)
-                    victim.end()
-                    victim.start()
-                    kills, next_kill = kills + 1, time.time() + random.uniform(0.3, 1.5)
-            wanted, until = {str(at) for at in range(number)}, time.time() + PATIENCE
-            while True:
-                deliveries, done, said = told(kinds)
-                left = channel.queue_declare(queue, passive=True).method.message_count
-                open_still = {value for value in wanted - set(done) if not said[value]}
-                if not open_still and not left:
-                    break
-                assert time.time() < until, f"{len(open_still)} are not done, {left} are ready"
-                time.sleep(0.2)
-            # What was said and not heard of by who was killed comes again, or was heard.
-            time.sleep(2)
-            deliveries, done, said = told(kinds)
-        finally:
-            [kind.end() for kind in kinds]
+class Killing:
+    """A queue that is filled and worked off while its workers are killed."""
+
+    def __init__(self, broker, program, folder):
+        self.broker, self.number, self.kills, self.looks = broker, 0, 0, {}
+        self.channel = pika.BlockingConnection(parameters(broker)).channel()
+        self.queue = f"killed-{time.time_ns()}"
+        self.channel.queue_declare(self.queue, durable=True, arguments={"x-queue-type": "quorum", "x-delivery-limit": -1})
+        self.channel.confirm_delivery()
+        of_kafka = [program, "share", broker.bootstrap, GROUP, self.queue, str(LOCK_MS), "keys", "member"]
+        of_amqp = [sys.executable, __file__, "member", broker.amqp, self.queue]
+        commands = {"kafka-0": of_kafka, "kafka-1": of_kafka, "amqp-0": of_amqp, "amqp-1": of_amqp}
+        self.workers = [Worker(folder, name, command) for name, command in commands.items()]
+
+    def publish(self):
+        self.channel.basic_publish("", self.queue, str(self.number).encode(), pika.BasicProperties(delivery_mode=2))
+        self.number += 1
+
+    def run(self, seconds):
+        """Kills one after the other, and a few times all of them, to look at what waits then."""
+        [worker.start() for worker in self.workers]
+        until, next_kill = time.time() + seconds, time.time() + 1.5
+        next_pause = time.time() + random.uniform(0.4, 0.7) * min(seconds, 15)
+        while time.time() < until:
+            self.publish()
+            if time.time() > next_kill:
+                victim = random.choice(self.workers)
+                victim.end()
+                victim.start()
+                self.kills, next_kill = self.kills + 1, time.time() + random.uniform(0.3, 1.5)
+            if time.time() > next_pause:
+                self.pause()
+                [worker.start() for worker in self.workers]
+                next_pause = time.time() + random.uniform(5, 15)
+        # Nobody is killed any more: what is looked at now comes once more.
+        self.pause()
+        for _ in range(10):
+            if any(self.looks.values()):
+                break
+            [worker.start() for worker in self.workers]
+            time.sleep(1)
+            self.pause()
+        for worker in self.workers[::2]:
+            worker.start()
+
+    def pause(self):
+        """Kills all: both faces see the same, and of each message how often it was given out."""
+        [self.publish() for _ in range(LOOKS)]
+        [worker.end() for worker in self.workers]
+        self.kills += len(self.workers)
+        # Whoever is not missed yet may be given what others had.
+        comes("connections of the dead", (0, 0), self.connected)
+        comes("what the dead have", 0, lambda: messages(self.broker, self.queue)[1])
+        ready, lag = messages(self.broker, self.queue)[0], lags(self.broker.bootstrap, GROUP, self.queue, 1)[0]
+        assert ready == lag, f"management sees {ready} messages, Kafka {lag}"
+        self.looks = {}
+        deliveries, done, _ = told(self.workers)
+        wish = {"count": LOOKS, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        for one in management(self.broker, "POST", f"queues/%2F/{self.queue}/get", wish):
+            count = one["properties"].get("headers", {}).get("x-acquired-count", 0)
+            self.looks[one["payload"]] = count
+            assert one["redelivered"] == (count > 0), one
+            assert one["payload"] not in done, f"{one['payload']} is there, though somebody was told that it is done"
+            known = max((told for _, told in deliveries[one["payload"]]), default=0)
+            # A member that was killed may have been given it before it could say so.
+            assert known <= count, f"{one['payload']}: {known} deliveries are known, management says {count}"
+
+    def connected(self):
+        """AMQP consumers of the queue, and connections of Kafka clients."""
+        kafka = re.search(r"^mainstem_kafka_connections (\d+)", self.broker.metrics(), re.M)
+        return described(self.broker, self.queue)["consumers"], int(kafka[1])
+
+    def drained(self):
+        """Waits until all is done, as the broker has it and as far as members know."""
+        until = time.time() + PATIENCE
+        while messages(self.broker, self.queue) != (0, 0):
+            assert time.time() < until, f"{messages(self.broker, self.queue)} are left"
+            time.sleep(0.2)
+        # What they have acknowledged is answered.
+        time.sleep(1)
+        return told(self.workers)
+
+    def check(self, seconds):
+        deliveries, done, said = self.drained()
+        wanted = {str(at) for at in range(self.number)}
         twice = [value for value, times in done.items() if times > 1]
         assert not twice, f"{len(twice)} were done twice: {[(value, deliveries[value]) for value in twice[:3]]}"
-        assert set(done) <= wanted and wanted <= set(done) | set(said), "what was published is what was done"
-        unsure = len(wanted - set(done))
+        assert set(done) <= wanted <= set(done) | set(said), "what was published is what was done"
         for value, times in deliveries.items():
             counts = [count for _, count in sorted(times)]
             assert all(one < other for one, other in zip(counts, counts[1:])), f"deliveries of {value}, whoever had it, are counted as {counts}"
-        again = sum(len(times) > 1 for times in deliveries.values())
-        assert again and kills > seconds / 4, (again, kills)
-        print(f"{number} messages, {kills} members killed, {again} messages given out again, {unsure} done of which nobody heard")
-        channel.queue_delete(queue)
+        last = {value: max(count for _, count in times) for value, times in deliveries.items()}
+        # One more through management, and one more after that.
+        wrong = {value: (count, last[value]) for value, count in self.looks.items() if last[value] != count + 2}
+        assert not wrong, f"management and members count differently: {list(wrong.items())[:3]}"
+        total, firsts = sum(last.values()), len(wanted)
+        comes("deliveries, acknowledgements and redeliveries, as management counts them", (total, firsts, total - firsts), lambda: stats(self.broker, self.queue))
+        assert lags(self.broker.bootstrap, GROUP, self.queue, 1)[0] == 0
+        again, again_looked_at = total - firsts, sum(count > 0 for count in self.looks.values())
+        assert again and again_looked_at and self.kills > seconds / 4, (again, again_looked_at, self.kills)
+        print(f"{firsts} messages, {self.kills} members killed, {again} deliveries again, {firsts - len(done)} done of which nobody heard, "
+              f"{len(self.looks)} looked at by both faces, {again_looked_at} of them given out before")
+
+
+def killed(broker, program, seconds):
+    with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as folder:
+        killing = Killing(broker, program, folder)
+        try:
+            killing.run(seconds)
+            killing.check(seconds)
+        finally:
+            [worker.end() for worker in killing.workers]
+        killing.channel.queue_delete(killing.queue)
+
+
+def main(binary, program, seconds):
+    with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as scratch:
+        broker = Broker(binary, f"{scratch}/data", flags()).start()
+        try:
+            configure(broker.bootstrap, GROUP, share_record_lock_duration_ms=LOCK_MS)
+            both(broker, program)
+            killed(broker, program, seconds)
+        finally:
+            broker.end(9)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "member":
         member(*sys.argv[2:])
-    main(*sys.argv[1:4], int(sys.argv[4]))
-    if len(sys.argv) > 5:
-        killed(*sys.argv[1:4], float(sys.argv[5]))
+    else:
+        main(sys.argv[1], sys.argv[2], float(sys.argv[3]))

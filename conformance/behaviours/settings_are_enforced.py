@@ -246,7 +246,9 @@ def size_of(name, count=200):
 
 def compression_type():
     plain = size_of(topic(compression_type="producer"))
-    assert size_of(topic(compression_type="uncompressed")) == plain
+    unpacked = size_of(topic(compression_type="uncompressed"))
+    # A producer that is held up makes a batch more of it.
+    assert abs(unpacked - plain) < plain / 20, f"uncompressed: {unpacked}, and {plain} bytes as the producer has it"
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         packed = size_of(topic(compression_type=codec))
         assert packed < plain / 3, f"{codec}: {packed} of {plain} bytes"

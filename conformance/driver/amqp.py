@@ -10,6 +10,8 @@ from driver.results import call
 
 def run(results, binary, seconds, count, missing):
     small(results, binary, count, missing)
+    if "franz-go" not in missing:
+        faces(results, binary, seconds / 2)
     security(results, binary)
     results.step("amqp: connections that publish and consume go on through a full disk and with little memory",
                  lambda: shown([str(PYTHON), str(HERE / "amqp/pressure.py"), str(binary)], 150))
@@ -61,15 +63,27 @@ def streams(results, binary):
             broker.end(signal.SIGTERM)
 
 
-def security(results, binary):
+def faces(results, binary, seconds):
+    lines(results, [str(PYTHON), str(HERE / "amqp/faces.py"), str(binary)], "amqp, a queue and its share group")
+    together = [str(PYTHON), str(HERE / "amqp/together.py"), str(binary), str(CACHE / "franz-go"), str(seconds)]
+    results.step("amqp: a queue is worked off by AMQP consumers and a share group together, members of both are killed",
+                 lambda: shown(together, seconds + 150))
+
+
+def lines(results, command, about):
+    """Notes what a program says of its cases, a line each."""
     try:
-        lines = call([str(PYTHON), str(HERE / "amqp/security.py"), str(binary), str(CACHE)], 240).decode().splitlines()
+        said = call(command, 240).decode().splitlines()
     except Exception as error:
-        return results.note("amqp, users and TLS", str(error) or type(error).__name__)
-    for line in lines:
+        return results.note(about, str(error) or type(error).__name__)
+    for line in said:
         verdict, _, rest = line.partition(" ")
         name, _, why = rest.partition(": ")
-        results.note(f"amqp, who is let in: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+        results.note(f"{about}: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+
+
+def security(results, binary):
+    lines(results, [str(PYTHON), str(HERE / "amqp/security.py"), str(binary), str(CACHE)], "amqp, who is let in")
 
 
 def small(results, binary, count, missing):
@@ -77,16 +91,18 @@ def small(results, binary, count, missing):
         broker = Broker(binary, f"{scratch}/data").start()
         try:
             cases(results, "cases.py", broker)
+            cases(results, "details.py", broker)
             for name, command in amqp_commands().items():
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]
                     results.step(f"amqp, {name}: {count} messages", lambda words=words: call(words, 180))
+            if "PerfTest" not in missing:
+                words = [str(PYTHON), str(HERE / "amqp/perf_test.py"), broker.amqp, str(CACHE / "perf-test")]
+                step = "amqp, PerfTest: confirms, transactions, acknowledgements together, kinds of queues, a rate"
+                results.step(step, lambda words=words: call(words, 180))
             if "rabbit-hole" not in missing:
                 words = [str(CACHE / "rabbit-hole"), f"http://127.0.0.1:{broker.admin}"]
                 results.step("amqp, management with rabbit-hole: everything is made, listed and deleted", lambda: call(words, 60))
-            if "franz-go" not in missing:
-                words = [str(PYTHON), str(HERE / "amqp/together.py"), broker.amqp, broker.bootstrap, str(CACHE / "franz-go"), str(count)]
-                results.step("amqp: a queue is worked off by AMQP consumers and a share group together", lambda: call(words, 120))
             results.step("amqp, Celery: pool, results, retries, tasks for later, control, events",
                          lambda: call([str(PYTHON), str(HERE / "amqp/celery_works.py"), broker.amqp], 300))
         except Exception as error:

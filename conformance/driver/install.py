@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from driver.results import call
@@ -16,9 +17,13 @@ PYTHON = CACHE / "python/bin/python"
 JAVA = CACHE / "java"
 
 
+def mark_of(pinned):
+    return hashlib.sha256("\n".join(map(str, pinned)).encode()).hexdigest()
+
+
 def once(name, pinned, work):
     """Does `work` unless the stamp of `name` says that the same was done before."""
-    mark = hashlib.sha256("\n".join(map(str, pinned)).encode()).hexdigest()
+    mark = mark_of(pinned)
     stamp = CACHE / f"{name}.stamp"
     if stamp.exists() and stamp.read_text() == mark:
         return
@@ -71,9 +76,31 @@ def go_program(name):
     once(name, [path.read_text() for path in sources], work)
 
 
+def rust_program(name):
+    need("cargo", "Rust 1.95 or later")
+    folder, built = CLIENTS / name, CACHE / f"{name}-target"
+    sources = [folder / "Cargo.toml", folder / "Cargo.lock", *sorted((folder / "src").iterdir())]
+
+    def work():
+        call(["cargo", "build", "-q", "--locked", "--manifest-path", str(folder / "Cargo.toml"), "--target-dir", str(built)], limit=900)
+        shutil.copy(built / f"debug/conformance-{name}", CACHE / name)
+        shutil.rmtree(built)
+    once(name, [path.read_text() for path in sources], work)
+
+
+def perf_test():
+    need("mvn", "Maven")
+    pom, folder = CLIENTS / "perf-test/pom.xml", CACHE / "perf-test"
+
+    def work():
+        shutil.rmtree(folder, ignore_errors=True)
+        call(["mvn", "-B", "-q", "--no-transfer-progress", "-f", str(pom), "dependency:copy-dependencies",
+              "-DincludeScope=runtime", f"-DoutputDirectory={folder}"], limit=900)
+    once("perf-test", [pom.read_text()], work)
+
+
 def java():
     need("javac", "a JDK, version 17 or later")
-    sources = sorted((CLIENTS / "java").glob("*.java"))
     pom = CLIENTS / "java/pom.xml"
 
     def jars():
@@ -82,18 +109,28 @@ def java():
         call(["mvn", "-B", "-q", "--no-transfer-progress", "-f", str(pom), "dependency:copy-dependencies",
               "-DincludeScope=runtime", f"-DoutputDirectory={JAVA}"], limit=900)
 
-    def classes():
-        shutil.rmtree(JAVA / "classes", ignore_errors=True)
-        call(["javac", "-d", str(JAVA / "classes"), "-cp", f"{JAVA}/*", *map(str, sources)])
     once("java-jars", [pom.read_text()], jars)
-    once("java-classes", [pom.read_text(), *(path.read_text() for path in sources)], classes)
+    classes = java_classes()
+    if not classes.exists():
+        with tempfile.TemporaryDirectory(dir=JAVA) as folder:
+            call(["javac", "-d", f"{folder}/classes", "-cp", f"{JAVA}/*", *map(str, java_sources())])
+            os.rename(f"{folder}/classes", classes)
+
+
+def java_sources():
+    return sorted((CLIENTS / "java").glob("*.java"))
+
+
+def java_classes():
+    """A folder of their own for these sources: another checkout may be at work with others."""
+    return JAVA / f"classes-{mark_of(path.read_text() for path in java_sources())[:16]}"
 
 
 def java_command(name, *arguments, quick=True):
     """`quick`: the JVM starts fast; otherwise it runs fast."""
     tuned = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if quick else []
     return ["java", "-Xmx512m", *tuned, "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{JAVA}/classes", name, *arguments]
+            f"-Dlog4j2.configurationFile={CLIENTS}/java/log4j2.properties", "-cp", f"{JAVA}/*:{java_classes()}", name, *arguments]
 
 
 def commands():
@@ -114,6 +151,7 @@ def amqp_commands():
         "amqp091-go": [str(CACHE / "amqp091-go")],
         "amqplib": ["env", f"NODE_PATH={CACHE}/amqplib/node_modules", "node", str(CLIENTS / "amqplib/client.js")],
         "java": java_command("Amqp"),
+        "lapin": [str(CACHE / "lapin")],
     }
 
 
@@ -123,6 +161,7 @@ def everything(results):
     works = {"confluent-kafka and kafka-python": python, "kcat": kcat, "java and its tools": java}
     works |= {name: lambda name=name: node_packages(name) for name in ("kafkajs", "amqplib")}
     works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go", "rabbit-hole")}
+    works |= {"lapin": lambda: rust_program("lapin"), "PerfTest": perf_test}
     for name, work in works.items():
         if not results.step(f"install {name}", work):
             missing |= set(name.split(" and "))

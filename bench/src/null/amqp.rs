@@ -1,4 +1,4 @@
-//! AMQP 0-9-1 for publishers with confirms: any exchange and queue exists.
+//! AMQP 0-9-1 for publishers with confirms, and consumers of what they publish to the default exchange: any exchange and queue exists.
 //!
 //! After the client's eight bytes `AMQP 0 0 9 1` everything is frames
 //! (<https://www.rabbitmq.com/resources/specs/amqp0-9-1.pdf>, 4.2.3; confirms: <https://www.rabbitmq.com/docs/confirms>):
@@ -12,10 +12,16 @@
 //! ```
 //!
 //! A message is a basic.publish method, a header, and bodies up to the size that the header says; of these only sizes are
-//! looked at. All messages of a channel that ended in one read are confirmed by one basic.ack.
+//! looked at. All messages of a channel that ended in one read are confirmed by one basic.ack. Where somebody consumes from the
+//! queue, header and bodies go to him as they are (`relay.rs`), before the confirm.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::relay::{Batch, Outlet, Relay, Writer};
 use super::scan::Scan;
 use super::{MESSAGE_BYTES_MAX, Session};
 
@@ -31,9 +37,13 @@ const FRAME_OVERHEAD: usize = 8;
 const FRAME_MAX: usize = 131_072;
 const CHANNEL_MAX: u16 = 2047;
 
-/// One connection of a publisher.
-#[derive(Default)]
+/// One connection.
 pub struct Amqp {
+    relay: Arc<Relay>,
+    writer: Writer,
+    /// Its own consumers.
+    outlets: Vec<Arc<Outlet>>,
+    batch: Option<Batch>,
     greeted: bool,
     channels: Vec<Channel>,
     /// Channels with messages to confirm.
@@ -42,13 +52,26 @@ pub struct Amqp {
     due: Option<u16>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Channel {
     open: bool,
     confirming: bool,
     content: Content,
     published: u64,
     confirmed: u64,
+    prefetch: u64,
+    target: Target,
+}
+
+/// Where messages with the last routing key go.
+#[derive(Clone, Default)]
+struct Target {
+    queue: Vec<u8>,
+    version: u64,
+    outlets: Vec<Arc<Outlet>>,
+    turn: usize,
+    /// The message that is being read goes to one of them.
+    wanted: bool,
 }
 
 /// What of a message comes next.
@@ -79,13 +102,22 @@ impl Session for Amqp {
         ensure!(frame <= FRAME_MAX, "a frame of {frame} bytes");
         ensure!(input.get(frame - 1).is_none_or(|byte| *byte == FRAME_END), "a frame without its end");
         if kind == BODY {
+            if self.is_wanted(channel) {
+                let Some(whole) = input.get(..frame) else { return Ok(None) };
+                self.hand_on(whole);
+            }
             self.body(channel, u64::from(size))?;
             return Ok(Some(frame));
         }
         let Some(payload) = input.get(FRAME_OVERHEAD - 1..frame - 1) else { return Ok(None) };
         match kind {
             METHOD => self.method(channel, payload, answers)?,
-            HEADER => self.header(channel, payload)?,
+            HEADER => {
+                if self.is_wanted(channel) {
+                    self.hand_on(&input[..frame]);
+                }
+                self.header(channel, payload)?;
+            }
             // Clients that want a sign of life are given one for each of theirs.
             HEARTBEAT => write_frame(answers, HEARTBEAT, 0, |_| {}),
             other => bail!("a frame of type {other}"),
@@ -94,6 +126,8 @@ impl Session for Amqp {
     }
 
     fn settle(&mut self, answers: &mut Vec<u8>) {
+        // The connections of consumers that are gone notice it themselves.
+        let _ = self.batch.take().map(Batch::send);
         for number in self.unconfirmed.drain(..) {
             let channel = &mut self.channels[usize::from(number)];
             let multiple = channel.published > channel.confirmed + 1;
@@ -104,10 +138,160 @@ impl Session for Amqp {
                 arguments.push(u8::from(multiple));
             });
         }
+        if !self.outlets.is_empty() && !answers.is_empty() {
+            // Others write here, too.
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = writer.write_all(answers);
+            answers.clear();
+        }
+    }
+}
+
+impl Drop for Amqp {
+    fn drop(&mut self) {
+        self.relay.remove(&self.outlets);
     }
 }
 
 impl Amqp {
+    /// A connection that has just come.
+    ///
+    /// # Errors
+    /// There are no more file descriptors.
+    pub fn new(stream: &TcpStream, relay: Arc<Relay>) -> Result<Self> {
+        Ok(Self {
+            relay,
+            writer: Arc::new(Mutex::new(stream.try_clone()?)),
+            outlets: Vec::new(),
+            batch: None,
+            greeted: false,
+            channels: Vec::new(),
+            unconfirmed: Vec::new(),
+            due: None,
+        })
+    }
+
+    fn is_wanted(&self, number: u16) -> bool {
+        self.channels.get(usize::from(number)).is_some_and(|channel| channel.target.wanted)
+    }
+
+    /// A message begins: if somebody wants it, its delivery does, too.
+    fn publish(&mut self, number: u16, mut arguments: Scan<'_>) -> Result<()> {
+        let version = self.relay.version();
+        let relay = Arc::clone(&self.relay);
+        let channel = self.channel(number)?;
+        ensure!(matches!(channel.content, Content::Nothing), "a publish within a message");
+        channel.content = Content::Header;
+        let target = &mut channel.target;
+        target.wanted = false;
+        if version == 0 {
+            return Ok(());
+        }
+        arguments.u16();
+        let exchange = name(&mut arguments)?;
+        let queue = name(&mut arguments)?;
+        if target.version != version || target.queue != queue {
+            *target = Target { queue: queue.to_owned(), version, outlets: relay.of(queue), turn: 0, wanted: false };
+        }
+        target.wanted = exchange.is_empty() && !target.outlets.is_empty();
+        if target.wanted {
+            target.turn = (target.turn + 1) % target.outlets.len();
+            let outlet = Arc::clone(&target.outlets[target.turn]);
+            self.begin_delivery(outlet, queue);
+        }
+        Ok(())
+    }
+
+    fn begin_delivery(&mut self, outlet: Arc<Outlet>, queue: &[u8]) {
+        if self.batch.as_ref().is_none_or(|batch| !Arc::ptr_eq(&batch.outlet, &outlet)) {
+            let other = self.batch.replace(Batch::new(outlet));
+            let _ = other.map(Batch::send);
+        }
+        let Some(Batch { outlet, bytes, tags_at }) = &mut self.batch else { return };
+        write_frame(bytes, METHOD, outlet.channel, |payload| {
+            payload.extend_from_slice(&[0, 60, 0, 60, outlet.consumer_tag.len() as u8]);
+            payload.extend_from_slice(&outlet.consumer_tag);
+            tags_at.push(payload.len());
+            // The tag, not delivered before, the default exchange.
+            payload.extend_from_slice(&[0; 10]);
+            payload.push(queue.len() as u8);
+            payload.extend_from_slice(queue);
+        });
+    }
+
+    /// A frame of a message that somebody wants.
+    fn hand_on(&mut self, frame: &[u8]) {
+        if let Some(batch) = &mut self.batch {
+            batch.bytes.push(frame[0]);
+            batch.bytes.extend_from_slice(&batch.outlet.channel.to_be_bytes());
+            batch.bytes.extend_from_slice(&frame[3..]);
+        }
+    }
+
+    /// basic.qos, basic.consume, basic.cancel, basic.ack.
+    fn basic_method(&mut self, number: u16, method: u16, mut arguments: Scan<'_>, answers: &mut Vec<u8>) -> Result<()> {
+        let cut_off = "arguments are cut off";
+        match method {
+            10 => {
+                let count = arguments.u32().and_then(|_| arguments.u16()).context(cut_off)?;
+                self.channel(number)?.prefetch = u64::from(count);
+                reply_ok(answers, number, (60, 10))
+            }
+            20 => {
+                arguments.u16();
+                let queue = name(&mut arguments)?;
+                let tag = match name(&mut arguments)? {
+                    b"" => format!("null-{number}-{}", self.outlets.len()).into_bytes(),
+                    tag => tag.to_owned(),
+                };
+                let bits = arguments.byte().context(cut_off)?;
+                let (no_ack, no_wait) = (bits & 0x02 != 0, bits & 0x08 != 0);
+                let prefetch = if no_ack { 0 } else { self.channel(number)?.prefetch };
+                if !no_wait {
+                    reply(answers, number, (60, 21), |arguments| {
+                        arguments.push(tag.len() as u8);
+                        arguments.extend_from_slice(&tag);
+                    });
+                }
+                // Before the first delivery.
+                self.settle(answers);
+                self.writer.lock().unwrap_or_else(PoisonError::into_inner).write_all(answers)?;
+                answers.clear();
+                let outlet = Arc::new(Outlet::new(number, tag, prefetch, Arc::clone(&self.writer)));
+                self.outlets.push(Arc::clone(&outlet));
+                self.relay.add(queue, outlet);
+                Ok(())
+            }
+            30 => {
+                let tag = name(&mut arguments)?;
+                let no_wait = arguments.byte().context(cut_off)? & 1 != 0;
+                self.end_outlets(|outlet| outlet.channel == number && outlet.consumer_tag == tag);
+                if !no_wait {
+                    reply(answers, number, (60, 31), |arguments| {
+                        arguments.push(tag.len() as u8);
+                        arguments.extend_from_slice(tag);
+                    });
+                }
+                Ok(())
+            }
+            80 => {
+                let tag = arguments.u64().context(cut_off)?;
+                let multiple = arguments.byte().context(cut_off)? & 1 != 0;
+                // With several consumers on a channel their tags would be one sequence; nobody here has that.
+                let outlet = self.outlets.iter().find(|outlet| outlet.channel == number);
+                outlet.context("an acknowledgement without a consumer")?.acknowledge(tag, multiple);
+                Ok(())
+            }
+            other => bail!("method {other} of class 60 is not served"),
+        }
+    }
+
+    fn end_outlets(&mut self, ends: impl Fn(&Outlet) -> bool) {
+        let (gone, left) = self.outlets.drain(..).partition(|outlet| ends(outlet));
+        self.outlets = left;
+        self.relay.remove(&gone);
+    }
+
     fn channel(&mut self, number: u16) -> Result<&mut Channel> {
         self.channels.get_mut(usize::from(number)).filter(|channel| channel.open).context("a channel that is not open")
     }
@@ -150,11 +334,8 @@ impl Amqp {
             bail!("a method without a number")
         };
         match (class, method) {
-            (60, 40) => {
-                let channel = self.channel(number)?;
-                ensure!(matches!(channel.content, Content::Nothing), "a publish within a message");
-                channel.content = Content::Header;
-            }
+            (60, 40) => self.publish(number, arguments)?,
+            (60, _) => self.basic_method(number, method, arguments, answers)?,
             (10, _) => connection_method(number, method, answers)?,
             (20, _) => self.channel_method(number, method, answers)?,
             _ => {
@@ -180,6 +361,7 @@ impl Amqp {
             }
             40 => {
                 // Confirms come before the end, or the client wouldn't know their channel.
+                self.end_outlets(|outlet| outlet.channel == number);
                 self.settle(answers);
                 *self.channel(number)? = Channel::default();
                 reply(answers, number, (20, 41), |_| {});
@@ -220,8 +402,7 @@ fn answer(number: u16, method: (u16, u16), mut arguments: Scan<'_>, answers: &mu
         (50, 10) => (1, 0x10, 8),
         (50, 20) => (3, 0x01, 0),
         (50, 40) => (1, 0x04, 4),
-        // basic.qos and confirm.select have other arguments: the former always waits.
-        (60, 10) => return reply_ok(answers, number, method),
+        // confirm.select has another argument.
         (85, 10) => {
             let no_wait = arguments.byte().context("no arguments")? & 1 != 0;
             return if no_wait { Ok(()) } else { reply_ok(answers, number, method) };
@@ -231,8 +412,7 @@ fn answer(number: u16, method: (u16, u16), mut arguments: Scan<'_>, answers: &mu
     arguments.u16();
     let mut first: &[u8] = &[];
     for index in 0..names {
-        let name =
-            arguments.byte().and_then(|length| arguments.take(usize::from(length))).context("a name is cut off")?;
+        let name = name(&mut arguments)?;
         if index == 0 {
             first = name;
         }
@@ -250,6 +430,11 @@ fn answer(number: u16, method: (u16, u16), mut arguments: Scan<'_>, answers: &mu
         arguments.resize(arguments.len() + zeros, 0);
     });
     Ok(())
+}
+
+/// A short string.
+fn name<'a>(arguments: &mut Scan<'a>) -> Result<&'a [u8]> {
+    arguments.byte().and_then(|length| arguments.take(usize::from(length))).context("a name is cut off")
 }
 
 fn reply_ok(answers: &mut Vec<u8>, channel: u16, method: (u16, u16)) -> Result<()> {

@@ -30,6 +30,13 @@ fn amqp_messages_are_confirmed() {
 }
 
 #[test]
+fn amqp_messages_are_handed_on() {
+    let null = start("amqp", Options::default()).unwrap();
+    let seen = in_client(clients::echo_amqp(null.address, 3000));
+    assert_eq!(seen, (0..3000).map(|number| format!("message {number}").into_bytes()).collect::<Vec<_>>());
+}
+
+#[test]
 fn pulsar_messages_get_receipts() {
     publishes("pulsar", publish_pulsar);
 }
@@ -132,12 +139,18 @@ fn produce_request() -> Vec<u8> {
     [&(body.len() as u32).to_be_bytes(), &*body].concat()
 }
 
+/// A stream on which nothing is said.
+fn unused() -> TcpStream {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    TcpStream::connect(listener.local_addr().unwrap()).unwrap()
+}
+
 /// The server's side of a connection of that protocol.
 fn session(protocol: &str) -> Box<dyn Session> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
     match protocol {
         "kafka" => Box::new(kafka::Kafka::new(Options::default(), address)),
-        "amqp" => Box::new(amqp::Amqp::default()),
+        "amqp" => Box::new(amqp::Amqp::new(&unused(), Arc::default()).unwrap()),
         "pulsar" => Box::new(pulsar::Pulsar::new(Options::default(), address)),
         _ => Box::new(nats::Nats::default()),
     }

@@ -91,9 +91,16 @@ func (m *member) work(ctx context.Context) error {
 		for _, one := range got {
 			m.line("got %d %d %d %d %d %s %s", one.Partition, one.Offset, one.DeliveryCount(), began, now(), one.Key, one.Value)
 		}
-		if m.kind == "mixed" {
+		switch m.kind {
+		case "mixed":
 			m.judge(got)
-		} else {
+		case "holds":
+			m.hold(ctx, got)
+		case "releases":
+			m.all(got, kgo.AckRelease)
+		case "rejects":
+			m.all(got, kgo.AckReject)
+		default:
 			m.keys(got)
 		}
 	}
@@ -103,6 +110,25 @@ func (m *member) work(ctx context.Context) error {
 	m.client.CloseAllowingRebalance()
 	m.line("left")
 	return nil
+}
+
+// Says the same of all.
+func (m *member) all(got []*kgo.Record, status kgo.AckStatus) {
+	for _, one := range got {
+		m.say(one, status)
+	}
+	m.flush()
+}
+
+// Keeps what it has until others may have it.
+func (m *member) hold(ctx context.Context, got []*kgo.Record) {
+	if len(got) > 0 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(m.lock + 500*time.Millisecond):
+		}
+		m.all(got, kgo.AckRelease)
+	}
 }
 
 func (m *member) judge(got []*kgo.Record) {

@@ -261,6 +261,8 @@ public final class Rolling {
         final int number;
         final Set<Integer> has = ConcurrentHashMap.newKeySet();
         volatile boolean restarts, own;
+        // On the member's own thread only: it leaves by itself.
+        boolean leaves;
         volatile long gotAt, pause;
 
         Member(Group group, int number) {
@@ -293,6 +295,7 @@ public final class Rolling {
         }
 
         void life(Map<String, Object> config) throws InterruptedException {
+            leaves = false;
             try (var consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
                 consumer.subscribe(List.of(topic), this);
                 long subscribed = now();
@@ -306,6 +309,7 @@ public final class Rolling {
                 own = true;
                 gotAt = 0;
                 restarts = false;
+                leaves = true;
             }
             // A static member says nothing of what it has.
             has.forEach(at -> group.places[at].takenFrom(this));
@@ -347,7 +351,8 @@ public final class Rolling {
 
         @Override
         public void onPartitionsLost(Collection<TopicPartition> taken) {
-            group.lost.addAndGet(measures ? taken.size() : 0);
+            // Who leaves during a rebalance is told that it has lost what it gives away.
+            group.lost.addAndGet(measures && !leaves ? taken.size() : 0);
             onPartitionsRevoked(taken);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use broker::{Broker, ReplyTo};
+use hashbrown::HashSet;
 use parking_lot::Mutex;
 use types::{ConnectionId, LogId, ShardId};
 
@@ -22,6 +23,8 @@ pub struct Gateway {
     pub(crate) metrics: GatewayMetrics,
     /// Memory of publishes that find no room.
     pub(crate) held: HeldMemory,
+    /// The secrets of channels that consume direct replies.
+    pub(crate) repliers: Mutex<HashSet<u64>>,
     next_channel: AtomicU64,
     /// What connections that are gone leave to be done, while the controller takes nothing.
     leftover: Mutex<VecDeque<Work>>,
@@ -54,7 +57,8 @@ impl Gateway {
         let publishers = (0..SHARDS).map(|_| Mutex::default()).collect();
         let held_max = broker.settings().int("mainstem.amqp.held.bytes").max(0) as usize;
         let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
-        Arc::new(Self { broker, metrics, held, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
+        let repliers = Mutex::default();
+        Arc::new(Self { broker, metrics, held, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
     }
 
     /// Measurements.

@@ -15,18 +15,17 @@ pub(crate) enum Due {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heartbeat {
     interval: Duration,
+    /// When to look whether a beat is due: not before it can be.
     beat_at: Instant,
+    sent_at: Instant,
     received_at: Instant,
-    has_sent: bool,
-    /// What is sent next is a beat of ours.
-    beats: bool,
 }
 
 impl Heartbeat {
     /// `None` with an interval of 0.
     pub fn new(interval_s: u16, now: Instant) -> Option<Self> {
         let interval = Duration::from_secs(interval_s.into());
-        (interval_s > 0).then(|| Self { interval, beat_at: now + interval / 2, received_at: now, has_sent: false, beats: false })
+        (interval_s > 0).then(|| Self { interval, beat_at: now + interval / 2, sent_at: now, received_at: now })
     }
 
     /// Bytes came.
@@ -35,8 +34,8 @@ impl Heartbeat {
     }
 
     /// Bytes went.
-    pub fn sent(&mut self) {
-        self.has_sent |= !std::mem::take(&mut self.beats);
+    pub fn sent(&mut self, now: Instant) {
+        self.sent_at = now;
     }
 
     /// When to look.
@@ -44,7 +43,7 @@ impl Heartbeat {
         self.beat_at.min(self.received_at + 2 * self.interval)
     }
 
-    /// What is due by now.
+    /// What is due by now. A beat counts as sent.
     pub fn look(&mut self, now: Instant) -> Due {
         if now >= self.received_at + 2 * self.interval {
             return Due::GiveUp;
@@ -52,9 +51,12 @@ impl Heartbeat {
         if now < self.beat_at {
             return Due::Nothing;
         }
-        self.beat_at = now + self.interval / 2;
-        self.beats = !std::mem::take(&mut self.has_sent);
-        if self.beats { Due::Beat } else { Due::Nothing }
+        let due = now >= self.sent_at + self.interval / 2;
+        if due {
+            self.sent_at = now;
+        }
+        self.beat_at = self.sent_at + self.interval / 2;
+        if due { Due::Beat } else { Due::Nothing }
     }
 }
 
@@ -69,11 +71,10 @@ mod tests {
         assert!(Heartbeat::new(0, start).is_none());
         let mut heartbeat = Heartbeat::new(10, start).expect("an interval");
         assert_eq!((heartbeat.look(after(4)), heartbeat.next()), (Due::Nothing, after(5)));
-        assert_eq!(heartbeat.look(after(5)), Due::Beat);
-        heartbeat.sent();
-        heartbeat.sent();
-        assert_eq!(heartbeat.look(after(10)), Due::Nothing, "something else was sent");
-        assert_eq!(heartbeat.look(after(15)), Due::Beat);
+        assert_eq!((heartbeat.look(after(5)), heartbeat.next()), (Due::Beat, after(10)));
+        heartbeat.sent(after(8));
+        assert_eq!((heartbeat.look(after(10)), heartbeat.next()), (Due::Nothing, after(13)), "something else was sent");
+        assert_eq!((heartbeat.look(after(13)), heartbeat.next()), (Due::Beat, after(18)));
         heartbeat.received(after(16));
         assert_eq!(heartbeat.look(after(35)), Due::Beat);
         assert_eq!(heartbeat.look(after(36)), Due::GiveUp);

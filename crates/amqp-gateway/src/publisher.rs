@@ -299,7 +299,7 @@ impl Publisher {
             self.refused.push_back((journal, append));
             return;
         }
-        if let Err(append) = broker.journals()[journal].append_when_possible(append, here) {
+        if let Err(append) = broker.append_published(journal, append, here) {
             self.refused.push_back((journal, append));
         }
     }
@@ -307,7 +307,7 @@ impl Publisher {
     /// A journal has room: what it refused is tried again.
     pub fn retry(&mut self, broker: &Broker) {
         while let Some((journal, append)) = self.refused.pop_front() {
-            if let Err(append) = broker.journals()[journal].append_when_possible(append, false) {
+            if let Err(append) = broker.append_published(journal, append, false) {
                 self.refused.push_front((journal, append));
                 return;
             }

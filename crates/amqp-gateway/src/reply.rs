@@ -5,6 +5,8 @@
 //! An address is the pseudo-queue's name, a dot, and in hexadecimal: shard (2 bytes), connection (8), channel's number (2) and
 //! id (8), secret (8).
 
+use std::sync::Arc;
+
 use amqp_wire::{EncodedProperties, Properties, ShortBytes, ShortStr, basic, short};
 use broker::ReplyTo;
 use bytes::{Bytes, BytesMut};
@@ -14,17 +16,24 @@ use types::{ConnectionId, ShardId};
 use crate::channel::Channel;
 use crate::connection::{CONSUMER_TOKEN, Connection};
 use crate::error::Failure;
+use crate::gateway::Gateway;
 use crate::message::Message;
 
 /// The pseudo-queue.
 pub(crate) const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
 const PREFIX: &str = "amq.rabbitmq.reply-to.";
 
-/// The consumer of answers of a channel.
-#[derive(Debug)]
+/// The consumer of answers of a channel. Its address is known as long as it is there.
 pub(crate) struct Replies {
     pub tag: Name,
     secret: u64,
+    gateway: Arc<Gateway>,
+}
+
+impl Drop for Replies {
+    fn drop(&mut self) {
+        self.gateway.repliers.lock().remove(&self.secret);
+    }
 }
 
 /// Where answers for a channel go.
@@ -70,7 +79,7 @@ pub(crate) struct Answer {
 ///
 /// # Errors
 /// *406*: with acknowledgements, or twice.
-pub(crate) fn consume(channel: &mut Channel, tag: Name, no_ack: bool) -> Result<(), Failure> {
+pub(crate) fn consume(gateway: &Arc<Gateway>, channel: &mut Channel, tag: Name, no_ack: bool) -> Result<(), Failure> {
     if channel.replies.is_some() {
         return Err(Failure::precondition("reply consumer already set"));
     }
@@ -78,8 +87,15 @@ pub(crate) fn consume(channel: &mut Channel, tag: Name, no_ack: bool) -> Result<
         return Err(Failure::precondition("reply consumer cannot acknowledge"));
     }
     let secret = uuid::Uuid::new_v4().as_u64_pair().0;
-    channel.replies = Some(Replies { tag, secret });
+    gateway.repliers.lock().insert(secret);
+    channel.replies = Some(Replies { tag, secret, gateway: Arc::clone(gateway) });
     Ok(())
+}
+
+/// Is it the pseudo-queue, or the address of a channel that consumes answers?
+pub(crate) fn is_waited_for(connection: &Connection, name: &[u8]) -> bool {
+    let known = |to: Address| connection.gateway.repliers.lock().contains(&to.secret);
+    name == PSEUDO_QUEUE.as_bytes() || Address::parse(name).is_some_and(known)
 }
 
 /// Properties with the channel's address in place of the pseudo-queue; none if they do not ask for it.

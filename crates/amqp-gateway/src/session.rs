@@ -732,7 +732,7 @@ impl Session {
         if sent > 0 {
             gateway.metrics.sent_bytes.inc_by(sent as u64);
             self.connection.sent(sent);
-            self.heartbeat.iter_mut().for_each(Heartbeat::sent);
+            self.heartbeat.iter_mut().for_each(|heartbeat| heartbeat.sent(self.connection.now));
         }
         sent > 0
     }

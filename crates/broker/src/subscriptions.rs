@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use delivery::{ConsumerId, Dead, PageRun, Rest, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use delivery::{Acquired, ConsumerId, Dead, PageRun, Rest, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
@@ -25,7 +25,8 @@ use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept as KeptAhead;
 use crate::unsent::Unsent;
-use crate::{Broker, QUEUE_GROUP, Queue, Reply, ShareRules, ShareStart, Topic};
+use crate::queues::MembersTally;
+use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
@@ -91,6 +92,9 @@ pub struct SharedSubscription {
     dropped: AtomicBool,
     /// It goes with a restart: nothing of it is written.
     volatile: bool,
+    /// It is a queue's, or was.
+    of_queue: AtomicBool,
+    members: MembersTally,
     me: Weak<SharedSubscription>,
     /// Where it is entered while something of it runs out, and whether it is.
     looked_after: (Arc<LookedAfter>, AtomicBool),
@@ -287,9 +291,30 @@ impl SharedSubscription {
         }
     }
 
+    /// It is a queue's from now on.
+    pub(crate) fn set_of_queue(&self) {
+        self.of_queue.store(true, Ordering::SeqCst);
+    }
+
+    /// Is it a queue's, or was it?
+    pub(crate) fn is_of_queue(&self) -> bool {
+        self.of_queue.load(Ordering::Relaxed)
+    }
+
+    /// What went through members of share groups, if it is a queue's.
+    pub(crate) fn members(&self) -> &MembersTally {
+        &self.members
+    }
+
     /// Is it still there?
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::SeqCst)
+    }
+
+    /// The log begins where everything before is done; `None`: it does so already.
+    pub(crate) fn trim(&self, state: &Subscription) -> Option<AppendItem> {
+        let to = Offset(state.start());
+        (to > self.log.start()).then(|| AppendItem::Trim { log: Arc::clone(&self.log), to })
     }
 
     /// A consumer of `shard` waits for something to become available: it hears [`Event::Advanced`] of the log.
@@ -330,9 +355,20 @@ impl Subscriptions {
         self.writes.append(journal, ConnectionId(u64::MAX), items, Write { of: None, asker: None });
     }
 
-    /// Appends behind what was written of a subscription before; nobody hears of the outcome.
-    pub(crate) fn append_for(&self, shared: &SharedSubscription, journal: usize, item: AppendItem) {
-        self.writes.append(journal, shared.lane, vec![item], Write { of: None, asker: None });
+    /// A member of a share group was given these.
+    pub fn note_given(&self, shared: &SharedSubscription, acquired: &[Acquired]) {
+        self.note(ShareEvent::Acquired, acquired.iter().map(|one| one.last - one.first + 1).sum());
+        if shared.is_of_queue() {
+            shared.members.note_given(acquired);
+        }
+    }
+
+    /// A member of a share group has done so many.
+    pub fn note_accepted(&self, shared: &SharedSubscription, records: u64) {
+        self.note(ShareEvent::Accepted, records);
+        if shared.is_of_queue() {
+            shared.members.acknowledged.fetch_add(records, Ordering::Relaxed);
+        }
     }
 
     /// To how many records it happened since the start.
@@ -395,6 +431,8 @@ impl Subscriptions {
             lost: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             volatile,
+            of_queue: AtomicBool::new(false),
+            members: MembersTally::default(),
             name,
             log,
         })
@@ -547,6 +585,17 @@ impl Broker {
         self.write_changes(shared, state, asker, Vec::new(), item);
     }
 
+    /// As [`Broker::write_subscription`]; in the same append the log is trimmed behind it: what a reader finds gone is done. Two appends would
+    /// be two chunks, twice as much of the disk.
+    pub(crate) fn write_subscription_and_trim(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
+        let of_log = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
+        let mut items = self.changed_items(shared, state, of_log);
+        // Nobody waits for a trim alone.
+        let asker = asker.filter(|_| !items.is_empty());
+        items.extend(shared.trim(state));
+        self.append_changes(shared, items, asker);
+    }
+
     /// Writes what changed and `others`, of the same journal, in one chunk: a crash leaves all of it or nothing. `asker` waits for it.
     pub(crate) fn write_subscription_with(&self, shared: &SharedSubscription, state: &mut Subscription, others: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
@@ -561,23 +610,38 @@ impl Broker {
         others: Vec<AppendItem>,
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
+        let changed = self.changed_items(shared, state, item);
+        let together = !others.is_empty();
+        let mut items = others;
+        items.extend(changed);
+        if together {
+            items = vec![AppendItem::Together(items)];
+        }
+        self.append_changes(shared, items, asker);
+    }
+
+    /// Appends what is no change of the subscription, behind what was written of it before, in the same journal. `asker` waits for it.
+    pub(crate) fn append_beside(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
+        asker.open.fetch_add(1, Ordering::SeqCst);
+        let write = Write { of: None, asker: Some(Arc::clone(asker)) };
+        self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+    }
+
+    /// What changed as items.
+    fn changed_items(&self, shared: &SharedSubscription, state: &mut Subscription, item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem) -> Vec<AppendItem> {
         if shared.is_dropped() {
-            return;
+            return Vec::new();
         }
         if shared.lost.swap(false, Ordering::SeqCst) {
             state.set_changed();
         }
         let changes = state.take_changes();
-        let together = !others.is_empty();
-        let mut items = others;
-        if !shared.volatile && !changes.is_empty() {
-            items.extend(shared.name.records(&changes).into_iter().map(item));
-        }
-        if items.is_empty() {
+        if shared.volatile { Vec::new() } else { shared.name.records(&changes).into_iter().map(item).collect() }
+    }
+
+    fn append_changes(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: Option<&Arc<Acknowledgement>>) {
+        if items.is_empty() || shared.is_dropped() {
             return;
-        }
-        if together {
-            items = vec![AppendItem::Together(items)];
         }
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);
@@ -601,7 +665,7 @@ impl Broker {
         }
     }
 
-    /// Takes back what consumers have kept for too long.
+    /// Takes back what consumers have kept for too long: each has been delivered in vain.
     pub fn expire_subscription(&self, shared: &Arc<SharedSubscription>, state: &mut Subscription, rules: &Rules) {
         let mut dead = Vec::new();
         let expired = state.expire(now(), rules, &mut dead);
@@ -614,10 +678,10 @@ impl Broker {
     }
 
     /// Gives back what a consumer has in all subscriptions of its group.
-    pub fn release_consumer(&self, group: &str, consumer: ConsumerId, rules: &Rules) {
+    pub fn release_consumer(&self, group: &str, consumer: ConsumerId, rules: &ShareRules) {
         for shared in self.subscriptions().of_group(group) {
-            let (mut dead, mut state) = (Vec::new(), shared.lock());
-            if state.release_all(consumer, now(), rules, &mut dead) {
+            let (rules, mut dead, mut state) = (self.sharing(&shared, rules).rules, Vec::new(), shared.lock());
+            if state.release_all(consumer, now(), &rules, &mut dead) {
                 self.write_subscription(&shared, &mut state, None);
                 self.wake_subscription(&shared);
                 self.bury(&shared, dead);
@@ -641,17 +705,6 @@ impl Broker {
                 self.expire_subscription(&shared, &mut state, &rules);
             }
         }
-    }
-
-    /// The queue whose subscription it is.
-    fn queue_with(&self, shared: &SharedSubscription) -> Option<Arc<Queue>> {
-        let queue = self.vhosts().queue_of(shared.log.id()).filter(|_| shared.name.group == QUEUE_GROUP);
-        queue.filter(|queue| !queue.is_stream())
-    }
-
-    /// The rules of a subscription, whoever has it: a queue's are its own.
-    fn rules_of(&self, shared: &SharedSubscription) -> Rules {
-        self.queue_with(shared).map_or_else(|| self.share_rules(&shared.name.group).rules, |queue| queue.rules().subscription())
     }
 
     /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
@@ -718,12 +771,14 @@ impl Broker {
         }
     }
 
-    /// A group is deleted. On the controller's thread.
+    /// A group is deleted; subscriptions of queues stay with their queues. On the controller's thread.
     ///
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscriptions_of_group(&self, group: &str) -> Result<(), NotWritten> {
-        self.drop_subscriptions(&self.subscriptions().of_group(group)).map(drop)
+        let mut doomed = self.subscriptions().of_group(group);
+        doomed.retain(|shared| self.queue_with(shared).is_none());
+        self.drop_subscriptions(&doomed).map(drop)
     }
 
     /// A topic is deleted. On the controller's thread.
@@ -737,13 +792,13 @@ impl Broker {
         self.end_subscriptions(&self.subscriptions().of_topic(topic), None);
     }
 
-    /// A group forgets a topic; false: it had no subscription to it. On the controller's thread.
+    /// A group forgets a topic; false: it had no subscription to it that was not a queue's. On the controller's thread.
     ///
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
         let mut doomed = self.subscriptions().of_topic(topic);
-        doomed.retain(|shared| shared.name.group == group);
+        doomed.retain(|shared| shared.name.group == group && self.queue_with(shared).is_none());
         self.drop_subscriptions(&doomed).map(|count| count > 0)
     }
 }

@@ -10,6 +10,7 @@ mod classic_members;
 mod consumer_group;
 mod consumer_record;
 mod coordinator;
+mod done_list;
 mod embedded;
 mod error;
 mod group;

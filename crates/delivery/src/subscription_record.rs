@@ -3,20 +3,21 @@
 //! ```text
 //! name                    u16 length, group, [16] topic id, u32 partition
 //! key "s" name            value u8 version (1), u64 start; or u8 version (2), u64 start, u64 end of what was given out
-//! key "p" name u64 page   value u8 version (2), runs of the page: u16 first offset within it, u16 offsets after the first, u8 state
-//!                               0 acknowledged, 1 archived, 2 returned; on its way to the dead letters: 3 rejected,
-//!                               4 delivered too often, 5 expired, 6 no room; from 2 on u16 deliveries counted, u16 not counted
-//!                         value u8 version (1), runs as above, with u8 state 0, 1, 2 + n delivered n times and returned,
+//! key "p" name u64 page   value u8 version (4), u16 bytes of runs, what is done of the page as in `done_list.rs`, then the other runs: u16
+//!                               first offset within the page, u16 offsets after the first, u8 state 2 returned; on its way to the dead
+//!                               letters: 3 rejected, 4 delivered too often, 5 expired, 6 no room; u16 deliveries counted, u16 not counted
+//!                         value u8 version (3), where that is shorter: [2048] a bit for each offset that is acknowledged, the lowest bit of
+//!                               a byte first, then the other runs as in version 4, those with u8 state 1 archived without counts
+//!                         value u8 version (2), all runs as in version 3, and u8 state 0 acknowledged; read, and not written any more
+//!                         value u8 version (1), runs as in version 2, with u8 state 2 + n delivered n times and returned,
 //!                               128 + n delivered n times and on its way to the dead letters; read, and not written any more
-//!                         value u8 version (3), [2048] a bit for each offset that is acknowledged, the lowest bit of a byte first, then the
-//!                               other runs as in version 2
-//! key "z" name u64 number value u8 version (1), runs of what is done since pages were written, ascending, as numbers of 7 bits a byte, the
-//!                               lowest first: offsets from the end of the run before, then twice the offsets after the first, and 1 if archived
+//! key "z" name u64 number value u8 version (2), runs of what is done since pages were written, as in `done_list.rs`; version 1 is read
 //! key "y" name u64 page   value u8 version (1), levels of the page as in `subscription/levels.rs`
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use crate::done_list;
 use crate::subscription::{Changes, DeadReason, Done, DoneList, LevelPage, Subscription, Tries};
 
 /// Offsets that one record describes.
@@ -33,8 +34,10 @@ const LIST: u8 = b'z';
 /// A page with bits.
 const BITS: u8 = 3;
 const BITS_BYTES: usize = PAGE_OFFSETS as usize / 8;
-/// What a run takes in a page.
-pub(crate) const RUN_BYTES: usize = 5;
+/// A page with runs of what is done.
+const DONE: u8 = 4;
+/// What a run takes in a page, about.
+pub(crate) const RUN_BYTES: usize = 2;
 
 /// What the acknowledged offsets of a page take at most.
 pub(crate) const fn page_bytes_max() -> usize {
@@ -117,7 +120,7 @@ impl SubscriptionName {
             value.extend(changes.given.map(u64::to_be_bytes).into_iter().flatten());
             (self.key(START, None), Some(value.freeze()))
         });
-        let pages = changes.pages.iter().map(|(page, runs)| (self.key(PAGE, Some(*page)), (!runs.is_empty()).then(|| encode_runs(runs))));
+        let pages = changes.pages.iter().map(|(page, runs)| (self.key(PAGE, Some(*page)), (!runs.is_empty()).then(|| encode_runs(*page, runs))));
         let levels = changes.levels.iter().map(|(page, levels)| {
             let value = levels.as_ref().map(|levels| [&[PLAIN], levels.as_bytes()].concat().into());
             (self.key(LEVELS, Some(*page)), value)
@@ -136,59 +139,32 @@ impl SubscriptionName {
     }
 }
 
-fn put_number(out: &mut BytesMut, mut number: u64) {
-    while number > 127 {
-        out.put_u8(number as u8 | 128);
-        number >>= 7;
-    }
-    out.put_u8(number as u8);
-}
-
-fn take_number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0u64;
-    for shift in (0..64).step_by(7) {
-        let byte = bytes.try_get_u8().ok()?;
-        number |= u64::from(byte & 127) << shift;
-        if byte < 128 {
-            return Some(number);
-        }
-    }
-    None
-}
-
 fn encode_list(runs: &[(u64, u64, Done)]) -> Bytes {
-    let mut value = BytesMut::with_capacity(1 + runs.len() * 4);
-    value.put_u8(PLAIN);
-    let mut end = 0;
-    for (first, last, done) in runs {
-        put_number(&mut value, first - end);
-        put_number(&mut value, (last - first) * 2 + u64::from(*done == Done::Archived));
-        end = last + 1;
-    }
+    let mut value = BytesMut::with_capacity(1 + runs.len() * 3);
+    value.put_u8(FULL);
+    done_list::put_runs(&mut value, 0, runs.iter().copied());
     value.freeze()
 }
 
-fn decode_list(mut value: &[u8]) -> Option<DoneList> {
-    let (mut end, mut runs) = (0u64, Vec::new());
-    while value.has_remaining() {
-        let first = end.checked_add(take_number(&mut value)?)?;
-        let rest = take_number(&mut value)?;
-        let last = first.checked_add(rest / 2).filter(|last| *last < u64::MAX)?;
-        runs.push((first, last, if rest % 2 == 0 { Done::Acknowledged } else { Done::Archived }));
-        end = last + 1;
-    }
-    Some(runs)
-}
-
-fn encode_runs(runs: &[PageRun]) -> Bytes {
-    let acknowledged = |run: &&PageRun| run.state == StoredState::Done(Done::Acknowledged);
-    if runs.iter().filter(acknowledged).count() * RUN_BYTES <= BITS_BYTES {
-        let mut value = BytesMut::with_capacity(1 + runs.len() * 9);
-        value.put_u8(FULL);
-        put_runs(&mut value, runs.iter());
+fn encode_runs(page: u64, runs: &[PageRun]) -> Bytes {
+    let done = |run: &PageRun| match run.state {
+        StoredState::Done(done) => Some((run.first, run.last, done)),
+        _ => None,
+    };
+    let mut value = BytesMut::with_capacity(3 + runs.len() * RUN_BYTES);
+    value.put_u8(DONE);
+    value.put_u16(0);
+    done_list::put_runs(&mut value, page * PAGE_OFFSETS, runs.iter().filter_map(done));
+    if let Ok(bytes) = u16::try_from(value.len() - 3)
+        && usize::from(bytes) <= BITS_BYTES
+    {
+        value[1..3].copy_from_slice(&bytes.to_be_bytes());
+        put_runs(&mut value, runs.iter().filter(|run| done(run).is_none()));
         return value.freeze();
     }
-    let mut value = BytesMut::zeroed(1 + BITS_BYTES);
+    let acknowledged = |run: &&PageRun| run.state == StoredState::Done(Done::Acknowledged);
+    value.clear();
+    value.resize(1 + BITS_BYTES, 0);
     value[0] = BITS;
     for offset in runs.iter().filter(acknowledged).flat_map(|run| run.first..=run.last) {
         let place = (offset % PAGE_OFFSETS) as usize;
@@ -196,6 +172,14 @@ fn encode_runs(runs: &[PageRun]) -> Bytes {
     }
     put_runs(&mut value, runs.iter().filter(|run| !acknowledged(run)));
     value.freeze()
+}
+
+fn decode_done(base: u64, value: &mut &[u8]) -> Option<Vec<PageRun>> {
+    let bytes = usize::from(value.try_get_u16().ok()?);
+    let (list, rest) = value.split_at_checked(bytes)?;
+    *value = rest;
+    let runs = done_list::take_runs(list, base)?;
+    Some(runs.into_iter().map(|(first, last, done)| PageRun { first, last, state: StoredState::Done(done) }).collect())
 }
 
 fn decode_bits(base: u64, value: &mut &[u8]) -> Option<Vec<PageRun>> {
@@ -260,7 +244,7 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
         key = rest;
         let group = String::from_utf8(group.to_vec()).ok()?;
         let name = SubscriptionName { group, topic: key.try_get_u128().ok()?, partition: key.try_get_u32().ok()? };
-        let version = value.try_get_u8().ok().filter(|version| [PLAIN, FULL].contains(version) || kind == PAGE && *version == BITS)?;
+        let version = value.try_get_u8().ok().filter(|version| [PLAIN, FULL].contains(version) || kind == PAGE && [BITS, DONE].contains(version))?;
         if kind == START {
             let start = value.try_get_u64().ok()?;
             let given = if version == FULL { Some(value.try_get_u64().ok()?) } else { None };
@@ -271,10 +255,15 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
             return Some((name, SubscriptionRecord::Levels(page, LevelPage::decode(value)?)));
         }
         if kind == LIST {
-            return Some((name, SubscriptionRecord::List(page, decode_list(value)?)));
+            let runs = if version == PLAIN { done_list::take_runs_of_version_1(value) } else { done_list::take_runs(value, 0) };
+            return Some((name, SubscriptionRecord::List(page, runs?)));
         }
         let base = page.checked_mul(PAGE_OFFSETS)?;
-        let mut runs = if version == BITS { decode_bits(base, &mut value)? } else { Vec::with_capacity(value.len() / RUN_BYTES) };
+        let mut runs = match version {
+            BITS => decode_bits(base, &mut value)?,
+            DONE => decode_done(base, &mut value)?,
+            _ => Vec::with_capacity(value.len() / 5),
+        };
         while value.has_remaining() {
             let first = base + u64::from(value.try_get_u16().ok()?);
             let last = first + u64::from(value.try_get_u16().ok()?);

@@ -362,7 +362,7 @@ impl Session {
             }
         }
         for (group, consumer) in self.gateway.share_sessions.close_of((self.shard, self.connection)) {
-            let rules = self.gateway.broker.share_rules(&group).rules;
+            let rules = self.gateway.broker.share_rules(&group);
             self.gateway.broker.release_consumer(&group, consumer, &rules);
         }
         self.gateway.metrics.connections.dec();

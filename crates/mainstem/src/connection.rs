@@ -46,6 +46,13 @@ pub enum End {
     Broken,
 }
 
+impl End {
+    /// Has the client been told, so that it is to read that before the socket is closed?
+    pub fn is_polite(&self) -> bool {
+        matches!(self, Self::Refused(Refusal::Amqp(_)))
+    }
+}
+
 /// The frame being read.
 enum Reading {
     /// Its length, or a small frame, gathers in the buffer.

@@ -183,7 +183,8 @@ impl Shard {
     }
 
     async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, socket: (TokioStream, Option<Arc<Tls>>)) {
-        let _closing = Closing { shard: &self, id, connection: &connection };
+        let _counted = Counted { shard: &self };
+        let closing = Closing { shard: &self, id, connection: &connection };
         let stream = match socket {
             (stream, None) => Stream::Plain(stream),
             (stream, Some(tls)) => match Stream::accept(stream, tls.config()).await {
@@ -200,6 +201,10 @@ impl Shard {
         };
         let end = connection::serve(&self, &connection, &stream).await;
         stream.close();
+        drop(closing);
+        if end.is_polite() {
+            stream.linger().await;
+        }
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed => {}
@@ -289,6 +294,17 @@ impl Shard {
     }
 }
 
+/// A connection that counts until its socket is closed.
+struct Counted<'a> {
+    shard: &'a Shard,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.shard.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Takes a connection out of its shard, however its serving ends.
 struct Closing<'a> {
     shard: &'a Shard,
@@ -300,7 +316,6 @@ impl Drop for Closing<'_> {
     fn drop(&mut self) {
         self.connection.session.borrow_mut().close(&mut self.shard.context.borrow_mut());
         self.shard.connections.borrow_mut().remove(&self.id);
-        self.shard.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

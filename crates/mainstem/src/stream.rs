@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead, Error, ErrorKind, IoSlice, Read, Result, Write};
+use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use tokio::net::TcpStream;
 const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Bytes that wait encrypted for the socket.
 const UNSENT_MAX: usize = 256 << 10;
+/// How long, and how many bytes, a peer that has been told of the end may go on sending.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 64 << 20;
 
 /// The socket of a connection.
 pub enum Stream {
@@ -79,6 +83,19 @@ fn receive(tls: &mut ServerConnection, tcp: &TcpStream) -> Result<usize> {
     }
     flush(tls, tcp)?;
     Ok(got)
+}
+
+/// Reads what is there and drops it; false when no more comes or `room` is used up.
+fn discard(tcp: &TcpStream, room: &mut usize) -> bool {
+    let mut scratch = [0; 16 << 10];
+    loop {
+        match tcp.try_read(&mut scratch) {
+            Ok(0) => return false,
+            Ok(got) if got > *room => return false,
+            Ok(got) => *room -= got,
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
 }
 
 impl TlsStream {
@@ -161,6 +178,23 @@ impl Stream {
             tls.send_close_notify();
             let _ = flush(&mut tls, &stream.tcp);
         }
+    }
+
+    /// Sends no more, and reads without looking at it what the peer still sends, until it closes its side or a bound is reached. A socket
+    /// that is closed with bytes unread is reset, and the peer may lose the last words sent to it.
+    pub async fn linger(&self) {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(stream) => &stream.tcp,
+        };
+        if socket2::SockRef::from(tcp).shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        let drain = async {
+            let mut room = LINGER_BYTES;
+            while tcp.readable().await.is_ok() && discard(tcp, &mut room) {}
+        };
+        let _ = tokio::time::timeout(LINGER_MAX, drain).await;
     }
 
     /// Waits until one of these is possible.

@@ -53,7 +53,7 @@ pub enum Bound {
 /// Number of a binding in the slab.
 pub(crate) type BindingId = u32;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Target {
     Queue(QueueId),
     Exchange(ExchangeId),

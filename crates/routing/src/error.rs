@@ -216,4 +216,13 @@ pub enum InvalidBinding {
     /// A consistent hash exchange: the weights of all destinations are more than [`POINTS_MAX`].
     #[error("The weights of all bindings must not exceed {POINTS_MAX}")]
     TooManyPoints,
+    /// A local random exchange: its bindings have no key.
+    #[error("Non empty binding '{0}' key not permitted")]
+    KeyGiven(String),
+    /// A local random exchange: it leads to classic queues.
+    #[error("Queue type {0} not valid for this exchange type")]
+    QueueType(&'static str),
+    /// A local random exchange: it leads to queues.
+    #[error("Destination not found")]
+    NoQueue,
 }

@@ -25,10 +25,18 @@ pub enum Kind {
     Headers,
     /// One of the bindings, by a hash; the binding's key is its weight.
     ConsistentHash,
+    /// One of the bindings, by a hash of the routing keys.
+    ModulusHash,
+    /// Any one of the bindings.
+    Random,
+    /// Any one of the bindings, which are of queues and have no key.
+    LocalRandom,
 }
 
 impl Kind {
-    const ALL: [Self; 5] = [Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::ConsistentHash];
+    const ALL: [Self; 8] = [
+        Self::Direct, Self::Fanout, Self::Topic, Self::Headers, Self::ConsistentHash, Self::ModulusHash, Self::Random, Self::LocalRandom,
+    ];
 
     /// The type's name in the protocol.
     pub fn name(self) -> &'static str {
@@ -38,6 +46,9 @@ impl Kind {
             Self::Topic => "topic",
             Self::Headers => "headers",
             Self::ConsistentHash => "x-consistent-hash",
+            Self::ModulusHash => "x-modulus-hash",
+            Self::Random => "x-random",
+            Self::LocalRandom => "x-local-random",
         }
     }
 
@@ -58,7 +69,7 @@ const DELAYED: &str = "x-delayed-message";
 pub struct Declaration<'a> {
     /// Its name.
     pub name: Name,
-    /// `direct`, `fanout`, `topic`, `headers`, `x-consistent-hash` or `x-delayed-message`.
+    /// `direct`, `fanout`, `topic`, `headers`, `x-consistent-hash`, `x-modulus-hash`, `x-random`, `x-local-random` or `x-delayed-message`.
     pub kind: &'a [u8],
     /// Whether it outlives a restart.
     pub durable: bool,
@@ -137,6 +148,9 @@ impl Slot {
             Kind::Topic => Matcher::Topic(Trie::new()),
             Kind::Headers => Matcher::Headers(Default::default()),
             Kind::ConsistentHash => Matcher::ConsistentHash(Ring::new(hash_on(&arguments)?)),
+            Kind::ModulusHash => Matcher::Modulus(Default::default()),
+            Kind::Random => Matcher::Random { local: false },
+            Kind::LocalRandom => Matcher::Random { local: true },
         };
         let Plan { kind, delayed } = *plan;
         let (outgoing, incoming, policy_alternate) = (Vec::new(), Vec::new(), None);

@@ -5,7 +5,7 @@
 //! [`Exchanges`] is a table that network threads share.
 //!
 //! The rules are RabbitMQ's (AMQP 0-9-1 §3.1 with its extensions: bindings between exchanges, alternate exchanges,
-//! `x-consistent-hash`, `x-delayed-message`). Queues are known by an id that the caller gives; messages come in as routing keys
+//! `x-consistent-hash`, `x-modulus-hash`, `x-random`, `x-local-random`, `x-delayed-message`). Queues are known by an id that the caller gives; messages come in as routing keys
 //! and an implementation of [`Headers`].
 
 mod binding;
@@ -15,6 +15,7 @@ mod header_index;
 mod key_index;
 mod matcher;
 mod name;
+mod one_of;
 mod removal;
 mod ring;
 mod route;

@@ -4,6 +4,7 @@ use crate::binding::{BindingId, Bindings};
 use crate::error::InvalidBinding;
 use crate::header_index::{self, HeaderIndex};
 use crate::key_index::KeyIndex;
+use crate::one_of::{Modulus, pick};
 use crate::ring::Ring;
 use crate::route::Scratch;
 use crate::trie::Trie;
@@ -18,12 +19,18 @@ pub(crate) enum Matcher {
     Topic(Trie),
     Headers(HeaderIndex),
     ConsistentHash(Ring),
+    Modulus(Modulus),
+    /// Any one of the exchange's bindings; `local`: those have no key.
+    Random {
+        local: bool,
+    },
 }
 
 impl Matcher {
     pub fn check(&self, key: &[u8], arguments: &Arguments) -> Result<(), InvalidBinding> {
         match self {
-            Self::Direct(_) | Self::Fanout | Self::Topic(_) => Ok(()),
+            Self::Random { local: true } if !key.is_empty() => Err(InvalidBinding::KeyGiven(String::from_utf8_lossy(key).into_owned())),
+            Self::Direct(_) | Self::Fanout | Self::Topic(_) | Self::Modulus(_) | Self::Random { .. } => Ok(()),
             Self::Headers(_) => header_index::check(arguments),
             Self::ConsistentHash(ring) => ring.check(key),
         }
@@ -32,20 +39,22 @@ impl Matcher {
     pub fn insert(&mut self, id: BindingId, bindings: &mut Bindings) {
         match self {
             Self::Direct(index) => index.insert(id, bindings),
-            Self::Fanout => {}
+            Self::Fanout | Self::Random { .. } => {}
             Self::Topic(trie) => trie.insert(id, bindings),
             Self::Headers(index) => index.insert(id, bindings),
             Self::ConsistentHash(ring) => ring.insert(id, bindings),
+            Self::Modulus(modulus) => modulus.insert(id, bindings),
         }
     }
 
     pub fn remove(&mut self, id: BindingId, bindings: &mut Bindings) {
         match self {
             Self::Direct(index) => index.remove(id, bindings),
-            Self::Fanout => {}
+            Self::Fanout | Self::Random { .. } => {}
             Self::Topic(trie) => trie.remove(id, bindings),
             Self::Headers(index) => index.remove(id, bindings),
             Self::ConsistentHash(ring) => ring.remove(id, bindings),
+            Self::Modulus(modulus) => modulus.remove(id, bindings),
         }
     }
 
@@ -67,6 +76,8 @@ impl Matcher {
                 }
             }
             Self::Headers(index) => index.select(headers, bindings, found),
+            Self::Modulus(modulus) => modulus.select(keys).into_iter().for_each(found),
+            Self::Random { .. } => pick(all, scratch.random()).into_iter().for_each(found),
             Self::ConsistentHash(ring) => {
                 ring.select(keys.first().copied().unwrap_or_default(), headers).into_iter().for_each(found);
             }

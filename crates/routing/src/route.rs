@@ -8,13 +8,15 @@
 //! A message that wants to be delayed gets no further than an exchange that delays, wherever that lies on its way: the caller keeps it
 //! for that exchange, and routes it from there when its time has come, no longer to be delayed.
 
+use std::hash::{BuildHasher, RandomState};
+
 use smallvec::SmallVec;
 
 use crate::binding::{QueueId, Target};
 use crate::exchange::{Exchange, ExchangeId};
 use crate::name::Name;
 use crate::table::{DEFAULT, Table};
-use crate::value::Headers;
+use crate::value::{Headers, mix};
 
 /// Memory that routing uses and the caller keeps, so that a message costs no allocation. Each thread has its own; it fits all tables.
 #[derive(Debug, Default)]
@@ -25,6 +27,19 @@ pub struct Scratch {
     pub(crate) next: Vec<u32>,
     pub(crate) any_nodes: Vec<u32>,
     pub(crate) any_seen: Seen,
+    /// State of the random numbers; 0 before the first.
+    random: u64,
+}
+
+impl Scratch {
+    /// A random number (splitmix64), from a seed that differs from scratch to scratch.
+    pub(crate) fn random(&mut self) -> u64 {
+        if self.random == 0 {
+            self.random = RandomState::new().hash_one(0_u8);
+        }
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.random)
+    }
 }
 
 /// A set of small numbers that is emptied in no time.

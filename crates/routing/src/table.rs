@@ -7,8 +7,8 @@
 use hashbrown::HashMap;
 
 use crate::binding::{Binding, BindingId, Bindings, Bound, Destination, Entry, QueueId, Target, push};
-use crate::error::{BindError, DeclareError, DeleteError, NameTooLong, QueueTaken};
-use crate::exchange::{Declaration, Declared, Exchange, ExchangeId, Plan, Slot};
+use crate::error::{BindError, DeclareError, DeleteError, InvalidBinding, NameTooLong, QueueTaken};
+use crate::exchange::{Declaration, Declared, Exchange, ExchangeId, Kind, Plan, Slot};
 use crate::name::{NAME_BYTES_MAX, Name};
 use crate::removal::{Removal, RemovedBinding, RemovedDestination, RemovedExchange};
 use crate::value::Arguments;
@@ -285,6 +285,9 @@ impl Table {
             return Ok(Bound::Existing);
         }
         self.slot(source).matcher.check(key, arguments)?;
+        if self.slot(source).kind == Kind::LocalRandom && matches!(target, Target::Exchange(_)) {
+            return Err(InvalidBinding::NoQueue.into());
+        }
         let (key, arguments) = (key.into(), arguments.clone());
         let entry = Entry { source, target, key, arguments, outgoing_place: 0, incoming_place: 0, group_place: 0 };
         let id = self.bindings.add(entry);

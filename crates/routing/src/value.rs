@@ -82,7 +82,7 @@ pub(crate) fn stable_hash(bytes: &[u8]) -> u64 {
 }
 
 /// The finalizer of splitmix64: every bit of the input changes half of the output.
-fn mix(mut bits: u64) -> u64 {
+pub(crate) fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ bits >> 31

@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, StreamExt};
 use futures_util::future::join_all;
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions, QueueDeleteOptions};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions,
+    QueueDeleteOptions,
+};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Confirmation, Connection, ConnectionProperties};
 use rdkafka::config::ClientConfig;
@@ -120,6 +123,49 @@ pub fn publish_amqp(address: SocketAddr, messages: u64) -> u64 {
         connection.close(200, "".into()).await.unwrap();
         confirmed
     })
+}
+
+/// What a consumer gets of messages that another connection publishes.
+pub async fn echo_amqp(address: SocketAddr, messages: u64) -> Vec<Vec<u8>> {
+    let connect = || async move {
+        let uri = format!("amqp://{address}/%2f");
+        let connection = Connection::connect(&uri, ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        (connection, channel)
+    };
+    let (consuming, deliveries) = connect().await;
+    deliveries.basic_qos(100, BasicQosOptions::default()).await.unwrap();
+    let consume = deliveries.basic_consume("queue".into(), "".into(), BasicConsumeOptions::default(), FieldTable::default());
+    let mut consumer = consume.await.unwrap();
+    let (publishing, channel) = connect().await;
+    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
+    let publish = async {
+        let mut confirms = Vec::new();
+        for number in 0..messages {
+            let body = format!("message {number}");
+            let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+            let sent = channel.basic_publish("".into(), "queue".into(), options, body.as_bytes(), properties).await;
+            confirms.push(sent.unwrap());
+        }
+        for confirm in confirms {
+            assert!(matches!(confirm.await, Ok(Confirmation::Ack(None))));
+        }
+    };
+    let receive = async {
+        let mut seen = Vec::new();
+        while (seen.len() as u64) < messages {
+            let delivery = consumer.next().await.unwrap().unwrap();
+            seen.push(delivery.data.clone());
+            if seen.len() % 25 == 0 {
+                deliveries.basic_ack(delivery.delivery_tag, BasicAckOptions { multiple: true }).await.unwrap();
+            }
+        }
+        seen
+    };
+    let ((), seen) = tokio::join!(publish, receive);
+    consuming.close(200, "".into()).await.unwrap();
+    publishing.close(200, "".into()).await.unwrap();
+    seen
 }
 
 pub fn publish_pulsar(address: SocketAddr, messages: u64) -> u64 {

@@ -20,13 +20,16 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 /// Types of exchanges, and what they are.
-pub(crate) const TYPES: [(&str, &str); 6] = [
+pub(crate) const TYPES: [(&str, &str); 9] = [
     ("direct", "AMQP direct exchange, as per the AMQP specification"),
     ("fanout", "AMQP fanout exchange, as per the AMQP specification"),
     ("headers", "AMQP headers exchange, as per the AMQP specification"),
     ("topic", "AMQP topic exchange, as per the AMQP specification"),
     ("x-consistent-hash", "Consistent Hashing Exchange"),
     ("x-delayed-message", "Delayed Message Exchange."),
+    ("x-local-random", "Picks one random local binding (queue) to route via (to)."),
+    ("x-modulus-hash", "Modulus Hashing Exchange"),
+    ("x-random", "Randomly picks a binding (queue) to route via (to)."),
 ];
 
 /// The name under which paths know the default exchange.

@@ -43,7 +43,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
         return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("attempt to reuse consumer tag '{tag}'")));
     }
     if queue == *reply::PSEUDO_QUEUE {
-        reply::consume(channel, tag.clone(), no_ack)?;
+        reply::consume(&connection.gateway, channel, tag.clone(), no_ack)?;
         if !no_wait && let Some(consumer_tag) = text(&tag) {
             connection.out.method(channel.number, &basic::ConsumeOk { consumer_tag });
         }

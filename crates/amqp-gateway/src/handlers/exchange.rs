@@ -6,7 +6,7 @@ use amqp_wire::{MethodId, ReplyCode, exchange};
 use broker::{BindingWish, ExchangeError, Permission};
 use routing::{Declaration, DeclareError};
 
-use super::name;
+use super::{name, without_line_ends};
 use crate::access::Resource;
 use crate::arguments::arguments;
 use crate::channel::Channel;
@@ -18,6 +18,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
         exchange::Method::Declare(method) => declare(connection, channel, method),
         exchange::Method::Delete(method) => delete(connection, channel, method),
         exchange::Method::Bind(exchange::Bind { destination, source, routing_key, no_wait, arguments }) => {
+            let (destination, source) = (without_line_ends(&destination), without_line_ends(&source));
             check_binding(connection, channel, Resource::Exchange(destination.as_bytes()), source.as_bytes(), routing_key.as_bytes())?;
             let wish = wish(&destination, &source, &routing_key, arguments)?;
             let ok = (!no_wait).then_some(exchange::BindOk {});
@@ -34,6 +35,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
             )
         }
         exchange::Method::Unbind(exchange::Unbind { destination, source, routing_key, no_wait, arguments }) => {
+            let (destination, source) = (without_line_ends(&destination), without_line_ends(&source));
             check_binding(connection, channel, Resource::Exchange(destination.as_bytes()), source.as_bytes(), routing_key.as_bytes())?;
             let wish = wish(&destination, &source, &routing_key, arguments)?;
             let ok = (!no_wait).then_some(exchange::UnbindOk {});
@@ -99,6 +101,7 @@ pub(super) fn run<T: Send + 'static>(
 
 fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange::Declare<'_>) -> Result<(), Failure> {
     let exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments: table } = method;
+    let exchange = without_line_ends(&exchange);
     if exchange.is_empty() {
         return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
     }
@@ -139,6 +142,7 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
 
 fn delete(connection: &mut Connection, channel: &mut Channel, method: exchange::Delete<'_>) -> Result<(), Failure> {
     let exchange::Delete { exchange, if_unused, no_wait } = method;
+    let exchange = without_line_ends(&exchange);
     // Nobody may delete those that are always there, whatever his permissions.
     if !exchange.is_empty() && !exchange.starts_with("amq.") {
         connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;

@@ -14,6 +14,7 @@ mod transactions;
 use amqp_wire::{Encode, Method, MethodId, ReplyCode, Sender, basic, channel, confirm, queue as queues, tx};
 use broker::{ChannelMode, Queue};
 use routing::Name;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::channel::{Channel, Mode};
@@ -25,6 +26,9 @@ pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handsha
 pub(crate) use consume::{deliver, gone};
 pub(crate) use publish::{Table, check_exchange, expiration, keys, publish};
 pub(crate) use transactions::finish_commit;
+
+/// What names are without.
+const LINE_ENDS: [char; 2] = ['\r', '\n'];
 
 /// Refuses what a client may not send.
 ///
@@ -108,6 +112,11 @@ fn queue_name(channel: &Channel, name: &str) -> Result<Name, Failure> {
         return last.ok_or_else(|| Failure::channel(ReplyCode::NotFound, "no previously declared queue"));
     }
     self::name(name.as_bytes())
+}
+
+/// The name of a queue or an exchange as it is declared, bound and deleted: line ends are taken off, as in RabbitMQ.
+fn without_line_ends(name: &str) -> Cow<'_, str> {
+    if name.contains(LINE_ENDS) { Cow::Owned(name.replace(LINE_ENDS, "")) } else { Cow::Borrowed(name) }
 }
 
 /// A name from the wire.

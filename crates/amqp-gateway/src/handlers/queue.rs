@@ -6,12 +6,13 @@ use amqp_wire::{ReplyCode, ShortStr, TableRef, Value, queue, short};
 use broker::{BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
 
 use super::exchange::{check_binding, run};
-use super::{name, queue_name, queue_of};
+use super::{name, queue_name, queue_of, without_line_ends};
 use crate::access::Resource;
 use crate::arguments::arguments;
 use crate::channel::Channel;
 use crate::connection::Connection;
 use crate::error::Failure;
+use crate::reply;
 
 pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method: queue::Method<'_>) -> Result<(), Failure> {
     match method {
@@ -46,9 +47,14 @@ fn declared(connection: &mut Connection, channel: &mut Channel, found: &Arc<Queu
 
 fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::Declare<'_>) -> Result<(), Failure> {
     let queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments: table } = method;
+    let queue = without_line_ends(&queue);
+    if queue.starts_with(reply::PSEUDO_QUEUE) {
+        return declare_reply_queue(connection, channel, &queue, no_wait);
+    }
     if passive {
         connection.check(Permission::Configure, Resource::Queue(queue.as_bytes()))?;
         let found = connection.broker().queue_for(&channel.vhost, queue.as_bytes(), connection.id)?;
+        connection.broker().used(&found);
         declared(connection, channel, &found, no_wait);
         return Ok(());
     }
@@ -67,6 +73,22 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         declared(connection, channel, &found, no_wait);
         Ok(())
     })
+}
+
+/// The queue of direct replies, or one that stands for who waits for them: there are none but those that are there, with one consumer.
+///
+/// # Errors
+/// *404*.
+fn declare_reply_queue(connection: &mut Connection, channel: &mut Channel, queue: &str, no_wait: bool) -> Result<(), Failure> {
+    if !reply::is_waited_for(connection, queue.as_bytes()) {
+        return Err(QueueError::NotFound { queue: name(queue.as_bytes())?, vhost: channel.vhost.name().to_owned() }.into());
+    }
+    channel.last_queue = Some(name(queue.as_bytes())?);
+    if !no_wait {
+        let queue = ShortStr::new(queue).unwrap_or(short(""));
+        connection.out.method(channel.number, &queue::DeclareOk { queue, message_count: 0, consumer_count: 1 });
+    }
+    Ok(())
 }
 
 /// May the user declare such a queue?
@@ -93,6 +115,7 @@ fn check_declaration(connection: &mut Connection, channel: &Channel, name: &[u8]
 
 fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<'_>) -> Result<(), Failure> {
     let queue::Bind { queue, exchange, routing_key, no_wait, arguments: table } = method;
+    let (queue, exchange) = (without_line_ends(&queue), without_line_ends(&exchange));
     let wanted = queue_name(channel, &queue)?;
     let implied = queue.is_empty() && routing_key.is_empty();
     let bound = if implied { wanted.as_bytes() } else { routing_key.as_bytes() };
@@ -116,6 +139,7 @@ fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<
 
 fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unbind<'_>) -> Result<(), Failure> {
     let queue::Unbind { queue, exchange, routing_key, arguments: table } = method;
+    let (queue, exchange) = (without_line_ends(&queue), without_line_ends(&exchange));
     let destination = queue_name(channel, &queue)?;
     let implied = queue.is_empty() && routing_key.is_empty();
     let bound = if implied { destination.as_bytes() } else { routing_key.as_bytes() };
@@ -154,7 +178,7 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
 
 fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Delete<'_>) -> Result<(), Failure> {
     let queue::Delete { queue, if_unused, if_empty, no_wait } = method;
-    let wanted = queue_name(channel, &queue)?;
+    let wanted = queue_name(channel, &without_line_ends(&queue))?;
     connection.check(Permission::Configure, Resource::Queue(&wanted))?;
     let found = match connection.broker().queue_for(&channel.vhost, &wanted, connection.id) {
         Ok(found) => found,

@@ -12,3 +12,4 @@ mod security;
 mod streams;
 mod topology;
 mod transactions;
+mod written;

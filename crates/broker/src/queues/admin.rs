@@ -9,7 +9,10 @@ use bytes::Bytes;
 use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
-use routing::{Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, Name, QueueId, Removal, RemovedDestination};
+use routing::{
+    Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, InvalidBinding, Kind, Name, QueueId, Removal,
+    RemovedDestination,
+};
 use types::{ConnectionId, Durability, PartitionIndex};
 use uuid::Uuid;
 
@@ -331,6 +334,7 @@ impl Broker {
     /// `Bind`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
         vhost.check_alive()?;
+        Self::check_local(vhost, &wish)?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)
@@ -348,6 +352,17 @@ impl Broker {
             }
         }
         Ok(())
+    }
+
+    /// A local random exchange leads to classic queues.
+    fn check_local(vhost: &Vhost, wish: &BindingWish) -> Result<(), BindError> {
+        let local = vhost.exchanges.read().exchange(&wish.source).is_some_and(|exchange| exchange.kind() == Kind::LocalRandom);
+        let kind = if local && wish.to_queue { vhost.queue(&wish.destination).map(|queue| queue.understood().kind) } else { None };
+        match kind {
+            Some(QueueKind::Quorum) => Err(InvalidBinding::QueueType("rabbit_quorum_queue").into()),
+            Some(QueueKind::Stream) => Err(InvalidBinding::QueueType("rabbit_stream_queue").into()),
+            Some(QueueKind::Classic) | None => Ok(()),
+        }
     }
 
     /// Takes a binding away; one that is not there is no error.
@@ -436,7 +451,7 @@ impl Broker {
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
                 Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
-                None => self.remembered_subscription(&topic, partition, recorded, restored),
+                None => self.remembered_subscription(understood.group(), &topic, partition, recorded, restored),
             };
             Arc::new(Queue {
                 id: QueueId(shared.log().id().0),
@@ -474,11 +489,12 @@ impl Broker {
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end
     /// let that be written.
-    fn remembered_subscription(&self, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
-        let known = restored || self.subscriptions().get(QUEUE_GROUP, topic.id, partition.0).is_some();
-        let shared = self.queue_subscription(QUEUE_GROUP, topic, partition, durable).expect("a queue's topic has its partitions");
+    fn remembered_subscription(&self, group: &str, topic: &Arc<Topic>, partition: PartitionIndex, durable: bool, restored: bool) -> Arc<crate::SharedSubscription> {
+        let known = restored || self.subscriptions().get(group, topic.id, partition.0).is_some();
+        let shared = self.queue_subscription(group, topic, partition, durable).expect("a queue's topic has its partitions");
         let given = if known { shared.log().end().0 } else { shared.log().start().0 };
         shared.lock().remember_given(given);
+        shared.set_of_queue();
         shared
     }
 }

@@ -13,6 +13,8 @@ const PRIORITIES_MAX: i64 = 255;
 const TTL_MAX: i64 = 315_360_000_000;
 /// Returns after which a message of a quorum queue is dead, when nothing is said.
 const DELIVERY_LIMIT_DEFAULT: u32 = 20;
+/// Of the name of a share group, in bytes.
+const GROUP_BYTES_MAX: usize = 255;
 /// Priorities of a quorum queue.
 const QUORUM_PRIORITY_MAX: u8 = 31;
 
@@ -39,7 +41,7 @@ const NOT_HERE: [&[u8]; 16] = [
 
 /// Does an argument mean something to a queue? Others are not compared when a queue is declared again.
 pub(super) fn is_known(name: &[u8]) -> bool {
-    const SERVED: [&[u8]; 12] = [
+    const SERVED: [&[u8]; 13] = [
         b"x-queue-type",
         b"x-message-ttl",
         b"x-expires",
@@ -52,6 +54,7 @@ pub(super) fn is_known(name: &[u8]) -> bool {
         b"x-queue-mode",
         b"x-queue-version",
         b"x-queue-leader-locator",
+        b"x-share-group",
     ];
     SERVED.contains(&name) || NOT_HERE.contains(&name)
 }
@@ -83,6 +86,8 @@ pub struct QueueArguments {
     pub letters_wait: bool,
     /// `x-delivery-limit`: after so many returns a message is dead. `None`: never.
     pub delivery_limit: Option<u32>,
+    /// `x-share-group`: the share group whose members work on it; `None`: [`QUEUE_GROUP`](super::QUEUE_GROUP).
+    pub share_group: Option<String>,
     /// What only streams have.
     pub(crate) stream: StreamArguments,
 }
@@ -204,6 +209,7 @@ impl QueueArguments {
             single_active: false,
             letters_wait: false,
             delivery_limit: quorum.then_some(DELIVERY_LIMIT_DEFAULT),
+            share_group: None,
             stream: StreamArguments::default(),
         };
         for argument in arguments.fields() {
@@ -255,6 +261,11 @@ impl QueueArguments {
                 other => return refuse("x-queue-version", format!("\"unsupported queue version '{other}'\"")),
             },
             b"x-queue-leader-locator" => check_locator(argument)?,
+            b"x-share-group" => match text(argument)? {
+                "" => return refuse("x-share-group", "it is empty"),
+                name if name.len() > GROUP_BYTES_MAX => return refuse("x-share-group", format!("longer than {GROUP_BYTES_MAX} bytes")),
+                name => self.share_group = Some(name.to_owned()),
+            },
             b"x-quorum-initial-group-size" | b"x-quorum-target-group-size" if quorum => drop(int(argument, 1, i64::MAX)?),
             b"x-dead-letter-strategy" if quorum => match text(argument)? {
                 "at-most-once" => {}
@@ -272,6 +283,11 @@ impl QueueArguments {
     /// Settings of the queue's own topic.
     pub(super) fn overrides(&self) -> BTreeMap<String, String> {
         if self.kind == QueueKind::Stream { self.stream.overrides() } else { super::admin::queue_overrides() }
+    }
+
+    /// The share group whose members work on the queue.
+    pub fn group(&self) -> &str {
+        self.share_group.as_deref().unwrap_or(super::QUEUE_GROUP)
     }
 
     /// May messages be refused?

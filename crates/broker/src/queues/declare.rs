@@ -158,6 +158,9 @@ impl Broker {
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
+        if rules.share_group.is_some() && known_as.is_none() {
+            super::arguments::refuse::<()>("x-share-group", "Kafka clients do not see such a queue").map_err(refuse)?;
+        }
         let there = known_as.as_ref().and_then(|name| self.topic(name));
         let described = QueueDeclaration { name, ..wish };
         if let Some(topic) = &there {

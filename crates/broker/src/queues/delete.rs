@@ -11,7 +11,7 @@ use journal::{AppendError, AppendItem};
 use super::admin::QueueError;
 use super::queue::Queue;
 use super::record::QueueRecord;
-use super::{Delays, QUEUE_GROUP, Vhost};
+use super::{Delays, Vhost};
 use crate::Broker;
 use crate::catalog::topic_key;
 use crate::jobs::{Pending, Stage, Staged};
@@ -74,11 +74,12 @@ impl Broker {
         // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
         let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
         let (name, vhost) = (queue.name.clone(), queue.vhost.to_string());
-        if if_unused && counts.consumers > 0 {
-            return Err(QueueError::InUse { queue: name, vhost });
-        }
+        // In this order, as RabbitMQ.
         if if_empty && counts.ready > 0 {
             return Err(QueueError::NotEmpty { queue: name, vhost });
+        }
+        if if_unused && counts.consumers > 0 {
+            return Err(QueueError::InUse { queue: name, vhost });
         }
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(None) };
         if queue.dropped.swap(true, Ordering::SeqCst) {
@@ -112,7 +113,7 @@ impl Broker {
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
         } else if queue.attached {
-            let _ = self.drop_subscription(QUEUE_GROUP, queue.topic.id);
+            let _ = self.drop_subscription(queue.understood().group(), queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
             self.journal_of(queue.log().id()).drop_log(queue.log().id());

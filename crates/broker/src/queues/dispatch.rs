@@ -9,11 +9,10 @@ use std::sync::atomic::Ordering;
 
 use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, UnderWay};
 use hashbrown::HashMap;
-use journal::AppendItem;
 use parking_lot::MutexGuard;
 use record::Record;
 use routing::QueueId;
-use types::{LogId, Offset, ShardId};
+use types::{LogId, ShardId};
 
 use super::arguments::QueueArguments;
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
@@ -305,6 +304,8 @@ impl Broker {
 
     /// Somebody asks for one message; he has it under the number `holder`.
     pub fn get(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, holder: ConsumerId, no_ack: bool) -> Got {
+        // What has just come is for consumers that wait for it, and is dropped where there is no room for it.
+        self.run_queue(queue);
         let mut turn = self.turn(queue);
         turn.own.machine.touch(turn.now_ms);
         let Ok(head) = turn.next() else {
@@ -369,8 +370,8 @@ impl Broker {
         counts
     }
 
-    /// A queue was declared again.
-    pub(super) fn used(&self, queue: &Queue) {
+    /// A queue was declared again, or somebody has asked whether it is there.
+    pub fn used(&self, queue: &Queue) {
         queue.dispatch.lock().machine.touch(now());
     }
 
@@ -428,13 +429,12 @@ impl Broker {
             return;
         }
         let mut state = queue.shared.lock();
-        self.write_subscription(&queue.shared, &mut state, asker);
-        state.let_rest();
-        let (log, start) = (queue.log(), Offset(state.start()));
-        // Behind the record that says so: what a reader finds gone is done.
-        if !queue.attached && start > log.start() {
-            self.subscriptions().append_for(&queue.shared, self.journal_number(log.id()), AppendItem::Trim { log: Arc::clone(log), to: start });
+        if queue.attached {
+            self.write_subscription(&queue.shared, &mut state, asker);
+        } else {
+            self.write_subscription_and_trim(&queue.shared, &mut state, asker);
         }
+        state.let_rest();
     }
 
     /// Writes what was said of messages of `queues`, and tells `asker` when it is durable.
@@ -591,7 +591,8 @@ impl Turn<'_> {
         }
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
-        let changed = self.state.has_changes();
+        // Members of a share group write what they say themselves: the log is trimmed behind it all the same.
+        let changed = self.state.has_changes() || !self.queue.attached && self.state.start() > self.queue.log().start().0;
         if changed && !self.queue.dirty.swap(true, Ordering::SeqCst) {
             self.broker.ticker.touch(self.queue);
         }

@@ -143,10 +143,26 @@ impl Broker {
         Ok(())
     }
 
-    /// Messages of a queue since the start.
+    /// Messages of a queue since the start, whoever had them: consumers, and members of share groups.
     pub fn tally(&self, queue: &Queue) -> QueueTally {
-        let own = queue.dispatch.lock();
-        QueueTally { published: queue.log().last_stable().0.saturating_sub(own.born), ..own.tally.as_deref().copied().unwrap_or_default() }
+        let mut sum = QueueTally::default();
+        for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
+            let (own, members) = (part.dispatch.lock(), part.shared.members());
+            sum.published += part.log().last_stable().0.saturating_sub(own.born);
+            if let Some(tally) = own.tally.as_deref() {
+                sum.delivered += tally.delivered;
+                sum.delivered_no_ack += tally.delivered_no_ack;
+                sum.got += tally.got;
+                sum.got_no_ack += tally.got_no_ack;
+                sum.got_empty += tally.got_empty;
+                sum.redelivered += tally.redelivered;
+                sum.acknowledged += tally.acknowledged;
+            }
+            sum.delivered += members.delivered.load(Ordering::Relaxed);
+            sum.redelivered += members.redelivered.load(Ordering::Relaxed);
+            sum.acknowledged += members.acknowledged.load(Ordering::Relaxed);
+        }
+        sum
     }
 
     /// Who consumes, in the order in which they came.

@@ -13,6 +13,7 @@ mod delays;
 mod delete;
 mod dispatch;
 mod erlang;
+mod faces;
 mod look;
 mod parameters;
 mod parts;
@@ -47,6 +48,8 @@ pub use dead::{Letter, Undertaker};
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;
+pub use faces::Sharing;
+pub(crate) use faces::MembersTally;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
@@ -64,7 +67,7 @@ use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
 pub const DEFAULT_VHOST: &str = "/";
-/// The group under which the subscription of a queue is known to share groups.
+/// The group under which the subscription of a queue is known to share groups, if its declaration names no other (`x-share-group`).
 pub const QUEUE_GROUP: &str = "amqp.queue";
 
 /// A name space of exchanges and queues.

@@ -194,7 +194,7 @@ fn what_may_have_been_given_out_before_a_crash_is_known() {
 }
 
 #[test]
-fn pages_of_the_first_version_are_read() {
+fn pages_of_earlier_versions_are_read() {
     let key = name().records(&delivery::Changes { start: None, given: None, pages: vec![(0, Vec::new())], levels: Vec::new(), list: None, lists_gone: Vec::new() }).remove(0).0;
     let value = [&[1u8][..], &[0, 0, 0, 1, 0], &[0, 5, 0, 0, 1], &[0, 6, 0, 0, 2 + 3], &[0, 7, 0, 2, 128 + 4]].concat();
     let (_, record) = subscription_record(&key, &value).expect("its kind").expect("whole");
@@ -208,7 +208,37 @@ fn pages_of_the_first_version_are_read() {
         (6, 6, StoredState::Returned(counted(3))),
         (7, 9, StoredState::Dead(counted(4), DeadReason::Rejected)),
     ]);
+    let second = [&[2u8][..], &[0, 0, 0, 1, 0], &[0, 6, 0, 0, 2, 0, 3, 0, 1]].concat();
+    let Some(Some((_, SubscriptionRecord::Page(runs)))) = subscription_record(&key, &second) else { panic!("a page of version 2") };
+    assert_eq!(runs.iter().map(|run| (run.first, run.last, run.state)).collect::<Vec<_>>(), [
+        (0, 1, done(delivery::Done::Acknowledged)),
+        (6, 6, StoredState::Returned(Tries { counted: 3, spared: 1 })),
+    ]);
     let broken = [&[2u8][..], &[0, 0, 0, 1, 9, 0, 0, 0, 0]].concat();
     assert_eq!(subscription_record(&key, &broken), Some(None), "no such state");
     assert_eq!(subscription_record(&key, &[3]), Some(None), "a newer version");
+}
+
+/// What is done takes as few bytes as it can: a list of distances while it is short, bits when they are shorter; what else there is lies behind.
+#[test]
+fn a_page_is_written_as_a_list_or_as_bits_and_read_again() {
+    let page = |runs: Vec<PageRun>| delivery::Changes { start: None, given: None, pages: vec![(3, runs)], levels: Vec::new(), list: None, lists_gone: Vec::new() };
+    let base = 3 * delivery::PAGE_OFFSETS;
+    let done = |first: u64, last: u64| PageRun { first: base + first, last: base + last, state: StoredState::Done(delivery::Done::Acknowledged) };
+    let archived = PageRun { first: base + 9000, last: base + 9000, state: StoredState::Done(delivery::Done::Archived) };
+    let returned = PageRun { first: base + 9001, last: base + 9002, state: StoredState::Returned(Tries { counted: 2, spared: 1 }) };
+    let few: Vec<PageRun> = (0..100).map(|at| done(at * 20, at * 20)).collect();
+    let many: Vec<PageRun> = (0..2200).map(|at| done(at * 4, at * 4 + 1)).collect();
+    for (mut runs, version, bytes) in [(few, 4, 3 + 100 + 3 + 9), (many, 3, 1 + 2048 + 5 + 9)] {
+        runs.extend([archived, returned]);
+        let (key, value) = name().records(&page(runs.clone())).remove(0);
+        let value = value.expect("it is not empty");
+        assert_eq!((value[0], value.len()), (version, bytes));
+        assert_eq!(subscription_record(&key, &value), Some(Some((name(), SubscriptionRecord::Page(runs)))));
+        for end in 1..value.len() {
+            if let Some(Some((_, SubscriptionRecord::Page(found)))) = subscription_record(&key, &value[..end]) {
+                assert!(found.len() < 2300, "what is cut is no longer than the whole");
+            }
+        }
+    }
 }

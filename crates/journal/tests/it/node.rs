@@ -245,11 +245,15 @@ pub fn read_cold(journal: &Journal, log: &Arc<Log>, from: Offset, max_bytes: usi
     }
 }
 
-/// Reads all of a log, from memory and disk, and returns its end.
+/// Reads all of a log, from memory and disk, and returns its end. Retention may move its start meanwhile.
 pub fn read_all(journal: &Journal, log: &Arc<Log>, value_bytes: usize) -> Offset {
     let mut at = log.start();
-    while let Seen::Until(next) = read(journal, log, at, 256 << 10, value_bytes) {
-        at = next;
+    loop {
+        at = match read(journal, log, at, 256 << 10, value_bytes) {
+            Seen::Until(next) => next,
+            Seen::Gone => log.start(),
+            Seen::End => break,
+        };
     }
     assert_eq!(at, log.high_watermark(), "{} ends", log.id());
     at

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::{Acknowledged, Acknowledgement, Broker, Reply, ShareEvent, ShareRules};
 use delivery::{ConsumerId, Subscription, Verdict};
 use kafka_wire::share_acknowledge::{
-    PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
+    LeaderIdAndEpoch, PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 use types::TopicId;
@@ -109,15 +109,18 @@ impl Sayer<'_> {
         };
         let now = broker::steady_ms();
         let mut state = shared.lock();
-        self.broker.expire_subscription(&shared, &mut state, &self.rules.rules);
+        let rules = self.broker.sharing(&shared, self.rules).rules;
+        self.broker.expire_subscription(&shared, &mut state, &rules);
         check(said, self.renews && self.rules.config.share_renew, &state, self.consumer)?;
         let mut dead = Vec::new();
         for (first, last, verdict) in said.iter().flat_map(verdicts) {
             if let Some(verdict) = verdict {
-                if let Some(event) = event(verdict) {
-                    self.broker.subscriptions().note(event, last - first + 1);
+                match event(verdict) {
+                    Some(ShareEvent::Accepted) => self.broker.subscriptions().note_accepted(&shared, last - first + 1),
+                    Some(event) => self.broker.subscriptions().note(event, last - first + 1),
+                    None => {}
                 }
-                state.judge(self.consumer, first, last, verdict, now, &self.rules.rules, &mut dead);
+                state.judge(self.consumer, first, last, verdict, now, &rules, &mut dead);
             }
         }
         self.broker.write_subscription(&shared, &mut state, Some(asker));
@@ -175,14 +178,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
             let outcome = sayer.say(topic.topic_id, partition.partition_index, &said, &acknowledgement);
             let error_code = outcome.err().map_or(0, ErrorCode::code);
-            PartitionData { partition_index: partition.partition_index, error_code, ..PartitionData::default() }
+            // No hint: clients take a zero for the id of a broker that is the leader now.
+            let current_leader = LeaderIdAndEpoch { leader_id: -1, leader_epoch: -1, ..LeaderIdAndEpoch::default() };
+            PartitionData { partition_index: partition.partition_index, error_code, current_leader, ..PartitionData::default() }
         });
         responses.push(ShareAcknowledgeTopicResponse { topic_id: topic.topic_id, partitions: partitions.collect(), ..Default::default() });
     }
     responses.retain(|topic| !topic.partitions.is_empty());
     if request.share_session_epoch == CLOSE {
         context.gateway.share_sessions.close(&group, &member);
-        broker.release_consumer(&group, consumer, &rules.rules);
+        broker.release_consumer(&group, consumer, &rules);
     }
     broker.close_acknowledgement(&acknowledgement);
     let acquisition_lock_timeout_ms = rules.rules.lock as i32;

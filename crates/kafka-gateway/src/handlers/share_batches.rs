@@ -4,7 +4,7 @@
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use broker::{Log, ShareRules, aborted};
+use broker::{Log, Sharing, aborted};
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::{DefaultHashBuilder, HashMap};
@@ -15,7 +15,7 @@ use types::Offset;
 /// To whom, and how much.
 pub(crate) struct Giving<'a> {
     pub consumer: ConsumerId,
-    pub rules: &'a ShareRules,
+    pub sharing: &'a Sharing,
     /// Steady, in ms.
     pub now: u64,
     pub records_max: u64,
@@ -51,11 +51,11 @@ pub(crate) fn give(
     if found.is_empty() && from < next {
         state.skip(from.0, next.0 - 1);
     }
-    let committed_only = giving.rules.committed_only();
-    let dead = if committed_only { aborted(log, &slices, &found, from, next) } else { Vec::new() };
+    let rules = &giving.sharing.rules;
+    let dead = if giving.sharing.committed_only { aborted(log, &slices, &found, from, next) } else { Vec::new() };
     let now = giving.now;
     // Single records are not given beyond the bound, but for what a batch has left beyond it.
-    let room = giving.rules.rules.unfinished_max.saturating_sub(state.unfinished());
+    let room = rules.unfinished_max.saturating_sub(state.unfinished());
     let records_max = if giving.by_record && room > 0 { giving.records_max.min(room) } else { giving.records_max };
     let mut given = Given::default();
     let mut span: Option<(usize, usize)> = None;
@@ -84,7 +84,7 @@ pub(crate) fn give(
         }
         let mut hash = |offset: u64| keys.as_ref().and_then(|keys| keys.get(&offset).copied());
         let mut acquired = Vec::new();
-        state.acquire(giving.consumer, first, last, limit, now, &giving.rules.rules, &mut hash, &mut acquired);
+        state.acquire(giving.consumer, first, last, limit, now, rules, &mut hash, &mut acquired);
         let available = state.available_from();
         if (first.max(from.0)..=last).contains(&available) {
             given.rest.get_or_insert((Offset(available), one.at));

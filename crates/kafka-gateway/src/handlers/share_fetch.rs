@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Reply, ShareEvent, ShareRules, SharedSubscription, TailRead,
+    Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Reply, ShareRules, SharedSubscription, Sharing, TailRead,
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::HashMap;
-use kafka_wire::share_fetch::{AcquiredRecords, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
+use kafka_wire::share_fetch::{AcquiredRecords, LeaderIdAndEpoch, PartitionData, ShareFetchRequest, ShareFetchResponse, ShareFetchableTopicResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
 use parking_lot::Mutex;
 use record::cut;
@@ -71,7 +71,6 @@ struct ShareFetchWait {
     max_bytes: usize,
     bytes: usize,
     records_left: u64,
-    acquired: u64,
     batch_size: u64,
     by_record: bool,
     deadline: Instant,
@@ -152,7 +151,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let closes = request.share_session_epoch == CLOSE;
     if closes {
         context.gateway.share_sessions.close(&group, &member);
-        broker.release_consumer(&group, consumer, &rules.rules);
+        broker.release_consumer(&group, consumer, &rules);
     }
     broker.close_acknowledgement(&acknowledgement);
     let fetches = request.max_records > 0 && !closes;
@@ -184,7 +183,6 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
         bytes: 0,
         records_left: request.max_records.max(0) as u64,
-        acquired: 0,
         batch_size: request.batch_size.max(1) as u64,
         by_record,
         deadline: context.now + wait,
@@ -235,17 +233,18 @@ impl ShareFetchWait {
                 self.held_back = self.worked[at].code.is_none().then(|| context.now + HOLD_BACK);
                 continue;
             };
+            let sharing = broker.sharing(&shared, &self.rules);
             for _ in 0..PASSES_MAX {
                 let (log, mut state) = (shared.log(), shared.lock());
-                let Some(range) = self.next_range(&broker, &shared, &mut state) else { break };
+                let Some(range) = self.next_range(&broker, &shared, &mut state, &sharing) else { break };
                 match broker.journal_of(log.id()).read_tail(log, range.clone(), self.room(), true) {
                     TailRead::Data { slices, next, .. } => {
-                        if self.give(at, &shared, &mut state, (slices, range.start..next)).is_none_or(|gave| gave.some) {
+                        if self.give(at, (&shared, &sharing), &mut state, (slices, range.start..next), &broker).is_none_or(|gave| gave.some) {
                             break;
                         }
                     }
                     TailRead::Cold => {
-                        if !self.take_history(at, &shared, &mut state, range, context) {
+                        if !self.take_history(at, (&shared, &sharing), &mut state, range, context) {
                             break;
                         }
                     }
@@ -276,14 +275,14 @@ impl ShareFetchWait {
     }
 
     /// What to read next for this member, if there is anything.
-    fn next_range(&self, broker: &Broker, shared: &Arc<SharedSubscription>, state: &mut Subscription) -> Option<Range<Offset>> {
+    fn next_range(&self, broker: &Broker, shared: &Arc<SharedSubscription>, state: &mut Subscription, sharing: &Sharing) -> Option<Range<Offset>> {
         if shared.is_dropped() {
             return None;
         }
-        broker.expire_subscription(shared, state, &self.rules.rules);
+        broker.expire_subscription(shared, state, &sharing.rules);
         state.trim(shared.log().start().0);
-        let from = Offset(state.wanted(self.consumer, &self.rules.rules)?);
-        let end = visible_end(shared.log(), self.rules.committed_only());
+        let from = Offset(state.wanted(self.consumer, &sharing.rules)?);
+        let end = visible_end(shared.log(), sharing.committed_only);
         (from < end).then_some(from..end)
     }
 
@@ -291,14 +290,15 @@ impl ShareFetchWait {
     fn give(
         &mut self,
         at: usize,
-        shared: &SharedSubscription,
+        of: (&SharedSubscription, &Sharing),
         state: &mut Subscription,
         read: (SmallVec<[Bytes; 4]>, Range<Offset>),
+        broker: &Broker,
     ) -> Option<Gave> {
-        let (slices, range) = read;
+        let ((shared, sharing), (slices, range)) = (of, read);
         let giving = Giving {
             consumer: self.consumer,
-            rules: &self.rules,
+            sharing,
             now: broker::steady_ms(),
             records_max: self.records_left,
             bytes_max: self.room(),
@@ -309,7 +309,7 @@ impl ShareFetchWait {
         match give(&giving, shared.log(), state, slices, range) {
             Ok(given) => {
                 self.records_left = self.records_left.saturating_sub(given.records);
-                self.acquired += given.records;
+                broker.subscriptions().note_given(shared, &given.acquired);
                 self.bytes += given.bytes;
                 worked.slices = given.slices;
                 worked.acquired = given.acquired;
@@ -326,11 +326,12 @@ impl ShareFetchWait {
     fn take_history(
         &mut self,
         at: usize,
-        shared: &Arc<SharedSubscription>,
+        of: (&Arc<SharedSubscription>, &Sharing),
         state: &mut Subscription,
         range: Range<Offset>,
         context: &mut Context<'_>,
     ) -> bool {
+        let (shared, sharing) = of;
         let Ahead { range: read, slices, held } = match shared.take_ahead(range.start) {
             Some(Ok(ahead)) => ahead,
             Some(Err(error)) => {
@@ -342,7 +343,7 @@ impl ShareFetchWait {
                 return false;
             }
         };
-        let Some(gave) = self.give(at, shared, state, (slices.clone(), range.start..read.end)) else { return false };
+        let Some(gave) = self.give(at, (shared, sharing), state, (slices.clone(), range.start..read.end), &context.gateway.broker) else { return false };
         match gave.rest {
             Some((first, place)) => {
                 let total: usize = slices.iter().map(Bytes::len).sum();
@@ -421,6 +422,8 @@ impl ShareFetchWait {
                 partition_index: worked.partition,
                 error_code: worked.code.map_or(0, ErrorCode::code),
                 acknowledge_error_code: worked.acknowledge_code.map_or(0, ErrorCode::code),
+                // No hint: clients take a zero for the id of a broker that is the leader now.
+                current_leader: LeaderIdAndEpoch { leader_id: -1, leader_epoch: -1, ..LeaderIdAndEpoch::default() },
                 acquired_records: acquired.collect(),
                 records: Some(Records(std::mem::take(&mut worked.slices).into_vec())),
                 ..PartitionData::default()
@@ -431,7 +434,6 @@ impl ShareFetchWait {
             }
         }
         context.gateway.metrics.fetched_bytes.inc_by(self.bytes as u64);
-        context.gateway.broker.subscriptions().note(ShareEvent::Acquired, self.acquired);
         Some(Box::new(response))
     }
 }

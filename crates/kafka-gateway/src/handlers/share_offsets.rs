@@ -1,4 +1,5 @@
-//! DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: where the subscriptions of a share group start.
+//! DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: where the subscriptions of a share group start. A queue's
+//! subscription is described like any other, and moved by nobody but clients of the queue.
 
 use std::sync::Arc;
 
@@ -71,12 +72,12 @@ fn of_group(broker: &Broker, group: &str) -> Vec<DescribeShareGroupOffsetsRespon
 fn described(broker: &Broker, partition_index: i32, shared: Option<&Arc<SharedSubscription>>) -> DescribeShareGroupOffsetsResponsePartition {
     let mut answer = DescribeShareGroupOffsetsResponsePartition { partition_index, start_offset: NONE, lag: NONE, ..Default::default() };
     if let Some(shared) = shared {
-        let rules = broker.share_rules(&shared.name().group);
+        let sharing = broker.sharing(shared, &broker.share_rules(&shared.name().group));
         let mut state = shared.lock();
-        broker.expire_subscription(shared, &mut state, &rules.rules);
+        broker.expire_subscription(shared, &mut state, &sharing.rules);
         state.trim(shared.log().start().0);
         answer.start_offset = state.start() as i64;
-        answer.lag = state.backlog(visible_end(shared.log(), rules.committed_only()).0) as i64;
+        answer.lag = state.backlog(visible_end(shared.log(), sharing.committed_only).0) as i64;
         answer.leader_epoch = shared.log().leader_epoch() as i32;
     }
     answer
@@ -121,6 +122,9 @@ fn alter_one(broker: &Arc<Broker>, group: &str, topic: Option<&Arc<Topic>>, wish
     let topic = topic.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let partition = index(wish.partition_index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let log = topic.log(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    if broker.is_queue_of(group, topic) {
+        return Err(ErrorCode::PolicyViolation);
+    }
     let offset = u64::try_from(wish.start_offset).map_err(|_| ErrorCode::InvalidRequest)?.max(log.start().0);
     if broker.reset_subscription(group, topic, partition, types::Offset(offset)) { Ok(()) } else { Err(ErrorCode::KafkaStorageError) }
 }
@@ -134,6 +138,10 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         }
         let of = |name: Str| {
             let known = broker.topic(&name);
+            if let Some(known) = known.as_ref().filter(|known| broker.is_queue_of(&request.group_id, known)) {
+                let (topic_id, error_code) = (known.id.0, ErrorCode::PolicyViolation.code());
+                return DeleteShareGroupOffsetsResponseTopic { topic_name: name, topic_id, error_code, ..Default::default() };
+            }
             let outcome = known.as_ref().map(|known| (known.id.0, broker.drop_subscription(&request.group_id, known.id)));
             let (topic_id, error_code) = match outcome {
                 Some((id, Ok(true))) => (id, 0),

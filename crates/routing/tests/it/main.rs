@@ -3,6 +3,7 @@
 mod hash;
 mod headers;
 mod model;
+mod one_of;
 mod random;
 mod rules;
 mod topics;

@@ -5,19 +5,21 @@
 //!
 //! One thread for all exchanges, `delays`. Who publishes hears nothing of it; counts are told by [`Delays::count`].
 
+mod behind;
 mod clock;
+mod fresh;
 mod record;
 mod release;
 mod store;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
-use journal::{AppendError, AppendItem, EventSink, JournalEvent, Log};
+use journal::{Append, AppendError, AppendItem, EventSink, JournalEvent, Log};
 use parking_lot::{Condvar, Mutex, RwLock};
 use routing::{Arguments, Name, QueueId, Removal};
 use types::{Clock, LogId, PartitionIndex, ShardId};
@@ -27,9 +29,11 @@ use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched};
 use super::queue::Queue;
 use super::Vhost;
+use crate::mailbox::Event;
 use crate::catalog::TopicRecord;
 use crate::topic::Topic;
 use crate::Broker;
+use behind::Behind;
 use clock::DelayClock;
 use record::{ClockRecord, DelaysRecord, decode, run_key};
 use store::Store;
@@ -69,11 +73,15 @@ impl Delays {
     }
 }
 
+/// With the logs of what was sorted in an earlier life.
+type New = (Arc<Delays>, Vec<Arc<Log>>);
+/// Logs that have more, and exchanges that are new.
+type Told = (HashSet<LogId>, Vec<New>);
+
 /// What the thread is told.
 #[derive(Default)]
 struct Inbox {
-    /// With the logs of what was sorted in an earlier life.
-    new: Vec<(Arc<Delays>, Vec<Arc<Log>>)>,
+    new: Vec<New>,
     advanced: HashSet<LogId>,
     closed: bool,
 }
@@ -81,6 +89,7 @@ struct Inbox {
 /// See the head of the file.
 pub(crate) struct DelayService {
     clock: DelayClock,
+    behind: Behind,
     inbox: Mutex<Inbox>,
     wakes: Condvar,
 }
@@ -97,7 +106,7 @@ impl EventSink for DelayService {
 
 impl DelayService {
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { clock: DelayClock::new(clock), inbox: Mutex::default(), wakes: Condvar::new() })
+        Arc::new(Self { clock: DelayClock::new(clock), behind: Behind::default(), inbox: Mutex::default(), wakes: Condvar::new() })
     }
 
     /// Something is to be done for the exchange that has this log.
@@ -119,11 +128,17 @@ impl DelayService {
     /// The body of the thread.
     pub fn run(&self, broker: &Arc<Broker>) {
         let mut stores: HashMap<LogId, Store> = HashMap::new();
+        let kept = Arc::new(AtomicUsize::new(0));
         let mut due: BTreeSet<(u64, LogId)> = BTreeSet::new();
         let mut seen_at = 0;
         loop {
             let now = self.clock.now();
-            let Some(mut touched) = self.wait(&mut stores, due.first().map(|(at, _)| *at), now) else { return };
+            let Some((mut touched, new)) = self.wait(due.first().map(|(at, _)| *at), now) else { return };
+            for (delays, runs) in new {
+                let log = delays.queue.log().id();
+                stores.insert(log, Store::new(delays, runs, Arc::clone(&kept)));
+                touched.insert(log);
+            }
             let now = self.clock.now();
             touched.extend(due.iter().take_while(|(at, _)| *at <= now).map(|(_, log)| *log));
             for log in touched {
@@ -144,7 +159,7 @@ impl DelayService {
     }
 
     /// Waits until something is to be done; `None`: the end.
-    fn wait(&self, stores: &mut HashMap<LogId, Store>, due: Option<u64>, now: u64) -> Option<HashSet<LogId>> {
+    fn wait(&self, due: Option<u64>, now: u64) -> Option<Told> {
         let mut inbox = self.inbox.lock();
         if inbox.advanced.is_empty() && inbox.new.is_empty() && !inbox.closed {
             let rest = due.map_or(LONGEST_MS, |at| at.saturating_sub(now).min(LONGEST_MS));
@@ -155,13 +170,7 @@ impl DelayService {
         if inbox.closed {
             return None;
         }
-        let mut touched = std::mem::take(&mut inbox.advanced);
-        for (delays, runs) in std::mem::take(&mut inbox.new) {
-            let log = delays.queue.log().id();
-            stores.insert(log, Store::new(delays, runs));
-            touched.insert(log);
-        }
-        Some(touched)
+        Some((std::mem::take(&mut inbox.advanced), std::mem::take(&mut inbox.new)))
     }
 }
 
@@ -194,6 +203,22 @@ impl Broker {
     /// The time at which a message is due that is delayed by so many ms from now on: never before they have passed.
     pub fn delayed_by(&self, delay_ms: u64) -> u64 {
         self.delays.clock.now().saturating_add(delay_ms).saturating_add(1)
+    }
+
+    /// Appends what a client publishes. `here`: this thread may write it.
+    ///
+    /// # Errors
+    /// There is no room for it, in the journal or among what is delayed: its shard hears [`Event::Space`] when there is.
+    pub fn append_published(&self, journal: usize, append: Append, here: bool) -> Result<(), Append> {
+        if self.delays.behind.holds_up(&append) {
+            return Err(append);
+        }
+        self.journals()[journal].append_when_possible(append, here)
+    }
+
+    /// Of what this log has so many messages of so many bytes each have not been looked at.
+    fn note_unseen(&self, log: LogId, unseen: u64, each: u64) {
+        self.delays.behind.note(log, unseen, each).for_each(|shard| self.mailboxes.push(shard, Event::Space));
     }
 
     fn write_clock(&self, record: ClockRecord) {

@@ -123,6 +123,16 @@ pub struct Delay<'a> {
     pub keys: SmallVec<[&'a [u8]; 4]>,
 }
 
+fn header_of(record: &Record) -> Option<&[u8]> {
+    record.headers.iter().find(|(name, _)| **name == *DELAY_HEADER).and_then(|(_, value)| value.as_deref())
+}
+
+/// When a record is due, in ms of the time of delays; one that does not say so was due long ago.
+pub(super) fn due_of(record: &Record) -> u64 {
+    let due = |mut bytes: &[u8]| bytes.try_get_u8().ok().filter(|version| *version == VERSION).and_then(|_| bytes.try_get_u64().ok());
+    header_of(record).and_then(due).unwrap_or(0)
+}
+
 impl<'a> Delay<'a> {
     /// The header's value.
     pub fn encode(&self) -> Bytes {
@@ -138,8 +148,7 @@ impl<'a> Delay<'a> {
 
     /// Of a record; one that has no such header was due long ago, and leads nowhere.
     pub(super) fn of(record: &'a Record) -> Self {
-        let found = record.headers.iter().find(|(name, _)| **name == *DELAY_HEADER).and_then(|(_, value)| Self::decode(value.as_deref()?));
-        found.unwrap_or(Self { due: 0, keys: SmallVec::new() })
+        header_of(record).and_then(Self::decode).unwrap_or(Self { due: 0, keys: SmallVec::new() })
     }
 
     fn decode(mut bytes: &'a [u8]) -> Option<Self> {

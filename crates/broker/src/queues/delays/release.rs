@@ -1,10 +1,12 @@
 //! Routes messages whose time has come, as if they were published now to the exchange that has kept them. An exchange that is gone leads nowhere.
+//! As when they are published, what goes to several queues of one journal is written once, and each queue gets its messages in the order in
+//! which they are due.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use journal::AppendItem;
+use journal::{AppendItem, Log};
 use ::record::{BatchHeader, BatchWriter, Record};
 use routing::{QueueId, Scratch};
 use smallvec::SmallVec;
@@ -15,30 +17,42 @@ use super::store::{BATCH_BYTES, DelayError, put};
 use crate::queues::queue::Queue;
 use crate::Broker;
 
-/// Batches by queue.
+/// Batches among which a message looks for one that goes where it goes.
+const LOOK_BACK: usize = 16;
+
+type Targets = SmallVec<[Arc<Queue>; 2]>;
+
+/// What leaves, in order: each batch for some queues.
 #[derive(Default)]
 struct Batches {
-    open: HashMap<QueueId, (Arc<Queue>, BatchWriter)>,
-    whole: Vec<(Arc<Queue>, Bytes)>,
+    all: Vec<(Targets, BatchWriter)>,
     /// Messages and bytes on their way to queues that may refuse some.
     waiting: HashMap<QueueId, (u64, u64)>,
 }
 
 impl Batches {
-    fn add(&mut self, queue: Arc<Queue>, record: &Record, now_ms: i64) {
-        let id = queue.id();
-        let (_, batch) = self.open.entry(id).or_insert_with(|| (queue, BatchWriter::with_capacity(4 << 10)));
-        put(record, now_ms, false, batch);
-        if batch.bytes() >= BATCH_BYTES
-            && let Some((queue, batch)) = self.open.remove(&id)
-        {
-            self.whole.push((queue, batch.finish()));
+    fn add(&mut self, targets: Targets, record: &Record, now_ms: i64) {
+        if targets.is_empty() {
+            return;
         }
+        let at = self.find(&targets).unwrap_or_else(|| {
+            self.all.push((targets, BatchWriter::with_capacity(4 << 10)));
+            self.all.len() - 1
+        });
+        put(record, now_ms, false, &mut self.all[at].1);
     }
 
-    fn finish(mut self) -> Vec<(Arc<Queue>, Bytes)> {
-        self.whole.extend(self.open.into_values().map(|(queue, batch)| (queue, batch.finish())));
-        self.whole
+    /// The batch that a message for these queues may join: none of them has got a message in a later one.
+    fn find(&self, targets: &Targets) -> Option<usize> {
+        for (at, (others, batch)) in self.all.iter().enumerate().rev().take(LOOK_BACK) {
+            if others.len() == targets.len() && others.iter().zip(targets).all(|(one, other)| one.id() == other.id()) {
+                return (batch.bytes() < BATCH_BYTES).then_some(at);
+            }
+            if targets.iter().any(|queue| others.iter().any(|other| other.id() == queue.id())) {
+                return None;
+            }
+        }
+        None
     }
 }
 
@@ -64,6 +78,7 @@ impl Broker {
         }
         let (now_ms, mut batches) = (self.now_ms(), Batches::default());
         for (record, ids) in records.zip(targets) {
+            let mut takers = Targets::new();
             for queue in ids.into_iter().filter_map(|id| self.vhosts.queue(id)) {
                 let queue = if queue.is_partitioned() {
                     Arc::clone(queue.part(&*undertaker.headers(record), record.offset.0))
@@ -71,19 +86,26 @@ impl Broker {
                     queue
                 };
                 if self.takes(&queue, record, &mut batches, now_ms) {
-                    batches.add(queue, record, now_ms);
+                    takers.push(queue);
                 }
             }
+            batches.add(takers, record, now_ms);
         }
         let home = self.journal_number(delays.queue.log().id());
-        let mut near = Vec::new();
         let mut far: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
-        for (queue, bytes) in batches.finish() {
+        for (targets, batch) in batches.all {
+            let bytes = batch.finish();
             let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
-            let (log, journal) = (Arc::clone(queue.log()), self.journal_number(queue.log().id()));
-            let item = AppendItem::Batch { log, bytes, header, gate: None };
-            if journal == home { near.push(item) } else { far[journal].push(item) }
+            let mut logs: Vec<Vec<Arc<Log>>> = far.iter().map(|_| Vec::new()).collect();
+            for queue in targets {
+                logs[self.journal_number(queue.log().id())].push(Arc::clone(queue.log()));
+            }
+            // The queues of one journal share the bytes.
+            for (items, logs) in far.iter_mut().zip(&logs) {
+                items.extend(AppendItem::for_all(logs, &bytes, header));
+            }
         }
+        let near = std::mem::take(&mut far[home]);
         for (journal, items) in far.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             self.commit(journal, items)?;
         }

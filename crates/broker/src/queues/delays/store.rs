@@ -3,10 +3,11 @@
 //! ```text
 //! log of the exchange     in the order in which messages came; those that have left are acknowledged in its subscription
 //!   near                  in memory: when each message of the log is due, 16 bytes each
+//!   fresh                 in memory: those messages themselves, as far as there is room
 //! sorted logs             in the order in which messages are due; those that have left are trimmed; of each a piece of at most 256 KiB is in memory
 //! ```
 //!
-//! When [`NEAR_MAX`] messages are near, or [`UNSORTED_BYTES`] have come, those that are not due within [`SOON_MS`] are written anew, as a sorted log:
+//! When [`NEAR_MAX`] messages are near, or [`UNSORTED_BYTES`] have come, all of them are written anew, as a sorted log:
 //! memory is that of a bounded number of messages, and each message is read in order when it is due, instead of from where it happened to
 //! come. A message is written twice at most. What a crash leaves of a sorted log that is not complete is not known by the catalog, and goes.
 //!
@@ -15,6 +16,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use bytes::Bytes;
 use journal::{AppendError, AppendItem, Log};
@@ -22,16 +24,17 @@ use ::record::{BatchHeader, BatchWriter, HeaderPieces, Record};
 use smallvec::SmallVec;
 
 use super::clock::DelayClock;
-use super::record::{Delay, run_key, run_value};
+use super::fresh::Fresh;
+use super::record::{due_of, run_key, run_value};
 use super::{DELAY_HEADER, Delays, SHARD};
 use crate::dead_letters::DeadLetterError;
 use crate::Broker;
 
-/// Messages in the index in memory, beyond which those are sorted that are not due soon.
+/// Messages in the index in memory, beyond which they are sorted.
 const NEAR_MAX: usize = 1 << 15;
 /// Bytes of messages that have come, beyond which they are sorted.
 const UNSORTED_BYTES: usize = 8 << 20;
-/// What is due within this time, in ms, stays where it is.
+/// A piece of a sorted log of which nothing is due within this time, in ms, is let go.
 const SOON_MS: u64 = 2_000;
 /// Read at once when looking for what has come.
 const INDEX_BYTES: usize = 1 << 20;
@@ -43,12 +46,14 @@ const SINGLE_BYTES: usize = 16 << 10;
 /// Bytes of a batch, about: for a queue; in a sorted log, where a piece is at least one; and of batches written together.
 pub(super) const BATCH_BYTES: usize = 512 << 10;
 const SORTED_BATCH_BYTES: usize = 32 << 10;
-const TOGETHER_BYTES: usize = 4 << 20;
+const TOGETHER_BYTES: usize = 1 << 20;
 /// What leaves together, at most: messages, and bytes.
 const LEAVE_MAX: usize = 4_000;
 const LEAVE_BYTES: usize = 2 << 20;
-/// When some have left, those that follow leave together after so many ms.
+/// When some have left, those that follow leave together after so many ms; more of them while others come that nobody has looked at: what
+/// is not known cannot leave in time.
 const GATHER_MS: u64 = 10;
+const GATHER_LONG_MS: u64 = 50;
 /// After a failure it is tried again after so many ms.
 const RETRY_MS: u64 = 1_000;
 
@@ -138,19 +143,16 @@ pub(super) struct Store {
     /// What lies before it in the log is near, or has left, or is sorted.
     indexed: u64,
     near: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Near ones beyond which they are sorted.
-    near_max: usize,
+    fresh: Fresh,
     unsorted_bytes: usize,
+    /// Of the messages that were looked at last, on average.
+    each_bytes: u64,
     sorted: Vec<Sorted>,
     leaving: Leaving,
     /// Nothing leaves before.
     rests_until: u64,
     /// When it is to be looked after, by the time of delays.
     pub wakes_at: u64,
-}
-
-fn due_of(record: &Record) -> u64 {
-    Delay::of(record).due
 }
 
 fn record_bytes(record: &Record) -> usize {
@@ -172,13 +174,15 @@ pub(super) fn put(record: &Record, timestamp: i64, with_delay: bool, out: &mut B
 }
 
 impl Store {
-    pub fn new(delays: Arc<Delays>, sorted: Vec<Arc<Log>>) -> Self {
+    /// `kept`: bytes of fresh messages of all exchanges.
+    pub fn new(delays: Arc<Delays>, sorted: Vec<Arc<Log>>, kept: Arc<AtomicUsize>) -> Self {
         let indexed = delays.queue.shared.lock().start();
         Self {
             indexed,
             near: BinaryHeap::new(),
-            near_max: NEAR_MAX,
+            fresh: Fresh::new(kept),
             unsorted_bytes: 0,
+            each_bytes: 0,
             sorted: sorted.into_iter().map(Sorted::new).collect(),
             leaving: Leaving::default(),
             rests_until: 0,
@@ -194,6 +198,7 @@ impl Store {
     /// Its exchange is gone: the sorted logs go as well.
     pub fn forget(self, broker: &Arc<Broker>) {
         let of = self.delays.queue.log().id();
+        broker.note_unseen(of, 0, 0);
         if self.delays.queue.durable && !self.sorted.is_empty() {
             let items = self.sorted.iter().map(|one| AppendItem::State { key: run_key(of, one.log.id()), value: None }).collect();
             // What is not deleted now is deleted at the next start: the exchange is gone.
@@ -208,9 +213,9 @@ impl Store {
         // Watch first, then look: something may come in between.
         log.watch(SHARD);
         let outcome = self.index(broker).and_then(|more| {
-            self.sort(broker, clock.now())?;
+            self.sort(broker)?;
             if clock.now() >= self.rests_until && self.leave(broker, clock.now())? < LEAVE_MAX {
-                self.rests_until = clock.now() + GATHER_MS;
+                self.rests_until = clock.now() + if more { GATHER_LONG_MS } else { GATHER_MS };
             }
             Ok(more)
         });
@@ -242,15 +247,21 @@ impl Store {
         if self.indexed >= end {
             return Ok(false);
         }
+        broker.note_unseen(queue.log().id(), end - self.indexed, self.each_bytes);
         let (records, next) = broker.read_log(queue.log(), self.indexed, end - 1, INDEX_BYTES)?;
+        self.each_bytes = records.iter().map(record_bytes).sum::<usize>() as u64 / records.len().max(1) as u64;
         let state = queue.shared.lock();
         for record in records {
             if state.state(record.offset.0) == delivery::RecordState::Available {
-                self.unsorted_bytes += record_bytes(&record);
+                let bytes = record_bytes(&record);
+                self.unsorted_bytes += bytes;
                 self.near.push(Reverse((due_of(&record), record.offset.0)));
+                self.fresh.keep(record, bytes);
             }
         }
+        drop(state);
         self.indexed = next.clamp(self.indexed + 1, end);
+        broker.note_unseen(queue.log().id(), queue.log().last_stable().0 - self.indexed, self.each_bytes);
         Ok(self.indexed < end)
     }
 
@@ -279,6 +290,7 @@ impl Store {
                 _ => break,
             }
         }
+        self.leaving.near.sort_unstable();
         // Not due yet: a piece is read again when it is.
         for one in self.sorted.iter_mut().filter(|one| one.head.is_some_and(|due| due > now + SOON_MS)) {
             one.piece = VecDeque::new();
@@ -295,8 +307,10 @@ impl Store {
             return Ok(0);
         }
         if !self.leaving.whole {
-            let read = fetch(broker, self.delays.queue.log(), self.leaving.near.clone())?;
-            self.leaving.records.extend(read.into_iter().map(|record| (due_of(&record), record)));
+            let near = std::mem::take(&mut self.leaving.near);
+            let read = self.read(broker, &near);
+            self.leaving.near = near;
+            self.leaving.records.extend(read?);
             self.leaving.records.sort_by_key(|(due, _)| *due);
             self.leaving.whole = true;
         }
@@ -306,23 +320,24 @@ impl Store {
         }
         self.written(broker, &self.leaving.near, items)?;
         let left = std::mem::take(&mut self.leaving);
+        if self.near.is_empty() {
+            self.forget_fresh();
+        }
         self.drop_empty(broker)?;
         // What is large leaves in smaller numbers.
         Ok(if left.bytes >= LEAVE_BYTES { LEAVE_MAX } else { left.records.len() })
     }
 
-    /// Appends items together with the record that messages have left the exchange's log.
-    fn written(&self, broker: &Arc<Broker>, left: &[u64], items: Vec<AppendItem>) -> Result<(), DelayError> {
+    /// Appends items together with the record that messages, ascending, have left the exchange's log.
+    fn written(&self, broker: &Arc<Broker>, left: &[u64], mut items: Vec<AppendItem>) -> Result<(), DelayError> {
         let queue = &self.delays.queue;
         let done = broker.durably(|asker| {
             let mut state = queue.shared.lock();
-            left.iter().for_each(|offset| state.accept_available(*offset, *offset));
-            broker.write_subscription_with(&queue.shared, &mut state, items, asker);
-            let (log, start) = (queue.log(), types::Offset(state.start()));
-            if start > log.start() {
-                let trim = AppendItem::Trim { log: Arc::clone(log), to: start };
-                broker.subscriptions().append_for(&queue.shared, broker.journal_number(log.id()), trim);
+            for run in left.chunk_by(|one, next| one + 1 == *next) {
+                state.accept_available(run[0], run[run.len() - 1]);
             }
+            items.extend(queue.shared.trim(&state));
+            broker.write_subscription_with(&queue.shared, &mut state, items, asker);
         });
         if done { Ok(()) } else { Err(DelayError::NotWritten) }
     }
@@ -343,50 +358,77 @@ impl Store {
         Ok(())
     }
 
-    /// Sorts what is not due soon, when there is much of it.
-    fn sort(&mut self, broker: &Arc<Broker>, now: u64) -> Result<(), DelayError> {
-        if self.near.len() < self.near_max && self.unsorted_bytes < UNSORTED_BYTES {
-            return Ok(());
+    /// Messages of the exchange's log at these offsets, with when they are due; in no order.
+    fn read(&mut self, broker: &Broker, offsets: &[u64]) -> Result<Vec<(u64, Record)>, DelayError> {
+        let (mut found, mut missing) = (Vec::with_capacity(offsets.len()), Vec::new());
+        for offset in offsets {
+            match self.fresh.take(*offset) {
+                Some(record) => found.push((due_of(&record), record)),
+                None => missing.push(*offset),
+            }
         }
-        let all = std::mem::take(&mut self.near).into_vec();
-        let (far, near): (Vec<_>, Vec<_>) = all.into_iter().map(|Reverse(one)| one).partition(|(due, _)| *due > now + SOON_MS);
-        let outcome = if far.is_empty() { Ok(()) } else { self.write_sorted(broker, &far) };
-        self.near = near.into_iter().map(Reverse).collect();
-        match &outcome {
-            Ok(()) => self.unsorted_bytes = 0,
-            Err(_) => self.near.extend(far.into_iter().map(Reverse)),
-        }
-        self.near_max = NEAR_MAX.max(2 * self.near.len());
-        outcome
+        let read = fetch(broker, self.delays.queue.log(), missing)?;
+        found.extend(read.into_iter().map(|record| (due_of(&record), record)));
+        Ok(found)
     }
 
-    fn write_sorted(&mut self, broker: &Arc<Broker>, far: &[(u64, u64)]) -> Result<(), DelayError> {
-        let queue = Arc::clone(&self.delays.queue);
-        let of = queue.log().id();
-        let offsets: Vec<u64> = far.iter().map(|(_, offset)| *offset).collect();
-        let mut records = fetch(broker, queue.log(), offsets.clone())?;
-        records.sort_by_key(|record| (due_of(record), record.offset));
-        let log = broker.new_log_beside(of, queue.topic.config().durability)?;
-        let journal = broker.journal_number(of);
-        let (mut items, mut bytes, mut records) = (Vec::new(), 0, records.iter().peekable());
-        while records.peek().is_some() {
-            let mut batch = BatchWriter::with_capacity(SORTED_BATCH_BYTES);
-            while let Some(record) = records.next_if(|_| batch.bytes() < SORTED_BATCH_BYTES) {
-                put(record, record.timestamp, true, &mut batch);
+    /// Nothing is near.
+    fn forget_fresh(&mut self) {
+        self.fresh.clear();
+        self.unsorted_bytes = 0;
+    }
+
+    /// Sorts what is near, when there is much of it.
+    fn sort(&mut self, broker: &Arc<Broker>) -> Result<(), DelayError> {
+        if self.near.is_empty() || (self.near.len() < NEAR_MAX && self.unsorted_bytes < UNSORTED_BYTES) {
+            return Ok(());
+        }
+        let near = std::mem::take(&mut self.near).into_vec();
+        let mut offsets: Vec<u64> = near.iter().map(|Reverse((_, offset))| *offset).collect();
+        offsets.sort_unstable();
+        match self.write_sorted(broker, &offsets) {
+            Ok(()) => {
+                self.forget_fresh();
+                Ok(())
             }
-            let batch = batch.finish();
-            bytes += batch.len();
-            let header = BatchHeader::parse(&batch).expect("a batch that was just written");
-            items.push(AppendItem::Batch { log: Arc::clone(&log), bytes: batch, header, gate: None });
-            if bytes >= TOGETHER_BYTES || records.peek().is_none() {
-                broker.commit(journal, std::mem::take(&mut items)).inspect_err(|_| broker.journal_of(of).drop_log(log.id()))?;
-                bytes = 0;
+            Err(error) => {
+                self.near = near.into();
+                Err(error)
             }
         }
+    }
+
+    /// Writes messages of the exchange's log, ascending, as a sorted one.
+    fn write_sorted(&mut self, broker: &Arc<Broker>, offsets: &[u64]) -> Result<(), DelayError> {
+        let queue = Arc::clone(&self.delays.queue);
+        let of = queue.log().id();
+        let mut records = self.read(broker, offsets)?;
+        records.sort_unstable_by_key(|(due, record)| (*due, record.offset));
+        let log = broker.new_log_beside(of, queue.topic.config().durability)?;
+        // Written while what comes behind it is encoded; what says that it is there must not be written before all of it is.
+        let done = broker.durably(|asker| {
+            let (mut items, mut bytes, mut records) = (Vec::new(), 0, records.iter().peekable());
+            while records.peek().is_some() {
+                let mut batch = BatchWriter::with_capacity(SORTED_BATCH_BYTES + SORTED_BATCH_BYTES / 4);
+                while let Some((_, record)) = records.next_if(|_| batch.bytes() < SORTED_BATCH_BYTES) {
+                    put(record, record.timestamp, true, &mut batch);
+                }
+                let batch = batch.finish();
+                bytes += batch.len();
+                let header = BatchHeader::parse(&batch).expect("a batch that was just written");
+                items.push(AppendItem::Batch { log: Arc::clone(&log), bytes: batch, header, gate: None });
+                if bytes >= TOGETHER_BYTES || records.peek().is_none() {
+                    broker.append_beside(&queue.shared, std::mem::take(&mut items), asker);
+                    bytes = 0;
+                }
+            }
+        });
+        if !done {
+            broker.journal_of(of).drop_log(log.id());
+            return Err(DelayError::NotWritten);
+        }
         let known = AppendItem::StateOf { log: Arc::clone(queue.log()), key: run_key(of, log.id()), value: Some(run_value()) };
-        let mut left = offsets;
-        left.sort_unstable();
-        self.written(broker, &left, if queue.durable { vec![known] } else { Vec::new() })?;
+        self.written(broker, offsets, if queue.durable { vec![known] } else { Vec::new() })?;
         self.sorted.push(Sorted::new(log));
         Ok(())
     }

@@ -12,7 +12,8 @@ const SEGMENT_BYTES_MAX: i64 = 3_000_000_000;
 /// What `x-stream-filter-size-bytes` may be.
 const FILTER_BYTES: std::ops::RangeInclusive<i64> = 16..=255;
 /// What other types of queues take, or would take, and streams do not.
-const OF_OTHERS: [&[u8]; 21] = [
+const OF_OTHERS: [&[u8]; 22] = [
+    b"x-share-group",
     b"x-message-ttl",
     b"x-expires",
     b"x-max-length",
