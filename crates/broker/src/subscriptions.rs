@@ -6,19 +6,21 @@
 //! `memory`, flushed for class `fsync`. What an administrator changes is flushed in any case. Locks of consumers that run out are noticed by
 //! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any.
 
+mod held;
 mod listed;
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use delivery::{Acquired, ConsumerId, Dead, PageRun, Rest, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use delivery::{Acquired, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
+pub use held::Held;
+use held::Kept;
 use listed::Listed;
 
 use crate::groups::now;
@@ -98,60 +100,6 @@ pub struct SharedSubscription {
     me: Weak<SharedSubscription>,
     /// Where it is entered while something of it runs out, and whether it is.
     looked_after: (Arc<LookedAfter>, AtomicBool),
-}
-
-/// The state of a subscription: of one that nobody uses only what cannot be done without.
-enum Kept {
-    Rest(Rest),
-    Whole(Box<Subscription>),
-}
-
-/// The state of a subscription, locked, and made whole.
-pub struct Held<'a> {
-    state: MutexGuard<'a, Kept>,
-    of: &'a SharedSubscription,
-    /// It goes back to rest if there is nothing more to it.
-    rests: bool,
-}
-
-impl Held<'_> {
-    /// What happened last was some time ago.
-    pub(crate) fn let_rest(&mut self) {
-        self.rests = true;
-    }
-}
-
-impl Deref for Held<'_> {
-    type Target = Subscription;
-
-    fn deref(&self) -> &Subscription {
-        match &*self.state {
-            Kept::Whole(whole) => whole,
-            Kept::Rest(_) => unreachable!("it was made whole when it was locked"),
-        }
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut Subscription {
-        match &mut *self.state {
-            Kept::Whole(whole) => whole,
-            Kept::Rest(_) => unreachable!("it was made whole when it was locked"),
-        }
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if self.next_deadline().is_some() {
-            self.of.look_after();
-        }
-        if self.rests
-            && let Some(rest) = self.rest()
-        {
-            *self.state = Kept::Rest(rest);
-        }
-    }
 }
 
 /// Those who wait for one or more writes.
@@ -275,12 +223,7 @@ impl SharedSubscription {
 
     /// Its state. Held for a look or a change, never across a read from disk.
     pub fn lock(&self) -> Held<'_> {
-        let mut state = self.state.lock();
-        let rests = matches!(*state, Kept::Rest(_));
-        if let Kept::Rest(rest) = *state {
-            *state = Kept::Whole(Box::new(rest.wake()));
-        }
-        Held { state, of: self, rests }
+        Held::new(self.state.lock(), self)
     }
 
     /// Something of it runs out.
@@ -424,7 +367,7 @@ impl Subscriptions {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             me: Weak::clone(me),
             looked_after: (Arc::clone(&self.looked_after), AtomicBool::new(false)),
-            state: Mutex::new(state.rest().map_or_else(|| Kept::Whole(Box::new(state)), Kept::Rest)),
+            state: Mutex::new(Kept::new(state)),
             waiting: AtomicU64::new(0),
             reading: AtomicBool::new(false),
             ahead: Mutex::default(),
