@@ -45,6 +45,13 @@ def topics(broker):
     return set(AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(timeout=30).topics)
 
 
+def series(broker):
+    """What is measured, and of what; and counts of what is there."""
+    lines = [line for line in broker.metrics().splitlines() if not line.startswith("#")]
+    counts = ("mainstem_topics ", "mainstem_partitions ", "mainstem_amqp_connections ", "mainstem_amqp_channels ", "mainstem_amqp_consumers ")
+    return {line if line.startswith(counts) else line.rsplit(" ", 1)[0] for line in lines}
+
+
 def short_lived(broker):
     for _ in range(SHORT_LIVED):
         connection = connect(broker)
@@ -66,6 +73,32 @@ def short_lived(broker):
         connection.close()
 
 
+def deleted(broker):
+    """Some of them, by several connections at once, each declared again in between; nothing of them is there after a kill."""
+    failed = []
+
+    def work(number):
+        try:
+            channel = connect(broker).channel()
+            for queue in range(number, SHORT_LIVED, CONNECTIONS):
+                name = f"many-{queue:04}"
+                channel.basic_publish("", name, b"x")
+                channel.queue_delete(name)
+                assert channel.queue_declare(name, durable=True).method.message_count == 0
+                channel.queue_delete(name)
+        except Exception as error:
+            failed.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(CONNECTIONS)]
+    [thread.start() for thread in threads]
+    [thread.join(60) for thread in threads]
+    assert not failed, failed[0]
+    broker.end(signal.SIGKILL)
+    broker.start()
+    left = topics(broker)
+    assert len(left) == DURABLE + 1 - SHORT_LIVED and "many-0000" not in left, len(left)
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="mainstem-many-") as scratch:
         broker = Broker(sys.argv[1], f"{scratch}/data").start()
@@ -74,10 +107,14 @@ def main():
             there = topics(broker)
             assert len(there) == DURABLE + 1, len(there)
             short_lived(broker)
+            before = series(broker)
+            short_lived(broker)
+            assert series(broker) == before, series(broker).symmetric_difference(before)
             broker.end(signal.SIGKILL)
             broker.start()
             assert topics(broker) == there
             together(broker, passive=True)
+            deleted(broker)
         finally:
             broker.end(signal.SIGKILL)
 

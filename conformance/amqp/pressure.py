@@ -4,7 +4,10 @@ Full disk: the data folder is a small file system of its own. One connection of 
 anything before it is told that it is blocked. Then it works off what it has published, which gives the disk space, and goes on. A publisher of
 py-amqp, whose confirm does not come, is told as well and gets it in the end. Everything that was confirmed comes, once and in order.
 
-Small memory: one connection publishes many times the memory that the broker may use, and only then begins to consume, while it goes on."""
+Small memory: one connection publishes many times the memory that the broker may use, and only then begins to consume, while it goes on.
+
+Slow consumers: each of many queues has more than its consumer takes at a time. What the broker has read for them stays within its memory, and all
+of it comes in the end, in order."""
 
 import re
 import signal
@@ -158,7 +161,49 @@ def small_memory(binary, folder):
         broker.end(signal.SIGTERM)
 
 
+def slow_consumers(binary, folder):
+    budget, queues, each, size = 128, 1000, 10, 8_000
+    broker = Broker(binary, f"{folder}/slow", ["--memory", f"{budget}MiB", "--durability", "memory"]).start()
+    try:
+        host, port = broker.amqp.rsplit(":", 1)
+        connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
+        channel = connection.channel()
+        names = [f"slow-{number}" for number in range(queues)]
+        for name in names:
+            channel.queue_declare(name, durable=True)
+        for number in range(each):
+            for name in names:
+                channel.basic_publish("", name, f"{number} {'x' * size}".encode())
+        got, open_tags, most = {name: [] for name in names}, [], 0
+
+        def resident():
+            return int(re.search(r"^mainstem_memory_resident_bytes (\d+)", broker.metrics(), re.M)[1]) >> 20
+
+        def take(_channel, method, _properties, body):
+            got[method.consumer_tag].append(int(body.split(b" ", 1)[0]))
+            open_tags.append(method.delivery_tag)
+
+        channel.basic_qos(prefetch_count=1)
+        for name in names:
+            channel.basic_consume(name, take, consumer_tag=name)
+        until = time.time() + PATIENCE
+        for taken in range(1, each + 1):
+            while sum(map(len, got.values())) < taken * queues and time.time() < until:
+                connection.process_data_events(0.1)
+            most = max(most, resident())
+            for tag in open_tags:
+                channel.basic_ack(tag)
+            open_tags.clear()
+        assert all(one == list(range(each)) for one in got.values()), "each comes once and in order"
+        assert most < budget, f"{most} MiB resident"
+        print(f"slow consumers: {queues * each * size // 1_000_000} MB in {queues} queues, a broker of {budget} MiB, {most} MiB resident")
+        connection.close()
+    finally:
+        broker.end(signal.SIGTERM)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="mainstem-amqp-") as scratch:
         full_disk(sys.argv[1], scratch)
         small_memory(sys.argv[1], scratch)
+        slow_consumers(sys.argv[1], scratch)

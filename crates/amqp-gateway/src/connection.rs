@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Connected, Outcome, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
+use broker::{Broker, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
@@ -116,6 +116,8 @@ pub(crate) struct Connection {
     next_token: u64,
     /// Queues that go with the connection.
     pub owned: HashMap<QueueId, Arc<Queue>>,
+    /// One more, which is being declared.
+    pub declaring: Option<OwnQueue>,
     /// Channels with confirms to be told.
     pub to_tell: Vec<u16>,
     /// Memory for properties that are not sent as they are stored.
@@ -151,6 +153,7 @@ impl Connection {
             waiting: None,
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
+            declaring: None,
             to_tell: Vec::new(),
             properties: BytesMut::new(),
             scratch: Scratch::default(),
@@ -329,6 +332,16 @@ impl Connection {
         }
         abandoned
     }
+}
+
+/// Deletes the queue that a connection which is gone was declaring. The controller gets to it when it is done with the declaration.
+pub(crate) fn deletion_of_declared(declaring: OwnQueue) -> crate::gateway::Work {
+    Box::new(move |broker| {
+        if let Some(queue) = declaring.get() {
+            let _ = broker.delete_queue(queue, false, false);
+        }
+        Box::new(())
+    })
 }
 
 /// Deletes queues unless somebody uses them again.

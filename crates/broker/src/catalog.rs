@@ -8,7 +8,9 @@
 //! key   "m" "producer"           value  u64 next producer id
 //! ```
 
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
+use std::cmp::Ordering as Order;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,19 +101,48 @@ impl delivery::Topics for Catalog {
     }
 
     fn names(&self) -> Vec<String> {
-        self.inner.read().by_name.keys().cloned().collect()
+        self.inner.read().by_name.iter().map(|one| one.0.name.clone()).collect()
     }
 }
 
+/// A topic in the order of names, which it has itself.
+struct ByName(Arc<Topic>);
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Ord for ByName {
+    fn cmp(&self, other: &Self) -> Order {
+        self.0.name.cmp(&other.0.name)
+    }
+}
+
+impl PartialOrd for ByName {
+    fn partial_cmp(&self, other: &Self) -> Option<Order> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByName {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for ByName {}
+
 #[derive(Default)]
 struct Inner {
-    by_name: BTreeMap<String, Arc<Topic>>,
+    by_name: BTreeSet<ByName>,
     by_id: HashMap<TopicId, Arc<Topic>>,
 }
 
 impl Catalog {
     pub fn by_name(&self, name: &str) -> Option<Arc<Topic>> {
-        self.inner.read().by_name.get(name).cloned()
+        self.inner.read().by_name.get(name).map(|one| Arc::clone(&one.0))
     }
 
     pub fn by_id(&self, id: TopicId) -> Option<Arc<Topic>> {
@@ -120,13 +151,13 @@ impl Catalog {
 
     /// All, by name.
     pub fn all(&self) -> Vec<Arc<Topic>> {
-        self.inner.read().by_name.values().cloned().collect()
+        self.inner.read().by_name.iter().map(|one| Arc::clone(&one.0)).collect()
     }
 
     pub fn insert(&self, topic: Arc<Topic>) {
         let mut inner = self.inner.write();
         inner.by_id.insert(topic.id, Arc::clone(&topic));
-        inner.by_name.insert(topic.name.clone(), topic);
+        inner.by_name.replace(ByName(topic));
         self.changed();
     }
 
@@ -143,7 +174,9 @@ impl Catalog {
     pub fn remove(&self, topic: &Topic) {
         let mut inner = self.inner.write();
         inner.by_id.remove(&topic.id);
-        inner.by_name.remove(&topic.name);
-        self.changed();
+        if !topic.name.is_empty() {
+            inner.by_name.remove(&*topic.name);
+            self.changed();
+        }
     }
 }

@@ -55,8 +55,10 @@ pub enum Stage {
     Write {
         /// For journal 0.
         items: Vec<AppendItem>,
-        /// Virtual hosts, and queues of them that come to life with it.
-        names: Vec<(String, Name)>,
+        /// A virtual host, and the queue of it that comes to life, or goes.
+        of: (String, Name),
+        /// It comes to life.
+        comes: bool,
         /// What then.
         then: AfterWrite,
     },
@@ -64,19 +66,25 @@ pub enum Stage {
     Wait(Staged),
 }
 
-/// Queues that come to life when what is pending is written, by virtual host.
+/// Queues that come to life or go when what is pending is written, by virtual host.
 #[derive(Default)]
-pub struct Pending(HashMap<String, HashSet<Name>>);
+pub struct Pending(HashMap<String, PendingOf>);
+
+#[derive(Default)]
+struct PendingOf {
+    names: HashSet<Name>,
+    coming: usize,
+}
 
 impl Pending {
     /// Is it one of them?
     pub fn holds(&self, vhost: &str, queue: &[u8]) -> bool {
-        self.0.get(vhost).is_some_and(|names| names.contains(queue))
+        self.0.get(vhost).is_some_and(|of| of.names.contains(queue))
     }
 
-    /// How many a virtual host gets.
+    /// How many come to a virtual host.
     pub fn count(&self, vhost: &str) -> usize {
-        self.0.get(vhost).map_or(0, HashSet::len)
+        self.0.get(vhost).map_or(0, |of| of.coming)
     }
 }
 
@@ -89,7 +97,7 @@ struct Together {
 }
 
 /// A defect in one piece of work costs its connection, not the thread.
-fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
@@ -115,11 +123,11 @@ impl Together {
                     self.write(broker);
                     staged = again;
                 }
-                Some(Stage::Write { items, names, then }) => {
+                Some(Stage::Write { items, of: (vhost, queue), comes, then }) => {
                     self.items.extend(items);
-                    for (vhost, queue) in names {
-                        self.pending.0.entry(vhost).or_default().insert(queue);
-                    }
+                    let pending = self.pending.0.entry(vhost).or_default();
+                    pending.names.insert(queue);
+                    pending.coming += usize::from(comes);
                     self.then.push((to, then));
                     if self.items.len() >= TOGETHER_MAX {
                         self.write(broker);
@@ -156,13 +164,8 @@ struct Inner {
 impl JobQueue {
     /// False when the queue is full or closed.
     pub fn push(&self, job: Job) -> bool {
-        self.push_within(job, JOBS_MAX)
-    }
-
-    /// False when so many wait, or the queue is closed.
-    pub fn push_within(&self, job: Job, most: usize) -> bool {
         let mut inner = self.inner.lock();
-        if inner.closed || inner.jobs.len() >= most {
+        if inner.closed || inner.jobs.len() >= JOBS_MAX {
             return false;
         }
         inner.jobs.push_back(job);

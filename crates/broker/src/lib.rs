@@ -58,7 +58,7 @@ pub use queues::{
     QueueError, QueueTally, Settlement, Sharing, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
     VhostSeat,
 };
-pub use queues::{Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use read_ahead::{Ahead, AheadWant};
 pub use share_rules::ShareRules;
 pub use security::{
@@ -132,7 +132,7 @@ pub struct Broker {
     controller: JobQueue,
     cold: JobQueue,
     /// Passwords to be verified.
-    logins: JobQueue,
+    logins: security::Logins,
     security: Security,
     own: Arc<OwnSink>,
     groups: Groups,
@@ -205,7 +205,7 @@ impl Broker {
             subscriptions,
             controller: JobQueue::default(),
             cold: JobQueue::default(),
-            logins: JobQueue::default(),
+            logins: security::Logins::default(),
             security,
             own,
             groups,

@@ -6,8 +6,9 @@
 //! `memory`, flushed for class `fsync`. What an administrator changes is flushed in any case. Locks of consumers that run out are noticed by
 //! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any.
 
-use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
+mod held;
+mod listed;
+
 use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -15,13 +16,16 @@ use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
 use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-use smallvec::SmallVec;
+use parking_lot::{Condvar, Mutex, RwLock};
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
+
+pub use held::Held;
+use held::Kept;
+use listed::Listed;
 
 use crate::groups::now;
 use crate::mailbox::{Event, Mailboxes};
-use crate::read_ahead::Kept;
+use crate::read_ahead::Kept as KeptAhead;
 use crate::unsent::Unsent;
 use crate::queues::MembersTally;
 use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
@@ -29,15 +33,13 @@ use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
 
-type ByLog = BTreeMap<(u128, u32), SmallVec<[Arc<SharedSubscription>; 1]>>;
-
 /// Subscriptions of which something runs out: locks of consumers, or what was read ahead.
 type LookedAfter = Mutex<Vec<Arc<SharedSubscription>>>;
 
 /// All shared subscriptions of the node.
 pub struct Subscriptions {
     /// By topic and partition; those of all groups together.
-    by_log: RwLock<ByLog>,
+    by_log: RwLock<Listed>,
     looked_after: Arc<LookedAfter>,
     writes: Arc<Writes>,
     next_lane: AtomicU64,
@@ -79,15 +81,15 @@ pub struct SharedSubscription {
     name: SubscriptionName,
     log: Arc<Log>,
     lane: ConnectionId,
-    state: Mutex<Subscription>,
+    state: Mutex<Kept>,
     /// Shards of consumers that wait for something to become available, as bits.
     waiting: AtomicU64,
     /// Somebody reads history for it.
     pub(crate) reading: AtomicBool,
     /// What was read of history, until it is taken.
-    pub(crate) ahead: Mutex<Option<Box<Kept>>>,
+    pub(crate) ahead: Mutex<Option<Box<KeptAhead>>>,
     /// Records of it were not written: all of it has to be written again.
-    lost: Arc<AtomicBool>,
+    lost: AtomicBool,
     /// It was deleted: what is said of it has no effect.
     dropped: AtomicBool,
     /// It goes with a restart: nothing of it is written.
@@ -98,34 +100,6 @@ pub struct SharedSubscription {
     me: Weak<SharedSubscription>,
     /// Where it is entered while something of it runs out, and whether it is.
     looked_after: (Arc<LookedAfter>, AtomicBool),
-}
-
-/// The state of a subscription, locked.
-pub struct Held<'a> {
-    state: MutexGuard<'a, Subscription>,
-    of: &'a SharedSubscription,
-}
-
-impl Deref for Held<'_> {
-    type Target = Subscription;
-
-    fn deref(&self) -> &Subscription {
-        &self.state
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut Subscription {
-        &mut self.state
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        if self.state.next_deadline().is_some() {
-            self.of.look_after();
-        }
-    }
 }
 
 /// Those who wait for one or more writes.
@@ -171,7 +145,8 @@ struct WritesState {
 }
 
 struct Write {
-    lost: Arc<AtomicBool>,
+    /// Of which records are lost if they are not written.
+    of: Option<Arc<SharedSubscription>>,
     asker: Option<Arc<Acknowledgement>>,
 }
 
@@ -220,8 +195,8 @@ impl EventSink for Writes {
                 JournalEvent::Appended { to, results } => {
                     let Some(write) = self.state.lock().open.remove(&to.token) else { continue };
                     let failed = results.iter().any(Result::is_err);
-                    if failed {
-                        write.lost.store(true, Ordering::SeqCst);
+                    if let Some(shared) = write.of.filter(|_| failed) {
+                        shared.lost.store(true, Ordering::SeqCst);
                     }
                     if let Some(asker) = write.asker {
                         asker.failed.fetch_or(failed, Ordering::SeqCst);
@@ -248,7 +223,7 @@ impl SharedSubscription {
 
     /// Its state. Held for a look or a change, never across a read from disk.
     pub fn lock(&self) -> Held<'_> {
-        Held { state: self.state.lock(), of: self }
+        Held::new(self.state.lock(), self)
     }
 
     /// Something of it runs out.
@@ -320,7 +295,7 @@ impl Subscriptions {
 
     /// Appends what belongs to no subscription any more.
     pub(crate) fn append_alone(&self, journal: usize, items: Vec<AppendItem>) {
-        self.writes.append(journal, ConnectionId(u64::MAX), items, Write { lost: Arc::default(), asker: None });
+        self.writes.append(journal, ConnectionId(u64::MAX), items, Write { of: None, asker: None });
     }
 
     /// A member of a share group was given these.
@@ -351,8 +326,7 @@ impl Subscriptions {
 
     /// One that is there.
     pub fn get(&self, group: &str, topic: TopicId, partition: u32) -> Option<Arc<SharedSubscription>> {
-        let by_log = self.by_log.read();
-        by_log.get(&(topic.0.as_u128(), partition))?.iter().find(|one| one.name.group == group).cloned()
+        self.by_log.read().get((topic.0.as_u128(), partition, group)).cloned()
     }
 
     /// Are there none?
@@ -366,19 +340,18 @@ impl Subscriptions {
     }
 
     fn select(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Vec<Arc<SharedSubscription>> {
-        let mut found: Vec<_> = self.by_log.read().values().flatten().filter(|one| wanted(&one.name)).cloned().collect();
+        let mut found: Vec<_> = self.by_log.read().iter().filter(|one| wanted(&one.name)).cloned().collect();
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         found
     }
 
     fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
         let mut by_log = self.by_log.write();
-        let of_log = by_log.entry((name.topic, name.partition)).or_default();
-        if let Some(there) = of_log.iter().find(|one| one.name == name) {
+        if let Some(there) = by_log.get((name.topic, name.partition, &name.group)) {
             return Arc::clone(there);
         }
         let entered = self.make(name, log, state, volatile);
-        of_log.push(Arc::clone(&entered));
+        by_log.insert(Arc::clone(&entered));
         entered
     }
 
@@ -394,11 +367,11 @@ impl Subscriptions {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             me: Weak::clone(me),
             looked_after: (Arc::clone(&self.looked_after), AtomicBool::new(false)),
-            state: Mutex::new(state),
+            state: Mutex::new(Kept::new(state)),
             waiting: AtomicU64::new(0),
             reading: AtomicBool::new(false),
             ahead: Mutex::default(),
-            lost: Arc::default(),
+            lost: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
             volatile,
             of_queue: AtomicBool::new(false),
@@ -410,17 +383,11 @@ impl Subscriptions {
 
     /// All to a topic.
     fn of_topic(&self, topic: TopicId) -> Vec<Arc<SharedSubscription>> {
-        let topic = topic.0.as_u128();
-        self.by_log.read().range((topic, 0)..=(topic, u32::MAX)).flat_map(|(_, all)| all).cloned().collect()
+        self.by_log.read().of_topic(topic.0.as_u128()).cloned().collect()
     }
 
     fn remove(&self, shared: &SharedSubscription) {
-        let (mut by_log, place) = (self.by_log.write(), (shared.name.topic, shared.name.partition));
-        let Some(of_log) = by_log.get_mut(&place) else { return };
-        of_log.retain(|one| one.name != shared.name);
-        if of_log.is_empty() {
-            by_log.remove(&place);
-        }
+        self.by_log.write().remove(shared);
     }
 }
 
@@ -599,7 +566,7 @@ impl Broker {
     /// Appends what is no change of the subscription, behind what was written of it before, in the same journal. `asker` waits for it.
     pub(crate) fn append_beside(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
         asker.open.fetch_add(1, Ordering::SeqCst);
-        let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
+        let write = Write { of: None, asker: Some(Arc::clone(asker)) };
         self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
     }
 
@@ -622,7 +589,7 @@ impl Broker {
         if let Some(asker) = asker {
             asker.open.fetch_add(1, Ordering::SeqCst);
         }
-        let write = Write { lost: Arc::clone(&shared.lost), asker: asker.cloned() };
+        let write = Write { of: shared.me.upgrade(), asker: asker.cloned() };
         self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
     }
 
@@ -725,22 +692,26 @@ impl Broker {
     /// # Errors
     /// When the journal does not take it.
     fn drop_subscriptions(&self, dropped: &[Arc<SharedSubscription>]) -> Result<usize, NotWritten> {
-        let durable = self.durably(|asker| {
-            for shared in dropped {
-                // Under its lock: no record of it may come after those that delete it.
-                let state = shared.lock();
-                shared.dropped.store(true, Ordering::SeqCst);
-                self.subscriptions().remove(shared);
-                if !shared.volatile && !state.is_unwritten() {
-                    let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-                    asker.open.fetch_add(1, Ordering::SeqCst);
-                    let write = Write { lost: Arc::default(), asker: Some(Arc::clone(asker)) };
-                    self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
-                }
-                self.wake_subscription(shared);
-            }
-        });
+        let durable = self.durably(|asker| self.end_subscriptions(dropped, Some(asker)));
         if durable { Ok(dropped.len()) } else { Err(NotWritten) }
+    }
+
+    fn end_subscriptions(&self, dropped: &[Arc<SharedSubscription>], asker: Option<&Arc<Acknowledgement>>) {
+        for shared in dropped {
+            // Under its lock: no record of it may come after those that delete it.
+            let state = shared.lock();
+            shared.dropped.store(true, Ordering::SeqCst);
+            self.subscriptions().remove(shared);
+            if !shared.volatile && !state.is_unwritten() {
+                let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+                if let Some(asker) = asker {
+                    asker.open.fetch_add(1, Ordering::SeqCst);
+                }
+                let write = Write { of: None, asker: asker.cloned() };
+                self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
+            }
+            self.wake_subscription(shared);
+        }
     }
 
     /// A group is deleted; subscriptions of queues stay with their queues. On the controller's thread.
@@ -757,6 +728,11 @@ impl Broker {
     pub(crate) fn drop_subscriptions_to(&self, topic: TopicId) {
         // What is not deleted now is deleted at the next start, since the topic is gone.
         let _ = self.drop_subscriptions(&self.subscriptions().of_topic(topic));
+    }
+
+    /// As [`Broker::drop_subscriptions_to`], without waiting: the topic's own deletion is durable.
+    pub(crate) fn forget_subscriptions_to(&self, topic: TopicId) {
+        self.end_subscriptions(&self.subscriptions().of_topic(topic), None);
     }
 
     /// A group forgets a topic; false: it had no subscription to it that was not a queue's. On the controller's thread.

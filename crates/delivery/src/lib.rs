@@ -59,7 +59,7 @@ pub use streams_topology::{
     ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind, StreamsTopology, Subtopology,
 };
 pub use subscription::{
-    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, DoneList, KeyHash, LevelPage, NO_LOCK, NotHeld, RecordState, Rules, Subscription, Tries, Verdict,
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, DoneList, KeyHash, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Rules, Subscription, Tries, Verdict,
 };
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{Owned, Target, Topics};

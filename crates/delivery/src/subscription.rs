@@ -37,6 +37,7 @@ mod durable;
 mod keys;
 mod levels;
 mod ready;
+mod rest;
 mod returned;
 
 use acks::{Acks, Written};
@@ -45,6 +46,7 @@ pub use levels::LevelPage;
 use levels::LevelPages;
 use keys::Keys;
 use ready::{Ready, Waiting};
+pub use rest::Rest;
 use returned::RETURNED;
 
 /// Who acquires: chosen by the caller, one number a consumer.

@@ -24,6 +24,7 @@ use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
+use crate::touched::Drops;
 use crate::window::{Marks, Relief, WindowState};
 use crate::writer::CommitHere;
 
@@ -162,6 +163,7 @@ pub struct Journal {
     lacking: Mutex<Vec<(LogId, u64)>>,
     metrics: JournalMetrics,
     live_segment_bytes: AtomicUsize,
+    drops: Drops,
 }
 
 /// What the keeper is asked to do.
@@ -217,6 +219,7 @@ impl Journal {
             lacking: Mutex::default(),
             metrics: JournalMetrics::default(),
             live_segment_bytes: AtomicUsize::new(0),
+            drops: Drops::default(),
             config,
         }
     }
@@ -313,9 +316,15 @@ impl Journal {
             inner.producers = None;
             self.archive.leave(std::mem::take(&mut inner.archive).iter().cloned());
             drop(inner);
+            self.drops.fetch_add(1, Ordering::Relaxed);
             self.wake_archiver();
         }
         self.wake_keeper(true);
+    }
+
+    /// Logs deleted so far.
+    pub(crate) fn drops(&self) -> &Drops {
+        &self.drops
     }
 
     /// Drops every log that `live` does not know; called once after recovery.

@@ -32,6 +32,7 @@ mod segment_set;
 mod segments;
 mod sharers;
 mod tail;
+mod touched;
 mod transactions;
 mod window;
 mod writer;

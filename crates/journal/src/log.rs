@@ -65,7 +65,7 @@ pub(crate) struct LogInner {
     pub trim_requested: Offset,
     /// What of it lies in archive objects.
     pub archive: ArchivedLog,
-    pub compaction: Option<Compaction>,
+    pub compaction: Option<Box<Compaction>>,
 }
 
 impl LogInner {
@@ -307,11 +307,11 @@ impl Log {
 
     /// Sets whether and how it is compacted.
     pub fn set_compaction(&self, compaction: Option<Compaction>) {
-        self.inner.lock().compaction = compaction;
+        self.inner.lock().compaction = compaction.map(Box::new);
     }
 
     pub(crate) fn compaction(&self) -> Option<Compaction> {
-        self.inner.lock().compaction
+        self.inner.lock().compaction.as_deref().copied()
     }
 
     pub(crate) fn inner(&self) -> MutexGuard<'_, LogInner> {

@@ -57,6 +57,7 @@ pub struct Measurements {
     tail_allocated: Gauge,
     tail_used: Gauge,
     pinned: Gauge,
+    windows: Gauge,
     queued: Gauge,
     segments: Gauge,
     live: Gauge,
@@ -85,6 +86,7 @@ impl Measurements {
             ("memory_tail_allocated_bytes", "Memory of the tail caches", &self.tail_allocated),
             ("memory_tail_used_bytes", "Memory of the tail caches that is held", &self.tail_used),
             ("memory_pinned_bytes", "Memory held by answers that clients have not read", &self.pinned),
+            ("memory_window_bytes", "Memory of messages that queues have read and not given out", &self.windows),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
             ("segments", "Segment files", &self.segments),
             ("live_bytes", "Live bytes in sealed segments", &self.live),
@@ -133,6 +135,7 @@ impl Measurements {
         self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
         self.tail_used.set(sum(&|journal| journal.tail_memory().1));
         self.pinned.set(node.gateway.pinned_bytes() as i64);
+        self.windows.set(node.broker.vhosts().window_bytes() as i64);
         self.queued.set(sum(&|journal| journal.queued_bytes()));
         self.segments.set(sum(&|journal| journal.segment_usage().0));
         self.live.set(sum(&|journal| journal.segment_usage().1));

@@ -32,6 +32,8 @@ use crate::tls::Tls;
 const HELD_SHARE: usize = 4;
 /// Part of it that AMQP publishes may take while journals have no room for them.
 const PUBLISHES_SHARE: usize = 16;
+/// Part of it that messages may take which queues have read and cannot give out.
+const WINDOWS_SHARE: usize = 8;
 /// Connections that the system may hold for an acceptor.
 const BACKLOG: i32 = 1024;
 
@@ -82,6 +84,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
+    broker.vhosts().set_window_bytes_max(config.memory.bytes() as usize / WINDOWS_SHARE);
     take_definitions(&config, &broker)?;
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);

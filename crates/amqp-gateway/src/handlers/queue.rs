@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortStr, TableRef, Value, queue, short};
-use broker::{BindingWish, Broker, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
+use broker::{BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
 
 use super::exchange::{check_binding, run};
 use super::{name, queue_name, queue_of, without_line_ends};
@@ -61,8 +61,10 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
     check_declaration(connection, channel, queue.as_bytes(), table)?;
     let owner = exclusive.then_some(connection.id);
     let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
-    let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, connection.id);
+    connection.declaring = exclusive.then(OwnQueue::default);
+    let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, connection.id, connection.declaring.clone());
     connection.control_staged(channel, queue::Declare::ID, staged, move |connection, channel, outcome: Result<Arc<Queue>, QueueError>| {
+        connection.declaring = None;
         let found = outcome?;
         if found.owner().is_some() {
             connection.owned.retain(|_, queue| !queue.is_dropped());
@@ -189,8 +191,8 @@ fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Del
         }
         Err(error) => return Err(error.into()),
     };
-    let work = move |broker: &Arc<broker::Broker>| broker.delete_queue(&found, if_unused, if_empty);
-    connection.control(channel, queue::Delete::ID, work, move |connection, channel, outcome| {
+    let staged = Broker::staged_deletion(found, if_unused, if_empty);
+    connection.control_staged(channel, queue::Delete::ID, staged, move |connection, channel, outcome: Result<u64, QueueError>| {
         let message_count = count(outcome?);
         if !no_wait {
             connection.out.method(channel.number, &queue::DeleteOk { message_count });

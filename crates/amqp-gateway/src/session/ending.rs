@@ -6,7 +6,7 @@ use amqp_wire::ReplyCode;
 
 use super::{Phase, Session, Slot};
 use crate::channel::Mode;
-use crate::connection::deletion;
+use crate::connection::{deletion, deletion_of_declared};
 use crate::error::Failure;
 
 impl Session {
@@ -44,6 +44,9 @@ impl Session {
         doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
         if !doomed.is_empty() {
             self.connection.gateway.leave_to_controller(deletion(doomed));
+        }
+        if let Some(declaring) = self.connection.declaring.take() {
+            self.connection.gateway.leave_to_controller(deletion_of_declared(declaring));
         }
         self.phase = Phase::Ended;
         self.connection.unsee();

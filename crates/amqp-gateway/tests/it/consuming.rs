@@ -218,6 +218,40 @@ fn queues_of_a_connection_or_of_consumers_go_with_them() {
 }
 
 #[test]
+fn a_queue_goes_with_a_connection_that_ends_while_it_is_declared() {
+    let mut node = Node::start();
+    let other = node.open();
+    for durable in [false, true] {
+        let client = node.open();
+        let mine = queue::Declare { queue: short("mine"), durable, exclusive: true, ..queue::Declare::default() };
+        node.send(client, 1, &mine);
+        node.close(client);
+        // The controller works in order: what comes behind is answered when that is done.
+        node.ask(other, 1, &queue::Declare { queue: short("next"), ..queue::Declare::default() });
+        node.send(other, 1, &queue::Declare { queue: short("mine"), passive: true, ..queue::Declare::default() });
+        assert_eq!(node.channel_error(other, 1), (404, "NOT_FOUND - no queue 'mine' in vhost '/'".to_owned()));
+        node.ask(other, 1, &channel::Open {});
+    }
+    node.stop();
+}
+
+#[test]
+fn a_durable_queue_of_one_connection_is_gone_after_a_restart() {
+    let mut node = Node::start();
+    let client = node.open();
+    let mine = queue::Declare { queue: short("mine"), durable: true, exclusive: true, ..queue::Declare::default() };
+    node.ask(client, 1, &mine);
+    node.bind(client, "mine", "amq.direct", "key");
+    node.ask(client, 1, &queue::Declare { queue: short("everybody's"), durable: true, ..queue::Declare::default() });
+    let mut node = node.restart();
+    let client = node.open();
+    node.ask(client, 1, &queue::Declare { queue: short("everybody's"), durable: true, ..queue::Declare::default() });
+    node.send(client, 1, &queue::Declare { queue: short("mine"), passive: true, ..queue::Declare::default() });
+    assert_eq!(node.channel_error(client, 1), (404, "NOT_FOUND - no queue 'mine' in vhost '/'".to_owned()));
+    node.stop();
+}
+
+#[test]
 fn large_bodies_are_shared_and_arrive_whole() {
     let mut node = Node::start();
     let client = node.open();

@@ -21,11 +21,11 @@ use super::dispatch::Dispatch;
 use super::parts::PARTS_MAX;
 use super::policies::Matched;
 use super::queue::Queue;
-use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
+use super::record::{BindingRecord, ExchangeRecord};
 use super::stream::{Stream, shown_age};
-use super::{QUEUE_GROUP, Vhost};
+use super::{Delays, QUEUE_GROUP, Vhost};
 use crate::Broker;
-use crate::catalog::{TopicRecord, topic_key};
+use crate::catalog::TopicRecord;
 use crate::topic::{Topic, TopicConfig};
 
 /// A queue to be declared.
@@ -179,6 +179,13 @@ pub struct BindingWish {
     pub arguments: Arguments,
 }
 
+impl QueueDeclaration {
+    /// Is there a record of it? What goes with its connection goes with a restart, durable or not.
+    pub(super) fn is_recorded(&self) -> bool {
+        self.durable && self.owner.is_none()
+    }
+}
+
 impl BindingWish {
     fn record(self) -> BindingRecord {
         let Self { source, to_queue, destination, key, arguments } = self;
@@ -198,7 +205,7 @@ pub(super) struct Life {
 /// A queue that exists as a declaration wants it?
 pub(super) fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result<(), Box<Unequal>> {
     let unequal = |field: &str, received: String, current: String| {
-        let (queue, vhost) = (queue.name.clone(), queue.vhost.clone());
+        let (queue, vhost) = (queue.name.clone(), queue.vhost.to_string());
         Err(Box::new(Unequal { queue, vhost, field: field.to_owned(), received, current }))
     };
     let flag = |field, received: bool, current: bool| {
@@ -257,7 +264,7 @@ pub(super) fn queue_overrides() -> BTreeMap<String, String> {
 
 impl Broker {
     pub(super) fn not_found(vhost: &Vhost, name: &[u8]) -> QueueError {
-        QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.clone() }
+        QueueError::NotFound { queue: Name::new(name).expect("names come from short strings"), vhost: vhost.name.to_string() }
     }
 
     /// The queue that a topic is, or that is attached to it.
@@ -272,7 +279,7 @@ impl Broker {
     pub fn queue_for(&self, vhost: &Vhost, name: &[u8], connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
         let queue = vhost.queue(name).ok_or_else(|| Self::not_found(vhost, name))?;
         match queue.owner {
-            Some(owner) if owner != connection => Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.clone() }),
+            Some(owner) if owner != connection => Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.to_string() }),
             _ => Ok(queue),
         }
     }
@@ -318,7 +325,7 @@ impl Broker {
     /// `Delete`, `Append`.
     pub fn delete_exchange(&self, vhost: &Vhost, name: &[u8], if_unused: bool) -> Result<(), ExchangeError> {
         let removal = vhost.exchanges.write().delete(name, if_unused)?;
-        Ok(self.forget(vhost, removal, Vec::new())?)
+        Ok(self.forget(vhost, removal)?)
     }
 
     /// Binds.
@@ -374,11 +381,21 @@ impl Broker {
         };
         let removal = table.unbind(&wish.source, to, &wish.key, &wish.arguments)?;
         drop(table);
-        Ok(self.forget(vhost, removal, Vec::new())?)
+        Ok(self.forget(vhost, removal)?)
     }
 
-    /// Deletes the records of what was removed, with `more`.
-    fn forget(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> Result<(), AppendError> {
+    /// Deletes the records of what was removed.
+    fn forget(&self, vhost: &Vhost, removal: Removal) -> Result<(), AppendError> {
+        let (items, delays) = self.forgotten(vhost, removal, Vec::new());
+        if !items.is_empty() {
+            self.commit(0, items)?;
+        }
+        self.drop_delays(delays);
+        Ok(())
+    }
+
+    /// What is to be written so that what was removed has no record, with `more` keys; then [`Broker::drop_delays`].
+    pub(super) fn forgotten(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> (Vec<AppendItem>, Vec<Arc<Delays>>) {
         let mut keys = more;
         let delays = self.close_delays(vhost, &removal, &mut keys);
         for one in removal.exchanges.into_iter().filter(|one| one.durable) {
@@ -396,11 +413,7 @@ impl Broker {
             let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
             keys.push(record.key(&vhost.name));
         }
-        if !keys.is_empty() {
-            self.commit(0, keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect())?;
-        }
-        self.drop_delays(delays);
-        Ok(())
+        (keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect(), delays)
     }
 
     /// Enters the topic of a queue that Kafka clients do not see.
@@ -428,6 +441,7 @@ impl Broker {
 
     /// A queue comes to life.
     pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Arc<Queue> {
+        let recorded = wish.is_recorded();
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
         let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
         let Life { attached, restored } = life;
@@ -437,11 +451,11 @@ impl Broker {
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
                 Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),
-                None => self.remembered_subscription(understood.group(), &topic, partition, durable, restored),
+                None => self.remembered_subscription(understood.group(), &topic, partition, recorded, restored),
             };
             Arc::new(Queue {
                 id: QueueId(shared.log().id().0),
-                vhost: vhost.name.clone(),
+                vhost: Arc::clone(&vhost.name),
                 name: name.clone(),
                 durable,
                 owner,
@@ -464,62 +478,13 @@ impl Broker {
         let queue = make(PartitionIndex(0), others);
         self.vhosts.by_id.write().extend(queue.parts().map(|part| (part.id, Arc::clone(part))));
         vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
-        let added = vhost.exchanges.write().add_queue(name, queue.id, durable);
+        let added = vhost.exchanges.write().add_queue(name, queue.id, recorded);
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
         if !in_force.matched.is(&Matched::default()) {
             self.limit_stream(&queue, &in_force.understood.stream);
         }
         queue.parts().for_each(|part| self.begin(part));
         queue
-    }
-
-    /// Deletes a queue; how many messages were ready.
-    ///
-    /// # Errors
-    /// `InUse`, `NotEmpty`, `Append`.
-    pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
-        let counts = self.counts(queue);
-        // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
-        let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
-        let (name, vhost) = (queue.name.clone(), queue.vhost.clone());
-        // In this order, as RabbitMQ.
-        if if_empty && counts.ready > 0 {
-            return Err(QueueError::NotEmpty { queue: name, vhost });
-        }
-        if if_unused && counts.consumers > 0 {
-            return Err(QueueError::InUse { queue: name, vhost });
-        }
-        let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(0) };
-        if queue.dropped.swap(true, Ordering::SeqCst) {
-            return Ok(0);
-        }
-        let removal = host.exchanges.write().remove_queue(queue.id);
-        let mut keys = Vec::new();
-        if queue.durable {
-            keys.push(QueueRecord::key(&queue.vhost, &queue.name));
-            if !queue.attached && !queue.topic.name.is_empty() {
-                keys.push(topic_key(&queue.topic.name));
-            }
-        }
-        let forgotten = self.forget(&host, removal, keys);
-        host.queues.write().remove(&queue.name);
-        for part in queue.parts() {
-            part.dropped.store(true, Ordering::SeqCst);
-            self.vhosts.by_id.write().remove(&part.id);
-            self.end(part);
-        }
-        queue.topic.set_bounded(false);
-        if queue.attached && queue.is_stream() {
-            // A share group of that name is any other.
-        } else if queue.attached {
-            let _ = self.drop_subscription(queue.understood().group(), queue.topic.id);
-        } else {
-            self.catalog.remove(&queue.topic);
-            self.journal_of(queue.log().id()).drop_log(queue.log().id());
-            self.drop_subscriptions_to(queue.topic.id);
-        }
-        forgotten?;
-        Ok(if queue.is_stream() { 0 } else { counts.ready })
     }
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end

@@ -2,7 +2,7 @@
 //! written, others follow it, and it goes on when that is durable. Nobody sees the queue before.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use delivery::QueueKind;
@@ -21,6 +21,9 @@ use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
 use crate::jobs::{Pending, Stage, Staged};
 use crate::topic::Topic;
+
+/// Where a queue is left that is its connection's own.
+pub type OwnQueue = Arc<OnceLock<Arc<Queue>>>;
 
 /// Log ids taken from the catalog at once for queues that have no record.
 const LOG_BLOCK: u64 = 1000;
@@ -66,17 +69,26 @@ impl Broker {
     }
 
     /// A declaration for the controller, which writes those that wait together. The outcome is that of [`Broker::declare_queue`].
-    pub fn staged_declaration(vhost: Arc<Vhost>, wish: QueueDeclaration, connection: ConnectionId) -> Staged {
+    /// What is the connection's own is left at `own` as well, whether or not there still is somebody to take the outcome.
+    pub fn staged_declaration(vhost: Arc<Vhost>, wish: QueueDeclaration, connection: ConnectionId, own: Option<OwnQueue>) -> Staged {
+        let leave = move |outcome: Result<Arc<Queue>, QueueError>, own: Option<OwnQueue>| {
+            if let (Some(own), Ok(queue)) = (own, &outcome)
+                && queue.owner == Some(connection)
+            {
+                own.get_or_init(|| Arc::clone(queue));
+            }
+            outcome
+        };
         Box::new(move |broker, pending| match broker.begin_declaration(&vhost, wish, connection, pending) {
-            DeclareStage::Done(outcome) => Stage::Done(Box::new(outcome)),
-            DeclareStage::Wait(wish) => Stage::Wait(Self::staged_declaration(vhost, wish, connection)),
+            DeclareStage::Done(outcome) => Stage::Done(Box::new(leave(outcome, own))),
+            DeclareStage::Wait(wish) => Stage::Wait(Self::staged_declaration(vhost, wish, connection, own)),
             DeclareStage::Write(items, plan) => {
-                let names = vec![(vhost.name.clone(), plan.described.name.clone())];
+                let of = (vhost.name.to_string(), plan.described.name.clone());
                 let then = move |broker: &Arc<Self>, written: Result<(), AppendError>| {
                     let outcome = written.map(|()| broker.end_declaration(&vhost, *plan)).map_err(QueueError::from);
-                    Box::new(outcome) as Box<dyn Any + Send>
+                    Box::new(leave(outcome, own)) as Box<dyn Any + Send>
                 };
-                Stage::Write { items, names, then: Box::new(then) }
+                Stage::Write { items, of, comes: true, then: Box::new(then) }
             }
         })
     }
@@ -116,7 +128,7 @@ impl Broker {
         match self.queue_for(vhost, &wish.name, connection) {
             // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
             Ok(queue) if queue.owner.is_some() != wish.owner.is_some() => {
-                Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.clone() })
+                Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.to_string() })
             }
             Ok(queue) => {
                 check_equivalent(&queue, wish)?;
@@ -132,17 +144,17 @@ impl Broker {
     fn plan(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, pending: &Pending) -> Result<DeclareStage, QueueError> {
         let made_up = wish.name.is_empty();
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name.clone() };
-        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
+        let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
         if made_up && rules.kind != QueueKind::Classic {
             return Err(QueueError::ServerNamed(rules.kind));
         }
         if let Some((_, property)) = wrong.into_iter().find(|(wrong, _)| *wrong && rules.kind != QueueKind::Classic) {
-            return Err(QueueError::Property { property, queue: name, vhost: vhost.name.clone() });
+            return Err(QueueError::Property { property, queue: name, vhost: vhost.name.to_string() });
         }
         if let Some(limit) = vhost.queue_limit_reached(pending.count(&vhost.name)) {
-            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.clone(), limit });
+            return Err(QueueError::TooMany { queue: name, vhost: vhost.name.to_string(), limit });
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
@@ -154,7 +166,7 @@ impl Broker {
         if let Some(topic) = &there {
             check_topic(vhost, &described.name, &rules, topic)?;
         }
-        if !described.durable {
+        if !described.is_recorded() {
             let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: rules.overrides() };
             let topic = self.publish_hidden(record, Durability::Memory);
             return Ok(DeclareStage::Done(Ok(self.enter_queue(vhost, described, rules, topic, Life::default()))));
@@ -229,12 +241,12 @@ fn check_topic(vhost: &Vhost, queue: &Name, rules: &QueueArguments, topic: &Topi
     if topic.logs().len() > PARTS_MAX {
         return Err(QueueError::Partitioned(topic.name.clone()));
     }
-    let refuse = |error| QueueError::Argument { queue: queue.clone(), vhost: vhost.name.clone(), error: Box::new(error) };
+    let refuse = |error| QueueError::Argument { queue: queue.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
     parts::check(rules, &topic.name, topic.logs().len()).map_err(refuse)?;
     match rules.stream.differs(topic.config().retention) {
         None => Ok(()),
         Some((field, received, current)) => {
-            let (queue, vhost, field, received) = (queue.clone(), vhost.name.clone(), field.to_owned(), format!("'{received}'"));
+            let (queue, vhost, field, received) = (queue.clone(), vhost.name.to_string(), field.to_owned(), format!("'{received}'"));
             Err(Box::new(Unequal { queue, vhost, field, received, current }).into())
         }
     }

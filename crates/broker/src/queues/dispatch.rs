@@ -3,6 +3,7 @@
 
 mod reading;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -35,9 +36,9 @@ const RETRY_MS: u64 = 1000;
 pub(super) struct Dispatch {
     pub(super) machine: Machine,
     window: Window,
-    pub(super) consumers: HashMap<ConsumerId, Consuming>,
+    pub(super) consumers: BTreeMap<ConsumerId, Consuming>,
     /// Of consumers, and of those who have asked for a message.
-    channels: HashMap<ChannelId, Arc<ChannelFlow>>,
+    channels: BTreeMap<ChannelId, Arc<ChannelFlow>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
     due: Option<u64>,
     /// What is before this offset of the log was there in an earlier turn.
@@ -46,8 +47,8 @@ pub(super) struct Dispatch {
     head: Option<(u64, Option<u64>)>,
     /// Likewise of the first of each level, where each has its time.
     level_heads: Vec<(u64, Option<u64>)>,
-    /// What went through since the log ended at `born`, for those who look on.
-    pub(super) tally: QueueTally,
+    /// What went through since the log ended at `born`, for those who look on; nothing has.
+    pub(super) tally: Option<Box<QueueTally>>,
     pub(super) born: u64,
 }
 
@@ -58,19 +59,23 @@ impl Dispatch {
         Self {
             machine,
             window: Window::default(),
-            consumers: HashMap::new(),
-            channels: HashMap::new(),
+            consumers: BTreeMap::new(),
+            channels: BTreeMap::new(),
             due: None,
             arrived,
             head: None,
             level_heads: Vec::new(),
-            tally: QueueTally::default(),
+            tally: None,
             born,
         }
     }
 
+    fn tally(&mut self) -> &mut QueueTally {
+        self.tally.get_or_insert_default()
+    }
+
     /// Asks a channel whether it takes one more.
-    fn admit(channels: &HashMap<ChannelId, Arc<ChannelFlow>>, queue: QueueId, channel: ChannelId, no_ack: bool) -> bool {
+    fn admit(channels: &BTreeMap<ChannelId, Arc<ChannelFlow>>, queue: QueueId, channel: ChannelId, no_ack: bool) -> bool {
         channels.get(&channel).is_some_and(|flow| flow.admit(queue, no_ack))
     }
 }
@@ -267,7 +272,7 @@ impl Broker {
             count += settled;
             acknowledged += if one.outcome == Outcome::Ack { settled } else { 0 };
         }
-        turn.own.tally.acknowledged += acknowledged;
+        turn.own.tally().acknowledged += acknowledged;
         turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run();
         self.resume(channel.settled(count, acknowledged));
@@ -309,7 +314,7 @@ impl Broker {
             return Got::Later;
         };
         let Some(offset) = head else {
-            turn.own.tally.got_empty += 1;
+            turn.own.tally().got_empty += 1;
             turn.run();
             return Got::Empty;
         };
@@ -319,11 +324,11 @@ impl Broker {
         let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack) else { return Got::Later };
         let Some(record) = own.window.take_seen() else { return Got::Later };
         channel.got(no_ack, given.redelivered);
-        own.tally.redelivered += u64::from(given.redelivered);
+        own.tally().redelivered += u64::from(given.redelivered);
         if no_ack {
-            own.tally.got_no_ack += 1;
+            own.tally().got_no_ack += 1;
         } else {
-            own.tally.got += 1;
+            own.tally().got += 1;
             own.channels.insert(channel.id(), Arc::clone(channel));
         }
         let message = turn.delivery(given, record);
@@ -408,7 +413,7 @@ impl Broker {
         self.ticker.set_due(queue.id, own.due.take(), None);
         own.window.clear();
         own.channels.clear();
-        let mut consumers: Vec<_> = own.consumers.drain().collect();
+        let mut consumers: Vec<_> = std::mem::take(&mut own.consumers).into_iter().collect();
         // As RabbitMQ does: by their tags.
         consumers.sort_by(|(_, one), (_, other)| one.tag.cmp(&other.tag));
         for (consumer, wish) in consumers {
@@ -429,6 +434,7 @@ impl Broker {
         } else {
             self.write_subscription_and_trim(&queue.shared, &mut state, asker);
         }
+        state.let_rest();
     }
 
     /// Writes what was said of messages of `queues`, and tells `asker` when it is durable.
@@ -493,7 +499,7 @@ impl Turn<'_> {
             if let Some(flow) = self.own.channels.get(&channel) {
                 flow.sends(message.bytes(), message.redelivered);
             }
-            self.own.tally.redelivered += u64::from(message.redelivered);
+            self.own.tally().redelivered += u64::from(message.redelivered);
             self.out.push(channel, consumer, message);
         }
         if self.out.count >= TURN_MESSAGES {
@@ -580,6 +586,8 @@ impl Turn<'_> {
         }
         if self.own.machine.consumers() == 0 {
             self.own.window.clear();
+        } else {
+            self.own.window.keep(&self.broker.vhosts.windows);
         }
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
@@ -589,16 +597,15 @@ impl Turn<'_> {
             self.broker.ticker.touch(self.queue);
         }
         let abandoned = self.own.machine.is_abandoned();
-        let mut tally = self.own.tally;
         // Under the lock: messages leave in the order in which they were given out.
         for deliveries in self.out.by_consumer.drain(..) {
             if let Some(consumer) = self.own.consumers.get(&deliveries.consumer) {
-                let (to, count) = (consumer.to, deliveries.messages.len() as u64);
-                if consumer.no_ack { tally.delivered_no_ack += count } else { tally.delivered += count }
+                let (to, no_ack, count) = (consumer.to, consumer.no_ack, deliveries.messages.len() as u64);
+                let tally = self.own.tally();
+                if no_ack { tally.delivered_no_ack += count } else { tally.delivered += count }
                 self.broker.reply(to, Reply::Done(Box::new(deliveries)));
             }
         }
-        self.own.tally = tally;
         let dead = std::mem::take(&mut self.dead);
         let (broker, queue) = (self.broker, self.queue);
         drop(self);

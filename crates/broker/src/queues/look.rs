@@ -149,13 +149,18 @@ impl Broker {
         for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
             let (own, members) = (part.dispatch.lock(), part.shared.members());
             sum.published += part.log().last_stable().0.saturating_sub(own.born);
-            sum.delivered += own.tally.delivered + members.delivered.load(Ordering::Relaxed);
-            sum.delivered_no_ack += own.tally.delivered_no_ack;
-            sum.got += own.tally.got;
-            sum.got_no_ack += own.tally.got_no_ack;
-            sum.got_empty += own.tally.got_empty;
-            sum.redelivered += own.tally.redelivered + members.redelivered.load(Ordering::Relaxed);
-            sum.acknowledged += own.tally.acknowledged + members.acknowledged.load(Ordering::Relaxed);
+            if let Some(tally) = own.tally.as_deref() {
+                sum.delivered += tally.delivered;
+                sum.delivered_no_ack += tally.delivered_no_ack;
+                sum.got += tally.got;
+                sum.got_no_ack += tally.got_no_ack;
+                sum.got_empty += tally.got_empty;
+                sum.redelivered += tally.redelivered;
+                sum.acknowledged += tally.acknowledged;
+            }
+            sum.delivered += members.delivered.load(Ordering::Relaxed);
+            sum.redelivered += members.redelivered.load(Ordering::Relaxed);
+            sum.acknowledged += members.acknowledged.load(Ordering::Relaxed);
         }
         sum
     }

@@ -10,6 +10,7 @@ mod consumers;
 mod dead;
 mod declare;
 mod delays;
+mod delete;
 mod dispatch;
 mod erlang;
 mod faces;
@@ -26,6 +27,7 @@ mod ticker;
 mod traits;
 mod vhosts;
 mod window;
+mod window_memory;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,6 +53,7 @@ pub(crate) use faces::MembersTally;
 pub use parameters::{ParameterError, Parameters, VhostSeat};
 pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understood};
 pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
+pub use declare::OwnQueue;
 pub use parts::Part;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
@@ -60,6 +63,7 @@ pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;
+use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
 pub const DEFAULT_VHOST: &str = "/";
@@ -68,7 +72,7 @@ pub const QUEUE_GROUP: &str = "amqp.queue";
 
 /// A name space of exchanges and queues.
 pub struct Vhost {
-    name: String,
+    name: Arc<str>,
     exchanges: Exchanges,
     queues: RwLock<HashMap<Name, Arc<Queue>>>,
     metadata: RwLock<Arc<VhostMetadata>>,
@@ -83,7 +87,7 @@ impl Vhost {
     fn new(name: &str) -> Self {
         let (policies, parameters, delays) = (Policies::default(), Parameters::default(), RwLock::default());
         let (exchanges, queues, metadata, deleted) = (Exchanges::new(), RwLock::default(), RwLock::default(), AtomicBool::new(false));
-        Self { name: name.to_owned(), exchanges, queues, policies, parameters, metadata, deleted, delays }
+        Self { name: name.into(), exchanges, queues, policies, parameters, metadata, deleted, delays }
     }
 
     /// Its name.
@@ -122,6 +126,8 @@ pub struct Vhosts {
     next_binding: AtomicU64,
     /// Configurations of queues' own topics, by class.
     configs: Mutex<Vec<(Durability, Arc<TopicConfig>)>>,
+    /// Of what queues have read and not given out.
+    windows: Arc<WindowMemory>,
     /// Parameters of the broker, by name.
     global: RwLock<BTreeMap<String, serde_json::Value>>,
 }
@@ -129,7 +135,7 @@ pub struct Vhosts {
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), global: RwLock::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default() }
     }
 }
 
@@ -153,6 +159,16 @@ impl Vhosts {
     /// A queue by id, which is that of its log.
     pub fn queue(&self, id: QueueId) -> Option<Arc<Queue>> {
         self.by_id.read().get(&id).cloned()
+    }
+
+    /// Memory that may be kept between turns for what queues have read and not given out.
+    pub fn set_window_bytes_max(&self, bytes: usize) {
+        self.windows.set_max(bytes);
+    }
+
+    /// What is kept so.
+    pub fn window_bytes(&self) -> usize {
+        self.windows.used()
     }
 
     /// The queue that has this log.

@@ -19,7 +19,7 @@ use crate::topic::Topic;
 /// One queue, from its declaration to its deletion: a queue that is declared again under the same name is another one.
 pub struct Queue {
     pub(super) id: QueueId,
-    pub(super) vhost: String,
+    pub(super) vhost: Arc<str>,
     pub(super) name: Name,
     pub(super) durable: bool,
     /// The connection that alone may use it, and with which it goes.

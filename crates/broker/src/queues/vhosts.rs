@@ -43,7 +43,7 @@ impl Vhost {
     /// # Errors
     /// `VhostDeleted`.
     pub(super) fn check_alive(&self) -> Result<(), QueueError> {
-        if self.is_deleted() { Err(QueueError::VhostDeleted(self.name.clone())) } else { Ok(()) }
+        if self.is_deleted() { Err(QueueError::VhostDeleted(self.name.to_string())) } else { Ok(()) }
     }
 
     /// A declaration as it counts here: with the type that queues have by default, where they can have it.

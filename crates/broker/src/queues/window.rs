@@ -1,22 +1,33 @@
 //! Records of a queue that were read and not given out yet: a piece of its log, decoded once for many consumers.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use journal::{Log, TailRead};
 use record::{BatchError, Record, sliced_batches, sliced_records};
 use smallvec::SmallVec;
 use types::Offset;
 
+use super::window_memory::{Charge, WindowMemory};
 use crate::{Broker, aborted};
 
 /// Read at once, about.
 pub(super) const WINDOW_BYTES: usize = 64 << 10;
 
+/// Read at once, about, where memory is short: one batch at least.
+const LEAST_BYTES: usize = 4 << 10;
+/// What a record in memory takes beside its bytes, about.
+const RECORD_BYTES: usize = 256;
+
 /// All records of a range of offsets.
 #[derive(Default)]
 pub(super) struct Window {
     covers: Range<u64>,
+    /// Slices of caches that the records lie in.
+    slices: usize,
+    /// Of what is kept between turns.
+    charge: Option<Charge>,
     /// Each until it is taken.
     records: Vec<(u64, Option<Record>)>,
     /// Where the last look ended: the next one is most often right behind it.
@@ -31,6 +42,11 @@ pub(super) enum Seen<'a> {
     Nothing(u64),
     /// It was not read.
     Unread,
+}
+
+fn bytes_of(record: &Record) -> usize {
+    let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+    length(&record.key) + length(&record.value) + record.headers.iter().map(|(name, value)| name.len() + length(value)).sum::<usize>()
 }
 
 /// How a read went.
@@ -79,6 +95,54 @@ impl Window {
         taken
     }
 
+    /// Nobody takes what is left for now: it stays as long as there is room for it (see `window_memory.rs`).
+    pub fn keep(&mut self, memory: &Arc<WindowMemory>) {
+        if self.at >= self.records.len() {
+            return self.clear();
+        }
+        if self.charge.is_some() {
+            return;
+        }
+        self.charge = memory.pin(self.slices);
+        if self.charge.is_none() {
+            let left = || self.records[self.at..].iter().filter_map(|(_, record)| record.as_ref());
+            let bytes = left().map(bytes_of).sum::<usize>();
+            match memory.take(bytes + left().count() * RECORD_BYTES) {
+                Some(charge) => {
+                    self.move_out(bytes);
+                    self.charge = Some(charge);
+                }
+                None => self.clear(),
+            }
+        }
+    }
+
+    /// Copies what is left, so many bytes, into memory of its own.
+    fn move_out(&mut self, bytes: usize) {
+        let mut memory = BytesMut::with_capacity(bytes);
+        // What lies before has to be read again, if it is still wanted.
+        self.covers.start = self.records.get(self.at).map_or(self.covers.end, |(at, _)| *at);
+        self.records.drain(..self.at);
+        self.at = 0;
+        for record in self.records.iter_mut().filter_map(|(_, record)| record.as_mut()) {
+            let mut own = |bytes: &mut Bytes| {
+                memory.extend_from_slice(bytes);
+                *bytes = memory.split().freeze();
+            };
+            record.key.iter_mut().chain(&mut record.value).for_each(&mut own);
+            for (name, value) in &mut record.headers {
+                own(name);
+                value.iter_mut().for_each(&mut own);
+            }
+        }
+        self.records.shrink_to_fit();
+    }
+
+    /// How much is read at once.
+    pub fn piece(memory: &WindowMemory) -> usize {
+        if memory.is_short() { LEAST_BYTES } else { WINDOW_BYTES }
+    }
+
     /// Lets go of the memory.
     pub fn clear(&mut self) {
         *self = Self::default();
@@ -93,7 +157,7 @@ impl Window {
         if offset < log.start().0 {
             return Ok(Filled::Gone(log.start().0));
         }
-        match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, WINDOW_BYTES, true) {
+        match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, Self::piece(&broker.vhosts().windows), true) {
             TailRead::Data { slices, next, .. } => self.take(log, &slices, offset..next.0).map(|()| Filled::Yes),
             TailRead::Cold => Ok(Filled::Cold),
             TailRead::Empty | TailRead::OutOfRange => Ok(Filled::Empty),
@@ -106,6 +170,7 @@ impl Window {
     /// Batches that make no sense.
     pub fn take(&mut self, log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>) -> Result<(), BatchError> {
         self.clear();
+        self.slices = slices.len();
         let found = sliced_batches(slices)?;
         let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
         for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
@@ -127,7 +192,7 @@ mod tests {
 
     #[test]
     fn it_says_what_is_there_what_is_not_and_what_it_does_not_know() {
-        let mut window = Window { covers: 10..20, records: [10, 11, 15].map(|at| (at, Some(record(at)))).into(), at: 0 };
+        let mut window = Window { covers: 10..20, records: [10, 11, 15].map(|at| (at, Some(record(at)))).into(), at: 0, ..Window::default() };
         let mut see = |offset| match window.see(offset) {
             Seen::Record(record) => (record.offset.0, "record"),
             Seen::Nothing(next) => (next, "nothing"),
@@ -148,5 +213,47 @@ mod tests {
         assert_eq!(window.next(11).map(|record| record.offset.0), Some(15));
         window.clear();
         assert!(matches!(window.see(10), Seen::Unread));
+    }
+    /// A window of ten records of 1,000 bytes that lie in one block of a cache.
+    fn filled() -> (Window, Bytes) {
+        let block = Bytes::from(vec![7u8; 10_000]);
+        let whole = |at: u64| {
+            let value = Some(block.slice(at as usize * 1000..(at as usize + 1) * 1000));
+            Record { value, headers: vec![(Bytes::from_static(b"h"), None)], ..record(at) }
+        };
+        (Window { covers: 0..10, slices: 1, records: (0..10).map(|at| (at, Some(whole(at)))).collect(), ..Window::default() }, block)
+    }
+
+    #[test]
+    fn what_is_kept_between_turns_has_a_bound() {
+        let memory = Arc::new(WindowMemory::default());
+        memory.set_max(4 << 20);
+        let mut kept: Vec<(Window, Bytes)> = Vec::new();
+        for number in 0..1000 {
+            let (mut window, block) = filled();
+            assert!(matches!(window.see(0), Seen::Record(_)));
+            window.take_seen();
+            window.keep(&memory);
+            assert!(memory.used() <= 4 << 20);
+            match number {
+                0 | 1 => assert!(!block.is_unique(), "there is room for the block"),
+                2..100 => {
+                    assert!(block.is_unique(), "the block is free");
+                    let Seen::Record(record) = window.see(1) else { panic!("it was copied") };
+                    assert_eq!(record.value.as_deref(), Some(&[7; 1000][..]));
+                }
+                500.. => assert!(matches!(window.see(1), Seen::Unread) && memory.is_short(), "it is read again"),
+                _ => {}
+            }
+            kept.push((window, block));
+        }
+        for (window, _) in &mut kept {
+            while let Some(next) = window.next(0).map(|record| record.offset.0) {
+                assert!(matches!(window.see(next), Seen::Record(_)));
+                window.take_seen();
+            }
+            window.keep(&memory);
+        }
+        assert_eq!(memory.used(), 0);
     }
 }

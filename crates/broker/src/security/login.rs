@@ -5,7 +5,7 @@
 //!   connections which come back after a failure of the network cost one hash.
 //! * Of wrong ones the last few digests are kept for some seconds: a client that tries the same again and again costs one hash as well.
 //! * A name that nobody has costs as much time as a wrong password.
-//! * At most [`WAITING_MAX`] passwords wait; a login whose connection has given up is not verified.
+//! * Those that wait have a bound, and addresses take turns (`waiting.rs`); a login whose connection has given up is not verified.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,12 +23,11 @@ use subtle::ConstantTimeEq;
 use super::error::Refused;
 use super::password::PasswordHash;
 use super::user::{GUEST, User};
+use super::waiting::Login;
 use super::Security;
 use crate::Broker;
-use crate::jobs::{Job, Task};
+use crate::mailbox::Reply;
 
-/// Passwords that may wait to be verified.
-const WAITING_MAX: usize = 1000;
 /// Wrong credentials that are remembered, and for how long.
 const WRONG_MAX: usize = 256;
 const WRONG_FOR: Duration = Duration::from_secs(5);
@@ -161,6 +160,13 @@ impl Broker {
             };
             Box::new(outcome) as Box<dyn std::any::Any + Send>
         };
-        self.logins.push_within(Job { to, task: Task::Work(Box::new(work)) }, WAITING_MAX)
+        match self.logins.push(peer.ip(), Login { to, work: Box::new(work) }) {
+            Ok(None) => true,
+            Ok(Some(other)) => {
+                self.reply(other.to, Reply::Done(Box::new(LoginOutcome::Err(Refused::Busy))));
+                true
+            }
+            Err(_) => false,
+        }
     }
 }

@@ -16,6 +16,7 @@ mod seats;
 #[cfg(test)]
 mod tests;
 mod user;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -30,6 +31,7 @@ pub use login::{Credentials, LoginOutcome};
 pub use password::{HashAlgorithm, InvalidHash, PasswordHash};
 pub use permissions::{InvalidPattern, Pattern, Permission, Permissions, TopicPermission, TopicPermissions};
 pub(crate) use record::SECURITY_KEY;
+pub(crate) use waiting::Logins;
 pub use seats::{Dismissed, Seat, Seats};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
 

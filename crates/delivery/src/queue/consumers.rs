@@ -15,8 +15,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use hashbrown::HashMap;
-
 use super::QueueKind;
 use crate::ConsumerId;
 
@@ -112,8 +110,8 @@ pub(super) struct Taker {
 pub(super) struct Consumers {
     kind: QueueKind,
     single: bool,
-    all: HashMap<ConsumerId, Consumer>,
-    channels: HashMap<ChannelId, Channel>,
+    all: BTreeMap<ConsumerId, Consumer>,
+    channels: BTreeMap<ChannelId, Channel>,
     /// By priority, negated: the highest first. None is empty.
     turns: BTreeMap<i64, VecDeque<ConsumerId>>,
     count: usize,
@@ -129,8 +127,8 @@ impl Consumers {
         Self {
             kind,
             single,
-            all: HashMap::new(),
-            channels: HashMap::new(),
+            all: BTreeMap::new(),
+            channels: BTreeMap::new(),
             turns: BTreeMap::new(),
             count: 0,
             arrivals: 0,

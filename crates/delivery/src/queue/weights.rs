@@ -8,89 +8,104 @@ use hashbrown::HashMap;
 
 use crate::{ConsumerId, DEAD_LETTERS, RecordState, Subscription};
 
+/// See the head of the file. A queue of which nobody wants to know keeps nothing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Weights {
+pub(super) struct Weights(Option<Box<Known>>);
+
+#[derive(Clone, Debug, Default)]
+struct Known {
     ready: u64,
     held: HashMap<u64, u32>,
     to: u64,
     /// The subscription's turnover after the last change that is known of.
     seen: u64,
-    wanted: bool,
+}
+
+impl Known {
+    fn new(subscription: &Subscription) -> Self {
+        Self { to: subscription.start(), seen: subscription.turnover(), ..Self::default() }
+    }
+
+    fn check(&mut self, subscription: &Subscription) {
+        if subscription.turnover() != self.seen {
+            *self = Self::new(subscription);
+        }
+    }
 }
 
 impl Weights {
     pub fn new(wanted: bool, subscription: &Subscription) -> Self {
-        Self { wanted, to: subscription.start(), seen: subscription.turnover(), ..Self::default() }
+        Self(wanted.then(|| Box::new(Known::new(subscription))))
     }
 
     /// Before a change, or a look.
     pub fn check(&mut self, subscription: &Subscription) {
-        if subscription.turnover() != self.seen {
-            *self = Self::new(self.wanted, subscription);
+        if let Some(known) = &mut self.0 {
+            known.check(subscription);
         }
     }
 
     /// After a change that has been noted.
     pub fn note(&mut self, subscription: &Subscription) {
-        self.seen = subscription.turnover();
-        self.to = self.to.max(subscription.start());
+        if let Some(known) = &mut self.0 {
+            known.seen = subscription.turnover();
+            known.to = known.to.max(subscription.start());
+        }
     }
 
     /// The first record that is to be weighed; `None`: all of a log that ends at `log_end` have been.
     pub fn unweighed(&self, subscription: &Subscription, log_end: u64) -> Option<u64> {
-        let from = if self.seen == subscription.turnover() { self.to } else { subscription.start() };
-        (self.wanted && from < log_end).then_some(from)
+        let known = self.0.as_deref()?;
+        let from = if known.seen == subscription.turnover() { known.to } else { subscription.start() };
+        (from < log_end).then_some(from)
     }
 
     pub fn ready(&self, subscription: &Subscription) -> u64 {
-        if self.seen == subscription.turnover() { self.ready } else { 0 }
+        self.0.as_ref().filter(|known| known.seen == subscription.turnover()).map_or(0, |known| known.ready)
     }
 
     /// The next record in the log has this size; what lies between the last one and this is no record.
     pub fn weigh(&mut self, subscription: &Subscription, offset: u64, size: u32) {
         self.check(subscription);
-        if !self.wanted || offset < self.to {
-            return;
-        }
+        let Some(known) = self.0.as_mut().filter(|known| offset >= known.to) else { return };
         match subscription.state(offset) {
-            RecordState::Available => self.ready += u64::from(size),
+            RecordState::Available => known.ready += u64::from(size),
             RecordState::Acquired(DEAD_LETTERS) | RecordState::Acknowledged | RecordState::Archived => {}
-            RecordState::Acquired(_) => drop(self.held.insert(offset, size)),
+            RecordState::Acquired(_) => drop(known.held.insert(offset, size)),
         }
-        self.to = offset + 1;
+        known.to = offset + 1;
     }
 
     /// Given to somebody who will say something of it, or for good.
     pub fn given(&mut self, offset: u64, size: u32, held: bool) {
-        if self.wanted && offset < self.to {
-            self.ready = self.ready.saturating_sub(u64::from(size));
-            if held {
-                self.held.insert(offset, size);
-            }
+        let Some(known) = self.0.as_mut().filter(|known| offset < known.to) else { return };
+        known.ready = known.ready.saturating_sub(u64::from(size));
+        if held {
+            known.held.insert(offset, size);
         }
     }
 
     /// Something was said of what somebody had in these runs.
     pub fn settled(&mut self, subscription: &Subscription, runs: &[(u64, u64)]) {
-        if !self.wanted {
-            return;
-        }
+        let Some(known) = &mut self.0 else { return };
         for offset in runs.iter().flat_map(|(first, last)| *first..=*last) {
-            if let Some(size) = self.held.remove(&offset)
+            if let Some(size) = known.held.remove(&offset)
                 && subscription.state(offset) == RecordState::Available
             {
-                self.ready += u64::from(size);
+                known.ready += u64::from(size);
             }
         }
     }
 
     /// Nothing that has been weighed is ready.
     pub fn purged(&mut self) {
-        self.ready = 0;
+        if let Some(known) = &mut self.0 {
+            known.ready = 0;
+        }
     }
 
     /// What is to be told to [`Weights::settled`] when `consumer` has said something.
     pub fn held_runs(&self, subscription: &Subscription, consumer: ConsumerId, first: u64, last: u64) -> Vec<(u64, u64)> {
-        if self.wanted { subscription.held(consumer, first, last) } else { Vec::new() }
+        if self.0.is_some() { subscription.held(consumer, first, last) } else { Vec::new() }
     }
 }

@@ -59,6 +59,22 @@ impl Acks {
         }
     }
 
+    /// Without any list, of which the next one has this number.
+    pub fn beginning_with(next: u64) -> Self {
+        Self { next, ..Self::default() }
+    }
+
+    /// Number of the next list.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Is nothing new, and in no list?
+    pub fn is_empty(&self) -> bool {
+        let Self { new, lagging, lists, gone, .. } = self;
+        new.is_empty() && lagging.is_empty() && lists.is_empty() && gone.is_empty()
+    }
+
     pub fn has_changes(&self) -> bool {
         !self.new.is_empty() || !self.gone.is_empty()
     }

@@ -76,6 +76,12 @@ impl LevelPages {
         self.gone.append(&mut self.stored);
     }
 
+    /// Is nothing of it stored, or to be?
+    pub fn is_empty(&self) -> bool {
+        let Self { complete, stored, gone, found } = self;
+        complete.is_empty() && stored.is_empty() && gone.is_empty() && found.is_empty()
+    }
+
     pub fn has_changes(&self) -> bool {
         !self.complete.is_empty() || !self.gone.is_empty()
     }

@@ -40,6 +40,11 @@ impl Ready {
         self.plain.count() + self.levels.iter().map(|(_, runs)| runs.count()).sum::<u64>()
     }
 
+    /// Is nothing ready, and nothing kept of what was?
+    pub fn is_empty(&self) -> bool {
+        self.tried.is_empty() && self.count() == 0
+    }
+
     /// The first offset of all.
     pub fn first(&self) -> Option<u64> {
         let plain = self.plain.first().map(|run| run.first);

@@ -28,6 +28,7 @@ use crate::recent::SegmentRuns;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
+use crate::touched::TouchedLogs;
 use crate::window::{Gate, Grant};
 use crate::writer::ActiveSegment;
 
@@ -62,8 +63,9 @@ pub(crate) struct SealJob {
     pub last_crc: u32,
     pub runs: SegmentRuns,
     pub state: Vec<(Bytes, Option<Bytes>)>,
-    pub logs: Vec<Arc<Log>>,
-    /// The logs' records for the checkpoint, as of the end of the segment, one behind the other; and where each ends.
+    pub logs: TouchedLogs,
+    /// The logs' records for the checkpoint, as of the end of the segment, one behind the other; and where each ends. Nothing for those that
+    /// were deleted.
     snapshots: Vec<u8>,
     snapshot_ends: Vec<usize>,
 }
@@ -71,11 +73,13 @@ pub(crate) struct SealJob {
 impl SealJob {
     pub fn new(active: ActiveSegment, last_index: LogIndex, last_term: Term, last_crc: u32) -> Self {
         let mut snapshots = Vec::with_capacity(active.touched.len() * SNAPSHOT_BYTES);
-        let snapshot = |log: &Arc<Log>| {
-            checkpoint::encode_log(log, &mut snapshots);
+        let snapshot = |log: &Option<Arc<Log>>| {
+            if let Some(log) = log {
+                checkpoint::encode_log(log, &mut snapshots);
+            }
             snapshots.len()
         };
-        let snapshot_ends = active.touched.iter().map(snapshot).collect();
+        let snapshot_ends = active.touched.logs().iter().map(snapshot).collect();
         Self {
             sequence: active.sequence,
             file: active.file,
@@ -333,13 +337,13 @@ impl Keeper {
             last_term: job.last_term,
             last_crc: job.last_crc,
         };
-        let ids: Vec<LogId> = job.logs.iter().map(|log| log.id()).collect();
-        let rows = write_index(&*job.file, job.end, &ids, job.runs.iter(), &info)?;
+        let rows = write_index(&*job.file, job.end, job.logs.ids(), job.runs.iter(), &info)?;
         job.file.sync()?;
         let cache = Arc::clone(self.journal.index_cache());
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
-        for (log, row) in job.logs.iter().zip(&rows).filter(|(_, row)| row.entries > 0) {
+        for (log, row) in job.logs.logs().iter().zip(&rows).filter(|(_, row)| row.entries > 0) {
+            let Some(log) = log else { continue };
             let mut inner = log.inner();
             inner.segments.insert(job.sequence);
             inner.sealed_bytes += row.bytes;
@@ -348,11 +352,15 @@ impl Keeper {
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");
         let mut from = 0;
-        for (id, end) in ids.iter().zip(&job.snapshot_ends) {
+        for (id, end) in job.logs.ids().iter().zip(&job.snapshot_ends) {
+            let snapshot = &job.snapshots[std::mem::replace(&mut from, *end)..*end];
+            if snapshot.is_empty() {
+                self.logs.remove(id);
+                continue;
+            }
             let record = self.logs.entry(*id).or_default();
             record.clear();
-            record.extend_from_slice(&job.snapshots[from..*end]);
-            from = *end;
+            record.extend_from_slice(snapshot);
         }
         for (key, value) in job.state.drain(..) {
             match value {
@@ -364,7 +372,7 @@ impl Keeper {
             sequence: job.sequence,
             last_index: job.last_index,
             runs_end: job.runs.end(),
-            logs: std::mem::take(&mut job.logs),
+            logs: std::mem::replace(&mut job.logs, TouchedLogs::new(self.journal.drops())).into_live(),
         });
         self.replay =
             ReplayFrom { segment: job.sequence + 1, index: job.last_index, term: job.last_term, crc: job.last_crc };

@@ -29,6 +29,7 @@ use crate::run::Run;
 use crate::segments::{
     SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of,
 };
+use crate::touched::TouchedLogs;
 use crate::writer::{ActiveSegment, Writer, WriterStart};
 use scan::{Chain, Scanned};
 
@@ -256,7 +257,7 @@ fn active_segment(journal: &Journal, sequence: u64, file: Arc<dyn File>, size: u
         written_before: SEGMENT_HEADER_BYTES as u64,
         runs: SegmentRuns::new(journal.recent(), sequence),
         state: Vec::new(),
-        touched: Vec::new(),
+        touched: TouchedLogs::new(journal.drops()),
     }
 }
 

@@ -37,6 +37,7 @@ use crate::pool::Block;
 use crate::queue::{Lanes, Pass, Placing};
 use crate::recent::SegmentRuns;
 use crate::segments::PreparedSegment;
+use crate::touched::TouchedLogs;
 use commit::Flights;
 pub(crate) use shared::CommitHere;
 use shared::SharedWriter;
@@ -70,7 +71,7 @@ pub(crate) struct ActiveSegment {
     pub runs: SegmentRuns,
     pub state: Vec<(Bytes, Option<Bytes>)>,
     /// Logs that have something in it, each once.
-    pub touched: Vec<Arc<crate::Log>>,
+    pub touched: TouchedLogs,
 }
 
 impl ActiveSegment {
@@ -78,7 +79,7 @@ impl ActiveSegment {
     pub fn touch(&mut self, log: &Arc<crate::Log>) -> u32 {
         let (place, new) = log.touch(self.sequence, self.touched.len() as u32);
         if new {
-            self.touched.push(Arc::clone(log));
+            self.touched.push(log);
         }
         place
     }
@@ -301,7 +302,7 @@ impl<S: Submitter> Writer<S> {
             written_before,
             runs: SegmentRuns::new(self.journal.recent(), sequence),
             state: Vec::new(),
-            touched: Vec::new(),
+            touched: TouchedLogs::new(self.journal.drops()),
         };
         let sealed = std::mem::replace(&mut self.active, next);
         self.sealing.push_back(SealJob::new(sealed, LogIndex(self.next_index.0 - 1), self.term, self.previous_crc));

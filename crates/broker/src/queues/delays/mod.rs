@@ -251,7 +251,7 @@ impl Broker {
         let in_force = Arc::new(InForce { understood, matched: Matched::default() });
         let queue = Arc::new(Queue {
             id: QueueId(shared.log().id().0),
-            vhost: vhost.name.clone(),
+            vhost: Arc::clone(&vhost.name),
             name: exchange.clone(),
             durable,
             owner: None,
@@ -270,7 +270,7 @@ impl Broker {
             dirty: false.into(),
         });
         let until = queue.shared.lock().start();
-        let delays = Arc::new(Delays { vhost: vhost.name.clone(), exchange: exchange.clone(), queue, found: Mutex::new((0, until)) });
+        let delays = Arc::new(Delays { vhost: vhost.name.to_string(), exchange: exchange.clone(), queue, found: Mutex::new((0, until)) });
         vhost.delays.write().insert(exchange.clone(), Arc::clone(&delays));
         self.delays.enter(delays, runs);
     }
@@ -336,7 +336,7 @@ impl Broker {
             };
             for (name, durable) in names(&host).into_iter().filter(|(name, _)| host.delays(name).is_none()) {
                 if let Err(error) = self.open_delays(&host, &name, durable) {
-                    tracing::warn!(%error, exchange = %name, vhost = host.name, "exchange cannot delay anything");
+                    tracing::warn!(%error, exchange = %name, vhost = &*host.name, "exchange cannot delay anything");
                 }
             }
         }

@@ -4,7 +4,7 @@ use delivery::{Head, QueueKind};
 use types::Offset;
 
 use super::super::traits::MessageTraits;
-use super::super::window::{Filled, Seen, WINDOW_BYTES};
+use super::super::window::{Filled, Seen, Window};
 use super::{Dispatch, RETRY_MS, Turn, body_bytes};
 use crate::read_ahead::AheadWant;
 
@@ -63,7 +63,7 @@ impl Turn<'_> {
                 Look::Wait
             }
             None => {
-                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * WINDOW_BYTES, held: Box::new(()), asked_for: true };
+                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * Window::piece(&self.broker.vhosts.windows), held: Box::new(()), asked_for: true };
                 if let Some(home) = self.broker.home(self.queue.id) {
                     shared.watch(home);
                 }
