@@ -97,7 +97,7 @@ def check(records, lock_ms, limit, broker_kills):
             # A client may return what it was sent long before, when its lock has run out or the broker was killed meanwhile: such a
             # delivery has no larger count, and the broker refuses what is said of it.
             late = [one for one in record.got if one.began > end.done and (one.count > end.got.count or holds(one, record, lock) and one is not end.got)]
-            if late and came_before_the_answer(late[0], end, kills):
+            if late and came_before_the_answer(late[0], end, kills, lock):
                 late.pop(0)
             if late:
                 yield f"{place}: delivered after it was done with, {end}: {late}"
@@ -130,10 +130,11 @@ def is_void(said, record):
     return any(one.at <= said.done and (one.count > mine.count or one.count == mine.count and one.at > mine.at) for one in record.got)
 
 
-def came_before_the_answer(got, end, kills):
-    """Was the broker killed while a client waited for the answer to `end`? The broker that was started again may have given the record to
-    that client again, then taken what the client said once more; what the client had been given comes out of its next poll."""
-    return got.member == end.member and got.count == end.got.count + 1 and any_between(kills, end.got.began, end.done)
+def came_before_the_answer(got, end, kills, lock):
+    """Was the broker killed while a client had the record, perhaps not yet returned by a poll, or waited for the answer to `end`? The broker that
+    was started again may have given the record to that client again, then taken what the client said once more, or of the first of the
+    two; what the client had been given comes out of its next poll."""
+    return got.member == end.member and got.count == end.got.count + 1 and any_between(kills, end.got.began - lock - LATE, end.done)
 
 
 def counts(said, record, lock):

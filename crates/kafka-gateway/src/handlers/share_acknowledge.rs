@@ -178,8 +178,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 batches.map(|one| Said { first: one.first_offset, last: one.last_offset, types: &one.acknowledge_types }).collect();
             let outcome = sayer.say(topic.topic_id, partition.partition_index, &said, &acknowledgement);
             let error_code = outcome.err().map_or(0, ErrorCode::code);
-            // No hint: clients take a zero for the id of a broker that is the leader now.
-            let current_leader = LeaderIdAndEpoch { leader_id: -1, leader_epoch: -1, ..LeaderIdAndEpoch::default() };
+            // Kafka leaves it 0, and clients take that for the id of a broker that is the leader now.
+            let current_leader = LeaderIdAndEpoch { leader_id: broker.node_id().0, ..LeaderIdAndEpoch::default() };
             PartitionData { partition_index: partition.partition_index, error_code, current_leader, ..PartitionData::default() }
         });
         responses.push(ShareAcknowledgeTopicResponse { topic_id: topic.topic_id, partitions: partitions.collect(), ..Default::default() });

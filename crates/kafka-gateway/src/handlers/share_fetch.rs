@@ -422,8 +422,7 @@ impl ShareFetchWait {
                 partition_index: worked.partition,
                 error_code: worked.code.map_or(0, ErrorCode::code),
                 acknowledge_error_code: worked.acknowledge_code.map_or(0, ErrorCode::code),
-                // No hint: clients take a zero for the id of a broker that is the leader now.
-                current_leader: LeaderIdAndEpoch { leader_id: -1, leader_epoch: -1, ..LeaderIdAndEpoch::default() },
+                current_leader: leader(context),
                 acquired_records: acquired.collect(),
                 records: Some(Records(std::mem::take(&mut worked.slices).into_vec())),
                 ..PartitionData::default()
@@ -480,4 +479,9 @@ impl Wait for ShareFetchWait {
     fn cancel(&mut self, connection: ConnectionId, shard: &mut ShardContext) {
         self.unwatch(connection, shard);
     }
+}
+
+/// Kafka leaves it 0, and clients take that for the id of a broker that is the leader now.
+fn leader(context: &Context<'_>) -> LeaderIdAndEpoch {
+    LeaderIdAndEpoch { leader_id: context.gateway.broker.node_id().0, ..LeaderIdAndEpoch::default() }
 }
