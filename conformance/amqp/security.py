@@ -67,7 +67,21 @@ class AmqPlain:
         pass
 
 
-pika.credentials.VALID_TYPES.append(AmqPlain)
+class Anonymous:
+    """Somebody who does not say who he is."""
+    TYPE = "ANONYMOUS"
+
+    def __init__(self):
+        self.erase_on_connect = False
+
+    def response_for(self, start):
+        return (self.TYPE, b"") if b"ANONYMOUS" in start.mechanisms else (None, None)
+
+    def erase_credentials(self):
+        pass
+
+
+pika.credentials.VALID_TYPES += [AmqPlain, Anonymous]
 
 
 def connect(address, credentials=None, tls=None, **more):
@@ -119,6 +133,7 @@ def users(binary, folder):
             refused("a wrong password", broker.amqp, pika.PlainCredentials("admin", "geheim"))
             refused("a wrong password, AMQPLAIN", broker.amqp, AmqPlain("admin", "geheim"), "AMQPLAIN")
             refused("guest", broker.amqp, None)
+            refused("anonymous", broker.amqp, Anonymous(), "ANONYMOUS")
             refused("nobody", broker.amqp, pika.PlainCredentials("nobody", "geheim, aber kurz"))
             try:
                 connect(broker.amqp, right, virtual_host="elsewhere")
@@ -133,6 +148,15 @@ def users(binary, folder):
             assert broker.end(signal.SIGTERM) == 0
         log = "\n".join(broker.log_lines())
         assert "geheim" not in log and 'login of "admin" refused: invalid credentials' in log, "what the log says"
+
+
+def nobody(binary, folder):
+    """Without users whoever does not say who he is is guest."""
+    broker = Broker(binary, f"{folder}/nobody").start()
+    try:
+        works(connect(broker.amqp, Anonymous()))
+    finally:
+        assert broker.end(signal.SIGTERM) == 0
 
 
 def storm(binary, folder):
@@ -269,7 +293,7 @@ def other_clients(binary, folder, programs):
 
 def main():
     binary, programs = sys.argv[1], Path(sys.argv[2])
-    cases = {"users": users, "a-storm-of-logins": storm, "tls": tls, "tls-of-other-clients": lambda *words: other_clients(*words, programs)}
+    cases = {"users": users, "nobody-in-particular": nobody, "a-storm-of-logins": storm, "tls": tls, "tls-of-other-clients": lambda *words: other_clients(*words, programs)}
     for name, run in cases.items():
         with tempfile.TemporaryDirectory(prefix="mainstem-security-") as folder:
             try:

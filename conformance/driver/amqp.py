@@ -92,6 +92,8 @@ def small(results, binary, count, missing):
         try:
             cases(results, "cases.py", broker)
             cases(results, "details.py", broker)
+            cases(results, "letters.py", broker)
+            cases(results, "time_outs.py", broker)
             for name, command in amqp_commands().items():
                 if name not in missing:
                     words = [*command, f"amqp://guest:guest@{broker.amqp}/%2f", str(count)]

@@ -49,6 +49,8 @@ pub(crate) struct Channel {
     pub last_queue: Option<Name>,
     /// Who gets answers that go without a queue.
     pub replies: Option<Replies>,
+    /// Its next method has waited for dead letters.
+    pub has_awaited_letters: bool,
 }
 
 impl Channel {
@@ -68,6 +70,7 @@ impl Channel {
             prefetch: 0,
             last_queue: None,
             replies: None,
+            has_awaited_letters: false,
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) enum Waiting {
     Login { token: u64, claim: Claim },
     /// The outcome of all publishes: what follows would look at the queues.
     Publishes,
+    /// Dead letters for which channels wait: what follows ends them.
+    Letters,
     /// The outcome of all publishes of a transaction; messages that were not kept so far.
     Commit { channel: u16, lost: u64 },
     /// A message is being read from the disk.
@@ -112,6 +114,8 @@ pub(crate) struct Connection {
     pub publisher: Publisher,
     pub consumers: HashMap<ConsumerId, Consumer>,
     settled: Vec<Settlement>,
+    /// When it last did something of which messages may die: it published, or did more than to acknowledge.
+    pub stirred: Option<Instant>,
     pub waiting: Option<Waiting>,
     next_token: u64,
     /// Queues that go with the connection.
@@ -150,6 +154,7 @@ impl Connection {
             publisher: Publisher::default(),
             consumers: HashMap::new(),
             settled: Vec::new(),
+            stirred: None,
             waiting: None,
             next_token: CONTROL_TOKENS,
             owned: HashMap::new(),
@@ -266,6 +271,7 @@ impl Connection {
         if self.publisher.is_ripe() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
             self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone, self.now);
+            self.stirred = Some(self.now);
         }
         self.flush_settled();
     }
@@ -283,6 +289,9 @@ impl Connection {
             if let Some(consumer) = self.consumers.get(&runs[0].consumer) {
                 self.gateway.broker.settle(&consumer.queue, &consumer.flow, runs);
             }
+        }
+        if settled.iter().any(|run| run.outcome != Outcome::Ack) {
+            self.stirred = Some(self.now);
         }
         for run in &settled {
             let count = run.last - run.first + 1;

@@ -11,6 +11,8 @@ use crate::message::Message;
 
 /// The largest body, in bytes.
 pub(crate) const BODY_BYTES_MAX: u64 = 16 << 20;
+/// A body that is announced as larger is not waited for.
+const ANNOUNCED_MAX: u64 = 512 << 20;
 
 /// A publish that is not whole yet.
 #[derive(Debug)]
@@ -37,11 +39,15 @@ impl Content {
     /// Takes the next frame; true: the message is whole. A body that is too large is not kept.
     ///
     /// # Errors
-    /// *505*: a frame of another kind was due. *501*: more of the body than was announced. Those of the header's decoding.
+    /// *505*: a frame of another kind was due. *501*: more of the body than was announced, or far more announced than is taken. Those of the header's decoding.
     pub fn take(&mut self, frame: &Frame<'_>, input: &Bytes) -> Result<bool, Failure> {
         match &mut self.part {
             Part::Header => {
                 let header = header(frame)?;
+                if header.body_size > ANNOUNCED_MAX {
+                    let text = format!("content body size {} exceeds maximum allowed size {ANNOUNCED_MAX}", header.body_size);
+                    return Err(Failure::connection(ReplyCode::FrameError, text).of(basic::Publish::ID));
+                }
                 let (properties, size) = (input.slice_ref(header.properties.as_bytes()), header.body_size);
                 self.part = Part::Body { properties, body: SmallVec::new(), size, left: size };
                 Ok(size == 0)

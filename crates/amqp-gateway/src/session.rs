@@ -28,7 +28,7 @@ use hashbrown::HashMap;
 use types::{ConnectionId, ShardId};
 
 use crate::channel::{Channel, Mode};
-use crate::connection::{CONTROL_TOKENS, Connection, Waiting, deletion};
+use crate::connection::{CONSUMER_TOKEN, CONTROL_TOKENS, Connection, Waiting, deletion};
 use crate::content::{self, Content};
 use crate::error::{CloseReason, Closes, Failure};
 use crate::gateway::Gateway;
@@ -316,6 +316,11 @@ impl Session {
                 return Ok(length);
             }
         }
+        if let Some(token) = handlers::await_letters(connection, channel, &method) {
+            self.pressure.put_aside(&input[at..at + length], frame.channel);
+            self.pressure.await_letters(frame.channel, token, connection.now);
+            return Ok(length);
+        }
         match method {
             Method::Channel(channel::Method::Open(_)) => {
                 Err(Failure::connection(ReplyCode::ChannelError, "second 'channel.open' seen").of(method.id()))
@@ -356,15 +361,14 @@ impl Session {
         };
         let max = self.connection.limits.channel_max;
         if self.channels.len() >= max.into() {
-            return refuse(
-                ReplyCode::NotAllowed,
-                format!("number of channels opened ({max}) has reached the negotiated channel_max ({max})"),
-            );
+            // The only one that does not name the method.
+            let text = format!("number of channels opened ({max}) has reached the negotiated channel_max ({max})");
+            return Err(Failure::connection(ReplyCode::NotAllowed, text));
         }
         let connection = &mut self.connection;
         let gateway = Arc::clone(&connection.gateway);
         connection.access.open_channel(gateway.broker.security()).map_err(|failure| failure.of(method.id()))?;
-        let (id, flow) = (gateway.next_channel(), connection.broker().new_channel());
+        let (id, flow) = (gateway.next_channel(), connection.broker().new_channel(connection.reply_to(CONSUMER_TOKEN)));
         let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
         connection.gateway.metrics.channels.inc();
         connection.see_channel(&opened);
@@ -394,6 +398,10 @@ impl Session {
         self.connection.flush();
         if handlers::looks_at_queues(&method) && !self.connection.publisher.is_idle() && !self.is_blocked() {
             self.connection.waiting = Some(Waiting::Publishes);
+            return Ok(0);
+        }
+        if handlers::looks_at_queues(&method) && self.pressure.awaits_letters() {
+            self.connection.waiting = Some(Waiting::Letters);
             return Ok(0);
         }
         match method {
@@ -448,6 +456,7 @@ impl Session {
         }
         let method = match Method::decode(frame.payload) {
             Ok(Method::Connection(method)) if frame.kind == FrameKind::Method && frame.channel == 0 => method,
+            other if due == Handshake::Open => return self.close_connection(&handlers::not_open(frame, other)),
             other => {
                 self.end = Some(CloseReason::Handshake(format!("{other:?} is not due")));
                 return;
@@ -539,7 +548,8 @@ impl Session {
         match reply {
             Reply::Failed => self.broken = true,
             Reply::Appended(results) => self.appended(token, &results),
-            Reply::Done(said) if token >= crate::connection::CONSUMER_TOKEN => self.told(said),
+            Reply::Done(said) if token >= CONSUMER_TOKEN => self.told(said),
+            Reply::Done(_) if self.letters_are_there(token) => {}
             Reply::Done(outcome) if token >= CONTROL_TOKENS => self.done(token, outcome),
             Reply::Done(_) => {}
         }
@@ -653,8 +663,10 @@ impl Session {
 
     fn gone(&mut self, gone: Gone) {
         let Some(number) = self.connection.consumers.get(&gone.consumer).map(|consumer| consumer.channel) else { return };
-        if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
-            handlers::gone(&mut self.connection, channel, gone);
+        if let Some(Slot::Open(channel)) = self.channels.get_mut(&number)
+            && let Err(failure) = handlers::gone(&mut self.connection, channel, gone)
+        {
+            self.fail(number, failure);
         }
     }
 
@@ -740,7 +752,8 @@ impl Session {
     /// Does nothing that was asked wait for its answer?
     pub fn is_idle(&self) -> bool {
         let Connection { out, publisher, waiting, to_tell, .. } = &self.connection;
-        out.is_empty() && publisher.is_idle() && waiting.is_none() && to_tell.is_empty() && !self.draining
+        let waits = waiting.is_some() || self.pressure.awaits_letters();
+        out.is_empty() && publisher.is_idle() && !waits && to_tell.is_empty() && !self.draining
     }
 
     /// Ends the connection: it met a defect of ours.

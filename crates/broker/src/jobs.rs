@@ -21,7 +21,7 @@ use crate::mailbox::Reply;
 pub const JOBS_MAX: usize = 10_000;
 
 /// Nobody waits for the outcome of such a job.
-pub(crate) const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
+pub const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
 
 /// Niceness of the cold-read pool.
 const NICE: i32 = 10;

@@ -42,7 +42,7 @@ pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
-pub use jobs::{AfterWrite, Pending, Stage, Staged, Work};
+pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
 pub use journal::{
     AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
 };

@@ -36,6 +36,7 @@ impl Broker {
             unfinished_max: u64::from(config.share_locks_max),
             lock: config.share_lock_ms,
             dead_letters: config.share_dead_letter_topic.is_some(),
+            retry: None,
         };
         ShareRules { rules, config }
     }

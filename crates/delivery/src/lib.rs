@@ -44,7 +44,7 @@ pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncReq
 pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
 pub use queue::{
-    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Overflow, Queue, QueueKind, QueueRules, UnderWay,
+    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Overflow, Queue, QueueKind, QueueRules, TakenBack, UnderWay,
     look_ahead_max,
 };
 pub use reconcile::MemberState;
@@ -59,7 +59,7 @@ pub use streams_topology::{
     ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind, StreamsTopology, Subtopology,
 };
 pub use subscription::{
-    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, DoneList, KeyHash, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Rules, Subscription, Tries, Verdict,
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, DoneList, KeyHash, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Retry, RetryOf, Rules, Subscription, Tries, Verdict,
 };
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{Owned, Target, Topics};

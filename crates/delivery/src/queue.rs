@@ -21,21 +21,26 @@
 //! **Returned.** A message that is returned to a classic queue is where it was. A quorum queue serves what was returned first, in the order
 //! in which it was returned.
 //!
+//! **Time-outs.** What a consumer keeps for longer than it may is taken back, as if it had been returned with *nack*, and it is served no longer
+//! until it has settled all of that, too late. What comes back may have to wait before it is given out again ([`QueueRules::retry`]).
+//!
 //! Tested in `tests/it/queue.rs` against RabbitMQ's answers, and in `tests/it/queue_model.rs` against one state a message.
 
 mod consumers;
 mod intake;
 mod rules;
+mod time_outs;
 mod weights;
 
 pub use consumers::{ChannelId, Consume, ConsumerStatus, InExclusiveUse};
 pub use intake::UnderWay;
 pub use rules::{Overflow, QueueRules, look_ahead_max};
+pub use time_outs::TakenBack;
 
 use consumers::Consumers;
 use weights::Weights;
 
-use crate::{ConsumerId, Dead, DeadReason, NO_LOCK, Subscription, Tries, Verdict};
+use crate::{ConsumerId, Dead, DeadReason, Subscription, Tries, Verdict};
 
 /// Where RabbitMQ's kinds of queues differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +103,8 @@ pub struct Queue {
     had_consumers: bool,
     /// Since when nobody uses it, in ms; while there are consumers it says when the first came.
     used_ms: u64,
+    /// When it is, for time-outs.
+    now_ms: u64,
 }
 
 /// In which order messages are given out.
@@ -117,6 +124,7 @@ impl Queue {
             refusing: false,
             had_consumers: false,
             used_ms: now_ms,
+            now_ms,
             rules,
         }
     }
@@ -241,13 +249,14 @@ impl Queue {
         admit: &mut dyn FnMut(ChannelId, bool) -> bool,
     ) -> Option<Delivery> {
         let taker = self.consumers.next(admit)?;
-        let delivery = self.give(subscription, offset, size, taker.id, taker.channel, taker.no_ack)?;
+        let time_out = self.consumers.time_out(taker.id);
+        let delivery = self.give(subscription, offset, size, taker.id, taker.channel, (taker.no_ack, time_out))?;
         self.consumers.served(taker.id);
         Some(delivery)
     }
 
     /// Gives the head to a channel that asks for it. `holder`: the number under which the channel has what it asked for, one that
-    /// no consumer has.
+    /// no consumer has; `time_out_ms`: how long it may keep it.
     #[expect(clippy::too_many_arguments, reason = "what is given, and to whom")]
     pub fn get(
         &mut self,
@@ -257,8 +266,9 @@ impl Queue {
         channel: ChannelId,
         holder: ConsumerId,
         no_ack: bool,
+        time_out_ms: Option<u64>,
     ) -> Option<Delivery> {
-        let delivery = self.give(subscription, offset, size, holder, channel, no_ack)?;
+        let delivery = self.give(subscription, offset, size, holder, channel, (no_ack, time_out_ms))?;
         if !no_ack {
             self.consumers.got(channel, holder);
         }
@@ -273,10 +283,10 @@ impl Queue {
         size: u32,
         consumer: ConsumerId,
         channel: ChannelId,
-        no_ack: bool,
+        (no_ack, time_out_ms): (bool, Option<u64>),
     ) -> Option<Delivery> {
         self.weights.check(subscription);
-        let before = if no_ack { subscription.give_away(offset) } else { subscription.give(consumer, offset, NO_LOCK) }?;
+        let before = if no_ack { subscription.give_away(offset) } else { subscription.give(consumer, offset, self.deadline(time_out_ms)) }?;
         self.weights.given(offset, size, !no_ack);
         self.weights.note(subscription);
         Some(Delivery { consumer, channel, no_ack, offset, before, redelivered: subscription.redelivered(offset, before) })
@@ -299,6 +309,7 @@ impl Queue {
         let count = self.judge(subscription, holder, first, last, verdict, now_ms, dead);
         if verdict != Verdict::Renew {
             self.consumers.settled(holder, count);
+            self.consumers.settled_late(holder, first, last);
         }
         count
     }
@@ -331,7 +342,7 @@ impl Queue {
 
     /// Is something to be dropped from the head? Asked when whatever can be given out has been.
     pub fn over_limit(&self, subscription: &Subscription, log_end: u64) -> bool {
-        self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready(log_end), self.weights.ready(subscription))
+        self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready(log_end) + subscription.delayed(), self.weights.ready(subscription))
     }
 
     /// There is no room for the head, which has a body of `size` bytes. False: it is not available.

@@ -39,6 +39,7 @@ mod levels;
 mod ready;
 mod rest;
 mod returned;
+pub(crate) mod time_outs;
 
 use acks::{Acks, Written};
 pub use durable::{Changes, DoneList};
@@ -47,6 +48,8 @@ use levels::LevelPages;
 use keys::Keys;
 use ready::{Ready, Waiting};
 pub use rest::Rest;
+pub use time_outs::{Retry, RetryOf};
+use time_outs::DELAYED;
 use returned::RETURNED;
 
 /// Who acquires: chosen by the caller, one number a consumer.
@@ -128,7 +131,7 @@ pub enum DeadReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Flight {
     consumer: ConsumerId,
-    /// Milliseconds; [`NO_LOCK`]: none.
+    /// Milliseconds; [`NO_LOCK`]: none; from [`time_outs::FIRST`] on the queue's.
     deadline: u64,
     /// With this delivery.
     tries: Tries,
@@ -194,6 +197,8 @@ pub struct Rules {
     pub lock: u64,
     /// Dead records are held for [`DEAD_LETTERS`] instead of being archived at once.
     pub dead_letters: bool,
+    /// What comes back waits before it is given out again; `None`: it does not.
+    pub retry: Option<Retry>,
 }
 
 /// The consumer does not have these records.
@@ -217,8 +222,12 @@ pub struct Subscription {
     in_flight: Runs<Flight>,
     /// Offsets in flight that are held for [`DEAD_LETTERS`].
     dying: u64,
-    /// No deadline is earlier.
+    /// Offsets in flight that wait until they may be given out again.
+    delayed: u64,
+    /// No lock is over earlier.
     earliest: u64,
+    /// No time of a queue is over earlier.
+    earliest_time: u64,
     /// Everything before it may have been given out in an earlier life.
     given_before: u64,
     /// The end of what was given out since, if that is to be kept.
@@ -248,7 +257,9 @@ impl Subscription {
             levels: LevelPages::default(),
             in_flight: Runs::default(),
             dying: 0,
+            delayed: 0,
             earliest: u64::MAX,
+            earliest_time: u64::MAX,
             given_before: 0,
             given: None,
             turnover: 0,
@@ -416,7 +427,7 @@ impl Subscription {
             return;
         }
         for run in self.let_go(self.start, to - 1) {
-            self.forget_keys(run.first, run.last, run.value.consumer != DEAD_LETTERS);
+            self.forget_keys(run.first, run.last, ![DEAD_LETTERS, DELAYED].contains(&run.value.consumer));
         }
         for run in self.take_ready(self.start, to - 1) {
             self.forget_keys(run.first, run.last, false);
@@ -468,10 +479,10 @@ impl Subscription {
                     self.forget_keys(run.first, run.last, true);
                     self.settle(run.first, run.last, if verdict == Verdict::Accept { Done::Acknowledged } else { Done::Archived });
                 }
-                Verdict::Release => self.give_back(*run, rules, dead, now),
+                Verdict::Release => self.give_back(*run, true, rules, dead, now),
                 Verdict::Return => {
                     let forgiven = Flight { tries: run.value.tries.forgiven(), ..run.value };
-                    self.give_back(Run { value: forgiven, ..*run }, rules, dead, now);
+                    self.give_back(Run { value: forgiven, ..*run }, false, rules, dead, now);
                 }
                 Verdict::Reject | Verdict::RejectFailed => {
                     self.bury(*run, DeadReason::Rejected, rules, dead, now);
@@ -508,7 +519,7 @@ impl Subscription {
         let held: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == consumer).collect();
         for run in &held {
             self.let_go(run.first, run.last);
-            self.give_back(*run, rules, dead, now);
+            self.give_back(*run, true, rules, dead, now);
         }
         self.advance();
         !held.is_empty()
@@ -525,7 +536,7 @@ impl Subscription {
             if let Some(reason) = run.value.reason {
                 self.bury(*run, reason, rules, dead, now);
             } else {
-                self.give_back(*run, rules, dead, now);
+                self.give_back(*run, true, rules, dead, now);
             }
         }
         self.earliest = self.in_flight.iter().map(|run| run.value.deadline).min().unwrap_or(u64::MAX);
@@ -535,7 +546,7 @@ impl Subscription {
 
     /// No earlier time has anything for [`Subscription::expire`]; `None`: nothing is in flight, or for ever.
     pub fn next_deadline(&self) -> Option<u64> {
-        (!self.in_flight.is_empty() && self.earliest != NO_LOCK).then_some(self.earliest)
+        (!self.in_flight.is_empty() && self.earliest < time_outs::FIRST).then_some(self.earliest)
     }
 
     /// Starts anew at `start`: as if nothing had ever been delivered.
@@ -553,17 +564,20 @@ impl Subscription {
         self.ready.set_returned_first(returned_first);
     }
 
-    fn give_back(&mut self, run: Run<Flight>, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
+    fn give_back(&mut self, run: Run<Flight>, failed: bool, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value: Flight { tries, level, .. } } = run;
         if rules.deliveries_max.is_some_and(|max| tries.counted >= max) {
             self.bury(run, DeadReason::DeliveryLimit, rules, dead, now);
             return;
         }
         self.disown(first, last);
+        self.touch(first, last);
+        if let Some(wait) = rules.retry.and_then(|retry| retry.wait(tries, failed)) {
+            return self.hold(first, last, Flight { consumer: DELAYED, deadline: time_outs::deadline(now, wait), ..run.value });
+        }
         let level = if self.returned_first { Some(RETURNED) } else { level };
         self.ready.insert(first, last, Waiting { tries, level: level.filter(|_| self.levelled) });
         self.turnover += 1;
-        self.touch(first, last);
     }
 
     fn bury(&mut self, run: Run<Flight>, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
@@ -584,6 +598,8 @@ impl Subscription {
     fn hold(&mut self, first: u64, last: u64, flight: Flight) {
         if flight.consumer == DEAD_LETTERS {
             self.dying += last - first + 1;
+        } else if flight.consumer == DELAYED {
+            self.delayed += last - first + 1;
         } else if let Some(given) = &mut self.given
             && *given <= last
         {
@@ -591,14 +607,16 @@ impl Subscription {
             self.start_changed = true;
         }
         self.earliest = self.earliest.min(flight.deadline);
+        self.note_time(flight.deadline);
         self.in_flight.insert(first, last, flight);
     }
 
     /// Nobody has these any more.
     fn let_go(&mut self, first: u64, last: u64) -> Vec<Run<Flight>> {
         let taken = self.in_flight.take(first, last);
-        let dying = taken.iter().filter(|run| run.value.consumer == DEAD_LETTERS);
-        self.dying -= dying.map(|run| run.last - run.first + 1).sum::<u64>();
+        let of = |holder: ConsumerId| taken.iter().filter(|run| run.value.consumer == holder).map(|run| run.last - run.first + 1).sum::<u64>();
+        self.dying -= of(DEAD_LETTERS);
+        self.delayed -= of(DELAYED);
         taken
     }
 

@@ -41,7 +41,7 @@ pub enum DeclareError {
         difference: Difference,
     },
     /// 406 PRECONDITION_FAILED: the argument has to be a long string.
-    #[error("invalid type for arg '{argument}'")]
+    #[error("invalid type '{}' for arg '{argument}'", type_name(*tag))]
     ArgumentType {
         /// Its name.
         argument: &'static str,
@@ -156,6 +156,11 @@ pub(crate) fn type_name(tag: u8) -> &'static str {
     }
 }
 
+/// Text as Erlang prints it.
+fn as_binary(text: &str) -> String {
+    if text.is_empty() { "<<>>".to_owned() } else { format!("<<{text:?}>>") }
+}
+
 /// Why an exchange was not deleted. One that is not there is no error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DeleteError {
@@ -194,7 +199,7 @@ pub enum BindError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum InvalidBinding {
     /// A headers exchange: `x-match` has another value.
-    #[error("Invalid x-match field value {0:?}; expected all, any, all-with-x, or any-with-x")]
+    #[error("Invalid x-match field value {}; expected all, any, all-with-x, or any-with-x", as_binary(.0))]
     Match(String),
     /// A headers exchange: `x-match` is no long string.
     #[error("Invalid x-match field type {} (value {value}); expected longstr", type_name(*tag))]

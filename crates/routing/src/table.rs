@@ -325,6 +325,14 @@ impl Table {
         Ok(removal)
     }
 
+    /// The bindings that lead to a target; to one that is not there none do.
+    pub(crate) fn leading_to(&self, target: Target) -> &[BindingId] {
+        match target {
+            Target::Queue(id) => self.queues.get(&id).map_or(&[][..], |queue| &queue.incoming),
+            Target::Exchange(id) => &self.slot(id).incoming,
+        }
+    }
+
     fn incoming(&mut self, target: Target) -> &mut Vec<BindingId> {
         match target {
             Target::Queue(id) => &mut self.queues.get_mut(&id).expect("bindings lead to what exists").incoming,

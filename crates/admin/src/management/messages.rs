@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Got, Permission, Outcome as Said, Settlement};
+use broker::{Got, NOBODY, Permission, Outcome as Said, Settlement};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn get(call: &Call<'_>) -> Outcome {
     }
     let most = body.get("truncate").and_then(Value::as_u64).map_or(usize::MAX, |most| most as usize);
     let broker = call.broker();
-    let (flow, holder) = (broker.new_channel(), broker.subscriptions().new_consumer());
+    let (flow, holder) = (broker.new_channel(NOBODY), broker.subscriptions().new_consumer());
     let (mut found, mut bytes, mut waited, mut taken) = (Vec::new(), 0, 0, Vec::new());
     while (found.len() as u64) < count && bytes < GET_BYTES_MAX {
         match broker.get(&queue, &flow, holder, no_ack) {

@@ -84,7 +84,12 @@ fn described(call: &Call<'_>) -> Value {
     put("enabled_plugins", json!(["rabbitmq_management", "rabbitmq_consistent_hash_exchange"]));
     put("exchange_types", exchange_types());
     let mechanism = |(name, text): (&str, &str)| json!({"name": name, "description": text, "enabled": true});
-    put("auth_mechanisms", [("PLAIN", "SASL PLAIN authentication mechanism"), ("AMQPLAIN", "QPid AMQPLAIN mechanism")].map(mechanism).into_iter().collect());
+    let mechanisms = [
+        ("PLAIN", "SASL PLAIN authentication mechanism"),
+        ("AMQPLAIN", "QPid AMQPLAIN mechanism"),
+        ("ANONYMOUS", "SASL ANONYMOUS authentication mechanism"),
+    ];
+    put("auth_mechanisms", mechanisms.map(mechanism).into_iter().collect());
     let counts = rates::of_node(&management.gateway.totals(), management.broker.connections().churn());
     let growth = management.rates.of(Subject::Node);
     let gauges = [

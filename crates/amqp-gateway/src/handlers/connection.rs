@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use amqp_wire::{ReplyCode, ShortStr, Table, TableRef, connection, short};
-use broker::{Credentials, LoginOutcome, Refused};
+use amqp_wire::{DecodeError, Encode, Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, Table, TableRef, connection, short};
+use broker::{Credentials, GUEST, LoginOutcome, Refused};
 
 use crate::connection::{CONSUMER_TOKEN, Claim, Connection, Waiting};
 use crate::error::{CloseReason, Failure};
@@ -21,11 +21,13 @@ const CHANNEL_MAX: u16 = 2047;
 const HEARTBEAT_S: u16 = 60;
 /// The release of RabbitMQ that clients are to take it for: they ask for features by version.
 const VERSION: &str = "4.3.6";
-const MECHANISMS: &[u8] = b"PLAIN AMQPLAIN";
+const MECHANISMS: &[u8] = b"PLAIN AMQPLAIN ANONYMOUS";
 /// Bytes of a claimed name that the log shows.
 const NAME_SHOWN_MAX: usize = 255;
+/// Octets of a frame that a refusal shows: more than a text takes.
+const OCTETS_SHOWN: usize = 255;
 /// Of those who have shown a certificate.
-const MECHANISMS_CERTIFIED: &[u8] = b"PLAIN AMQPLAIN EXTERNAL";
+const MECHANISMS_CERTIFIED: &[u8] = b"PLAIN AMQPLAIN ANONYMOUS EXTERNAL";
 
 /// What the handshake waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +90,23 @@ pub(crate) fn handle(
         (Handshake::Start, connection::Method::StartOk(method)) => start_ok(to, method, until).map(Ok),
         (Handshake::Tune, connection::Method::TuneOk(method)) => Ok(tune_ok(to, *method)),
         (Handshake::Open, connection::Method::Open(method)) => Ok(open(to, method)),
+        (Handshake::Open, other) => Ok(Err(unexpected_before_open(other.id()))),
         (_, other) => Err(CloseReason::Handshake(format!("{other:?} is not due"))),
+    }
+}
+
+fn unexpected_before_open(method: MethodId) -> Failure {
+    Failure::connection(ReplyCode::ChannelError, "unexpected method in connection state opening").of(method)
+}
+
+/// Something else than a method of the connection has come where connection.open is due.
+pub(crate) fn not_open(frame: &Frame<'_>, decoded: Result<Method<'_>, DecodeError>) -> Failure {
+    match decoded {
+        Err(error) if frame.kind == FrameKind::Method && frame.channel == 0 => Failure::from(error).of(connection::Open::ID),
+        _ => {
+            let octets: Vec<String> = frame.payload.iter().take(OCTETS_SHOWN).map(u8::to_string).collect();
+            Failure::unexpected(&format!("type {}, all octets = <<{}>>", frame.kind as u8, octets.join(",")))
+        }
     }
 }
 
@@ -105,6 +123,8 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instan
     let given = match mechanism {
         "PLAIN" => plain(method.response),
         "AMQPLAIN" => amqplain(method.response),
+        // Whoever says nothing is who everybody can say he is: as in RabbitMQ, with the name and the password that are everywhere the same.
+        "ANONYMOUS" => Some((GUEST.as_bytes(), GUEST.as_bytes())),
         "EXTERNAL" => {
             let name = to.certified.clone().unwrap_or_default();
             let outcome = to.broker().security().authenticate_by_name(&name, to.peer);

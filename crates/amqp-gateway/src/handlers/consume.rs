@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortBytes, ShortStr, TableRef, basic, short};
-use broker::{Consuming, Deliveries, Gone, Part, Permission, Queue, made_up_name};
+use broker::{Consuming, Deliveries, Gone, GoneReason, Part, Permission, Queue, made_up_name};
+use delivery::QueueKind;
 use routing::Name;
 use smallvec::{SmallVec, smallvec};
 
@@ -16,6 +17,9 @@ use crate::error::Failure;
 use crate::message::Stored;
 use crate::outgoing::Taken;
 use crate::reply;
+
+/// How long a consumer may keep a message.
+const TIME_OUT: &str = "x-consumer-timeout";
 
 pub(crate) fn qos(connection: &mut Connection, channel: &mut Channel, method: basic::Qos) -> Result<(), Failure> {
     let basic::Qos { prefetch_size, prefetch_count, global } = method;
@@ -61,6 +65,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
         exclusive,
         priority: 0,
         prefetch: channel.prefetch,
+        time_out_ms: None,
         arguments: crate::arguments::arguments(arguments),
     };
     let parts = begin(connection, &queue, wish, arguments)?;
@@ -79,6 +84,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
 
 /// Begins to consume: from one queue, or from all partitions of one.
 fn begin(connection: &Connection, queue: &Arc<Queue>, wish: Consuming, arguments: TableRef<'_>) -> Result<SmallVec<[Part; 1]>, Failure> {
+    let wish = Consuming { time_out_ms: time_out(queue, arguments)?, ..wish };
     let flow = Arc::clone(&wish.channel);
     let alone = |consumer| smallvec![Part { queue: Arc::clone(queue), consumer, flow }];
     if queue.is_stream() {
@@ -102,6 +108,18 @@ fn priority(queue: &Queue, arguments: TableRef<'_>) -> Result<i32, Failure> {
             Some(number) => Ok(number.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
             None => Err(no_integer("x-priority", value, queue)),
         },
+    }
+}
+
+/// `x-consumer-timeout` of a consumer, in ms.
+fn time_out(queue: &Queue, arguments: TableRef<'_>) -> Result<Option<u64>, Failure> {
+    let Some(value) = arguments.get(TIME_OUT) else { return Ok(None) };
+    let (name, vhost) = (queue.name(), queue.vhost());
+    let negative = |ms| format!("invalid arg '{TIME_OUT}' for queue '{name}' in vhost '{vhost}': {{value_negative,{ms}}}");
+    match value.as_integer() {
+        _ if queue.understood().kind != QueueKind::Quorum => Err(super::stream::not_taken(TIME_OUT, queue)),
+        Some(ms) => u64::try_from(ms).map(Some).map_err(|_| Failure::precondition(negative(ms))),
+        None => Err(no_integer(TIME_OUT, value, queue)),
     }
 }
 
@@ -155,18 +173,32 @@ fn forget(connection: &mut Connection, channel: &mut Channel, tag: &Name) {
     }
 }
 
-/// The queue of a consumer was deleted.
-pub(crate) fn gone(connection: &mut Connection, channel: &mut Channel, gone: Gone) {
-    let Some(tag) = connection.consumers.get(&gone.consumer).map(|consumer| consumer.tag.clone()) else { return };
-    if !channel.consumers.get(&tag).is_some_and(|ids| ids.contains(&gone.consumer)) {
-        return;
+/// The queue of a consumer was deleted, or has taken back what it had for too long.
+///
+/// # Errors
+/// *406*: it has kept something for too long, and cannot be told in another way.
+pub(crate) fn gone(connection: &mut Connection, channel: &mut Channel, gone: Gone) -> Result<(), Failure> {
+    let Some(tag) = connection.consumers.get(&gone.consumer).map(|consumer| consumer.tag.clone()) else { return Ok(()) };
+    let consumes = channel.consumers.get(&tag).is_some_and(|ids| ids.contains(&gone.consumer));
+    let understands = connection.understands.consumer_cancel_notify;
+    match gone.reason {
+        GoneReason::QueueDeleted if !consumes => return Ok(()),
+        GoneReason::QueueDeleted => forget(connection, channel, &tag),
+        GoneReason::TimedOut if !consumes || !understands => {
+            let number = channel.number;
+            let text = format!(
+                "delivery acknowledgement on channel {number} timed out. Timeout value used: -1 ms. This timeout value can be \
+                 configured, see consumers doc guide to learn more"
+            );
+            return Err(Failure::precondition(text));
+        }
+        // It stays: what it settles too late lets it go on.
+        GoneReason::TimedOut => {}
     }
-    forget(connection, channel, &tag);
-    if connection.understands.consumer_cancel_notify
-        && let Some(consumer_tag) = text(&tag)
-    {
+    if understands && let Some(consumer_tag) = text(&tag) {
         connection.out.method(channel.number, &basic::Cancel { consumer_tag, no_wait: true });
     }
+    Ok(())
 }
 
 /// Messages for a consumer of this channel.

@@ -6,6 +6,7 @@ mod connection;
 mod consume;
 mod exchange;
 mod get;
+mod letters;
 mod publish;
 mod queue;
 mod stream;
@@ -22,8 +23,9 @@ use crate::confirms::Confirms;
 use crate::connection::Connection;
 use crate::error::Failure;
 
-pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, start, update_secret};
+pub(crate) use connection::{FRAME_MAX_BEFORE, Handshake, Step, handle as handshake, logged_in, not_open, start, update_secret};
 pub(crate) use consume::{deliver, gone};
+pub(crate) use letters::await_letters;
 pub(crate) use publish::{Table, check_exchange, expiration, keys, publish};
 pub(crate) use transactions::finish_commit;
 

@@ -120,7 +120,11 @@ fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<
     let implied = queue.is_empty() && routing_key.is_empty();
     let bound = if implied { wanted.as_bytes() } else { routing_key.as_bytes() };
     check_binding(connection, channel, Resource::Queue(&wanted), exchange.as_bytes(), bound)?;
-    let found = queue_of(connection, channel, &queue)?;
+    let found = queue_of(connection, channel, &queue).map_err(|failure| {
+        // Of two that are not there the exchange is named.
+        let neither = channel.vhost.queue(&wanted).is_none() && channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none();
+        if neither { Failure::no_exchange(exchange.as_bytes(), channel.vhost.name()) } else { failure }
+    })?;
     // spec: amqp-0-9-1 queue.bind, rule "queue-known": with neither queue nor key the key is the queue's name.
     let key = if implied { wanted } else { name(routing_key.as_bytes())? };
     let (source, destination) = (name(exchange.as_bytes())?, found.name().clone());

@@ -35,7 +35,7 @@ pub(super) fn refuse(queue: &Queue, arguments: TableRef<'_>) -> Result<(), Failu
 }
 
 /// An argument that this type of queue does not take of consumers.
-fn not_taken(argument: &str, queue: &Queue) -> Failure {
+pub(super) fn not_taken(argument: &str, queue: &Queue) -> Failure {
     let (name, vhost, kind) = (queue.name(), queue.vhost(), kind_name(queue.understood().kind));
     Failure::precondition(format_args!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{kind}_queue"))
 }

@@ -11,6 +11,9 @@
 //! The client hears of both changes. Reading stops when `mainstem.amqp.held.bytes` are held or put aside, or when all connections
 //! together hold their share of the memory. What was put aside is taken up, before anything new, when the connection is at ease again.
 //! connection.close is answered at any time; what is held then is lost, and was not confirmed.
+//!
+//! A method that looks at a queue to which dead letters are on their way is put aside likewise, and with it all that follows on its channel,
+//! until they have arrived, at most for [`LETTERS_MAX`].
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +34,8 @@ use crate::handlers;
 pub(super) const BLOCKED_AFTER: Duration = Duration::from_millis(500);
 /// It is at ease again when nothing is held and the oldest publish is younger than this.
 const AT_EASE_BELOW: Duration = Duration::from_millis(250);
+/// Letters are waited for so long, at most: a hundred times as long as one takes.
+const LETTERS_MAX: Duration = Duration::from_millis(500);
 /// The memory of all connections together is looked at again after this long.
 const MEMORY_RETRY: Duration = Duration::from_millis(100);
 
@@ -91,6 +96,8 @@ pub(super) struct Pressure {
     channels: SmallVec<[u16; 2]>,
     /// A commit that waits: its channel, and messages that were not kept so far.
     commit: Option<(u16, u64)>,
+    /// Channels that wait for dead letters, under which token these are reported, and until when at most.
+    letters: SmallVec<[(u16, u64, Instant); 1]>,
     /// Bytes that are counted with those of all connections.
     charged: usize,
 }
@@ -121,20 +128,34 @@ impl Pressure {
 
     /// A channel is gone, and what it waited with.
     pub fn forget(&mut self, channel: u16) {
-        if !self.channels.contains(&channel) {
-            return;
+        if self.channels.contains(&channel) {
+            self.commit.take_if(|(of, _)| *of == channel);
+            drop(self.take_aside(channel));
         }
+    }
+
+    /// A channel waits no longer: the frames that it was waiting with.
+    fn take_aside(&mut self, channel: u16) -> BytesMut {
         self.channels.retain(|other| *other != channel);
-        self.commit.take_if(|(of, _)| *of == channel);
-        let aside = self.aside.split().freeze();
-        let mut at = 0;
+        self.letters.retain(|(other, ..)| *other != channel);
+        let (aside, mut taken, mut at) = (self.aside.split().freeze(), BytesMut::new(), 0);
         while let Ok(amqp_wire::Parsed::Frame(frame)) = amqp_wire::parse_frame(&aside[at..], u32::MAX) {
             let end = at + frame.bytes();
-            if frame.channel != channel {
-                self.aside.extend_from_slice(&aside[at..end]);
-            }
+            let place = if frame.channel == channel { &mut taken } else { &mut self.aside };
+            place.extend_from_slice(&aside[at..end]);
             at = end;
         }
+        taken
+    }
+
+    /// A channel waits for letters, which are reported under this token.
+    pub fn await_letters(&mut self, channel: u16, token: u64, now: Instant) {
+        self.letters.push((channel, token, now + LETTERS_MAX));
+    }
+
+    /// Does a channel wait for letters?
+    pub fn awaits_letters(&self) -> bool {
+        !self.letters.is_empty()
     }
 
     /// More messages of a commit that waits were not kept.
@@ -157,11 +178,11 @@ impl Pressure {
 
     /// When to look again without an event.
     pub fn next(&self, connection: &Connection) -> Option<Instant> {
-        let since = connection.publisher.open_since()?;
-        match self.blocked {
+        let publishes = connection.publisher.open_since().and_then(|since| match self.blocked {
             false => Some(since + BLOCKED_AFTER),
             true => (!self.has_room(connection) && connection.gateway.held.is_full()).then(|| connection.now + MEMORY_RETRY),
-        }
+        });
+        publishes.into_iter().chain(self.letters.iter().map(|(.., until)| *until)).min()
     }
 }
 
@@ -180,7 +201,7 @@ fn reason(broker: &Broker) -> &'static str {
 impl Session {
     /// A frame of a channel that waits is put aside, unless it may overtake what waits; true: it was.
     pub(super) fn is_put_aside(&mut self, frame: &Frame<'_>, bytes: &[u8]) -> bool {
-        if !self.pressure.channels.contains(&frame.channel) || self.overtakes(frame) {
+        if !self.pressure.channels.contains(&frame.channel) || self.pressure.blocked && self.overtakes(frame) {
             return false;
         }
         self.pressure.put_aside(bytes, frame.channel);
@@ -209,8 +230,34 @@ impl Session {
         }
     }
 
+    /// Letters have arrived; false: it is something else that has this token.
+    pub(super) fn letters_are_there(&mut self, token: u64) -> bool {
+        let found = self.pressure.letters.iter().find(|(_, of, _)| *of == token).map(|(channel, ..)| *channel);
+        found.inspect(|channel| self.take_up(*channel)).is_some()
+    }
+
+    /// A channel has waited for letters.
+    fn take_up(&mut self, number: u16) {
+        let frames = self.pressure.take_aside(number);
+        if let Some(Slot::Open(channel)) = self.channels.get_mut(&number) {
+            channel.has_awaited_letters = true;
+            self.input = [&frames[..], &self.input[..]].concat().into();
+        }
+        if !self.pressure.awaits_letters() {
+            self.connection.waiting.take_if(|waiting| matches!(waiting, Waiting::Letters));
+        }
+    }
+
+    fn look_at_letters(&mut self) {
+        let now = self.connection.now;
+        while let Some(channel) = self.pressure.letters.iter().find(|(.., until)| now >= *until).map(|(channel, ..)| *channel) {
+            self.take_up(channel);
+        }
+    }
+
     /// Something has changed, or time has passed.
     pub(super) fn look_at_pressure(&mut self) {
+        self.look_at_letters();
         self.charge();
         if self.phase != Phase::Running {
             return;
@@ -274,6 +321,8 @@ impl Session {
             self.connection.gateway.metrics.blocked.dec();
         }
         self.pressure.channels.clear();
+        self.pressure.letters.clear();
+        self.connection.waiting.take_if(|waiting| matches!(waiting, Waiting::Letters));
     }
 
     /// The connection ends: what has no outcome gets none.

@@ -267,3 +267,82 @@ fn large_bodies_are_shared_and_arrive_whole() {
     drop(Table::default());
     node.stop();
 }
+
+fn declare_quorum(node: &mut Node, client: usize, time_out_ms: i32) {
+    let arguments = Table::build(|fields| {
+        fields.put(short("x-queue-type"), "quorum");
+        fields.put(short("x-consumer-timeout"), time_out_ms);
+    });
+    let answer = node.ask(client, 1, &queue::Declare { queue: short("q"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+    assert!(answer.starts_with("Queue(DeclareOk("), "{answer}");
+}
+
+#[test]
+fn what_a_consumer_keeps_too_long_is_taken_back_and_it_is_told_to_stop() {
+    let mut node = Node::start();
+    let client = node.open();
+    declare_quorum(&mut node, client, 100);
+    node.publish(client, "", "q", b"x");
+    node.consume(client, "q", "c", false);
+    assert_eq!(node.next(client).body, b"x");
+    assert_eq!(node.next(client).method, "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))");
+    let got = node.get(client, "q", false);
+    assert!(got.method.contains("delivery_tag: 2, redelivered: true"), "{got:?}");
+    node.send(client, 1, &basic::Ack { delivery_tag: 2, multiple: false });
+    // Settled too late, it is a consumer again.
+    node.publish(client, "", "q", b"y");
+    assert_eq!(ask_ready(&mut node, client), 1);
+    node.send(client, 1, &basic::Ack { delivery_tag: 1, multiple: false });
+    assert_eq!(node.next(client).body, b"y");
+    node.stop();
+}
+
+fn ask_ready(node: &mut Node, client: usize) -> u64 {
+    let answer = node.ask(client, 1, &queue::Declare { queue: short("q"), passive: true, ..queue::Declare::default() });
+    let count = answer.split("message_count: ").nth(1).and_then(|rest| rest.split(',').next()).expect("a count");
+    count.parse().expect("a number")
+}
+
+#[test]
+fn who_has_got_a_message_for_too_long_loses_the_channel() {
+    let mut node = Node::start();
+    let client = node.open();
+    declare_quorum(&mut node, client, 100);
+    node.publish(client, "", "q", b"x");
+    assert_eq!(node.get(client, "q", false).body, b"x");
+    let (code, text) = node.channel_error(client, 1);
+    let wanted = "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: -1 ms. This timeout value can be \
+                  configured, see consumers doc guide to learn more";
+    assert_eq!((code, text.as_str()), (406, wanted));
+    node.ask(client, 1, &channel::Open {});
+    assert!(node.get(client, "q", true).method.contains("redelivered: true"));
+    node.stop();
+}
+
+#[test]
+fn only_consumers_of_quorum_queues_have_a_time() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "classic");
+    let arguments = argument("x-consumer-timeout", 100);
+    let method = basic::Consume { queue: short("classic"), arguments: arguments.view(), ..basic::Consume::default() };
+    node.send(client, 1, &method);
+    let text = "PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'classic' in vhost '/' of queue type rabbit_classic_queue";
+    assert_eq!(node.channel_error(client, 1), (406, text.to_owned()));
+    node.ask(client, 1, &channel::Open {});
+    declare_quorum(&mut node, client, 60_000);
+    let arguments = argument("x-consumer-timeout", -1);
+    let method = basic::Consume { queue: short("q"), arguments: arguments.view(), ..basic::Consume::default() };
+    node.send(client, 1, &method);
+    let text = "PRECONDITION_FAILED - invalid arg 'x-consumer-timeout' for queue 'q' in vhost '/': {value_negative,-1}";
+    assert_eq!(node.channel_error(client, 1), (406, text.to_owned()));
+    node.ask(client, 1, &channel::Open {});
+    // What the consumer says counts, not the queue.
+    node.publish(client, "", "q", b"x");
+    let arguments = argument("x-consumer-timeout", 100);
+    let method = basic::Consume { queue: short("q"), consumer_tag: short("c"), arguments: arguments.view(), ..basic::Consume::default() };
+    assert!(node.ask(client, 1, &method).starts_with("Basic(ConsumeOk("));
+    assert_eq!(node.next(client).body, b"x");
+    assert_eq!(node.next(client).method, "Basic(Cancel(Cancel { consumer_tag: \"c\", no_wait: true }))");
+    node.stop();
+}

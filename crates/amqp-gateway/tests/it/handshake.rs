@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use amqp_wire::{ProtocolHeader, Table, Value, connection, short};
+use broker::{PasswordWish, UserWish};
 
 use crate::node::{FRAME_MAX, Node, capabilities, start_ok};
 
@@ -28,7 +29,7 @@ fn the_broker_says_what_clients_look_for() {
     node.raw(client, &header[3..]);
     let start = node.next(client).method;
     for word in
-        ["RabbitMQ", "4.3.", "publisher_confirms", "basic.nack", "consumer_cancel_notify", "authentication_failure_close", "PLAIN AMQPLAIN"]
+        ["RabbitMQ", "4.3.", "publisher_confirms", "basic.nack", "consumer_cancel_notify", "authentication_failure_close", "PLAIN AMQPLAIN ANONYMOUS"]
     {
         let bytes = format!("{:?}", word.as_bytes());
         assert!(start.contains(word) || start.contains(bytes.trim_matches(['[', ']'])), "{word}: {start}");
@@ -75,6 +76,26 @@ fn amqplain_is_a_table() {
     });
     node.send(client, 0, &connection::StartOk { mechanism: short("AMQPLAIN"), ..start_ok(response.as_bytes(), &Table::default()) });
     assert!(node.next(client).method.starts_with("Connection(Tune("));
+    node.stop();
+}
+
+/// Who says nothing is `guest`, as long as that one may come in.
+#[test]
+fn nobody_in_particular_is_guest() {
+    let mut node = Node::start();
+    let anonymous = |node: &mut Node, peer: &str| {
+        let client = node.connect_from(peer);
+        node.raw(client, &ProtocolHeader::AMQP_0_9_1.to_bytes());
+        node.next(client);
+        node.send(client, 0, &connection::StartOk { mechanism: short("ANONYMOUS"), ..start_ok(b"anybody", &capabilities()) });
+        node.next(client).method
+    };
+    assert!(anonymous(&mut node, "127.0.0.1:4").starts_with("Connection(Tune("));
+    let refused = "Login was refused using authentication mechanism ANONYMOUS.";
+    assert!(anonymous(&mut node, "192.0.2.1:4").contains(refused));
+    let password = PasswordWish::Clear("another".to_owned());
+    node.broker.put_user(UserWish { name: "guest".to_owned(), password, tags: Some(Vec::new()), limits: None }).expect("added");
+    assert!(anonymous(&mut node, "127.0.0.1:4").contains(refused), "guest has another password");
     node.stop();
 }
 

@@ -5,6 +5,7 @@ mod confirms;
 mod consuming;
 mod garbage;
 mod handshake;
+mod letters;
 mod node;
 mod policies;
 mod pressure;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use delivery::{Overflow, QueueKind, QueueRules};
+use delivery::{Overflow, QueueKind, QueueRules, Retry, RetryOf};
 use routing::{Argument, Arguments, Name, OwnedValue};
 
 use super::stream::StreamArguments;
@@ -39,7 +39,7 @@ const NOT_HERE: [&[u8]; 16] = [
     b"x-delayed-retry-max",
 ];
 
-/// Does an argument mean something to a queue? Others are not compared when a queue is declared again.
+/// Does an argument mean something to a queue? Others are not compared when a queue is declared again, nor are those of retries, as in RabbitMQ.
 pub(super) fn is_known(name: &[u8]) -> bool {
     const SERVED: [&[u8]; 13] = [
         b"x-queue-type",
@@ -56,7 +56,33 @@ pub(super) fn is_known(name: &[u8]) -> bool {
         b"x-queue-leader-locator",
         b"x-share-group",
     ];
-    SERVED.contains(&name) || NOT_HERE.contains(&name)
+    SERVED.contains(&name) || NOT_HERE.contains(&name) && !name.starts_with(b"x-delayed-retry-")
+}
+
+/// Which of what comes back to a quorum queue waits, and how long. As in RabbitMQ what is no such value stands for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct RetryArguments {
+    /// `None`: nothing waits.
+    pub of: Option<RetryOf>,
+    pub min_ms: Option<u64>,
+    pub max_ms: Option<u64>,
+}
+
+impl RetryArguments {
+    fn rule(self) -> Option<Retry> {
+        let (of, min_ms) = (self.of?, self.min_ms?);
+        Some(Retry { of, min_ms, max_ms: self.max_ms.unwrap_or(min_ms) })
+    }
+}
+
+/// The word of a policy or an argument.
+pub(super) fn retry_of(word: &str) -> Option<RetryOf> {
+    match word {
+        "all" => Some(RetryOf::All),
+        "failed" => Some(RetryOf::Failed),
+        "returned" => Some(RetryOf::Returned),
+        _ => None,
+    }
 }
 
 /// The arguments of a queue, understood.
@@ -86,6 +112,10 @@ pub struct QueueArguments {
     pub letters_wait: bool,
     /// `x-delivery-limit`: after so many returns a message is dead. `None`: never.
     pub delivery_limit: Option<u32>,
+    /// `x-consumer-timeout` of a quorum queue: how long a consumer may keep a message, in ms. `None`: as long as the broker's setting says.
+    pub consumer_time_out: Option<u64>,
+    /// `x-delayed-retry-type`, `-min` and `-max`.
+    pub(super) retry: RetryArguments,
     /// `x-share-group`: the share group whose members work on it; `None`: [`QUEUE_GROUP`](super::QUEUE_GROUP).
     pub share_group: Option<String>,
     /// What only streams have.
@@ -152,10 +182,13 @@ pub(super) fn int(argument: &Argument, least: i64, most: i64) -> Result<i64, Inv
     }
 }
 
+/// The type of a field that holds bytes which are no text.
+const BINARY: u8 = b'x';
+
 pub(super) fn text(argument: &Argument) -> Result<&str, InvalidArgument> {
     let name = String::from_utf8_lossy(&argument.name);
     match &argument.value {
-        OwnedValue::Bytes(bytes) => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
+        OwnedValue::Bytes(bytes) if argument.tag != BINARY => std::str::from_utf8(bytes).or_else(|_| refuse(&name, "it is not UTF-8")),
         _ => unacceptable(argument),
     }
 }
@@ -209,6 +242,8 @@ impl QueueArguments {
             single_active: false,
             letters_wait: false,
             delivery_limit: quorum.then_some(DELIVERY_LIMIT_DEFAULT),
+            consumer_time_out: None,
+            retry: RetryArguments::default(),
             share_group: None,
             stream: StreamArguments::default(),
         };
@@ -254,6 +289,12 @@ impl QueueArguments {
                 let limit = int(argument, -1, i64::from(u32::MAX))?;
                 self.delivery_limit = u32::try_from(limit).ok();
             }
+            b"x-consumer-timeout" if quorum => self.consumer_time_out = count(0)?,
+            b"x-delayed-retry-type" if quorum => self.retry.of = text(argument).ok().and_then(retry_of),
+            b"x-delayed-retry-min" if quorum => self.retry.min_ms = int(argument, 1, i64::MAX).ok().map(i64::unsigned_abs),
+            b"x-delayed-retry-max" if quorum => self.retry.max_ms = int(argument, 1, i64::MAX).ok().map(i64::unsigned_abs),
+            // The node of a consumer is this one: none is ever out of reach.
+            b"x-consumer-disconnected-timeout" if quorum => drop(count(0)?),
             // Of one node, in memory or not: nothing that is not so already.
             b"x-queue-mode" if !quorum => {}
             b"x-queue-version" if !quorum => match int(argument, 0, i64::MAX)? {
@@ -307,6 +348,7 @@ impl QueueArguments {
             delivery_limit: self.delivery_limit,
             dead_letters: self.dead_letter_exchange.is_some(),
             letters_wait: self.letters_wait,
+            retry: self.retry.rule(),
             auto_delete,
             look_ahead_max: delivery::look_ahead_max(self.priority_max),
             ..QueueRules::new(self.kind)

@@ -18,6 +18,8 @@ const UNDER_WAY_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub struct ChannelFlow {
     id: ChannelId,
+    /// Where its connection is told what it has not asked for.
+    to: ReplyTo,
     within: Option<Arc<Self>>,
     state: Mutex<FlowState>,
     notes: ChannelNotes,
@@ -51,19 +53,23 @@ impl FlowState {
 }
 
 impl ChannelFlow {
-    pub(super) fn new(id: ChannelId) -> Arc<Self> {
-        Arc::new(Self { id, within: None, state: Mutex::default(), notes: ChannelNotes::default() })
+    pub(super) fn new(id: ChannelId, to: ReplyTo) -> Arc<Self> {
+        Arc::new(Self { id, to, within: None, state: Mutex::default(), notes: ChannelNotes::default() })
     }
 
     /// Of a consumer within a channel that may have so many messages unacknowledged; 0: any number.
     pub(super) fn within(self: &Arc<Self>, id: ChannelId, limit: u16) -> Arc<Self> {
         let state = Mutex::new(FlowState { limit: u64::from(limit), ..FlowState::default() });
-        Arc::new(Self { id, within: Some(Arc::clone(self)), state, notes: ChannelNotes::default() })
+        Arc::new(Self { id, to: self.to, within: Some(Arc::clone(self)), state, notes: ChannelNotes::default() })
     }
 
     /// Its number.
     pub fn id(&self) -> ChannelId {
         self.id
+    }
+
+    pub(super) fn to(&self) -> ReplyTo {
+        self.to
     }
 
     /// What its gateway notes of it.
@@ -178,6 +184,8 @@ pub struct Consuming {
     pub priority: i32,
     /// Messages that it may have unacknowledged; 0: any number.
     pub prefetch: u16,
+    /// How long it may keep one, in ms, of a quorum queue; `None`: as long as the queue says.
+    pub time_out_ms: Option<u64>,
     /// As they were said, for those who look on.
     pub arguments: Arguments,
 }
@@ -230,7 +238,7 @@ pub struct Deliveries {
     pub bytes: usize,
 }
 
-/// The broker has ended a consumer.
+/// The broker has ended a consumer, or told it to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone {
     /// Whom.
@@ -244,6 +252,9 @@ pub struct Gone {
 pub enum GoneReason {
     /// Its queue was deleted.
     QueueDeleted,
+    /// It has kept something for too long: the queue has taken that back. It is a consumer still, and is served when it has settled all of that;
+    /// or it has asked for single messages.
+    TimedOut,
 }
 
 /// What a consumer says of messages that it has.

@@ -2,7 +2,6 @@
 //! record that they are gone from this one, where all of them are in one journal: after a crash a message is here or there. With more
 //! journals the copy comes first.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -11,8 +10,8 @@ use journal::{AppendItem, JournalStatus, Log};
 use record::{BatchHeader, Record};
 use routing::{Headers, Name, Scratch};
 
+use super::burials::Burial;
 use super::queue::Queue;
-use crate::jobs::NOBODY;
 use crate::subscriptions::Acknowledgement;
 use crate::Broker;
 
@@ -38,23 +37,6 @@ pub struct Letter {
     pub batch: Bytes,
     /// Queues that do not get it: it has come from there without anybody having rejected it.
     pub passed: Vec<Name>,
-}
-
-/// Burials of a queue that wait, at most.
-const BURIALS_MAX: usize = 10_000;
-
-/// What is to be buried.
-enum Burial {
-    Dead(Vec<Dead>),
-    /// A batch of one record.
-    Refused(Bytes),
-}
-
-/// What of a queue is to be buried: one thread at a time does it, so that letters arrive in the order of the deaths.
-#[derive(Default)]
-pub(super) struct Burials {
-    waiting: VecDeque<Burial>,
-    under_way: bool,
 }
 
 /// Who is asked, once a gateway is there.
@@ -87,46 +69,7 @@ impl Broker {
         self.bury_next(queue, Burial::Refused(batch));
     }
 
-    /// Has dead messages of a queue buried one after the other, in their order.
-    fn bury_next(&self, queue: &Arc<Queue>, burial: Burial) {
-        {
-            let mut burials = queue.burials.lock();
-            if burials.waiting.len() >= BURIALS_MAX {
-                // What is refused is lost, as its publisher knows; what is dead is sent again when its time is over.
-                return;
-            }
-            burials.waiting.push_back(burial);
-            if std::mem::replace(&mut burials.under_way, true) {
-                return;
-            }
-        }
-        let of = Arc::clone(queue);
-        let work = Box::new(move |broker: &Arc<Self>| {
-            broker.bury_all(&of);
-            Box::new(()) as Box<dyn std::any::Any + Send>
-        });
-        if !self.read_history(NOBODY, work) {
-            *queue.burials.lock() = Burials::default();
-        }
-    }
-
-    fn bury_all(self: &Arc<Self>, queue: &Arc<Queue>) {
-        loop {
-            let next = {
-                let mut burials = queue.burials.lock();
-                let next = burials.waiting.pop_front();
-                burials.under_way = next.is_some();
-                next
-            };
-            match next {
-                None => return,
-                Some(Burial::Dead(dead)) => dead.into_iter().for_each(|one| self.send_letters(queue, one)),
-                Some(Burial::Refused(batch)) => self.send_refused(queue, &batch),
-            }
-        }
-    }
-
-    fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: &[u8]) {
+    pub(super) fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: &[u8]) {
         let dead = Dead { first: 0, last: 0, count: 0, failed: 0, reason: DeadReason::MaxLength };
         let mut items = Vec::new();
         for record in record::records(batch).unwrap_or_default() {
@@ -140,7 +83,7 @@ impl Broker {
     }
 
     /// Reads what is dead and sends it, page by page. On a thread that may wait.
-    fn send_letters(self: &Arc<Self>, queue: &Arc<Queue>, dead: Dead) {
+    pub(super) fn send_letters(self: &Arc<Self>, queue: &Arc<Queue>, dead: Dead) {
         let mut from = dead.first.max(queue.log().start().0);
         while from <= dead.last && !queue.is_dropped() {
             let (records, next) = match self.read_records(&queue.shared, from, dead.last) {

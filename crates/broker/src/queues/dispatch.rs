@@ -2,6 +2,7 @@
 //! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
 
 mod reading;
+mod time_outs;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, UnderWay};
 use hashbrown::HashMap;
+use journal::ReplyTo;
 use parking_lot::MutexGuard;
 use record::Record;
 use routing::QueueId;
@@ -125,6 +127,8 @@ struct Turn<'a> {
     state: Held<'a>,
     out: Outbox,
     dead: Vec<Dead>,
+    /// Who was told to wait, and need not any more.
+    woken: Vec<Waiter>,
     /// What there is no room for is dropped before anything is given out.
     drops_first: bool,
     /// The end of the log, as far as it is looked at.
@@ -139,8 +143,11 @@ impl Broker {
         let own = queue.dispatch.lock();
         let state = queue.shared.lock();
         let wall_ms = self.now_ms().max(0) as u64;
-        let end = queue.log().last_stable().0;
-        Turn { broker: self, queue, own, state, out: Outbox::default(), dead: Vec::new(), drops_first: false, end, now_ms: now(), wall_ms }
+        let (end, now_ms) = (queue.log().last_stable().0, now());
+        let (out, dead, woken) = (Outbox::default(), Vec::new(), Vec::new());
+        let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, drops_first: false, end, now_ms, wall_ms };
+        turn.own.machine.set_time(now_ms);
+        turn
     }
 
     /// The shard that hears of a queue's log.
@@ -209,8 +216,8 @@ impl Broker {
     }
 
     /// A channel of a gateway.
-    pub fn new_channel(&self) -> Arc<ChannelFlow> {
-        ChannelFlow::new(ChannelId(self.subscriptions().new_consumer().0))
+    pub fn new_channel(&self, to: ReplyTo) -> Arc<ChannelFlow> {
+        ChannelFlow::new(ChannelId(self.subscriptions().new_consumer().0), to)
     }
 
     /// Somebody consumes from now on.
@@ -223,8 +230,9 @@ impl Broker {
         if queue.is_dropped() {
             return Err(ConsumeError::Gone);
         }
-        let Consuming { no_ack, exclusive, priority, prefetch, .. } = wish;
-        let consume = Consume { id, channel: wish.channel.id(), no_ack, exclusive, priority, prefetch: u32::from(prefetch) };
+        let Consuming { no_ack, exclusive, priority, prefetch, time_out_ms, .. } = wish;
+        let time_out_ms = self.time_out_ms(queue, time_out_ms);
+        let consume = Consume { id, channel: wish.channel.id(), no_ack, exclusive, priority, prefetch: u32::from(prefetch), time_out_ms };
         turn.own.machine.add_consumer(&consume).map_err(|_| ConsumeError::Exclusive)?;
         turn.own.channels.insert(wish.channel.id(), Arc::clone(&wish.channel));
         turn.own.consumers.insert(id, wish);
@@ -306,6 +314,7 @@ impl Broker {
     pub fn get(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, holder: ConsumerId, no_ack: bool) -> Got {
         // What has just come is for consumers that wait for it, and is dropped where there is no room for it.
         self.run_queue(queue);
+        let time_out_ms = self.time_out_ms(queue, None);
         let mut turn = self.turn(queue);
         turn.own.machine.touch(turn.now_ms);
         let Ok(head) = turn.next() else {
@@ -321,7 +330,7 @@ impl Broker {
         let Turn { own, state, .. } = &mut turn;
         let Seen::Record(record) = own.window.see(offset) else { return Got::Later };
         let size = body_bytes(record);
-        let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack) else { return Got::Later };
+        let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack, time_out_ms) else { return Got::Later };
         let Some(record) = own.window.take_seen() else { return Got::Later };
         channel.got(no_ack, given.redelivered);
         own.tally().redelivered += u64::from(given.redelivered);
@@ -551,12 +560,13 @@ impl Turn<'_> {
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
         let heads = head.into_iter().chain(self.own.level_heads.iter().filter_map(|(_, due)| *due));
-        heads.map(steady).chain(expires).min()
+        heads.map(steady).chain(expires).chain(self.state.next_time()).min()
     }
 
     /// One turn; true: the queue goes, because its last consumer has gone.
     fn run(mut self) -> bool {
         let home = self.broker.home(self.queue.id);
+        self.take_back();
         let outcome = loop {
             let seen = self.queue.log().last_stable().0;
             self.end = self.next_stop(seen);
@@ -606,10 +616,11 @@ impl Turn<'_> {
                 self.broker.reply(to, Reply::Done(Box::new(deliveries)));
             }
         }
-        let dead = std::mem::take(&mut self.dead);
+        let (dead, woken) = (std::mem::take(&mut self.dead), std::mem::take(&mut self.woken));
         let (broker, queue) = (self.broker, self.queue);
         drop(self);
         broker.bury_of_queue(queue, dead);
+        broker.resume(woken);
         abandoned
     }
 }

@@ -6,6 +6,7 @@
 
 mod admin;
 mod arguments;
+mod burials;
 mod consumers;
 mod dead;
 mod declare;
@@ -63,6 +64,7 @@ pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;
+use burials::BurialsUnderWay;
 use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
@@ -130,12 +132,13 @@ pub struct Vhosts {
     windows: Arc<WindowMemory>,
     /// Parameters of the broker, by name.
     global: RwLock<BTreeMap<String, serde_json::Value>>,
+    burials: BurialsUnderWay,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default() }
     }
 }
 

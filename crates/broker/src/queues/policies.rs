@@ -16,7 +16,7 @@ use routing::{Arguments, Name, OwnedValue};
 use serde_json::{Map, Number, Value, json};
 
 use super::Vhost;
-use super::arguments::{QueueArguments, kind_name};
+use super::arguments::{QueueArguments, RetryArguments, kind_name, retry_of};
 use super::erlang::Term;
 use super::parameters::{self, ParameterError};
 use super::policy_keys::{self, is_for};
@@ -396,9 +396,21 @@ fn join(own: &QueueArguments, declared: &Arguments, set: &Map<String, Value>) ->
         letters_wait: quorum && strategy && overflow == Overflow::RejectPublish && dead_letter_exchange.is_some(),
         dead_letter_exchange,
         dead_letter_key: own.dead_letter_key.clone().or_else(|| name_of(set, "dead-letter-routing-key")),
+        consumer_time_out: if quorum { least(own.consumer_time_out, "consumer-timeout") } else { None },
+        retry: if quorum { retry(own, set) } else { own.retry },
         delivery_limit: if quorum { delivery_limit(own, declared, set) } else { None },
         stream: own.stream.joined(text("max-age"), set.get("max-length-bytes").and_then(Value::as_u64)),
         ..own.clone()
+    }
+}
+
+fn retry(own: &QueueArguments, set: &Map<String, Value>) -> RetryArguments {
+    let number = |name: &str| set.get(name).and_then(Value::as_u64);
+    let least = |own: Option<u64>, name: &str| own.into_iter().chain(number(name)).min();
+    RetryArguments {
+        of: set.get("delayed-retry-type").and_then(Value::as_str).map_or(own.retry.of, retry_of),
+        min_ms: least(own.retry.min_ms, "delayed-retry-min"),
+        max_ms: least(own.retry.max_ms, "delayed-retry-max"),
     }
 }
 

@@ -8,8 +8,8 @@ use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, Name, QueueId};
 use types::ConnectionId;
 
+use super::burials::Burials;
 use super::consumers::Delivery;
-use super::dead::Burials;
 use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched, Understood};
 use super::stream::Stream;

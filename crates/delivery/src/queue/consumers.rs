@@ -37,6 +37,8 @@ pub struct Consume {
     pub priority: i32,
     /// Records that it may have unacknowledged; 0: any number. Without acknowledgements it counts for nothing.
     pub prefetch: u32,
+    /// How long it may keep one, in ms; `None`: for ever.
+    pub time_out_ms: Option<u64>,
 }
 
 /// Somebody is alone with the queue, or cannot be.
@@ -55,6 +57,8 @@ pub enum ConsumerStatus {
     SingleActive,
     /// Another is served.
     Waiting,
+    /// It has kept something for too long, and is not served until it has settled that.
+    TimedOut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +69,8 @@ enum Place {
     Blocked,
     /// One of those of which one is active.
     Single,
+    /// Out of the rotation: it has something that it should not have any more.
+    Aside,
     /// No consumer any more, or never was: it only has records.
     Holder,
 }
@@ -78,6 +84,9 @@ struct Consumer {
     prefetch: u32,
     arrived: u64,
     unacknowledged: u64,
+    time_out_ms: Option<u64>,
+    /// What it had for too long and has not settled, as runs of offsets, both ends included.
+    late: Vec<(u64, u64)>,
     place: Place,
 }
 
@@ -155,10 +164,11 @@ impl Consumers {
         let suspended = self.channels.get(&consumer.channel).is_some_and(|channel| channel.suspended);
         Some(match consumer.place {
             Place::Holder => return None,
+            _ if !consumer.late.is_empty() => ConsumerStatus::TimedOut,
             Place::Single if self.active == Some(id) => ConsumerStatus::SingleActive,
             Place::Single => ConsumerStatus::Waiting,
             Place::Turn if !suspended && consumer.credit() > 0 => ConsumerStatus::Up,
-            Place::Turn | Place::Blocked => ConsumerStatus::Blocked,
+            Place::Turn | Place::Blocked | Place::Aside => ConsumerStatus::Blocked,
         })
     }
 
@@ -174,12 +184,13 @@ impl Consumers {
         if wish.exclusive {
             self.exclusive = Some(wish.id);
         }
-        let Consume { id, channel, no_ack, priority, prefetch, .. } = *wish;
+        let Consume { id, channel, no_ack, priority, prefetch, time_out_ms, .. } = *wish;
         self.arrivals += 1;
         self.count += 1;
         let place = if self.single { Place::Single } else { Place::Turn };
         let arrived = self.arrivals;
-        self.all.insert(id, Consumer { channel, no_ack, priority, prefetch, arrived, unacknowledged: 0, place });
+        let late = Vec::new();
+        self.all.insert(id, Consumer { channel, no_ack, priority, prefetch, arrived, unacknowledged: 0, time_out_ms, late, place });
         self.channels.entry(channel).or_default().members.push(id);
         if self.single {
             self.activate();
@@ -202,7 +213,7 @@ impl Consumers {
                     channel.blocked.retain(|other| *other != id);
                 }
             }
-            Place::Single | Place::Holder => {}
+            Place::Single | Place::Aside | Place::Holder => {}
         }
         self.exclusive = self.exclusive.filter(|other| *other != id);
         if self.active == Some(id) {
@@ -310,10 +321,10 @@ impl Consumers {
 
     /// A channel has got a record by asking for it.
     pub fn got(&mut self, channel: ChannelId, holder: ConsumerId) {
-        let new = Consumer { channel, no_ack: false, priority: 0, prefetch: 0, arrived: 0, unacknowledged: 0, place: Place::Holder };
         self.all.entry(holder).or_insert_with(|| {
             self.channels.entry(channel).or_default().members.push(holder);
-            new
+            let (late, place) = (Vec::new(), Place::Holder);
+            Consumer { channel, no_ack: false, priority: 0, prefetch: 0, arrived: 0, unacknowledged: 0, time_out_ms: None, late, place }
         });
         self.served(holder);
     }
@@ -330,6 +341,73 @@ impl Consumers {
         if self.active == Some(id) && self.quiescing && drained {
             (self.active, self.quiescing) = (None, false);
             self.activate();
+        }
+        self.forget_if_empty(id);
+    }
+
+    /// How long one may keep a record, in ms.
+    pub fn time_out(&self, id: ConsumerId) -> Option<u64> {
+        self.all.get(&id)?.time_out_ms
+    }
+
+    /// Its channel.
+    pub fn channel(&self, id: ConsumerId) -> Option<ChannelId> {
+        self.all.get(&id).map(|one| one.channel)
+    }
+
+    /// These were taken from it, `count` records in the order of the log: it had them for too long, and is not served until it has
+    /// settled them.
+    pub fn taken_back(&mut self, id: ConsumerId, count: u64, runs: &[(u64, u64)]) {
+        let Some(consumer) = self.all.get_mut(&id) else { return };
+        consumer.unacknowledged = consumer.unacknowledged.saturating_sub(count);
+        if consumer.place == Place::Holder {
+            return self.forget_if_empty(id);
+        }
+        consumer.late.extend_from_slice(runs);
+        let (place, priority, channel, has_more) = (consumer.place, consumer.priority, consumer.channel, consumer.unacknowledged > 0);
+        match place {
+            Place::Turn => self.leave(id, priority),
+            Place::Blocked => {
+                if let Some(channel) = self.channels.get_mut(&channel) {
+                    channel.blocked.retain(|other| *other != id);
+                }
+            }
+            Place::Single => {
+                if self.active == Some(id) {
+                    // The next one comes when this one has nothing any more.
+                    self.quiescing = has_more;
+                    self.active = self.active.filter(|_| has_more);
+                    self.activate();
+                }
+                return;
+            }
+            Place::Aside | Place::Holder => return,
+        }
+        if let Some(consumer) = self.all.get_mut(&id) {
+            consumer.place = Place::Aside;
+        }
+    }
+
+    /// It says what is to become of these; what was taken from it counts as settled now.
+    pub fn settled_late(&mut self, id: ConsumerId, first: u64, last: u64) {
+        let Some(consumer) = self.all.get_mut(&id).filter(|one| !one.late.is_empty()) else { return };
+        let without = |(from, to): (u64, u64)| {
+            let before = (from < first).then(|| (from, to.min(first.wrapping_sub(1))));
+            let after = (to > last).then(|| (from.max(last.wrapping_add(1)), to));
+            [before, after].into_iter().flatten()
+        };
+        consumer.late = std::mem::take(&mut consumer.late).into_iter().flat_map(without).collect();
+        if !consumer.late.is_empty() {
+            return;
+        }
+        match consumer.place {
+            Place::Aside => {
+                consumer.place = Place::Turn;
+                let priority = consumer.priority;
+                self.queue(id, priority);
+            }
+            Place::Single => self.activate(),
+            Place::Turn | Place::Blocked | Place::Holder => {}
         }
         self.forget_if_empty(id);
     }
@@ -408,7 +486,7 @@ impl Consumers {
         if active.is_some() && (self.quiescing || self.kind == QueueKind::Classic) {
             return;
         }
-        let waiting = self.all.iter().filter(|(id, one)| one.place == Place::Single && active != Some(**id));
+        let waiting = self.all.iter().filter(|(id, one)| one.place == Place::Single && one.late.is_empty() && active != Some(**id));
         let quorum = self.kind == QueueKind::Quorum;
         let rank = |one: &Consumer| (one.priority, if quorum { one.credit() } else { 0 }, std::cmp::Reverse(one.arrived));
         let Some((next, priority)) = waiting.max_by_key(|(_, one)| rank(one)).map(|(id, one)| (*id, one.priority)) else { return };
@@ -426,7 +504,7 @@ impl Consumers {
     }
 
     fn forget_if_empty(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.all.get(&id).filter(|one| one.place == Place::Holder && one.unacknowledged == 0) else { return };
+        let Some(consumer) = self.all.get(&id).filter(|one| one.place == Place::Holder && one.unacknowledged == 0 && one.late.is_empty()) else { return };
         let channel = consumer.channel;
         self.all.remove(&id);
         if let Some(found) = self.channels.get_mut(&channel) {

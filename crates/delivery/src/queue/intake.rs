@@ -56,7 +56,7 @@ impl Queue {
             return;
         }
         let waiting = if self.rules.letters_wait { subscription.dying() } else { 0 };
-        let (messages, bytes) = (subscription.ready(log_end) + waiting, self.weights.ready(subscription));
+        let (messages, bytes) = (subscription.ready(log_end) + subscription.delayed() + waiting, self.weights.ready(subscription));
         let is_low = |max: Option<u64>, found: u64| max.is_none_or(|max| found <= max.saturating_mul(4) / 5);
         if self.exceeds(messages, bytes) {
             self.refusing = true;

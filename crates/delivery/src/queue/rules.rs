@@ -1,7 +1,7 @@
 //! What a queue was declared with, as numbers.
 
 use super::QueueKind;
-use crate::{NO_LOCK, Rules};
+use crate::{NO_LOCK, Retry, Rules};
 
 /// The priority of a message without one, in a quorum queue.
 const QUORUM_PRIORITY: u8 = 4;
@@ -43,6 +43,8 @@ pub struct QueueRules {
     pub dead_letters: bool,
     /// Dead messages whose copy has not come about yet take the room of ready ones.
     pub letters_wait: bool,
+    /// What comes back waits before it is given out again.
+    pub retry: Option<Retry>,
     /// The queue goes with its last consumer.
     pub auto_delete: bool,
     /// How many ready messages are read ahead for their priority: beyond it the order is that of the log. Where priorities change from
@@ -70,6 +72,7 @@ impl QueueRules {
             delivery_limit: (kind == QueueKind::Quorum).then_some(20),
             dead_letters: false,
             letters_wait: false,
+            retry: None,
             auto_delete: false,
             look_ahead_max: look_ahead_max(None),
         }
@@ -102,6 +105,7 @@ impl QueueRules {
             unfinished_max: if self.priority_max.is_some() { self.look_ahead_max } else { u64::MAX },
             lock: NO_LOCK,
             dead_letters: self.dead_letters,
+            retry: self.retry,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use hashbrown::HashMap;
 
+use crate::subscription::time_outs::DELAYED;
 use crate::{ConsumerId, DEAD_LETTERS, RecordState, Subscription};
 
 /// See the head of the file. A queue of which nobody wants to know keeps nothing.
@@ -19,6 +20,11 @@ struct Known {
     to: u64,
     /// The subscription's turnover after the last change that is known of.
     seen: u64,
+}
+
+/// Ready, or come back and waiting to be.
+fn takes_room(state: RecordState) -> bool {
+    matches!(state, RecordState::Available | RecordState::Acquired(DELAYED))
 }
 
 impl Known {
@@ -69,8 +75,8 @@ impl Weights {
         self.check(subscription);
         let Some(known) = self.0.as_mut().filter(|known| offset >= known.to) else { return };
         match subscription.state(offset) {
-            RecordState::Available => known.ready += u64::from(size),
-            RecordState::Acquired(DEAD_LETTERS) | RecordState::Acknowledged | RecordState::Archived => {}
+            state if takes_room(state) => known.ready += u64::from(size),
+            RecordState::Acquired(DEAD_LETTERS) | RecordState::Acknowledged | RecordState::Archived | RecordState::Available => {}
             RecordState::Acquired(_) => drop(known.held.insert(offset, size)),
         }
         known.to = offset + 1;
@@ -90,7 +96,7 @@ impl Weights {
         let Some(known) = &mut self.0 else { return };
         for offset in runs.iter().flat_map(|(first, last)| *first..=*last) {
             if let Some(size) = known.held.remove(&offset)
-                && subscription.state(offset) == RecordState::Available
+                && takes_room(subscription.state(offset))
             {
                 known.ready += u64::from(size);
             }

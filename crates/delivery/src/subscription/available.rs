@@ -11,9 +11,9 @@ impl Subscription {
         log_end.saturating_sub(self.end) + self.ready.count()
     }
 
-    /// Records that consumers have; not what is on its way to the dead letters.
+    /// Records that consumers have; not what is on its way to the dead letters, nor what came back and waits.
     pub fn unacknowledged(&self) -> u64 {
-        self.in_flight.count() - self.dying
+        self.in_flight.count() - self.dying - self.delayed
     }
 
     /// Records that are dead and wait until their copies are durable.
@@ -146,7 +146,8 @@ impl Subscription {
         self.advance();
     }
 
-    /// All that is available of a log that ends at `log_end` is gone; returns how many records that were. What is in flight stays.
+    /// All that is available of a log that ends at `log_end` is gone, and what came back and waits; returns how many records that were. What is
+    /// in flight stays.
     pub fn purge(&mut self, log_end: u64) -> u64 {
         if log_end <= self.start {
             return 0;
@@ -157,8 +158,9 @@ impl Subscription {
             self.forget_keys(run.first, run.last, false);
             self.settle(run.first, run.last, Done::Archived);
         }
+        let delayed = self.purge_delayed();
         self.advance();
-        purged.iter().map(|run| run.last - run.first + 1).sum()
+        purged.iter().map(|run| run.last - run.first + 1).sum::<u64>() + delayed
     }
 
     /// What is new in `first..=last` has been looked at. What follows on something that has not stays as it is.

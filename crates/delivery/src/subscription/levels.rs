@@ -206,7 +206,7 @@ mod tests {
             after.restore_levels(page, levels.expect("written"));
         }
         after.set_levelled(true);
-        let rules = super::super::Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: super::super::NO_LOCK, dead_letters: false };
+        let rules = super::super::Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: super::super::NO_LOCK, dead_letters: false, retry: None };
         assert_eq!(after.unlevelled(read, &rules), Some((3 * PAGE_OFFSETS, read - 1)), "what came behind the last whole page");
         after.accept_available(3 * PAGE_OFFSETS, read - 1);
         let mut last = (u8::MAX, 0);

@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn what_is_done_with_rests_and_goes_on_where_it_was() {
-        let rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false };
+        let rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
         let (consumer, mut dead) = (ConsumerId(7), Vec::new());
         let mut subscription = Subscription::unwritten(5);
         subscription.remember_given(0);

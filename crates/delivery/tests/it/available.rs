@@ -8,7 +8,7 @@ use delivery::{
     SubscriptionRecord, Tries, Verdict, subscription_record,
 };
 
-const RULES: Rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false };
+const RULES: Rules = Rules { deliveries_max: None, unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None };
 const ONE: ConsumerId = ConsumerId(1);
 const TWO: ConsumerId = ConsumerId(2);
 

@@ -14,4 +14,5 @@ mod room;
 mod share_groups;
 mod streams_groups;
 mod subscription;
+mod time_outs;
 mod transactions;

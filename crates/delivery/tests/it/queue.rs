@@ -31,7 +31,7 @@ impl Rig {
 
     fn consume(&mut self, name: char, priority: i32, prefetch: u32) {
         let id = ConsumerId(name as u64);
-        self.queue.add_consumer(&Consume { id, channel: CHANNEL, no_ack: false, exclusive: false, priority, prefetch }).expect("it may");
+        self.queue.add_consumer(&Consume { id, channel: CHANNEL, no_ack: false, exclusive: false, priority, prefetch, time_out_ms: None }).expect("it may");
         self.run();
     }
 
@@ -87,7 +87,7 @@ impl Rig {
     fn get(&mut self) -> Option<u64> {
         let offset = self.head()?;
         let size = self.log[offset as usize].0;
-        self.queue.get(&mut self.subscription, offset, size, CHANNEL, GETTER, false).map(|told| told.offset + 1)
+        self.queue.get(&mut self.subscription, offset, size, CHANNEL, GETTER, false, None).map(|told| told.offset + 1)
     }
 
     fn drain(&mut self) -> Vec<u64> {
@@ -189,7 +189,7 @@ fn a_single_active_consumer_of_a_quorum_queue_gives_way_when_it_has_nothing() {
 fn what_a_closed_channel_had_comes_again() {
     let mut rig = Rig::new(QueueRules::new(Classic), true);
     rig.consume('A', 0, 10);
-    let b = Consume { id: ConsumerId('B' as u64), channel: ChannelId(2), no_ack: false, exclusive: false, priority: 0, prefetch: 10 };
+    let b = Consume { id: ConsumerId('B' as u64), channel: ChannelId(2), no_ack: false, exclusive: false, priority: 0, prefetch: 10, time_out_ms: None };
     rig.queue.add_consumer(&b).expect("it may");
     rig.publish(2);
     rig.close();
@@ -305,7 +305,7 @@ fn only_failed_deliveries_count_to_the_limit() {
 
 #[test]
 fn somebody_who_is_alone_keeps_others_out() {
-    let consume = |id: u64, exclusive| Consume { id: ConsumerId(id), channel: CHANNEL, no_ack: false, exclusive, priority: 0, prefetch: 0 };
+    let consume = |id: u64, exclusive| Consume { id: ConsumerId(id), channel: CHANNEL, no_ack: false, exclusive, priority: 0, prefetch: 0, time_out_ms: None };
     let mut queue = Rig::new(QueueRules::new(Classic), false).queue;
     assert_eq!(queue.add_consumer(&consume(1, false)), Ok(()));
     assert_eq!(queue.add_consumer(&consume(2, true)), Err(InExclusiveUse));
@@ -347,7 +347,7 @@ fn the_shorter_time_counts() {
 fn a_channel_that_takes_nothing_is_passed_over_until_it_does() {
     let mut rig = Rig::new(QueueRules::new(Classic), false);
     rig.consume('A', 0, 0);
-    let b = Consume { id: ConsumerId('B' as u64), channel: ChannelId(2), no_ack: true, exclusive: false, priority: 0, prefetch: 1 };
+    let b = Consume { id: ConsumerId('B' as u64), channel: ChannelId(2), no_ack: true, exclusive: false, priority: 0, prefetch: 1, time_out_ms: None };
     rig.queue.add_consumer(&b).expect("it may");
     rig.queue.suspend_channel(CHANNEL);
     // Without acknowledgements a prefetch bounds nothing.

@@ -384,7 +384,7 @@ impl World {
         let channel = ChannelId(self.ids % CHANNELS);
         let (no_ack, priority) = (self.draw(5) == 0, [0, 0, 0, 5, -1][self.draw(5) as usize]);
         let (exclusive, prefetch) = (self.draw(12) == 0, self.draw(4) as u32);
-        let added = self.queue.add_consumer(&Consume { id, channel, no_ack, exclusive, priority, prefetch });
+        let added = self.queue.add_consumer(&Consume { id, channel, no_ack, exclusive, priority, prefetch, time_out_ms: None });
         let alone = self.members.iter().any(|member| member.arrived == u64::MAX);
         let allowed = !alone && !(exclusive && (self.single || !self.members.is_empty()));
         assert_eq!(added.is_ok(), allowed, "{}", self.what);
@@ -556,7 +556,7 @@ impl World {
         let Some(offset) = self.look() else { return };
         let (channel, no_ack) = (ChannelId(self.draw(CHANNELS)), self.draw(3) == 0);
         let size = self.messages[offset as usize].size;
-        let told = self.queue.get(&mut self.subscription, offset, size, channel, getter(channel), no_ack).expect("it is available");
+        let told = self.queue.get(&mut self.subscription, offset, size, channel, getter(channel), no_ack, None).expect("it is available");
         self.delivered(offset, getter(channel), no_ack, told);
     }
 

@@ -7,7 +7,7 @@ use delivery::{
     Acquired, ConsumerId, DEAD_LETTERS, Dead, DeadReason, RecordState, Rules, Subscription, SubscriptionName, SubscriptionRecord, Verdict, subscription_record,
 };
 
-const RULES: Rules = Rules { deliveries_max: Some(3), unfinished_max: 50, lock: 100, dead_letters: false };
+const RULES: Rules = Rules { deliveries_max: Some(3), unfinished_max: 50, lock: 100, dead_letters: false, retry: None };
 const ONE: ConsumerId = ConsumerId(1);
 const TWO: ConsumerId = ConsumerId(2);
 

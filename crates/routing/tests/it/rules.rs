@@ -234,3 +234,31 @@ fn threads_route_while_another_binds() {
     });
     assert_eq!(exchanges.read().binding_count(), 1);
 }
+
+#[test]
+fn a_queue_is_reached_over_bindings_and_alternates_whatever_their_keys_are() {
+    let mut table = Table::new();
+    add_queues(&mut table, 2);
+    for (name, kind) in [("near", "direct"), ("far", "topic"), ("ring", "fanout"), ("elsewhere", "fanout")] {
+        declare(&mut table, name, kind).expect("new");
+    }
+    let alternate = with("left", "direct", vec![string("alternate-exchange", "far")]);
+    table.declare(alternate).expect("new");
+    bind(&mut table, "near", queue(0), "key");
+    bind(&mut table, "far", exchange("near"), "a.#");
+    bind(&mut table, "ring", exchange("far"), "");
+    bind(&mut table, "far", exchange("ring"), "b");
+    bind(&mut table, "elsewhere", queue(1), "");
+    let names: Vec<_> = table.exchanges().map(|exchange| exchange.name().to_string()).collect();
+    let reach = table.exchanges_to(QueueId(0));
+    let found: Vec<_> = names.iter().filter(|name| reach.contains(name.as_bytes())).map(String::as_str).collect();
+    assert_eq!(found, ["near", "far", "ring", "left"]);
+    assert!(!reach.contains(b"none"));
+    assert!(!table.exchanges_to(QueueId(7)).contains(b"near"), "there is no such queue");
+    // With more bindings than are looked at any exchange may lead there, and what does not exist does not.
+    for key in 0..10_001 {
+        bind(&mut table, "elsewhere", queue(1), &key.to_string());
+    }
+    let reach = table.exchanges_to(QueueId(1));
+    assert!(reach.contains(b"near") && !reach.contains(b"none"));
+}

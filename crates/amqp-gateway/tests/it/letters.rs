@@ -1,0 +1,231 @@
+//! Dead letters are where they belong when somebody looks for them there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use amqp_wire::{Table, basic, channel, connection, exchange, queue, short};
+use journal::disk::{Completion, File, IoMode, Submitter, Wait, Waker, WriteOp, submitter};
+
+use crate::node::{Node, argument};
+
+/// A disk that does not write while it is told to wait.
+struct Slow {
+    submitter: Box<dyn Submitter>,
+    waits: Arc<AtomicBool>,
+}
+
+impl Slow {
+    fn wait(&self) {
+        while self.waits.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Submitter for Slow {
+    fn write(&mut self, op: WriteOp) {
+        self.wait();
+        self.submitter.write(op);
+    }
+    fn write_now(&mut self, op: WriteOp) -> Completion {
+        self.wait();
+        self.submitter.write_now(op)
+    }
+    fn sync(&mut self, token: u64, file: Arc<dyn File>) {
+        self.submitter.sync(token, file);
+    }
+    fn poll(&mut self, wait: Wait, done: &mut Vec<Completion>) {
+        self.submitter.poll(wait, done);
+    }
+    fn waker(&self) -> Waker {
+        self.submitter.waker()
+    }
+    fn capacity(&self) -> usize {
+        self.submitter.capacity()
+    }
+}
+
+fn slow() -> (Node, Arc<AtomicBool>) {
+    let waits = Arc::new(AtomicBool::new(false));
+    let slow = Slow { submitter: submitter(IoMode::Buffered).expect("always there"), waits: Arc::clone(&waits) };
+    (Node::start_on(|storage| Arc::new(storage), Box::new(slow)), waits)
+}
+
+fn to(exchange: &str) -> Table {
+    argument("x-dead-letter-exchange", exchange)
+}
+
+fn declare(node: &mut Node, client: usize, name: &'static str, arguments: &Table) {
+    let method = queue::Declare { queue: short(name), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    assert!(node.ask(client, 1, &method).starts_with("Queue(DeclareOk("));
+}
+
+/// Queues `jobs`, whose dead letters go through exchanges `first` and `second`, and `dead`, where they come.
+fn work_and_grave(node: &mut Node) -> usize {
+    let client = node.open();
+    node.declare_exchange(client, "first", "fanout");
+    node.declare_exchange(client, "second", "fanout");
+    let method = exchange::Bind { destination: short("second"), source: short("first"), ..exchange::Bind::default() };
+    assert_eq!(node.ask(client, 1, &method), "Exchange(BindOk(BindOk))");
+    node.declare(client, "dead");
+    node.bind(client, "dead", "second", "");
+    declare(node, client, "jobs", &to("first"));
+    client
+}
+
+fn publish(node: &mut Node, client: usize, queue: &'static str, count: usize) {
+    for number in 0..count {
+        node.publish(client, "", queue, &[b'0' + u8::try_from(number % 10).expect("a digit")]);
+    }
+}
+
+fn reject(node: &mut Node, client: usize, delivery_tag: u64) {
+    node.send(client, 1, &basic::Reject { delivery_tag, requeue: false });
+}
+
+fn tag_of(got: &str) -> u64 {
+    let rest = got.strip_prefix("Basic(GetOk(GetOk { delivery_tag: ").expect(got);
+    rest.split(',').next().and_then(|tag| tag.parse().ok()).expect(got)
+}
+
+fn ask_count(node: &mut Node, client: usize, name: &'static str) -> String {
+    node.ask(client, 1, &queue::Declare { queue: short(name), passive: true, ..queue::Declare::default() })
+}
+
+#[test]
+fn a_rejected_message_is_found_by_the_next_get() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    for round in 0..100 {
+        publish(&mut node, client, "jobs", 1);
+        let got = node.get(client, "jobs", false);
+        assert!(got.method.starts_with("Basic(GetOk("), "round {round}: {got:?}");
+        reject(&mut node, client, 2 * round + 1);
+        let dead = node.get(client, "dead", true);
+        assert_eq!(dead.body, b"0", "round {round}: {dead:?}");
+    }
+    node.stop();
+}
+
+#[test]
+fn another_connection_finds_it_too() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    let other = node.open();
+    for round in 0..50 {
+        publish(&mut node, client, "jobs", 1);
+        assert_eq!(node.get(client, "jobs", false).body, b"0");
+        reject(&mut node, client, round + 1);
+        assert_eq!(node.get(other, "dead", true).body, b"0", "round {round}");
+    }
+    node.stop();
+}
+
+#[test]
+fn counts_have_all_letters() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    let bury = |node: &mut Node, count: usize| {
+        publish(node, client, "jobs", count);
+        let tags: Vec<u64> = (0..count).map(|_| tag_of(&node.get(client, "jobs", false).method)).collect();
+        tags.into_iter().for_each(|tag| reject(node, client, tag));
+    };
+    for _ in 0..20 {
+        bury(&mut node, 3);
+        assert_eq!(ask_count(&mut node, client, "dead"), "Queue(DeclareOk(DeclareOk { queue: \"dead\", message_count: 3, consumer_count: 0 }))");
+        bury(&mut node, 2);
+        let purge = queue::Purge { queue: short("dead"), no_wait: false };
+        assert_eq!(node.ask(client, 1, &purge), "Queue(PurgeOk(PurgeOk { message_count: 5 }))");
+    }
+    bury(&mut node, 1);
+    assert!(ask_count(&mut node, client, "dead").contains("message_count: 1"));
+    // One is there, three more are of this connection.
+    bury(&mut node, 3);
+    let got = node.get(client, "dead", true);
+    assert!(got.method.contains("message_count: 3"), "{got:?}");
+    bury(&mut node, 2);
+    let delete = queue::Delete { queue: short("dead"), if_empty: true, ..queue::Delete::default() };
+    node.send(client, 1, &delete);
+    let (code, text) = node.channel_error(client, 1);
+    assert_eq!((code, text.contains("not empty")), (406, true), "{text}");
+    node.send(client, 1, &channel::Open {});
+    assert_eq!(node.next(client).method, "Channel(OpenOk(OpenOk))");
+    let delete = queue::Delete { queue: short("dead"), ..queue::Delete::default() };
+    assert_eq!(node.ask(client, 1, &delete), "Queue(DeleteOk(DeleteOk { message_count: 5 }))");
+    node.stop();
+}
+
+#[test]
+fn what_finds_no_room_when_it_comes_back_is_found_too() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    let short_one = Table::build(|fields| {
+        fields.put(short("x-max-length"), 2);
+        fields.put(short("x-dead-letter-exchange"), "first");
+    });
+    declare(&mut node, client, "short", &short_one);
+    for round in 0..20 {
+        publish(&mut node, client, "short", 2);
+        node.get(client, "short", false);
+        node.get(client, "short", false);
+        publish(&mut node, client, "short", 2);
+        node.send(client, 1, &basic::Nack { delivery_tag: 6 * round + 1, multiple: false, requeue: true });
+        node.send(client, 1, &basic::Nack { delivery_tag: 6 * round + 2, multiple: true, requeue: true });
+        assert!(node.get(client, "short", true).method.contains("message_count: 1"));
+        assert!(node.get(client, "short", true).method.contains("message_count: 0"));
+        assert!(node.get(client, "dead", true).method.contains("message_count: 1"), "round {round}");
+        assert!(node.get(client, "dead", true).method.contains("message_count: 0"), "round {round}");
+    }
+    node.stop();
+}
+
+#[test]
+fn only_those_wait_who_look_where_letters_may_come_and_not_for_ever() {
+    let (mut node, waits) = slow();
+    let client = work_and_grave(&mut node);
+    node.declare(client, "bystander");
+    node.send(client, 2, &channel::Open {});
+    assert_eq!(node.next(client).method, "Channel(OpenOk(OpenOk))");
+    publish(&mut node, client, "jobs", 1);
+    assert_eq!(node.get(client, "jobs", false).body, b"0");
+    waits.store(true, Ordering::SeqCst);
+    reject(&mut node, client, 1);
+    assert_eq!(node.get(client, "bystander", true).method, "Basic(GetEmpty(GetEmpty))");
+    assert_eq!(node.get(client, "jobs", true).method, "Basic(GetEmpty(GetEmpty))");
+    node.send(client, 1, &basic::Get { queue: short("dead"), no_ack: true });
+    node.send(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 7, global: false });
+    // The other channel does not wait.
+    node.send(client, 2, &basic::Get { queue: short("bystander"), no_ack: true });
+    let seen = node.next(client);
+    assert_eq!((seen.channel, seen.method.as_str()), (2, "Basic(GetEmpty(GetEmpty))"));
+    assert_eq!(node.poll(client), None);
+    let began = Instant::now();
+    assert_eq!(node.next(client).method, "Basic(GetEmpty(GetEmpty))", "it has waited long enough");
+    assert!(began.elapsed() > Duration::from_millis(200), "{:?}", began.elapsed());
+    assert_eq!(node.next(client).method, "Basic(QosOk(QosOk))", "in order");
+    // What is asked at last is answered before the connection closes.
+    node.send(client, 1, &basic::Get { queue: short("dead"), no_ack: true });
+    node.send(client, 0, &connection::Close { reply_code: 200, ..connection::Close::default() });
+    assert_eq!(node.poll(client), None);
+    waits.store(false, Ordering::SeqCst);
+    assert_eq!(node.next(client).body, b"0");
+    assert_eq!(node.next(client).method, "Connection(CloseOk(CloseOk))");
+    node.stop();
+}
+
+#[test]
+fn a_channel_that_goes_takes_along_what_it_waited_with() {
+    let (mut node, waits) = slow();
+    let client = work_and_grave(&mut node);
+    publish(&mut node, client, "jobs", 1);
+    assert_eq!(node.get(client, "jobs", false).body, b"0");
+    waits.store(true, Ordering::SeqCst);
+    reject(&mut node, client, 1);
+    node.send(client, 1, &basic::Get { queue: short("dead"), no_ack: true });
+    node.close(client);
+    waits.store(false, Ordering::SeqCst);
+    let other = node.open();
+    assert_eq!(node.get(other, "dead", true).body, b"0", "nobody has taken it");
+    node.stop();
+}
