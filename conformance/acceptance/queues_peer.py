@@ -32,6 +32,8 @@ FLUSHING = "fsync,fdatasync,sync,syncfs,sync_file_range,msync,pwritev2"
 # PerfTest's options: one publisher, one consumer that acknowledges 125 at once, as the benchmark's does.
 PERF_TEST = [("asynchronous, window 1,000", "-c 1000 -A 125"), ("one at a time", "-c 1")]
 PERF_SECONDS = 12
+# A start of one system with its runs, about: what does not fit into the time that is left is not begun.
+SESSION_SECONDS = 100
 # Of both systems' brokers and clients together.
 CORES = {0, 1}
 
@@ -42,8 +44,8 @@ def queues_peer(report):
     confirm-modes confirm-threads --scale graded`: alternating, three pairs (`confirm-threads`: one), medians, ranges in brackets. Asynchronous
     confirms by windows of 100, 1,000 and 10,000, over one queue and over ten; the best of each system is compared. The ceiling is the same
     client, publishing and consuming, against a broker that hands messages on and keeps nothing, measured in each pair: the highest of all windows.
-    CPU is the broker's, of a message published and consumed; it is judged at full speed, that at half of RabbitMQ's peak stands in the tables. Results stay in `target/acceptance/queues-peer`; with `--minutes` a call ends
-    early, and the next goes on there."""
+    CPU is the broker's, of a message published and consumed; it is judged at full speed, that at half of RabbitMQ's peak stands in the
+    tables. Results stay in `target/acceptance/queues-peer`; with `--minutes` a call ends early, and the next goes on there."""
     os.sched_setaffinity(0, CORES & os.sched_getaffinity(0))
     store = STORE if report.scale == 1.0 else STORE.with_name("queues-peer-brief")
     store.mkdir(parents=True, exist_ok=True)
@@ -75,10 +77,10 @@ def compared(report, store):
     scale = "graded" if report.scale == 1.0 else "quick"
     for experiment, pairs in [("queues", 3), ("confirm-modes", 3), ("confirm-threads", 1)]:
         words = [BENCH, "compare", experiment, "--scale", scale, "--pairs", pairs if scale == "graded" else 1, "--targets", f"{OURS},{THEIRS}",
-                 "--out", store, "--scratch", ROOT / "target/bench-scratch", "--peers", PEER.parent]
+                 "--out", store, "--scratch", ROOT / "target/bench-scratch", "--peers", PEER.parent, "--mainstem", broker_binary()]
         left = report.seconds_left()
         if left is not None:
-            if left <= 0:
+            if left < SESSION_SECONDS:
                 raise Unfinished(f"before {experiment}")
             words += ["--minutes", round(left / 60, 2)]
         said = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT).stdout
@@ -97,11 +99,12 @@ def version_of(runs):
 
 
 def whole(report, runs):
-    wrong = [f"{run['target']['name']} {run['variation']} pair {run['pair']}: {'; '.join(run['verdict']['remarks']) or run['stopped']}" for run in runs
-             if run["stopped"] or not run["verdict"]["valid"] or run["verdict"]["complete"] is False]
-    report.note(runs=len(runs), not_valid_or_not_complete=wrong)
-    lost = [run for run in runs if run["target"]["name"] == OURS and run["verdict"]["complete"] is False]
-    report.judge(f"runs of Mainstem in which a message was lost or repeated, of {sum(run['target']['name'] == OURS for run in runs)}", len(lost), "0", not lost)
+    wrong = [run for run in runs if run["stopped"] or not run["verdict"]["valid"] or run["verdict"]["complete"] is False]
+    said = [f"{run['target']['name']} {run['variation']} pair {run['pair']}: {run['stopped'] or '; '.join(run['verdict']['remarks'])}" for run in wrong]
+    report.note(runs=len(runs), not_valid_or_not_complete=said)
+    ours = [run for run in runs if run["target"]["name"] == OURS]
+    lost = [run for run in ours if run["verdict"]["complete"] is False]
+    report.judge(f"runs of Mainstem in which a message was lost or repeated, of {len(ours)}", len(lost), "0", not lost)
 
 
 # What a run was asked, and what it gave.
@@ -180,16 +183,17 @@ def judged(report, queues, durability):
     factor = ratios(our_best, their_best, rate)
     share = [rate(run) / ceilings[pair] for pair, run in our_best.items()]
     holds = statistics.median(factor) >= ASYNC_TIMES or statistics.median(share) >= OF_CEILING
-    report.judge(f"{what}, asynchronous: times {queue}; share of the client's ceiling", f"{times(factor)}; {times(share)} of {thousands(max(ceilings.values()))}/s "
-                 f"({window})", f">= {ASYNC_TIMES:g}, or share >= {OF_CEILING:g}", holds)
+    value = f"{times(factor)}; {times(share)} of {thousands(max(ceilings.values()))}/s ({window})"
+    bound = f">= {ASYNC_TIMES:g}, or share >= {OF_CEILING:g}"
+    report.judge(f"{what}, asynchronous: times {queue}; share of the client's ceiling", value, bound, holds)
     report.note(durability=durability, asynchronous_best_window=dict(ours=window, theirs=window_of(next(iter(their_best.values())))),
                 ceilings={pair: round(value) for pair, value in ceilings.items()})
     pairs = {"asynchronous": (our_best, their_best)}
     for name, key, bounds in [("one at a time", "each", EACH_TIMES), ("100 publishers one at a time", "hundred", HUNDRED_TIMES)]:
-        both = [best(usable(queues, target, durability, key))[1] for target in (OURS, THEIRS) if usable(queues, target, durability, key)]
-        if len(both) < 2:
+        found = [usable(queues, target, durability, key) for target in (OURS, THEIRS)]
+        if not all(found):
             continue
-        pairs[name] = both
+        both = pairs[name] = [best(side)[1] for side in found]
         if durability in bounds:
             factor = ratios(*both, rate)
             report.judge(f"{what}, {name}: times {queue}", times(factor), f">= {bounds[durability]:g}", statistics.median(factor) >= bounds[durability])
@@ -216,7 +220,8 @@ def across(report, queues, our_durability, their_durability):
         sides = usable(queues, OURS, our_durability, key), usable(queues, THEIRS, their_durability, key)
         if all(sides):
             ours, theirs = (best(side)[1] for side in sides)
-            rows.append((name, rates(ours.values()), rates(theirs.values()), times(ratios(ours, theirs, rate)), times(ratios(ours, theirs, cpu_us))))
+            compared = (times(ratios(ours, theirs, figure)) for figure in (rate, cpu_us))
+            rows.append((name, rates(ours.values()), rates(theirs.values()), *compared))
     report.table(f"Mainstem's `{our_durability}` beside a {QUEUE_OF[their_durability]} queue (not the same promise, not graded)",
                  ("", "Mainstem, msg/s", "RabbitMQ, msg/s", "ratio", "CPU ratio"), rows)
 
@@ -230,8 +235,8 @@ def rows_of(runs):
         if not ours or not theirs:
             continue
         ceiling = [run["generator"]["ceiling_rate"] for run in ours.values() if run["generator"]["ceiling_rate"]]
-        rows.append((label, thousands(statistics.median(ceiling)) if ceiling else "–", rates(ours.values()), micros(ours.values()), rates(theirs.values()),
-                     micros(theirs.values()), times(ratios(ours, theirs, rate))))
+        both = (text(side.values()) for side in (ours, theirs) for text in (rates, micros))
+        rows.append((label, thousands(statistics.median(ceiling)) if ceiling else "–", *both, times(ratios(ours, theirs, rate))))
     return rows
 
 
@@ -271,7 +276,7 @@ def besides(report, store):
             fresh = path.exists() and (name == THEIRS or path.stat().st_mtime > broker_binary().stat().st_mtime)
             if not fresh:
                 left = report.seconds_left()
-                if left is not None and left < 60:
+                if left is not None and left < SESSION_SECONDS:
                     raise Unfinished("flushes and PerfTest are left")
                 print(f"      flushes and PerfTest: {name} {durability}", flush=True)
                 path.write_text(json.dumps(beside(name, durability)))
@@ -280,7 +285,7 @@ def besides(report, store):
 
 
 def broker_binary():
-    return Path(os.environ.get("MAINSTEM_BENCH_BROKER", ROOT / "target/release/mainstem"))
+    return Path(os.environ.get("ACCEPTANCE_BROKER", ROOT / "target/release/mainstem"))
 
 
 def beside(name, durability):
@@ -288,18 +293,27 @@ def beside(name, durability):
     with Folder() as folder:
         system = (Ours(f"{folder}/data", "--durability", durability, binary=broker_binary()) if name == OURS else RabbitMQ()).start()
         try:
-            flushes = {what: flushes_of(system, name, durability, folder, workload) for what, workload in COUNTED}
+            of_yardsticks = yardstick_flushes()
+            flushes = {what: flushes_of(system, name, durability, folder, workload, of_yardsticks) for what, workload in COUNTED}
             perf = {what: perf_test(system, durability, options, what) for what, options in PERF_TEST}
         finally:
             system.stop()
     return {"flushes": flushes, "perf_test": perf}
 
 
-def flushes_of(system, name, durability, folder, workload):
+def yardstick_flushes():
+    """The benchmark measures the machine before a run, and flushes for that."""
+    before = device_flushes()
+    subprocess.run([str(BENCH), "yardsticks"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    return 0 if before is None else device_flushes() - before
+
+
+def flushes_of(system, name, durability, folder, workload, of_yardsticks):
     """Counted over a whole run of the benchmark: what strace sees, what the device completed, what the broker says; and the confirms."""
     target, asked, trace = (Path(folder) / each for each in ("target.toml", "counted.yaml", "strace.txt"))
     options = f'options = {{ "queue.type" = "{QUEUE_OF[durability]}" }}'
-    target.write_text(f'name = "{name}"\ntitle = "{name}"\ndriver = "amqp"\naddress = "{system.address}"\n[{durability}]\nnote = "as it runs"\n{options}\n')
+    target.write_text(f'name = "{name}"\ntitle = "{name}"\ndriver = "amqp"\naddress = "{system.address}"\n'
+                      f'[{durability}]\nnote = "as it runs"\n{options}\n')
     # JSON is YAML.
     asked.write_text(json.dumps({"name": "counted", "messageSize": 1000, "saturate": True, "lingerMs": 0, "clients": 1, "threads": 1,
                                  "durability": durability, "warmupSeconds": 1, "warmupWindowSeconds": 1, "testSeconds": 3, **workload}))
@@ -319,7 +333,7 @@ def flushes_of(system, name, durability, folder, workload):
     if run["stopped"]:
         raise RuntimeError(run["stopped"])
     return {"confirms": confirms_of(run), "strace": sum(map(is_flush, trace.read_text(errors="replace").splitlines())),
-            "device": None if before[0] is None else after[0] - before[0], "own": None if before[1] is None else after[1] - before[1],
+            "device": None if before[0] is None else max(0, after[0] - before[0] - of_yardsticks), "own": None if before[1] is None else after[1] - before[1],
             "rate": rate(run)}
 
 
@@ -358,8 +372,9 @@ def flush_table(report, beside):
         for what, one in found["flushes"].items():
             per = {key: f"{one[key] / one['confirms'] * 1000:,.1f}" if one[key] is not None else "–" for key in ("strace", "device", "own")}
             rows.append((system_name(name, durability), what, f"{one['confirms']:,}", thousands(one["rate"]), *per.values()))
-    report.table("Flushes for 1,000 confirms, in a run of their own under strace, which slows the brokers down: calls that strace sees (`fsync`, `fdatasync`, "
-                 "`pwritev2` with RWF_DSYNC), flushes that the device completed (those through io_uring too, and the file system's), and the broker's own count",
+    report.table("Flushes for 1,000 confirms, in a run of their own under strace, which slows the brokers down: calls that strace sees (`fsync`, "
+                 "`fdatasync`, `pwritev2` with RWF_DSYNC), flushes that the device completed (those through io_uring too, and the file system's), "
+                 "and the broker's own count",
                  ("", "", "confirms", "msg/s", "strace", "device", "own count"), rows)
 
 
