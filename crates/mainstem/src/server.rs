@@ -86,6 +86,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     broker.vhosts().set_window_bytes_max(config.memory.bytes() as usize / WINDOWS_SHARE);
     take_definitions(&config, &broker)?;
+    crate::memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
@@ -325,6 +326,7 @@ fn open_journals(
             cold_bytes: (share / 8).min(64 << 20),
             held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
+            state_bytes: share / 16,
             key_bytes: config.settings.int("log.cleaner.dedupe.buffer.size") as usize / folder.journals,
             window_bytes: window(&config.settings)?,
             ..timed(&config.settings)

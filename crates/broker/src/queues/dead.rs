@@ -44,18 +44,14 @@ pub struct Letter {
 const BURIALS_MAX: usize = 10_000;
 
 /// What is to be buried.
-enum Burial {
+pub(super) enum Burial {
     Dead(Vec<Dead>),
     /// A batch of one record.
     Refused(Bytes),
 }
 
 /// What of a queue is to be buried: one thread at a time does it, so that letters arrive in the order of the deaths.
-#[derive(Default)]
-pub(super) struct Burials {
-    waiting: VecDeque<Burial>,
-    under_way: bool,
-}
+pub(super) type Burials = VecDeque<Burial>;
 
 /// Who is asked, once a gateway is there.
 pub(crate) type TheUndertaker = OnceLock<Arc<dyn Undertaker>>;
@@ -91,13 +87,11 @@ impl Broker {
     fn bury_next(&self, queue: &Arc<Queue>, burial: Burial) {
         {
             let mut burials = queue.burials.lock();
-            if burials.waiting.len() >= BURIALS_MAX {
+            match &mut *burials {
                 // What is refused is lost, as its publisher knows; what is dead is sent again when its time is over.
-                return;
-            }
-            burials.waiting.push_back(burial);
-            if std::mem::replace(&mut burials.under_way, true) {
-                return;
+                Some(waiting) if waiting.len() >= BURIALS_MAX => return,
+                Some(waiting) => return waiting.push_back(burial),
+                None => *burials = Some(Box::new([burial].into())),
             }
         }
         let of = Arc::clone(queue);
@@ -106,7 +100,7 @@ impl Broker {
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
         if !self.read_history(NOBODY, work) {
-            *queue.burials.lock() = Burials::default();
+            *queue.burials.lock() = None;
         }
     }
 
@@ -114,8 +108,10 @@ impl Broker {
         loop {
             let next = {
                 let mut burials = queue.burials.lock();
-                let next = burials.waiting.pop_front();
-                burials.under_way = next.is_some();
+                let next = burials.as_mut().and_then(|waiting| waiting.pop_front());
+                if next.is_none() {
+                    *burials = None;
+                }
                 next
             };
             match next {
