@@ -79,8 +79,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     });
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
-    let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
-    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
+    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
     manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
