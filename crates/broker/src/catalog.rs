@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use hashbrown::HashMap;
 use parking_lot::RwLock;
 use types::{LogId, TopicId};
 use uuid::Uuid;
 
+use crate::arc_table::ArcTable;
 use crate::overrides::{self, Overrides};
 use crate::topic::Topic;
 
@@ -134,10 +134,15 @@ impl PartialEq for ByName {
 
 impl Eq for ByName {}
 
-#[derive(Default)]
 struct Inner {
     by_name: BTreeSet<ByName>,
-    by_id: HashMap<TopicId, Arc<Topic>>,
+    by_id: ArcTable<Topic, TopicId>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id) }
+    }
 }
 
 impl Catalog {
@@ -156,14 +161,14 @@ impl Catalog {
 
     pub fn insert(&self, topic: Arc<Topic>) {
         let mut inner = self.inner.write();
-        inner.by_id.insert(topic.id, Arc::clone(&topic));
+        inner.by_id.insert(Arc::clone(&topic));
         inner.by_name.replace(ByName(topic));
         self.changed();
     }
 
     /// One that is found by its id only.
     pub fn insert_hidden(&self, topic: Arc<Topic>) {
-        self.inner.write().by_id.insert(topic.id, topic);
+        self.inner.write().by_id.insert(topic);
     }
 
     /// Topics are not what they were.

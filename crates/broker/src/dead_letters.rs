@@ -66,7 +66,7 @@ impl Broker {
         let work = Box::new(move |broker: &Arc<Self>| {
             let warn = |error: DeadLetterError, one: Dead| {
                 let SubscriptionName { group, partition, .. } = shared.name();
-                tracing::warn!(%error, group, partition, first = one.first, last = one.last, "dead records wait for their topic");
+                tracing::warn!(%error, group = &**group, partition, first = one.first, last = one.last, "dead records wait for their topic");
             };
             if let (Err(error), Some(first)) = (broker.copy_dead_letters(&shared, &dead, &warn), dead.first()) {
                 warn(error, *first);
@@ -199,7 +199,7 @@ impl Broker {
             (b"__dlq.errors.topic", origin.into_bytes()),
             (b"__dlq.errors.partition", number(u64::from(name.partition))),
             (b"__dlq.errors.offset", number(record.offset.0)),
-            (b"__dlq.errors.group", name.group.clone().into_bytes()),
+            (b"__dlq.errors.group", name.group.as_bytes().to_vec()),
             (b"__dlq.errors.delivery.count", number(u64::from(dead.count))),
             (b"__dlq.errors.message", reason.as_bytes().to_vec()),
         ];

@@ -7,6 +7,7 @@
 
 mod aborted;
 mod admin;
+mod arc_table;
 mod catalog;
 mod connections;
 mod group_config;
@@ -59,7 +60,7 @@ pub use queues::{
     VhostSeat,
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
-pub use read_ahead::{Ahead, AheadWant};
+pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;
 pub use security::{
     Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,

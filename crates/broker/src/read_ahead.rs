@@ -36,14 +36,17 @@ pub(crate) struct Kept {
     outcome: Result<Ahead, ReadError>,
 }
 
+/// Accounts for what was read, and may copy it out of the memory that it was read into.
+pub type HoldAhead = Box<dyn FnOnce(&mut SmallVec<[Bytes; 4]>) -> Box<dyn Any + Send> + Send>;
+
 /// What to read.
 pub struct AheadWant {
     /// From here, and to before this.
     pub range: Range<Offset>,
     /// At most about this much.
     pub max_bytes: usize,
-    /// An account of the memory, kept with what was read.
-    pub held: Box<dyn Any + Send>,
+    /// Makes an account of the memory, which is kept with what was read.
+    pub hold: HoldAhead,
     /// A consumer waits for it: it is to hear of an error. Nobody waits for what may be in the tail cache by then.
     pub asked_for: bool,
 }
@@ -110,7 +113,7 @@ impl Broker {
     }
 
     fn read_for(&self, shared: &SharedSubscription, want: AheadWant) -> Option<Result<Ahead, ReadError>> {
-        let AheadWant { range, max_bytes, held, asked_for } = want;
+        let AheadWant { range, max_bytes, hold, asked_for } = want;
         let (log, journal) = (shared.log(), self.journal_of(shared.log().id()));
         if !asked_for && !matches!(journal.read_tail(log, range.clone(), 1, true), TailRead::Cold) {
             return None;
@@ -118,7 +121,10 @@ impl Broker {
         let want = ColdWant { log: Arc::clone(log), from: range.start, until: range.end, max_bytes };
         match journal.read_cold(&[want], max_bytes).pop()? {
             Ok(ColdData { next, .. }) if next <= range.start => None,
-            Ok(ColdData { slices, next, .. }) => Some(Ok(Ahead { range: range.start..next, slices, held })),
+            Ok(ColdData { mut slices, next, .. }) => {
+                let held = hold(&mut slices);
+                Some(Ok(Ahead { range: range.start..next, slices, held }))
+            }
             Err(error) => asked_for.then_some(Err(error)),
         }
     }

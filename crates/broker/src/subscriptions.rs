@@ -9,7 +9,7 @@
 mod held;
 mod listed;
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -44,6 +44,8 @@ pub struct Subscriptions {
     writes: Arc<Writes>,
     next_lane: AtomicU64,
     next_consumer: AtomicU64,
+    /// That was asked for last.
+    last_group: Mutex<Arc<str>>,
     counts: [AtomicU64; ShareEvent::ALL.len()],
 }
 
@@ -96,10 +98,13 @@ pub struct SharedSubscription {
     volatile: bool,
     /// It is a queue's, or was.
     of_queue: AtomicBool,
-    members: MembersTally,
+    /// Made when a member of a share group is given something.
+    members: OnceLock<Box<MembersTally>>,
     me: Weak<SharedSubscription>,
-    /// Where it is entered while something of it runs out, and whether it is.
-    looked_after: (Arc<LookedAfter>, AtomicBool),
+    /// Where it is entered while something of it runs out, …
+    looked_after: Arc<LookedAfter>,
+    /// … and whether it is.
+    is_looked_after: AtomicBool,
 }
 
 /// Those who wait for one or more writes.
@@ -228,7 +233,7 @@ impl SharedSubscription {
 
     /// Something of it runs out.
     pub(crate) fn look_after(&self) {
-        let (list, entered) = &self.looked_after;
+        let (list, entered) = (&self.looked_after, &self.is_looked_after);
         if !entered.load(Ordering::SeqCst) && !entered.swap(true, Ordering::SeqCst) {
             list.lock().extend(self.me.upgrade());
         }
@@ -245,8 +250,8 @@ impl SharedSubscription {
     }
 
     /// What went through members of share groups, if it is a queue's.
-    pub(crate) fn members(&self) -> &MembersTally {
-        &self.members
+    pub(crate) fn members(&self) -> Option<&MembersTally> {
+        self.members.get().map(|members| &**members)
     }
 
     /// Is it still there?
@@ -275,6 +280,7 @@ impl Subscriptions {
             writes: Arc::new(writes),
             next_lane: AtomicU64::new(0),
             next_consumer: AtomicU64::new(0),
+            last_group: Mutex::new(Arc::default()),
             counts: Default::default(),
         }
     }
@@ -302,7 +308,7 @@ impl Subscriptions {
     pub fn note_given(&self, shared: &SharedSubscription, acquired: &[Acquired]) {
         self.note(ShareEvent::Acquired, acquired.iter().map(|one| one.last - one.first + 1).sum());
         if shared.is_of_queue() {
-            shared.members.note_given(acquired);
+            shared.members.get_or_init(Box::default).note_given(acquired);
         }
     }
 
@@ -310,7 +316,7 @@ impl Subscriptions {
     pub fn note_accepted(&self, shared: &SharedSubscription, records: u64) {
         self.note(ShareEvent::Accepted, records);
         if shared.is_of_queue() {
-            shared.members.acknowledged.fetch_add(records, Ordering::Relaxed);
+            shared.members.get_or_init(Box::default).acknowledged.fetch_add(records, Ordering::Relaxed);
         }
     }
 
@@ -336,13 +342,26 @@ impl Subscriptions {
 
     /// All of a group, by topic and partition.
     pub fn of_group(&self, group: &str) -> Vec<Arc<SharedSubscription>> {
-        self.select(|name| name.group == group)
+        self.select(|name| *name.group == *group)
     }
 
     fn select(&self, wanted: impl Fn(&SubscriptionName) -> bool) -> Vec<Arc<SharedSubscription>> {
         let mut found: Vec<_> = self.by_log.read().iter().filter(|one| wanted(&one.name)).cloned().collect();
         found.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         found
+    }
+
+    fn name(&self, group: &str, topic: TopicId, partition: PartitionIndex) -> SubscriptionName {
+        SubscriptionName { group: self.shared_name(group), topic: topic.0.as_u128(), partition: partition.0 }
+    }
+
+    /// The name of a group, the same piece of memory as the last time if it is the same group: almost all queues are of one.
+    fn shared_name(&self, group: &str) -> Arc<str> {
+        let mut last = self.last_group.lock();
+        if **last != *group {
+            *last = group.into();
+        }
+        Arc::clone(&last)
     }
 
     fn enter(&self, name: SubscriptionName, log: Arc<Log>, state: Subscription, volatile: bool) -> Arc<SharedSubscription> {
@@ -358,7 +377,7 @@ impl Subscriptions {
     /// One to a partition that nobody finds, of which nothing is written, and to which nothing comes: a stream's.
     pub(crate) fn unlisted(&self, group: &str, topic: &Topic, partition: PartitionIndex) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
-        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        let name = self.name(group, topic.id, partition);
         Some(self.make(name, log, Subscription::new(0), true))
     }
 
@@ -366,7 +385,8 @@ impl Subscriptions {
         Arc::new_cyclic(|me| SharedSubscription {
             lane: ConnectionId(self.next_lane.fetch_add(1, Ordering::Relaxed)),
             me: Weak::clone(me),
-            looked_after: (Arc::clone(&self.looked_after), AtomicBool::new(false)),
+            looked_after: Arc::clone(&self.looked_after),
+            is_looked_after: AtomicBool::new(false),
             state: Mutex::new(Kept::new(state)),
             waiting: AtomicU64::new(0),
             reading: AtomicBool::new(false),
@@ -375,7 +395,7 @@ impl Subscriptions {
             dropped: AtomicBool::new(false),
             volatile,
             of_queue: AtomicBool::new(false),
-            members: MembersTally::default(),
+            members: OnceLock::new(),
             name,
             log,
         })
@@ -431,7 +451,8 @@ impl Broker {
     /// Makes subscriptions of what was found; records of topics that are gone are deleted.
     pub(crate) fn restore_subscriptions(&self, found: Found) {
         let mut orphans: Vec<AppendItem> = Vec::new();
-        for (name, FoundOne { start, given, runs, levels, lists, keys }) in found.by_name {
+        for (mut name, FoundOne { start, given, runs, levels, lists, keys }) in found.by_name {
+            name.group = self.subscriptions().shared_name(&name.group);
             let log = self.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))).and_then(|topic| topic.log(PartitionIndex(name.partition)));
             match (log, start) {
                 (Some(log), Some(start)) => {
@@ -457,7 +478,7 @@ impl Broker {
     /// no record of it before something has happened: the queue's own says that it is there. `None`: no such partition.
     pub(crate) fn queue_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, durable: bool) -> Option<Arc<SharedSubscription>> {
         let log = topic.log(partition)?;
-        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        let name = self.subscriptions().name(group, topic.id, partition);
         let start = log.start().0;
         let state = if durable { Subscription::unwritten(start) } else { Subscription::new(start) };
         Some(self.subscriptions().enter(name, log, state, !durable))
@@ -476,7 +497,7 @@ impl Broker {
             return Some(found);
         }
         let log = topic.log(partition)?;
-        let name = SubscriptionName { group: group.to_owned(), topic: topic.id.0.as_u128(), partition: partition.0 };
+        let name = self.subscriptions().name(group, topic.id, partition);
         let (first, none) = (start(&log).0, self.subscriptions().is_empty());
         let entered = self.subscriptions().enter(name, log, Subscription::new(first), false);
         if none {
@@ -638,7 +659,7 @@ impl Broker {
         let entered = std::mem::take(&mut *self.subscriptions().looked_after.lock());
         for shared in entered {
             // Before it is looked at: what comes in between enters it again, as does what is left.
-            shared.looked_after.1.store(false, Ordering::SeqCst);
+            shared.is_looked_after.store(false, Ordering::SeqCst);
             if shared.forget_stale_ahead(due) {
                 shared.look_after();
             }
@@ -741,7 +762,7 @@ impl Broker {
     /// When the journal does not take it.
     pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
         let mut doomed = self.subscriptions().of_topic(topic);
-        doomed.retain(|shared| shared.name.group == group && self.queue_with(shared).is_none());
+        doomed.retain(|shared| *shared.name.group == *group && self.queue_with(shared).is_none());
         self.drop_subscriptions(&doomed).map(|count| count > 0)
     }
 }

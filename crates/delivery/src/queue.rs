@@ -27,6 +27,7 @@
 //! Tested in `tests/it/queue.rs` against RabbitMQ's answers, and in `tests/it/queue_model.rs` against one state a message.
 
 mod consumers;
+mod crowd;
 mod intake;
 mod rules;
 mod time_outs;
@@ -37,7 +38,10 @@ pub use intake::UnderWay;
 pub use rules::{Overflow, QueueRules, look_ahead_max};
 pub use time_outs::TakenBack;
 
+use std::sync::Arc;
+
 use consumers::Consumers;
+use crowd::Crowd;
 use weights::Weights;
 
 use crate::{ConsumerId, Dead, DeadReason, Subscription, Tries, Verdict};
@@ -95,8 +99,8 @@ pub enum DeleteRefused {
 /// See the head of the file.
 #[derive(Clone, Debug)]
 pub struct Queue {
-    rules: QueueRules,
-    consumers: Consumers,
+    rules: Arc<QueueRules>,
+    consumers: Crowd,
     weights: Weights,
     /// A quorum queue that was too full, and has not enough room yet.
     refusing: bool,
@@ -115,11 +119,12 @@ fn order(subscription: &mut Subscription, rules: &QueueRules) {
 }
 
 impl Queue {
-    /// A queue without consumers.
-    pub fn new(rules: QueueRules, single_active: bool, subscription: &mut Subscription, now_ms: u64) -> Self {
+    /// A queue without consumers. Queues of the same rules may share them.
+    pub fn new(rules: impl Into<Arc<QueueRules>>, single_active: bool, subscription: &mut Subscription, now_ms: u64) -> Self {
+        let rules = rules.into();
         order(subscription, &rules);
         Self {
-            consumers: Consumers::new(rules.kind, single_active),
+            consumers: Crowd::new(rules.kind, single_active),
             weights: Weights::new(rules.bytes_max.is_some(), subscription),
             refusing: false,
             had_consumers: false,
@@ -135,7 +140,8 @@ impl Queue {
     }
 
     /// The rules are others from now on.
-    pub fn set_rules(&mut self, rules: QueueRules, subscription: &mut Subscription) {
+    pub fn set_rules(&mut self, rules: impl Into<Arc<QueueRules>>, subscription: &mut Subscription) {
+        let rules = rules.into();
         order(subscription, &rules);
         if rules.bytes_max.is_some() != self.rules.bytes_max.is_some() {
             self.weights = Weights::new(rules.bytes_max.is_some(), subscription);
@@ -150,14 +156,14 @@ impl Queue {
     /// # Errors
     /// When somebody is alone with the queue, or this one cannot be.
     pub fn add_consumer(&mut self, wish: &Consume) -> Result<(), InExclusiveUse> {
-        self.consumers.add(wish)?;
+        self.consumers.admit(|all| all.add(wish))?;
         self.had_consumers = true;
         Ok(())
     }
 
     /// A consumer is served no longer; it keeps what it has. False: there was none.
     pub fn cancel(&mut self, consumer: ConsumerId, now_ms: u64) -> bool {
-        let was = self.consumers.cancel(consumer);
+        let was = self.consumers.change(|all| all.cancel(consumer));
         if was {
             self.used_ms = now_ms;
         }
@@ -175,7 +181,7 @@ impl Queue {
         dead: &mut Vec<Dead>,
     ) {
         let before = self.consumers.count();
-        let holders = self.consumers.remove_channel(channel);
+        let holders = self.consumers.change(|all| all.remove_channel(channel));
         for (holder, first, last) in had.iter().filter(|(holder, ..)| holders.contains(holder)) {
             self.judge(subscription, *holder, *first, *last, Verdict::Release, now_ms, dead);
         }
@@ -189,12 +195,12 @@ impl Queue {
 
     /// A channel takes nothing until [`Queue::resume_channel`].
     pub fn suspend_channel(&mut self, channel: ChannelId) {
-        self.consumers.suspend(channel);
+        self.consumers.change(|all| all.suspend(channel));
     }
 
     /// A channel takes something again, after it was suspended or has refused; true: there was something to resume.
     pub fn resume_channel(&mut self, channel: ChannelId) -> bool {
-        self.consumers.resume(channel)
+        self.consumers.change(|all| all.resume(channel))
     }
 
     /// How many there are.
@@ -204,29 +210,29 @@ impl Queue {
 
     /// All, with their channels, in no order.
     pub fn iter_consumers(&self) -> impl Iterator<Item = (ConsumerId, ChannelId)> + '_ {
-        self.consumers.iter()
+        self.consumers.get().into_iter().flat_map(Consumers::iter)
     }
 
     /// What a consumer is doing; `None`: it is none.
     pub fn consumer_status(&self, consumer: ConsumerId) -> Option<ConsumerStatus> {
-        self.consumers.status(consumer)
+        self.consumers.get()?.status(consumer)
     }
 
     /// What one has that is not acknowledged.
     pub fn unacknowledged_of(&self, holder: ConsumerId) -> u64 {
-        self.consumers.unacknowledged(holder)
+        self.consumers.get().map_or(0, |all| all.unacknowledged(holder))
     }
 
     /// The single active consumer.
     pub fn active(&self) -> Option<ConsumerId> {
-        self.consumers.active()
+        self.consumers.get()?.active()
     }
 
     // Deliveries.
 
     /// Is there a consumer that has credit, as far as the queue knows?
     pub fn has_taker(&mut self) -> bool {
-        self.consumers.has_taker()
+        self.consumers.get_mut().is_some_and(Consumers::has_taker)
     }
 
     /// What is next, of a log that ends at `log_end`.
@@ -248,10 +254,11 @@ impl Queue {
         size: u32,
         admit: &mut dyn FnMut(ChannelId, bool) -> bool,
     ) -> Option<Delivery> {
-        let taker = self.consumers.next(admit)?;
-        let time_out = self.consumers.time_out(taker.id);
+        let all = self.consumers.get_mut()?;
+        let taker = all.next(admit)?;
+        let time_out = all.time_out(taker.id);
         let delivery = self.give(subscription, offset, size, taker.id, taker.channel, (taker.no_ack, time_out))?;
-        self.consumers.served(taker.id);
+        self.consumers.change(|all| all.served(taker.id));
         Some(delivery)
     }
 
@@ -270,7 +277,7 @@ impl Queue {
     ) -> Option<Delivery> {
         let delivery = self.give(subscription, offset, size, holder, channel, (no_ack, time_out_ms))?;
         if !no_ack {
-            self.consumers.got(channel, holder);
+            self.consumers.admit(|all| all.got(channel, holder));
         }
         Some(delivery)
     }
@@ -308,8 +315,10 @@ impl Queue {
     ) -> u64 {
         let count = self.judge(subscription, holder, first, last, verdict, now_ms, dead);
         if verdict != Verdict::Renew {
-            self.consumers.settled(holder, count);
-            self.consumers.settled_late(holder, first, last);
+            self.consumers.change(|all| {
+                all.settled(holder, count);
+                all.settled_late(holder, first, last);
+            });
         }
         count
     }
@@ -335,7 +344,8 @@ impl Queue {
 
     /// Counts anew what each holder has, after somebody has taken messages away (a reset, a trim).
     pub fn recount(&mut self, subscription: &Subscription) {
-        self.consumers.recount(|holder| subscription.held(holder, 0, u64::MAX).iter().map(|(first, last)| last - first + 1).sum());
+        let held = |holder| subscription.held(holder, 0, u64::MAX).iter().map(|(first, last)| last - first + 1).sum::<u64>();
+        self.consumers.change(|all| all.recount(held));
     }
 
     // Limits.

@@ -15,6 +15,8 @@
 //! key "y" name u64 page   value u8 version (1), levels of the page as in `subscription/levels.rs`
 //! ```
 
+use std::sync::Arc;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::done_list;
@@ -73,8 +75,8 @@ pub struct PageRun {
 /// Which subscription: a group's, to one partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubscriptionName {
-    /// The group.
-    pub group: String,
+    /// The group, shared by those that are of one.
+    pub group: Arc<str>,
     /// The topic's id.
     pub topic: u128,
     /// The partition.
@@ -242,7 +244,7 @@ pub fn subscription_record(mut key: &[u8], mut value: &[u8]) -> Option<Option<(S
         let length = key.try_get_u16().ok()? as usize;
         let (group, rest) = key.split_at_checked(length)?;
         key = rest;
-        let group = String::from_utf8(group.to_vec()).ok()?;
+        let group = std::str::from_utf8(group).ok()?.into();
         let name = SubscriptionName { group, topic: key.try_get_u128().ok()?, partition: key.try_get_u32().ok()? };
         let version = value.try_get_u8().ok().filter(|version| [PLAIN, FULL].contains(version) || kind == PAGE && [BITS, DONE].contains(version))?;
         if kind == START {

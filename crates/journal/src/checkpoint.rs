@@ -16,9 +16,6 @@
 //!     u32 CRC-32C of everything before, then zeroes up to a sector
 //! ```
 
-use std::collections::BTreeMap;
-
-use bytes::Bytes;
 use types::{LogId, LogIndex, Offset, Term};
 use uuid::Uuid;
 
@@ -26,6 +23,7 @@ use crate::chunk::{crc32c, padded};
 use crate::log::Log;
 use crate::producers::{Producer, Producers, REMEMBERED, Seen};
 use crate::segment_set::SegmentSet;
+use crate::state::StateMap;
 use crate::transactions::{AbortedTransaction, OpenTransaction, Transactions};
 
 /// File name.
@@ -93,7 +91,7 @@ pub struct Checkpoint {
     /// All logs.
     pub logs: Vec<CheckpointLog>,
     /// The keyed state.
-    pub state: BTreeMap<Bytes, Bytes>,
+    pub(crate) state: StateMap,
 }
 
 /// Appends the part of a log's record that the writer knows; the keeper adds the bitmap.
@@ -148,7 +146,7 @@ pub(crate) fn encode<'a>(
     journal: Uuid,
     replay: ReplayFrom,
     logs: impl ExactSizeIterator<Item = (&'a [u8], SegmentSet)>,
-    state: &BTreeMap<Bytes, Bytes>,
+    state: &StateMap,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -169,7 +167,7 @@ pub(crate) fn encode<'a>(
         out.extend_from_slice(&(words.len() as u32).to_le_bytes());
         words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
     }
-    for (key, value) in state {
+    for (key, value) in state.iter() {
         for part in [key, value] {
             out.extend_from_slice(&(part.len() as u32).to_le_bytes());
             out.extend_from_slice(part);
@@ -233,20 +231,19 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
         let bytes = reader.u32()? as usize;
         logs.push(decode_log(Reader(reader.take(bytes)?), found)?);
     }
-    let mut state = BTreeMap::new();
+    let mut state = Vec::new();
     for _ in 0..state_count {
-        let mut part = || -> Result<Bytes, CheckpointError> {
+        let mut part = || {
             let bytes = reader.u32()? as usize;
-            Ok(Bytes::copy_from_slice(reader.take(bytes)?))
+            reader.take(bytes)
         };
-        let (key, value) = (part()?, part()?);
-        state.insert(key, value);
+        state.push((part()?, part()?));
     }
     let covered = file.len() - reader.0.len();
     if crc32c(&file[..covered]) != reader.u32()? {
         return Err(CheckpointError::Corrupt("checksum"));
     }
-    Ok(Checkpoint { journal, replay, logs, state })
+    Ok(Checkpoint { journal, replay, logs, state: state.into_iter().collect() })
 }
 
 fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, CheckpointError> {

@@ -163,7 +163,7 @@ fn checkpoint(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
             log.id, log.start, log.end, log.bytes, log.producers.iter().len(), log.segments.iter().collect::<Vec<_>>(),
         )?;
     }
-    for (key, value) in &checkpoint.state {
+    for (key, value) in checkpoint.state.iter() {
         writeln!(out, "  state {} = {} bytes", key.escape_ascii(), value.len())?;
     }
     Ok(())

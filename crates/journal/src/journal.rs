@@ -22,6 +22,7 @@ use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
+use crate::state::StateMap;
 use crate::segments::{PreparedSegment, SegmentTable};
 use crate::tail::TailCache;
 use crate::touched::Drops;
@@ -53,6 +54,8 @@ pub struct JournalConfig {
     pub held_bytes: usize,
     /// Memory for index pages.
     pub index_bytes: usize,
+    /// Memory for keyed state of the segment that is being written: one whose keys take more is sealed before it is full.
+    pub state_bytes: usize,
     /// Producers that have been silent this long are forgotten, in ms.
     pub producer_expiry_ms: u64,
     /// How often retention is looked after, in ms.
@@ -81,6 +84,7 @@ impl Default for JournalConfig {
             cold_bytes: 64 << 20,
             held_bytes: 64 << 20,
             index_bytes: 16 << 20,
+            state_bytes: 32 << 20,
             producer_expiry_ms: 86_400_000,
             retention_check_ms: 300_000,
             quick_write: Duration::from_micros(500),
@@ -158,11 +162,12 @@ pub struct Journal {
     archiver_wakes: Condvar,
     spare_segments: AtomicUsize,
     window: WindowState,
-    recovered_state: Mutex<Vec<(Bytes, Bytes)>>,
+    recovered_state: Mutex<StateMap>,
     /// Logs of which the checkpoint names a segment that is not there, with the first of these.
     lacking: Mutex<Vec<(LogId, u64)>>,
     metrics: JournalMetrics,
     live_segment_bytes: AtomicUsize,
+    state_bytes: AtomicUsize,
     drops: Drops,
 }
 
@@ -219,6 +224,7 @@ impl Journal {
             lacking: Mutex::default(),
             metrics: JournalMetrics::default(),
             live_segment_bytes: AtomicUsize::new(0),
+            state_bytes: AtomicUsize::new(0),
             drops: Drops::default(),
             config,
         }
@@ -335,7 +341,9 @@ impl Journal {
 
     /// The keyed state as recovered; taken once.
     pub fn take_state(&self) -> Vec<(Bytes, Bytes)> {
-        std::mem::take(&mut self.recovered_state.lock())
+        let state = std::mem::take(&mut *self.recovered_state.lock());
+        let copy = |(key, value)| (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
+        state.iter().filter(|(key, _)| !crate::archive::is_record(key)).map(copy).collect()
     }
 
     pub(crate) fn set_lacking(&self, lacking: Vec<(LogId, u64)>) {
@@ -346,7 +354,7 @@ impl Journal {
         std::mem::take(&mut *self.lacking.lock())
     }
 
-    pub(crate) fn set_recovered_state(&self, state: Vec<(Bytes, Bytes)>) {
+    pub(crate) fn set_recovered_state(&self, state: StateMap) {
         *self.recovered_state.lock() = state;
     }
 
@@ -384,6 +392,15 @@ impl Journal {
     /// Memory held in blocks of the tail cache, in bytes: allocated, and of that in use.
     pub fn tail_memory(&self) -> (usize, usize) {
         (self.pool.allocated_bytes(), self.pool.used_bytes())
+    }
+
+    /// Memory of the keyed state of the segment that is being written, about.
+    pub fn state_memory(&self) -> usize {
+        self.state_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_state_memory(&self, bytes: usize) {
+        self.state_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Bytes waiting to be written.

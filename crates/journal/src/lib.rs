@@ -31,6 +31,7 @@ mod run;
 mod segment_set;
 mod segments;
 mod sharers;
+mod state;
 mod tail;
 mod touched;
 mod transactions;

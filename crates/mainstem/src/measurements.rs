@@ -58,6 +58,7 @@ pub struct Measurements {
     tail_used: Gauge,
     pinned: Gauge,
     windows: Gauge,
+    state: Gauge,
     queued: Gauge,
     segments: Gauge,
     live: Gauge,
@@ -87,6 +88,7 @@ impl Measurements {
             ("memory_tail_used_bytes", "Memory of the tail caches that is held", &self.tail_used),
             ("memory_pinned_bytes", "Memory held by answers that clients have not read", &self.pinned),
             ("memory_window_bytes", "Memory of messages that queues have read and not given out", &self.windows),
+            ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
             ("segments", "Segment files", &self.segments),
             ("live_bytes", "Live bytes in sealed segments", &self.live),
@@ -136,6 +138,7 @@ impl Measurements {
         self.tail_used.set(sum(&|journal| journal.tail_memory().1));
         self.pinned.set(node.gateway.pinned_bytes() as i64);
         self.windows.set(node.broker.vhosts().window_bytes() as i64);
+        self.state.set(sum(&|journal| journal.state_memory()));
         self.queued.set(sum(&|journal| journal.queued_bytes()));
         self.segments.set(sum(&|journal| journal.segment_usage().0));
         self.live.set(sum(&|journal| journal.segment_usage().1));
@@ -162,7 +165,7 @@ impl Measurements {
         for shared in broker.subscriptions().all() {
             let name = shared.name();
             let Some(topic) = broker.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))) else { continue };
-            let label = Backlog { group: name.group.clone(), topic: topic.name.clone() };
+            let label = Backlog { group: name.group.to_string(), topic: topic.name.clone() };
             let state = shared.lock();
             self.backlog.get_or_create(&label).inc_by(state.backlog(shared.log().high_watermark().0) as i64);
             self.in_flight.get_or_create(&label).inc_by(state.in_flight() as i64);

@@ -79,13 +79,13 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     });
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
-    let (frames_measured, gateway_measured) = (Arc::clone(&frames), Arc::clone(&gateway));
-    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames_measured, gateway: gateway_measured, budget: config.memory });
+    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
     manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     broker.vhosts().set_window_bytes_max(config.memory.bytes() as usize / WINDOWS_SHARE);
     take_definitions(&config, &broker)?;
+    crate::memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
@@ -325,6 +325,7 @@ fn open_journals(
             cold_bytes: (share / 8).min(64 << 20),
             held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
+            state_bytes: share / 16,
             key_bytes: config.settings.int("log.cleaner.dedupe.buffer.size") as usize / folder.journals,
             window_bytes: window(&config.settings)?,
             ..timed(&config.settings)

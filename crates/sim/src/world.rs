@@ -46,6 +46,8 @@ const RETAINED_MS: u64 = 400;
 /// Logs that are compacted: of both classes of durability, and one of idempotent producers.
 const COMPACTED: [u64; 3] = [5, 9, 10];
 const SEGMENT_BYTES: u64 = 256 << 10;
+/// Memory for keys of a segment: less than all take.
+const STATE_BYTES: usize = 300;
 /// Segment files may take so much, …
 const WINDOW_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// … and objects are about so long.
@@ -270,6 +272,8 @@ impl World {
             object_bytes: OBJECT_BYTES,
             archive_check_ms: 50,
             key_bytes: 1,
+            // One of the two seals segments for their keys alone.
+            state_bytes: if self.name == "b" { STATE_BYTES } else { usize::MAX },
             planted: self.planted,
             ..JournalConfig::default()
         };

@@ -465,7 +465,7 @@ impl Broker {
                 may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
                 topic: Arc::clone(&topic),
                 attached,
-                dispatch: Mutex::new(Dispatch::new(understood, auto_delete, &shared)),
+                dispatch: Mutex::new(Dispatch::new(&in_force, auto_delete, &shared)),
                 shared,
                 burials: Mutex::default(),
                 stream: stream.clone(),
@@ -476,8 +476,8 @@ impl Broker {
         };
         let others = (1..topic.logs().len()).map(|partition| make(PartitionIndex(partition as u32), Box::default())).collect();
         let queue = make(PartitionIndex(0), others);
-        self.vhosts.by_id.write().extend(queue.parts().map(|part| (part.id, Arc::clone(part))));
-        vhost.queues.write().insert(name.clone(), Arc::clone(&queue));
+        queue.parts().for_each(|part| self.vhosts.by_id.write().insert(Arc::clone(part)));
+        vhost.queues.write().insert(Arc::clone(&queue));
         let added = vhost.exchanges.write().add_queue(name, queue.id, recorded);
         debug_assert!(added.is_ok(), "the controller makes queues one after the other");
         if !in_force.matched.is(&Matched::default()) {

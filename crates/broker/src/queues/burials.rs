@@ -47,11 +47,10 @@ impl Asker {
     }
 }
 
-/// What of a queue is to be buried: one thread at a time does it, so that letters arrive in the order of the deaths.
+/// What of a queue is to be buried, from the first to the end of the last: one thread at a time does it, so that letters arrive in the order of the deaths.
 #[derive(Default)]
 pub(super) struct Burials {
     waiting: VecDeque<Burial>,
-    under_way: bool,
     /// How many there were ever.
     begun: u64,
     /// Who waits until that many have ended; the numbers ascend.
@@ -91,14 +90,16 @@ impl Broker {
     /// Has dead messages of a queue buried one after the other, in their order.
     pub(super) fn bury_next(&self, queue: &Arc<Queue>, burial: Burial) {
         {
-            let mut burials = queue.burials.lock();
+            let mut slot = queue.burials.lock();
+            let at_rest = slot.is_none();
+            let burials = slot.get_or_insert_default();
             if burials.waiting.len() >= BURIALS_MAX {
                 // What is refused is lost, as its publisher knows; what is dead is sent again when its time is over.
                 return;
             }
             burials.waiting.push_back(burial);
             burials.begun += 1;
-            if std::mem::replace(&mut burials.under_way, true) {
+            if !at_rest {
                 return;
             }
             self.vhosts.burials.begin(queue);
@@ -109,7 +110,9 @@ impl Broker {
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
         if !self.read_history(NOBODY, work) {
-            queue.burials.lock().waiting.clear();
+            if let Some(burials) = &mut *queue.burials.lock() {
+                burials.waiting.clear();
+            }
             // Nothing is left, so that this is the end.
             self.next_burial(queue);
         }
@@ -126,13 +129,16 @@ impl Broker {
 
     /// Takes the next one out, after the last one has ended: who waited for that hears of it.
     fn next_burial(&self, queue: &Queue) -> Option<Burial> {
-        let mut burials = queue.burials.lock();
+        let mut slot = queue.burials.lock();
+        let burials = slot.as_mut()?;
         let served = burials.served();
         let next = burials.waiting.pop_front();
-        if next.is_none() && std::mem::take(&mut burials.under_way) {
+        if next.is_none() {
+            // All have ended, so that nobody waits for one.
+            *slot = None;
             self.vhosts.burials.end(queue);
         }
-        drop(burials);
+        drop(slot);
         for asker in served.into_iter().filter(|asker| asker.one_less()) {
             self.reply(asker.to, Reply::Done(Box::new(())));
         }
@@ -154,8 +160,8 @@ impl Broker {
         let sources: Vec<Arc<Queue>> = self.vhosts.burials.queues.lock().values().filter(|queue| wanted(queue)).cloned().collect();
         let asker = Arc::new(Asker { open: AtomicUsize::new(1), to });
         for source in self.that_lead_to(at, sources) {
-            let mut burials = source.burials.lock();
-            if burials.under_way && burials.askers.len() < ASKERS_MAX {
+            let mut slot = source.burials.lock();
+            if let Some(burials) = slot.as_mut().filter(|burials| burials.askers.len() < ASKERS_MAX) {
                 asker.open.fetch_add(1, Ordering::Relaxed);
                 let wanted = burials.begun;
                 burials.askers.push_back((wanted, Arc::clone(&asker)));

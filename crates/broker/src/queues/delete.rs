@@ -103,7 +103,7 @@ impl Broker {
         if written.is_ok() {
             self.drop_delays(delays);
         }
-        host.queues.write().remove(&queue.name);
+        host.queues.write().remove(queue.name.as_bytes());
         for part in queue.parts() {
             part.dropped.store(true, Ordering::SeqCst);
             self.vhosts.by_id.write().remove(&part.id);

@@ -16,12 +16,12 @@ use record::Record;
 use routing::QueueId;
 use types::{LogId, ShardId};
 
-use super::arguments::QueueArguments;
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
 use super::look::QueueTally;
 use super::policies::InForce;
 use super::queue::{Counts, Got, Queue};
 use super::window::{Seen, Window};
+use super::window_memory::WindowMemory;
 use crate::groups::now;
 use crate::mailbox::{Event, Reply};
 use crate::subscriptions::{Acknowledgement, Held, SharedSubscription};
@@ -37,38 +37,68 @@ const RETRY_MS: u64 = 1000;
 /// What a queue has in memory beside its subscription.
 pub(super) struct Dispatch {
     pub(super) machine: Machine,
-    window: Window,
-    pub(super) consumers: BTreeMap<ConsumerId, Consuming>,
-    /// Of consumers, and of those who have asked for a message.
-    channels: BTreeMap<ChannelId, Arc<ChannelFlow>>,
+    /// While somebody uses it.
+    in_use: Option<Box<InUse>>,
     /// When the queue is to be looked after, as the thread `queues` knows it.
     due: Option<u64>,
     /// What is before this offset of the log was there in an earlier turn.
     arrived: u64,
     /// The head that was looked at last, and when its time is over, in ms since 1970.
     head: Option<(u64, Option<u64>)>,
-    /// Likewise of the first of each level, where each has its time.
-    level_heads: Vec<(u64, Option<u64>)>,
     /// What went through since the log ended at `born`, for those who look on; nothing has.
     pub(super) tally: Option<Box<QueueTally>>,
     pub(super) born: u64,
 }
 
+/// What a queue has in memory that has consumers, or a message in its hands.
+#[derive(Default)]
+struct InUse {
+    window: Window,
+    consumers: BTreeMap<ConsumerId, Consuming>,
+    /// Of consumers, and of those who have asked for a message.
+    channels: BTreeMap<ChannelId, Arc<ChannelFlow>>,
+    /// As [`Dispatch::head`], of the first of each level, where each has its time.
+    level_heads: Vec<(u64, Option<u64>)>,
+}
+
+impl InUse {
+    fn is_over(&self) -> bool {
+        let Self { window, consumers, channels, level_heads } = self;
+        window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty()
+    }
+}
+
 impl Dispatch {
-    pub fn new(arguments: &QueueArguments, auto_delete: bool, shared: &SharedSubscription) -> Self {
-        let machine = Machine::new(arguments.rules(auto_delete), arguments.single_active, &mut shared.lock(), now());
+    pub fn new(in_force: &InForce, auto_delete: bool, shared: &SharedSubscription) -> Self {
+        let machine = Machine::new(in_force.rules(auto_delete), in_force.understood.single_active, &mut shared.lock(), now());
         let (arrived, born) = (shared.log().last_stable().0, shared.log().end().0);
-        Self {
-            machine,
-            window: Window::default(),
-            consumers: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            due: None,
-            arrived,
-            head: None,
-            level_heads: Vec::new(),
-            tally: None,
-            born,
+        Self { machine, in_use: None, due: None, arrived, head: None, tally: None, born }
+    }
+
+    fn in_use(&mut self) -> &mut InUse {
+        self.in_use.get_or_insert_default()
+    }
+
+    /// Who consumes, by number.
+    pub(super) fn consumers(&self) -> impl Iterator<Item = (&ConsumerId, &Consuming)> {
+        self.in_use.iter().flat_map(|in_use| &in_use.consumers)
+    }
+
+    /// When the times of the first of each level are over.
+    fn level_times(&self) -> impl Iterator<Item = u64> + '_ {
+        self.in_use.iter().flat_map(|in_use| &in_use.level_heads).filter_map(|(_, due)| *due)
+    }
+
+    /// Has nothing in memory that nobody needs.
+    fn let_go(&mut self, memory: &Arc<WindowMemory>) {
+        let Some(in_use) = &mut self.in_use else { return };
+        if self.machine.consumers() == 0 {
+            in_use.window.clear();
+        } else {
+            in_use.window.keep(memory);
+        }
+        if in_use.is_over() {
+            self.in_use = None;
         }
     }
 
@@ -234,8 +264,9 @@ impl Broker {
         let time_out_ms = self.time_out_ms(queue, time_out_ms);
         let consume = Consume { id, channel: wish.channel.id(), no_ack, exclusive, priority, prefetch: u32::from(prefetch), time_out_ms };
         turn.own.machine.add_consumer(&consume).map_err(|_| ConsumeError::Exclusive)?;
-        turn.own.channels.insert(wish.channel.id(), Arc::clone(&wish.channel));
-        turn.own.consumers.insert(id, wish);
+        let in_use = turn.own.in_use();
+        in_use.channels.insert(wish.channel.id(), Arc::clone(&wish.channel));
+        in_use.consumers.insert(id, wish);
         turn.run();
         Ok(id)
     }
@@ -248,7 +279,7 @@ impl Broker {
         }
         let mut turn = self.turn(queue);
         turn.own.machine.cancel(consumer, turn.now_ms);
-        turn.own.consumers.remove(&consumer);
+        turn.own.in_use().consumers.remove(&consumer);
         turn.run()
     }
 
@@ -261,8 +292,9 @@ impl Broker {
         let mut turn = self.turn(queue);
         let Turn { own, state, dead, now_ms, .. } = &mut turn;
         own.machine.remove_channel(state, channel.id(), had, *now_ms, dead);
-        own.consumers.retain(|_, consumer| consumer.channel.id() != channel.id());
-        own.channels.remove(&channel.id());
+        let in_use = own.in_use();
+        in_use.consumers.retain(|_, consumer| consumer.channel.id() != channel.id());
+        in_use.channels.remove(&channel.id());
         turn.drops_first = turn.own.machine.rules().kind == QueueKind::Classic;
         turn.run()
     }
@@ -328,17 +360,19 @@ impl Broker {
             return Got::Empty;
         };
         let Turn { own, state, .. } = &mut turn;
-        let Seen::Record(record) = own.window.see(offset) else { return Got::Later };
+        let Dispatch { machine, in_use, .. } = &mut **own;
+        let window = &mut in_use.get_or_insert_default().window;
+        let Seen::Record(record) = window.see(offset) else { return Got::Later };
         let size = body_bytes(record);
-        let Some(given) = own.machine.get(state, offset, size, channel.id(), holder, no_ack, time_out_ms) else { return Got::Later };
-        let Some(record) = own.window.take_seen() else { return Got::Later };
+        let Some(given) = machine.get(state, offset, size, channel.id(), holder, no_ack, time_out_ms) else { return Got::Later };
+        let Some(record) = window.take_seen() else { return Got::Later };
         channel.got(no_ack, given.redelivered);
         own.tally().redelivered += u64::from(given.redelivered);
         if no_ack {
             own.tally().got_no_ack += 1;
         } else {
             own.tally().got += 1;
-            own.channels.insert(channel.id(), Arc::clone(channel));
+            own.in_use().channels.insert(channel.id(), Arc::clone(channel));
         }
         let message = turn.delivery(given, record);
         if turn.own.machine.rules().kind == QueueKind::Classic {
@@ -395,7 +429,7 @@ impl Broker {
 
     /// Policies are others: what they throw out goes at once.
     pub(super) fn put_in_force(self: &Arc<Self>, queue: &Arc<Queue>, wanted: Arc<InForce>) {
-        let rules = wanted.understood.rules(queue.auto_delete);
+        let rules = wanted.rules(queue.auto_delete);
         queue.topic.set_bounded(wanted.understood.is_bounded());
         queue.may_refuse.store(wanted.understood.overflow != Overflow::DropHead, Ordering::Relaxed);
         self.limit_stream(queue, &wanted.understood.stream);
@@ -420,9 +454,7 @@ impl Broker {
         }
         let mut own = queue.dispatch.lock();
         self.ticker.set_due(queue.id, own.due.take(), None);
-        own.window.clear();
-        own.channels.clear();
-        let mut consumers: Vec<_> = std::mem::take(&mut own.consumers).into_iter().collect();
+        let mut consumers: Vec<_> = own.in_use.take().into_iter().flat_map(|in_use| in_use.consumers).collect();
         // As RabbitMQ does: by their tags.
         consumers.sort_by(|(_, one), (_, other)| one.tag.cmp(&other.tag));
         for (consumer, wish) in consumers {
@@ -479,7 +511,7 @@ impl Turn<'_> {
             (Head::Nothing, _) => true,
             _ => false,
         };
-        let known = known && self.own.level_heads.iter().all(|(_, due)| due.is_none_or(|at| at > self.wall_ms));
+        let known = known && self.own.level_times().all(|at| at > self.wall_ms);
         known && !self.own.machine.has_taker()
     }
 
@@ -497,7 +529,8 @@ impl Turn<'_> {
             }
             let queue = self.queue.id;
             let Self { own, state, .. } = self;
-            let Dispatch { machine, window, channels, .. } = &mut **own;
+            let Dispatch { machine, in_use, .. } = &mut **own;
+            let InUse { window, channels, .. } = &mut **in_use.get_or_insert_default();
             let Seen::Record(record) = window.see(offset) else { return Err(()) };
             let size = body_bytes(record);
             let mut admit = |channel, no_ack| Dispatch::admit(channels, queue, channel, no_ack);
@@ -505,7 +538,7 @@ impl Turn<'_> {
             let Some(record) = window.take_seen() else { return Err(()) };
             let (consumer, channel) = (given.consumer, given.channel);
             let message = self.delivery(given, record);
-            if let Some(flow) = self.own.channels.get(&channel) {
+            if let Some(flow) = self.own.in_use().channels.get(&channel) {
                 flow.sends(message.bytes(), message.redelivered);
             }
             self.own.tally().redelivered += u64::from(message.redelivered);
@@ -527,7 +560,7 @@ impl Turn<'_> {
                 break;
             }
             let Self { own, state, dead, now_ms, .. } = self;
-            let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
+            let Seen::Record(record) = own.in_use().window.see(offset) else { return Err(()) };
             let size = body_bytes(record);
             own.machine.drop_head(state, offset, size, *now_ms, dead);
         }
@@ -559,7 +592,7 @@ impl Turn<'_> {
             _ => None,
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
-        let heads = head.into_iter().chain(self.own.level_heads.iter().filter_map(|(_, due)| *due));
+        let heads = head.into_iter().chain(self.own.level_times());
         heads.map(steady).chain(expires).chain(self.state.next_time()).min()
     }
 
@@ -594,11 +627,8 @@ impl Turn<'_> {
             let due = self.next_due();
             self.set_due(due);
         }
-        if self.own.machine.consumers() == 0 {
-            self.own.window.clear();
-        } else {
-            self.own.window.keep(&self.broker.vhosts.windows);
-        }
+        let memory = &self.broker.vhosts.windows;
+        self.own.let_go(memory);
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
         // Members of a share group write what they say themselves: the log is trimmed behind it all the same.
@@ -609,7 +639,8 @@ impl Turn<'_> {
         let abandoned = self.own.machine.is_abandoned();
         // Under the lock: messages leave in the order in which they were given out.
         for deliveries in self.out.by_consumer.drain(..) {
-            if let Some(consumer) = self.own.consumers.get(&deliveries.consumer) {
+            let consumer = self.own.in_use.as_ref().and_then(|in_use| in_use.consumers.get(&deliveries.consumer));
+            if let Some(consumer) = consumer {
                 let (to, no_ack, count) = (consumer.to, consumer.no_ack, deliveries.messages.len() as u64);
                 let tally = self.own.tally();
                 if no_ack { tally.delivered_no_ack += count } else { tally.delivered += count }

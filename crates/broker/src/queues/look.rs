@@ -158,9 +158,11 @@ impl Broker {
                 sum.redelivered += tally.redelivered;
                 sum.acknowledged += tally.acknowledged;
             }
-            sum.delivered += members.delivered.load(Ordering::Relaxed);
-            sum.redelivered += members.redelivered.load(Ordering::Relaxed);
-            sum.acknowledged += members.acknowledged.load(Ordering::Relaxed);
+            if let Some(members) = members {
+                sum.delivered += members.delivered.load(Ordering::Relaxed);
+                sum.redelivered += members.redelivered.load(Ordering::Relaxed);
+                sum.acknowledged += members.acknowledged.load(Ordering::Relaxed);
+            }
         }
         sum
     }
@@ -169,7 +171,7 @@ impl Broker {
     pub fn consumers_of(&self, queue: &Arc<Queue>) -> Vec<ConsumerLook> {
         let own = queue.dispatch.lock();
         let single = queue.understood().single_active;
-        let mut all: Vec<_> = own.consumers.iter().collect();
+        let mut all: Vec<_> = own.consumers().collect();
         all.sort_by_key(|(id, _)| **id);
         let look = |(id, one): (&delivery::ConsumerId, &super::Consuming)| {
             let active = !single || own.machine.active() == Some(*id);

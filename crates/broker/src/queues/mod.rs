@@ -39,6 +39,7 @@ use parking_lot::{Mutex, RwLock};
 use routing::{Exchanges, Name, QueueId};
 use types::{Durability, LogId};
 
+use crate::arc_table::ArcTable;
 use crate::topic::TopicConfig;
 
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal, made_up_name};
@@ -76,7 +77,7 @@ pub const QUEUE_GROUP: &str = "amqp.queue";
 pub struct Vhost {
     name: Arc<str>,
     exchanges: Exchanges,
-    queues: RwLock<HashMap<Name, Arc<Queue>>>,
+    queues: RwLock<ArcTable<Queue, [u8]>>,
     metadata: RwLock<Arc<VhostMetadata>>,
     deleted: AtomicBool,
     /// By exchange.
@@ -88,7 +89,8 @@ pub struct Vhost {
 impl Vhost {
     fn new(name: &str) -> Self {
         let (policies, parameters, delays) = (Policies::default(), Parameters::default(), RwLock::default());
-        let (exchanges, queues, metadata, deleted) = (Exchanges::new(), RwLock::default(), RwLock::default(), AtomicBool::new(false));
+        let (exchanges, metadata, deleted) = (Exchanges::new(), RwLock::default(), AtomicBool::new(false));
+        let queues = RwLock::new(ArcTable::new(|queue: &Queue| queue.name().as_bytes()));
         Self { name: name.into(), exchanges, queues, policies, parameters, metadata, deleted, delays }
     }
 
@@ -123,7 +125,7 @@ impl Vhost {
 /// All virtual hosts of the node, and all queues by id.
 pub struct Vhosts {
     by_name: RwLock<HashMap<String, Arc<Vhost>>>,
-    by_id: RwLock<HashMap<QueueId, Arc<Queue>>>,
+    by_id: RwLock<ArcTable<Queue, QueueId>>,
     /// Number of the next durable binding.
     next_binding: AtomicU64,
     /// Configurations of queues' own topics, by class.
@@ -138,7 +140,7 @@ pub struct Vhosts {
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::default(), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default() }
     }
 }
 

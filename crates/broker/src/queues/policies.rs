@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use delivery::{Overflow, QueueKind};
+use delivery::{Overflow, QueueKind, QueueRules};
 use fancy_regex::{Regex, RegexBuilder};
 use parking_lot::{Mutex, RwLock};
 use routing::{Arguments, Name, OwnedValue};
@@ -262,6 +262,20 @@ impl Matched {
 pub(super) struct InForce {
     pub understood: QueueArguments,
     pub matched: Matched,
+    /// Of queues that stay, and of those that go with their last consumer.
+    rules: [Arc<QueueRules>; 2],
+}
+
+impl InForce {
+    pub fn new(understood: QueueArguments, matched: Matched) -> Self {
+        let rules = [false, true].map(|auto_delete| Arc::new(understood.rules(auto_delete)));
+        Self { understood, matched, rules }
+    }
+
+    /// As the rules of a queue's machine, which all queues share that have them.
+    pub fn rules(&self, auto_delete: bool) -> Arc<QueueRules> {
+        Arc::clone(&self.rules[usize::from(auto_delete)])
+    }
 }
 
 /// What the arguments of a queue and its policies come to, as it was when this was asked for.
@@ -350,7 +364,7 @@ impl Policies {
         if let Some(found) = shared.iter().find(|one| one.understood == understood && one.matched.is(&matched)) {
             return Arc::clone(found);
         }
-        let made = Arc::new(InForce { understood, matched });
+        let made = Arc::new(InForce::new(understood, matched));
         if shared.len() == SHARED_MAX {
             shared.remove(0);
         }

@@ -35,7 +35,8 @@ pub struct Queue {
     pub(super) attached: bool,
     pub(super) shared: Arc<SharedSubscription>,
     pub(super) dispatch: Mutex<Dispatch>,
-    pub(super) burials: Mutex<Burials>,
+    /// While a thread is at them.
+    pub(super) burials: Mutex<Option<Box<Burials>>>,
     /// Who reads it, if it is a stream: then nothing goes through `shared` and `dispatch`.
     pub(super) stream: Option<Arc<Stream>>,
     /// Of the partitions behind the first, if it is attached to a topic of several.
@@ -129,8 +130,8 @@ impl Queue {
     }
 
     /// The rules of its machine.
-    pub(crate) fn rules(&self) -> delivery::QueueRules {
-        self.in_force.read().understood.rules(self.auto_delete)
+    pub(crate) fn rules(&self) -> Arc<delivery::QueueRules> {
+        self.in_force.read().rules(self.auto_delete)
     }
 
     /// Its topic: of one log, as Kafka clients see it.
@@ -157,5 +158,26 @@ impl Queue {
 impl fmt::Debug for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "queue {} of {}", self.name, self.vhost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There may be hundreds of thousands of queues that nobody uses. What only some have, or only while they are used, stands behind a pointer.
+    #[test]
+    fn a_queue_that_nobody_uses_is_small() {
+        let most = [
+            ("Queue", size_of::<Queue>(), 280),
+            ("Dispatch, which is part of it", size_of::<Dispatch>(), 128),
+            ("the machine in that", size_of::<delivery::Queue>(), 48),
+            ("SharedSubscription", size_of::<SharedSubscription>(), 192),
+            ("Topic", size_of::<Topic>(), 88),
+            ("journal::Log", size_of::<journal::Log>(), 368),
+        ];
+        for (what, bytes, most) in most {
+            assert!(bytes <= most, "{what} takes {bytes} bytes of each queue, and had {most}: put what is new behind a pointer, or raise the bound with a reason");
+        }
     }
 }

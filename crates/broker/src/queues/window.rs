@@ -18,7 +18,7 @@ pub(super) const WINDOW_BYTES: usize = 64 << 10;
 /// Read at once, about, where memory is short: one batch at least.
 const LEAST_BYTES: usize = 4 << 10;
 /// What a record in memory takes beside its bytes, about.
-const RECORD_BYTES: usize = 256;
+pub(super) const RECORD_BYTES: usize = 256;
 
 /// All records of a range of offsets.
 #[derive(Default)]
@@ -44,7 +44,8 @@ pub(super) enum Seen<'a> {
     Unread,
 }
 
-fn bytes_of(record: &Record) -> usize {
+/// Of what was published.
+pub(super) fn bytes_of(record: &Record) -> usize {
     let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
     length(&record.key) + length(&record.value) + record.headers.iter().map(|(name, value)| name.len() + length(value)).sum::<usize>()
 }
@@ -136,6 +137,11 @@ impl Window {
             }
         }
         self.records.shrink_to_fit();
+    }
+
+    /// Is there nothing in it?
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
     }
 
     /// How much is read at once.

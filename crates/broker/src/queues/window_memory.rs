@@ -1,9 +1,15 @@
 //! The memory of what queues have read and not given out. Between turns the records of a queue whose consumers take nothing more stay where they
 //! were read, as long as few queues have some: each holds up to two blocks of a cache for that. With more, what is left is copied
 //! out of the blocks, and where there is no room for the copies either it is forgotten, and read again in small pieces.
+//!
+//! What was read of history and waits for its queue counts as well, as does what consumers of streams have not been given: they would not get on
+//! without it, so it counts even where there is no room, and whoever reads next reads less.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
 
 /// What a slice of a cache holds, at most.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -52,6 +58,22 @@ impl WindowMemory {
         self.charge(bytes, self.max.load(Ordering::Relaxed))
     }
 
+    /// So many bytes, whether there is room for them or not.
+    pub fn count(self: &Arc<Self>, bytes: usize) -> Charge {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Charge { of: Arc::clone(self), bytes }
+    }
+
+    /// What was read and waits to be taken: the blocks of caches in which it lies, or a copy where there is no room for these.
+    pub fn hold(self: &Arc<Self>, slices: &mut SmallVec<[Bytes; 4]>) -> Charge {
+        self.pin(slices.len()).unwrap_or_else(|| {
+            let copy = Bytes::from(slices.concat());
+            let bytes = copy.len();
+            *slices = [copy].into_iter().collect();
+            self.count(bytes)
+        })
+    }
+
     fn charge(self: &Arc<Self>, bytes: usize, max: usize) -> Option<Charge> {
         let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -62,5 +84,30 @@ impl WindowMemory {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.of.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_counts_and_lets_go_of_its_blocks_where_there_is_little_room() {
+        let memory = Arc::new(WindowMemory::default());
+        memory.set_max(4 * BLOCK_BYTES);
+        let block = Bytes::from(vec![7u8; 1000]);
+        let mut waiting = Vec::new();
+        for number in 0..5000 {
+            let mut slices: SmallVec<[Bytes; 4]> = [block.slice(..500), block.slice(500..)].into_iter().collect();
+            let before = memory.used();
+            let charge = memory.hold(&mut slices);
+            assert_eq!(slices.concat(), vec![7u8; 1000]);
+            assert_eq!((slices.len(), memory.used() - before), if number == 0 { (2, 2 * BLOCK_BYTES) } else { (1, 1000) });
+            waiting.push((charge, slices));
+        }
+        assert!(memory.is_short() && memory.take(1).is_none(), "nobody else keeps anything");
+        drop(waiting);
+        assert_eq!(memory.used(), 0);
+        assert!(block.is_unique());
     }
 }

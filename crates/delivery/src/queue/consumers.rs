@@ -151,6 +151,11 @@ impl Consumers {
         self.count
     }
 
+    /// Is there neither a consumer nor anybody who has something?
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.channels.is_empty()
+    }
+
     pub fn unacknowledged(&self, id: ConsumerId) -> u64 {
         self.all.get(&id).map_or(0, |consumer| consumer.unacknowledged)
     }

@@ -42,7 +42,7 @@ impl Queue {
         if fits(messages, ready_bytes + under_way.bytes) {
             return false;
         }
-        let taken = if under_way.messages == 0 { 0 } else { self.consumers.spare(messages) };
+        let taken = if under_way.messages == 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
         if taken < ready || taken == 0 {
             return true;
         }

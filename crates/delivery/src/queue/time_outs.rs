@@ -38,13 +38,13 @@ impl Queue {
         let mut taken = Vec::new();
         for of_one in runs.chunk_by(|one, next| one.0 == next.0) {
             let holder = of_one[0].0;
-            let Some(channel) = self.consumers.channel(holder) else { continue };
+            let Some(channel) = self.consumers.get().and_then(|all| all.channel(holder)) else { continue };
             let mut count = 0;
             for (_, first, last) in of_one {
                 count += self.judge(subscription, holder, *first, *last, Verdict::Return, self.now_ms, dead);
             }
             let late: Vec<(u64, u64)> = of_one.iter().map(|(_, first, last)| (*first, *last)).collect();
-            self.consumers.taken_back(holder, count, &late);
+            self.consumers.change(|all| all.taken_back(holder, count, &late));
             taken.push(TakenBack { holder, channel, count });
         }
         self.weights.check(subscription);

@@ -1,7 +1,7 @@
 //! A subscription in which nothing is ready, out or done out of order, as a few numbers: what a queue that is not in use keeps. Between
 //! whiles it is made whole again.
 
-use super::{Acks, Subscription};
+use super::Subscription;
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,6 @@ pub struct Rest {
     given_before: u64,
     given: Option<u64>,
     turnover: u64,
-    next_list: u64,
     levelled: bool,
     returned_first: bool,
     start_changed: bool,
@@ -30,7 +29,6 @@ impl Subscription {
             given_before: self.given_before,
             given: self.given,
             turnover: self.turnover,
-            next_list: acks.next(),
             levelled: self.levelled,
             returned_first: self.returned_first,
             start_changed: self.start_changed,
@@ -42,9 +40,8 @@ impl Subscription {
 impl Rest {
     /// The subscription that it was made of.
     pub fn wake(self) -> Subscription {
-        let Self { start, end, given_before, given, turnover, next_list, levelled, returned_first, start_changed, unwritten } = self;
-        let acks = Acks::beginning_with(next_list);
-        let mut woken = Subscription { end, given_before, given, turnover, levelled, start_changed, unwritten, acks, ..Subscription::new(start) };
+        let Self { start, end, given_before, given, turnover, levelled, returned_first, start_changed, unwritten } = self;
+        let mut woken = Subscription { end, given_before, given, turnover, levelled, start_changed, unwritten, ..Subscription::new(start) };
         woken.set_returned_first(returned_first);
         woken
     }

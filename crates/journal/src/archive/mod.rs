@@ -252,7 +252,7 @@ pub struct ArchiveRecordError {
 /// # Errors
 /// When one is not readable.
 pub(crate) fn decode_records<'a>(
-    state: impl Iterator<Item = (&'a Bytes, &'a Bytes)>,
+    state: impl Iterator<Item = (&'a [u8], &'a [u8])>,
 ) -> Result<Vec<Arc<Archived>>, ArchiveRecordError> {
     let mut all = Vec::new();
     for (key, value) in state.filter(|(key, _)| is_record(key)) {

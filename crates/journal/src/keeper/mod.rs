@@ -16,7 +16,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use types::{LogId, LogIndex, Term};
 
 use crate::checkpoint::{self, ReplayFrom};
@@ -28,6 +27,7 @@ use crate::recent::SegmentRuns;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
+use crate::state::{StateChanges, StateMap};
 use crate::touched::TouchedLogs;
 use crate::window::{Gate, Grant};
 use crate::writer::ActiveSegment;
@@ -62,7 +62,7 @@ pub(crate) struct SealJob {
     pub last_term: Term,
     pub last_crc: u32,
     pub runs: SegmentRuns,
-    pub state: Vec<(Bytes, Option<Bytes>)>,
+    pub state: StateChanges,
     pub logs: TouchedLogs,
     /// The logs' records for the checkpoint, as of the end of the segment, one behind the other; and where each ends. Nothing for those that
     /// were deleted.
@@ -102,7 +102,7 @@ pub struct Keeper {
     storage: Arc<dyn Storage>,
     /// What the next checkpoint says of each log, without the bitmap.
     logs: BTreeMap<LogId, Vec<u8>>,
-    state: BTreeMap<Bytes, Bytes>,
+    state: StateMap,
     seals: VecDeque<SealJob>,
     /// Sealed segments whose chunks may still be in the tail cache.
     unpruned: VecDeque<Unpruned>,
@@ -145,7 +145,7 @@ struct Unpruned {
 /// What recovery leaves to the keeper.
 pub(crate) struct KeeperStart {
     pub logs: BTreeMap<LogId, Vec<u8>>,
-    pub state: BTreeMap<Bytes, Bytes>,
+    pub state: StateMap,
     pub replay: ReplayFrom,
     pub next_sequence: u64,
     pub spares: Vec<String>,
@@ -362,12 +362,7 @@ impl Keeper {
             record.clear();
             record.extend_from_slice(snapshot);
         }
-        for (key, value) in job.state.drain(..) {
-            match value {
-                Some(value) => drop(self.state.insert(key, value)),
-                None => drop(self.state.remove(&key)),
-            }
-        }
+        job.state.take().for_each(|record| self.state.apply(record));
         self.unpruned.push_back(Unpruned {
             sequence: job.sequence,
             last_index: job.last_index,

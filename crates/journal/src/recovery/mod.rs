@@ -26,6 +26,7 @@ use crate::journal::{Journal, JournalConfig};
 use crate::keeper::{Keeper, KeeperStart, NAME_REWRITING, SealJob};
 use crate::recent::SegmentRuns;
 use crate::run::Run;
+use crate::state::{StateChanges, StateMap};
 use crate::segments::{
     SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of,
 };
@@ -136,8 +137,7 @@ pub fn open<S: Submitter>(
         spares: Files::list(&*storage)?.spares,
     };
     restore_archive(&journal, &recovered.state)?;
-    let state = recovered.state.into_iter().filter(|(key, _)| !archive::is_record(key));
-    journal.set_recovered_state(state.collect());
+    journal.set_recovered_state(recovered.state);
     let archiver = Archiver::new(Arc::clone(&journal));
     let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
     let writer = Writer::new(Arc::clone(&journal), submitter, start);
@@ -145,7 +145,7 @@ pub fn open<S: Submitter>(
 }
 
 /// Gives each log what the archive holds of it.
-fn restore_archive(journal: &Journal, state: &BTreeMap<Bytes, Bytes>) -> Result<(), ArchiveRecordError> {
+fn restore_archive(journal: &Journal, state: &StateMap) -> Result<(), ArchiveRecordError> {
     for object in archive::decode_records(state.iter())? {
         let log = journal.create_log(object.log, Durability::Fsync);
         journal.archive().leave(log.enter_archived(object).unwrap_or_else(|object| vec![object]));
@@ -256,7 +256,7 @@ fn active_segment(journal: &Journal, sequence: u64, file: Arc<dyn File>, size: u
         position: SEGMENT_HEADER_BYTES as u64,
         written_before: SEGMENT_HEADER_BYTES as u64,
         runs: SegmentRuns::new(journal.recent(), sequence),
-        state: Vec::new(),
+        state: StateChanges::default(),
         touched: TouchedLogs::new(journal.drops()),
     }
 }
@@ -266,9 +266,9 @@ struct Recovered {
     chain: Chain,
     active: ActiveSegment,
     sealing: Vec<SealJob>,
-    state: BTreeMap<Bytes, Bytes>,
+    state: StateMap,
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
-    checkpoint_state: BTreeMap<Bytes, Bytes>,
+    checkpoint_state: StateMap,
     replayed_bytes: u64,
 }
 
@@ -276,9 +276,9 @@ struct Recovered {
 struct Replay {
     journal: Arc<Journal>,
     from: ReplayFrom,
-    state: BTreeMap<Bytes, Bytes>,
+    state: StateMap,
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
-    checkpoint_state: BTreeMap<Bytes, Bytes>,
+    checkpoint_state: StateMap,
     replayed_bytes: u64,
 }
 
@@ -287,9 +287,9 @@ impl Replay {
         Self {
             journal,
             from,
-            state: BTreeMap::new(),
+            state: StateMap::default(),
             checkpoint_logs: BTreeMap::new(),
-            checkpoint_state: BTreeMap::new(),
+            checkpoint_state: StateMap::default(),
             replayed_bytes: 0,
         }
     }
@@ -311,7 +311,7 @@ impl Replay {
             checkpoint::encode_log(&log, &mut record);
             self.checkpoint_logs.insert(id, record);
         }
-        self.state = checkpoint.state.clone();
+        self.state = checkpoint.state.iter().collect();
         self.checkpoint_state = checkpoint.state;
     }
 
@@ -438,13 +438,9 @@ impl Replay {
             EntryKind::State => {
                 let bytes = body(entry, chunk).map_err(|error| wrong(&error.to_string()))?;
                 let (key, value) = split_state(bytes).map_err(|error| wrong(&error.to_string()))?;
-                let key = Bytes::copy_from_slice(key);
-                let value = (entry.flags & FLAG_DELETED == 0).then(|| Bytes::copy_from_slice(value));
-                match &value {
-                    Some(value) => drop(self.state.insert(key.clone(), value.clone())),
-                    None => drop(self.state.remove(&key)),
-                }
-                active.state.push((key, value));
+                let value = (entry.flags & FLAG_DELETED == 0).then_some(value);
+                self.state.put(key, value);
+                active.state.put(key, value);
             }
             EntryKind::Trim => {
                 let log = self.journal.create_log(entry.log, Durability::Fsync);

@@ -185,8 +185,9 @@ impl<S: Submitter> Writer<S> {
         if memory < crate::disk::SECTOR * 2 {
             return None;
         }
-        let usable = segments::usable_end(&self.active, self.active.size).saturating_sub(self.active.position) as usize;
         let prepared = self.journal.has_prepared();
+        let end = if prepared && self.has_too_much_state() { 0 } else { segments::usable_end(&self.active, self.active.size) };
+        let usable = end.saturating_sub(self.active.position) as usize;
         if let Some(since) = self.window_wait.take_if(|_| prepared) {
             self.journal.window().set_waiting(false);
             self.journal.metrics().window_wait_seconds.observe(since.elapsed().as_secs_f64());
@@ -208,6 +209,11 @@ impl<S: Submitter> Writer<S> {
             #[cfg(feature = "planted")]
             parts: self.journal.planted() == Some(crate::Planted::PartTogether),
         })
+    }
+
+    /// The keys of the active segment take as much memory as they may: it counts as full, so that they go into a checkpoint.
+    fn has_too_much_state(&self) -> bool {
+        self.active.state.bytes() > self.journal.config().state_bytes
     }
 
     /// Longest chunk that [`Writer::take_memory`] has memory for: this thread alone takes from the pool, so what is there
@@ -273,12 +279,13 @@ impl<S: Submitter> Writer<S> {
         self.write_shared(&mut chunk, plan.shared.until(&mut stage, u16::MAX), index, now);
         for (key, value) in &plan.state {
             chunk.add_state(key, value.as_ref());
+            self.active.state.put(key, value.as_deref());
         }
+        self.journal.set_state_memory(self.active.state.bytes());
         for (log, to) in &plan.trims {
             chunk.add_trim(log.id(), *to);
             self.active.touch(log);
         }
-        self.active.state.append(&mut plan.state);
         chunk.memory[used..].fill(0);
         let header = self.finish_header(&mut chunk, (entries, references), plan.body_bytes, chunk_bytes, now);
         let bytes = block.share(start, chunk_bytes);

@@ -26,7 +26,6 @@ mod shared_bodies;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use types::{LogIndex, ShardId, Term};
 
 use crate::append::{AppendError, JournalEvent};
@@ -37,6 +36,7 @@ use crate::pool::Block;
 use crate::queue::{Lanes, Pass, Placing};
 use crate::recent::SegmentRuns;
 use crate::segments::PreparedSegment;
+use crate::state::StateChanges;
 use crate::touched::TouchedLogs;
 use commit::Flights;
 pub(crate) use shared::CommitHere;
@@ -69,7 +69,7 @@ pub(crate) struct ActiveSegment {
     /// Up to here the file's blocks have been written before; a commit there costs no metadata.
     pub written_before: u64,
     pub runs: SegmentRuns,
-    pub state: Vec<(Bytes, Option<Bytes>)>,
+    pub state: StateChanges,
     /// Logs that have something in it, each once.
     pub touched: TouchedLogs,
 }
@@ -301,7 +301,7 @@ impl<S: Submitter> Writer<S> {
             position: crate::segments::SEGMENT_HEADER_BYTES as u64,
             written_before,
             runs: SegmentRuns::new(self.journal.recent(), sequence),
-            state: Vec::new(),
+            state: StateChanges::default(),
             touched: TouchedLogs::new(self.journal.drops()),
         };
         let sealed = std::mem::replace(&mut self.active, next);

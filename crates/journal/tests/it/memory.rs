@@ -1,12 +1,13 @@
 //! Little memory: appends wait for it, and go on when it is there again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use journal::disk::IoMode;
-use journal::{JournalConfig, Log, TailRead};
+use journal::{AppendItem, JournalConfig, Log, TailRead};
 use types::{Durability, LogId, Offset};
 
 use crate::node::{Node, read_all, small};
@@ -79,4 +80,39 @@ fn appends_wait_while_readers_hold_all_blocks() {
     assert!(total > 0, "the writer had waited");
     assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), Offset(BATCHES * BATCH_RECORDS));
     node.close();
+}
+
+/// Keys that are written again and again take memory once; many keys take no more than they may: then the segment is sealed before it is full.
+#[test]
+fn keyed_state_takes_no_more_memory_than_it_may() {
+    const STATE_BYTES: usize = 64 << 10;
+    const KEYS: u64 = 5000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = || JournalConfig { segment_bytes: 32 << 20, state_bytes: STATE_BYTES, ..small() };
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("an empty folder opens");
+    let bytes = |number: u64| Bytes::copy_from_slice(&number.to_be_bytes());
+    let put = |key: u64, value: Option<u64>| AppendItem::State { key: bytes(key), value: value.map(bytes) };
+    for round in 0..1000 {
+        node.append(1, (0..10).map(|key| put(key, Some(round))).collect()).expect("appended");
+    }
+    assert!(node.journal.state_memory() < 1 << 10, "{} bytes for ten keys", node.journal.state_memory());
+    assert_eq!(node.journal.metrics().segments_sealed.get(), 0);
+    let mut wanted = BTreeMap::new();
+    for key in 0..KEYS {
+        let half = (key / 2, (key % 3 > 0).then_some(key));
+        node.append(1, vec![put(key, Some(key)), put(half.0, half.1)]).expect("appended");
+        for (key, value) in [(key, Some(key)), half] {
+            match value {
+                Some(value) => drop(wanted.insert(bytes(key), bytes(value))),
+                None => drop(wanted.remove(&bytes(key))),
+            }
+        }
+        let memory = node.journal.state_memory();
+        assert!(memory <= 2 * STATE_BYTES, "{memory} bytes for keyed state");
+    }
+    assert!(node.journal.metrics().segments_sealed.get() >= 3);
+    node.close();
+    let again = Node::open(folder.path(), IoMode::Buffered, config()).expect("what is there opens");
+    assert_eq!(again.journal.take_state().into_iter().collect::<BTreeMap<_, _>>(), wanted);
+    again.close();
 }

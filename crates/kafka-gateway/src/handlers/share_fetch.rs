@@ -213,7 +213,7 @@ fn open(broker: &Broker, group: &str, topic: Uuid, partition: i32, rules: &Share
 fn read_on(shared: &Arc<SharedSubscription>, range: Range<Offset>, context: &Context<'_>) {
     let pinned = &context.gateway.pinned;
     if let Some(reserved) = pinned.has_plenty().then(|| pinned.reserve(PARTITION_BYTES_MAX + BLOCK_BYTES)).flatten() {
-        let want = AheadWant { range, max_bytes: PARTITION_BYTES_MAX, held: Box::new(reserved), asked_for: false };
+        let want = AheadWant { range, max_bytes: PARTITION_BYTES_MAX, hold: Box::new(|_| Box::new(reserved)), asked_for: false };
         context.gateway.broker.read_ahead(shared, want);
     }
 }
@@ -367,7 +367,7 @@ impl ShareFetchWait {
         let room = self.room();
         match context.gateway.pinned.reserve(room + BLOCK_BYTES) {
             Some(reserved) => {
-                let want = AheadWant { range, max_bytes: room, held: Box::new(reserved), asked_for: true };
+                let want = AheadWant { range, max_bytes: room, hold: Box::new(|_| Box::new(reserved)), asked_for: true };
                 if context.gateway.broker.read_ahead(shared, want) {
                     self.reading = Some(Arc::clone(shared));
                 }

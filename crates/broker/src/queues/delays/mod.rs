@@ -248,7 +248,7 @@ impl Broker {
         let shared = shared.expect("its topic has a log");
         // No policy is about it.
         let understood = QueueArguments::new(&Arguments::default()).expect("there are none");
-        let in_force = Arc::new(InForce { understood, matched: Matched::default() });
+        let in_force = Arc::new(InForce::new(understood, Matched::default()));
         let queue = Arc::new(Queue {
             id: QueueId(shared.log().id().0),
             vhost: Arc::clone(&vhost.name),
@@ -257,7 +257,7 @@ impl Broker {
             owner: None,
             auto_delete: false,
             arguments: Arguments::default(),
-            dispatch: Mutex::new(Dispatch::new(&in_force.understood, false, &shared)),
+            dispatch: Mutex::new(Dispatch::new(&in_force, false, &shared)),
             burials: Mutex::default(),
             in_force: RwLock::new(in_force),
             may_refuse: false.into(),

@@ -1,12 +1,14 @@
 //! What a turn of a queue sees: records of the window or of history, which of them is next, what is out of time, and what weighs how much.
 
+use std::sync::Arc;
+
 use delivery::{Head, QueueKind};
 use types::Offset;
 
 use super::super::traits::MessageTraits;
 use super::super::window::{Filled, Seen, Window};
 use super::{Dispatch, RETRY_MS, Turn, body_bytes};
-use crate::read_ahead::AheadWant;
+use crate::read_ahead::{AheadWant, HoldAhead};
 
 /// What there is at an offset that was looked for.
 pub(super) enum Look {
@@ -21,12 +23,12 @@ impl Turn<'_> {
     /// Looks for a record in the window, or reads it.
     fn look(&mut self, offset: u64) -> Look {
         for _ in 0..2 {
-            match self.own.window.see(offset) {
+            match self.own.in_use().window.see(offset) {
                 Seen::Record(_) => return Look::Record,
                 Seen::Nothing(next) => return Look::Nothing(next),
                 Seen::Unread => {}
             }
-            match self.own.window.fill(self.broker, self.queue.log(), offset) {
+            match self.own.in_use().window.fill(self.broker, self.queue.log(), offset) {
                 Ok(Filled::Yes) => {}
                 Ok(Filled::Gone(start)) => return Look::Nothing(start),
                 Ok(Filled::Empty) => return Look::Wait,
@@ -46,11 +48,11 @@ impl Turn<'_> {
         match shared.take_ahead(Offset(offset)) {
             Some(Ok(ahead)) => {
                 let range = offset..ahead.range.end.0;
-                if let Err(error) = self.own.window.take(log, &ahead.slices, range) {
+                if let Err(error) = self.own.in_use().window.take(log, &ahead.slices, range) {
                     tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
                     return Look::Wait;
                 }
-                match self.own.window.see(offset) {
+                match self.own.in_use().window.see(offset) {
                     Seen::Record(_) => Look::Record,
                     Seen::Nothing(next) => Look::Nothing(next),
                     Seen::Unread => Look::Wait,
@@ -63,7 +65,10 @@ impl Turn<'_> {
                 Look::Wait
             }
             None => {
-                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes: 4 * Window::piece(&self.broker.vhosts.windows), held: Box::new(()), asked_for: true };
+                let memory = Arc::clone(&self.broker.vhosts.windows);
+                let max_bytes = 4 * Window::piece(&memory);
+                let hold: HoldAhead = Box::new(move |slices| Box::new(memory.hold(slices)));
+                let want = AheadWant { range: Offset(offset)..log.last_stable(), max_bytes, hold, asked_for: true };
                 if let Some(home) = self.broker.home(self.queue.id) {
                     shared.watch(home);
                 }
@@ -107,7 +112,8 @@ impl Turn<'_> {
             Look::Record => {}
         }
         let Self { own, state, .. } = self;
-        let Dispatch { machine, window, .. } = &mut **own;
+        let Dispatch { machine, in_use, .. } = &mut **own;
+        let window = &in_use.get_or_insert_default().window;
         let until = window.end_from(first).ok_or(())?.saturating_sub(1).min(last);
         state.set_levels(first, until, &mut |offset| {
             let record = window.next(offset).filter(|record| record.offset.0 == offset);
@@ -118,7 +124,8 @@ impl Turn<'_> {
 
     /// When the time of a record that was looked at is over, in ms since 1970.
     pub(super) fn time_of(&mut self, offset: u64) -> Option<u64> {
-        let Dispatch { machine, window, .. } = &mut *self.own;
+        let Dispatch { machine, in_use, .. } = &mut *self.own;
+        let window = &mut in_use.get_or_insert_default().window;
         let Seen::Record(record) = window.see(offset) else { return None };
         let ttl = MessageTraits::of(record).ttl;
         machine.rules().due(record.timestamp.max(0) as u64, ttl)
@@ -132,7 +139,7 @@ impl Turn<'_> {
     /// The time of a record that was looked at is over.
     fn expire(&mut self, offset: u64) -> Result<(), ()> {
         let Self { own, state, dead, now_ms, .. } = self;
-        let Seen::Record(record) = own.window.see(offset) else { return Err(()) };
+        let Seen::Record(record) = own.in_use().window.see(offset) else { return Err(()) };
         let size = body_bytes(record);
         own.machine.expire_head(state, offset, size, *now_ms, dead);
         Ok(())
@@ -142,13 +149,13 @@ impl Turn<'_> {
     /// something has gone.
     fn expire_levels(&mut self) -> Result<bool, ()> {
         if self.own.machine.rules().kind != QueueKind::Quorum || self.state.heads().nth(1).is_none() {
-            self.own.level_heads.clear();
+            self.own.in_use().level_heads.clear();
             return Ok(false);
         }
         let heads: Vec<u64> = self.state.heads().map(|(_, offset)| offset).collect();
-        self.own.level_heads.retain(|(offset, _)| heads.contains(offset));
+        self.own.in_use().level_heads.retain(|(offset, _)| heads.contains(offset));
         for offset in heads {
-            let known = self.own.level_heads.iter().find(|(other, _)| *other == offset).map(|(_, due)| *due);
+            let known = self.own.in_use().level_heads.iter().find(|(other, _)| *other == offset).map(|(_, due)| *due);
             let is_over = |due: Option<u64>, wall_ms| due.is_some_and(|at| at <= wall_ms);
             if known.is_some_and(|due| !is_over(due, self.wall_ms)) {
                 continue;
@@ -168,7 +175,7 @@ impl Turn<'_> {
                 return Ok(true);
             }
             if known.is_none() {
-                self.own.level_heads.push((offset, due));
+                self.own.in_use().level_heads.push((offset, due));
             }
         }
         Ok(false)
@@ -196,7 +203,8 @@ impl Turn<'_> {
                 Look::Nothing(_) | Look::Record => {}
             }
             let Self { own, state, end, .. } = self;
-            let Dispatch { machine, window, .. } = &mut **own;
+            let Dispatch { machine, in_use, .. } = &mut **own;
+            let window = &in_use.get_or_insert_default().window;
             let Some(until) = window.end_from(from) else { return Err(()) };
             let mut at = from;
             while let Some(record) = window.next(at).filter(|record| record.offset.0 < *end) {

@@ -26,7 +26,7 @@ impl Turn<'_> {
         let Self { own, state, dead, .. } = self;
         let taken = own.machine.take_back(state, dead);
         for one in taken {
-            let Some(flow) = self.own.channels.get(&one.channel) else { continue };
+            let Some(flow) = self.own.in_use().channels.get(&one.channel) else { continue };
             self.woken.extend(flow.settled(one.count, 0));
             let gone = Gone { consumer: one.holder, reason: GoneReason::TimedOut };
             self.broker.reply(flow.to(), Reply::Done(Box::new(gone)));

@@ -9,12 +9,12 @@ use record::{BatchError, Record, sliced_batches, sliced_records};
 use smallvec::SmallVec;
 use types::{Offset, ShardId};
 
+use super::super::window::{RECORD_BYTES, Window, bytes_of};
+use super::super::window_memory::{Charge, WindowMemory};
 use super::start::{StreamFilter, StreamStart};
 use crate::{Broker, aborted};
 
-/// Read at once from memory, in bytes, about.
-const PIECE_BYTES: usize = 64 << 10;
-/// Read at once of history, in bytes, about.
+/// Read at once of history, in bytes, about, and what is copied out of caches at most.
 const HISTORY_BYTES: usize = 256 << 10;
 /// Batches that are looked at for the last message, at most: what comes before is markers and what was aborted.
 const LAST_LOOKS_MAX: usize = 1000;
@@ -49,12 +49,30 @@ pub(super) enum Question {
     History(Range<u64>),
 }
 
+/// Records that were read and not given out, and their account in the memory of queues.
+#[derive(Default)]
+pub(super) struct Piece {
+    records: std::vec::IntoIter<Record>,
+    _held: Option<Charge>,
+}
+
+impl Piece {
+    fn new(records: Vec<Record>, memory: &Arc<WindowMemory>) -> Self {
+        let bytes = records.iter().map(|record| bytes_of(record) + RECORD_BYTES).sum();
+        Self { records: records.into_iter(), _held: Some(memory.count(bytes)) }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.records.as_slice().is_empty()
+    }
+}
+
 /// One log of a reader.
 pub(super) struct Cursor {
     pub log: Arc<Log>,
-    /// What lies below was given, or is among `records`, or is not wanted.
+    /// What lies below was given, or is in the piece, or is not wanted.
     pub at: u64,
-    records: std::vec::IntoIter<Record>,
+    piece: Piece,
     /// Where it begins, as long as that is not known.
     seeks: Option<StreamStart>,
     pub waits: Waits,
@@ -68,23 +86,27 @@ impl Cursor {
             StreamStart::Offset(offset) => (offset, None),
             StreamStart::Last | StreamStart::Time(_) => (log.start().0, Some(start)),
         };
-        Self { log: Arc::clone(log), at, records: Vec::new().into_iter(), seeks, waits: Waits::No }
+        Self { log: Arc::clone(log), at, piece: Piece::default(), seeks, waits: Waits::No }
     }
 
     /// Goes on with the answer: what was read up to before `at`.
-    pub fn set(&mut self, at: u64, records: Vec<Record>) {
-        (self.at, self.records) = (at, records.into_iter());
+    pub fn set(&mut self, at: u64, piece: Piece) {
+        (self.at, self.piece) = (at, piece);
         (self.seeks, self.waits) = (None, Waits::No);
     }
 
     pub fn take(&mut self) -> Option<Record> {
-        self.records.next()
+        let record = self.piece.records.next();
+        if self.piece.is_empty() {
+            self.piece = Piece::default();
+        }
+        record
     }
 
     /// Looks for the next record; `looked_at` grows by the bytes that were read for that, up to about `bytes_max`.
     pub fn next(&mut self, broker: &Broker, shard: ShardId, filter: Option<&StreamFilter>, looked_at: &mut usize, bytes_max: usize) -> Next {
         loop {
-            if !self.records.as_slice().is_empty() {
+            if !self.piece.is_empty() {
                 return Next::Record;
             }
             if self.waits != Waits::No || *looked_at >= bytes_max {
@@ -103,11 +125,12 @@ impl Cursor {
                 }
                 continue;
             }
-            match broker.journal_of(self.log.id()).read_tail(&self.log, Offset(self.at)..Offset(end), PIECE_BYTES, true) {
+            let memory = &broker.vhosts.windows;
+            match broker.journal_of(self.log.id()).read_tail(&self.log, Offset(self.at)..Offset(end), Window::piece(memory), true) {
                 TailRead::Data { slices, bytes, next } => {
                     *looked_at += bytes;
                     match decode(&self.log, &slices, self.at..next.0, filter) {
-                        Ok(records) => self.set(next.0, records),
+                        Ok(records) => self.set(next.0, Piece::new(records, memory)),
                         Err(error) => return Next::Broken(error),
                     }
                 }
@@ -130,16 +153,16 @@ impl Question {
         log: &Arc<Log>,
         filter: Option<&StreamFilter>,
         bytes_max: usize,
-    ) -> Result<(u64, Vec<Record>), ReadError> {
+    ) -> Result<(u64, Piece), ReadError> {
         match self {
-            Self::Start(StreamStart::Last) => Ok((find_last(broker, log)?, Vec::new())),
+            Self::Start(StreamStart::Last) => Ok((find_last(broker, log)?, Piece::default())),
             Self::Start(StreamStart::Time(at)) => {
                 let found = broker.journal_of(log.id()).find_by_time(log, at)?;
-                Ok((found.map_or_else(|| log.last_stable(), |(offset, _)| offset).0, Vec::new()))
+                Ok((found.map_or_else(|| log.last_stable(), |(offset, _)| offset).0, Piece::default()))
             }
-            Self::Start(StreamStart::First) => Ok((log.start().0, Vec::new())),
-            Self::Start(StreamStart::Next) => Ok((log.last_stable().0, Vec::new())),
-            Self::Start(StreamStart::Offset(offset)) => Ok((offset, Vec::new())),
+            Self::Start(StreamStart::First) => Ok((log.start().0, Piece::default())),
+            Self::Start(StreamStart::Next) => Ok((log.last_stable().0, Piece::default())),
+            Self::Start(StreamStart::Offset(offset)) => Ok((offset, Piece::default())),
             Self::History(range) => read_history(broker, log, range, filter, bytes_max),
         }
     }
@@ -172,11 +195,13 @@ fn read_history(
     range: Range<u64>,
     filter: Option<&StreamFilter>,
     bytes_max: usize,
-) -> Result<(u64, Vec<Record>), ReadError> {
+) -> Result<(u64, Piece), ReadError> {
+    let memory = &broker.vhosts.windows;
+    let piece_bytes = HISTORY_BYTES.min(4 * Window::piece(memory));
     let (mut at, mut looked_at) = (range.start, 0);
     while at < range.end && looked_at < bytes_max {
-        let want = ColdWant { log: Arc::clone(log), from: Offset(at), until: Offset(range.end), max_bytes: HISTORY_BYTES };
-        let ColdData { slices, bytes, next } = match broker.journal_of(log.id()).read_cold(&[want], HISTORY_BYTES).pop() {
+        let want = ColdWant { log: Arc::clone(log), from: Offset(at), until: Offset(range.end), max_bytes: piece_bytes };
+        let ColdData { slices, bytes, next } = match broker.journal_of(log.id()).read_cold(&[want], piece_bytes).pop() {
             Some(Ok(data)) if data.next.0 > at => data,
             // What is left is in memory, or retention was faster.
             Some(Ok(_) | Err(ReadError::Gone)) | None => break,
@@ -188,10 +213,10 @@ fn read_history(
         });
         (at, looked_at) = (next.0, looked_at + bytes);
         if !records.is_empty() {
-            return Ok((at, records));
+            return Ok((at, Piece::new(records, memory)));
         }
     }
-    Ok((at, Vec::new()))
+    Ok((at, Piece::default()))
 }
 
 /// The offset of the last record that a consumer may see; the end if there is none.

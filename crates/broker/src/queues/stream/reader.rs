@@ -10,12 +10,11 @@ use std::sync::Arc;
 use delivery::ConsumerId;
 use journal::{Log, ReadError, ReplyTo};
 use parking_lot::Mutex;
-use record::Record;
 use types::ShardId;
 
 use super::super::consumers::{ChannelFlow, Consuming, Deliveries, Delivery};
 use super::super::queue::Queue;
-use super::cursor::{Cursor, Next, Question, Waits};
+use super::cursor::{Cursor, Next, Piece, Question, Waits};
 use super::start::StreamReading;
 use crate::mailbox::{Event, Reply};
 use crate::Broker;
@@ -53,7 +52,7 @@ pub struct StreamRead {
     queue: Arc<Queue>,
     reader: Arc<Reader>,
     cursor: usize,
-    outcome: Result<(u64, Vec<Record>), ReadError>,
+    outcome: Result<(u64, Piece), ReadError>,
 }
 
 impl StreamRead {
@@ -63,7 +62,7 @@ impl StreamRead {
             let mut state = reader.state.lock();
             let cursor = &mut state.cursors[cursor];
             match outcome {
-                Ok((next, records)) => cursor.set(next, records),
+                Ok((next, piece)) => cursor.set(next, piece),
                 Err(error) => {
                     tracing::warn!(%error, ?queue, offset = cursor.at, "records of a stream cannot be read; they are tried again");
                     cursor.waits = Waits::Retry;
