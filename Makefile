@@ -11,6 +11,8 @@ SIM := $(CARGO) run --release -q -p sim --
 KAFKA_PEER ?= ../shared/peers/kafka.sh
 KAFKA_VERSION ?= 4.3.1
 KAFKA_PORT ?= 19092
+KAFKA_LOGIN_PORT ?= 19192
+KAFKA_LOGINS = 127.0.0.1:$(KAFKA_LOGIN_PORT) 127.0.0.1:$$(($(KAFKA_LOGIN_PORT) + 2)) 127.0.0.1:$$(($(KAFKA_LOGIN_PORT) + 3))
 RABBITMQ_PEER ?= ../shared/peers/rabbitmq4.sh
 RABBITMQ_SUITE ?= testing
 RABBITMQ_PORT ?= 27672
@@ -84,6 +86,10 @@ record-kafka:
 	KAFKA_VERSION=$(KAFKA_VERSION) PORT=$(KAFKA_PORT) $(KAFKA_PEER) start
 	conformance/peers/record --bootstrap 127.0.0.1:$(KAFKA_PORT) --version $(KAFKA_VERSION); \
 		status=$$?; PORT=$(KAFKA_PORT) $(KAFKA_PEER) stop; exit $$status
+	conformance/peers/logins.py properties $(KAFKA_LOGINS) >target/kafka-logins.properties
+	PORT=$(KAFKA_LOGIN_PORT) EXTRA_PROPS=target/kafka-logins.properties $(KAFKA_PEER) start
+	conformance/peers/logins.py record $(KAFKA_LOGINS); \
+		status=$$?; PORT=$(KAFKA_LOGIN_PORT) $(KAFKA_PEER) stop; exit $$status
 
 # RabbitMQ says its version itself; a record of another one than before is a new file, to be named in conformance/amqp/peers/table.py.
 record-rabbitmq:

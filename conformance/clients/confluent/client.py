@@ -7,6 +7,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from login import librdkafka
 from records import Reading, each_topic, partitions, place, record, timestamp
 
 
@@ -14,7 +15,7 @@ def produce(bootstrap, count, target):
     topic, codec = target.split("=")
     failures = []
     producer = Producer({
-        "bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5,
+        "bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": True, "linger.ms": 5, **librdkafka(),
     })
 
     def answered(error, _message):
@@ -35,7 +36,7 @@ def produce(bootstrap, count, target):
 
 
 def consume(bootstrap, count, topic):
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **librdkafka()})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions(topic))])
     reading, deadline = Reading(topic, count), time.time() + 120
     while not reading.complete:

@@ -19,8 +19,8 @@ var codecs = map[string]kgo.CompressionCodec{
 
 func produce(bootstrap string, count int64, target string) error {
 	topic, codec, _ := strings.Cut(target, "=")
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5*time.Millisecond))
+	client, err := kgo.NewClient(append(login(), kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codecs[codec]),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(5*time.Millisecond))...)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func consume(bootstrap string, count int64, topic string) error {
 	for partition := range partitions(topic) {
 		from[int32(partition)] = kgo.NewOffset().At(0)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))
+	client, err := kgo.NewClient(append(login(), kgo.SeedBrokers(bootstrap), kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}))...)
 	if err != nil {
 		return err
 	}

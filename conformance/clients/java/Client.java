@@ -15,8 +15,28 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** The Java client. {@code produce BOOTSTRAP COUNT TOPIC=CODEC ...} and {@code consume BOOTSTRAP COUNT TOPIC ...}. */
 public final class Client {
+    /** How to log in, as {@code login.py} describes it. */
+    private static Map<String, Object> withLogin(Map<String, Object> plain) {
+        Map<String, Object> settings = new HashMap<>(plain);
+        String login = System.getenv("CONFORMANCE_LOGIN");
+        String authority = System.getenv("CONFORMANCE_CA");
+        settings.put("security.protocol", (login == null ? "" : "SASL_") + (authority == null ? "PLAINTEXT" : "SSL"));
+        if (login != null) {
+            String[] parts = login.split(":", 3);
+            String module = parts[0].equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+            settings.put("sasl.mechanism", parts[0]);
+            settings.put("sasl.jaas.config", "org.apache.kafka.common.security." + module
+                + " required username=\"" + parts[1] + "\" password=\"" + parts[2] + "\";");
+        }
+        if (authority != null) {
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.location", authority);
+        }
+        return settings;
+    }
+
     private static void produce(String bootstrap, long count, String topic, String codec) throws Exception {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "compression.type", codec, "linger.ms", 5);
+        Map<String, Object> settings = withLogin(Map.of("bootstrap.servers", bootstrap, "compression.type", codec, "linger.ms", 5));
         try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             List<Future<RecordMetadata>> answers = new ArrayList<>();
             for (long number = 0; number < count; number++) {
@@ -29,7 +49,7 @@ public final class Client {
     }
 
     private static void consume(String bootstrap, long count, String topic) throws Exception {
-        Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "max.poll.records", 5000);
+        Map<String, Object> settings = withLogin(Map.of("bootstrap.servers", bootstrap, "max.poll.records", 5000));
         try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             List<TopicPartition> everything = new ArrayList<>();
             for (int partition = 0; partition < Records.partitions(topic); partition++) {

@@ -7,13 +7,14 @@ from pathlib import Path
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from login import kafka_python
 from records import Reading, each_topic, partitions, place, record, timestamp
 
 
 def produce(bootstrap, count, target):
     topic, codec = target.split("=")
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, acks="all", linger_ms=5,
+        bootstrap_servers=bootstrap, compression_type=None if codec == "none" else codec, acks="all", linger_ms=5, **kafka_python(),
     )
     answers = []
     for number in range(count):
@@ -26,7 +27,7 @@ def produce(bootstrap, count, target):
 
 
 def consume(bootstrap, count, topic):
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **kafka_python())
     everything = [TopicPartition(topic, partition) for partition in range(partitions(topic))]
     consumer.assign(everything)
     for partition in everything:

@@ -720,6 +720,11 @@ impl Session {
         [phase, later, pressure, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
+    /// Has somebody logged in?
+    pub fn is_known(&self) -> bool {
+        !matches!(self.phase, Phase::Protocol { .. } | Phase::Handshake { .. })
+    }
+
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         self.phase != Phase::Ended

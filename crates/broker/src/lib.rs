@@ -64,8 +64,9 @@ pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;
 pub use security::{
     Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
-    Permission, Permissions, Refused, Seat, Seats, Security, SecurityError, TopicPermission, TopicPermissions, User, UserLimits, UserWish,
-    VhostWish,
+    InvalidScram, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
+    ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
+    TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish, place_of,
 };
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};

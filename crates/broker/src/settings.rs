@@ -82,6 +82,16 @@ pub const BROKER: &[Setting] = &[
     row("compression.zstd.level", Int(-131_072, 22), "3", Enforced, "How hard zstd tries when batches are packed again."),
     row("socket.request.max.bytes", Int(1024, INT), "104857600", Enforced, "Largest request."),
     row("max.connections", Int(1, INT), "100000", Enforced, "Connections at once; more are closed."),
+    row("max.connections.per.ip", Int(0, INT), "2147483647", Enforced, "Connections of one address at once; more are closed. A /64 network of IPv6 is one address."),
+    row("mainstem.unauthenticated.connections", Int(1, INT), "1500", Enforced, "Connections at once of which it is not known yet who they are, where that is asked; more are closed."),
+    row("mainstem.unauthenticated.connections.per.ip", Int(1, INT), "1000", Enforced, "Those of one address."),
+    row("listeners", Text, "", Enforced, "Addresses for Kafka clients, NAME://HOST:PORT with commas between them, beside those of --kafka and --kafka-tls; without these no others."),
+    row("advertised.listeners", Text, "", Enforced, "What their clients are told to connect to, NAME://HOST:PORT; where a name is missing, where they connected."),
+    row("listener.security.protocol.map", Text, "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", Enforced, "Which of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL the name of a listener stands for."),
+    row("sasl.enabled.mechanisms", ListOf(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), "SCRAM-SHA-512,SCRAM-SHA-256", Enforced, "How clients of SASL listeners may log in; listener.name.NAME. before it: of that listener."),
+    row("connections.max.reauth.ms", Int(0, MAX), "0", Enforced, "A login lasts this long, then the client has to renew it; 0: as long as the connection. listener.name.NAME. before it: of that listener."),
+    row("connection.failed.authentication.delay.ms", Int(0, 60_000), "100", Enforced, "A refused login is answered this much later."),
+    row("sasl.server.max.receive.size", Int(1024, 524_288), "32768", Enforced, "Largest request before a login."),
     row("fetch.max.bytes", Int(1024, INT), "57671680", Enforced, "Most bytes in an answer to a fetch."),
     row("max.incremental.fetch.session.cache.slots", Int(0, 1_000_000), "1000", Enforced, "Fetch sessions that are remembered."),
     row("producer.id.expiration.ms", Int(1, MAX), "86400000", Enforced, "Forget a silent idempotent producer after this long."),
@@ -297,7 +307,13 @@ fn distance(one: &str, other: &str) -> usize {
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     set: std::collections::BTreeMap<&'static str, String>,
+    /// Of single listeners: by the listener's name in small letters and the setting's.
+    listeners: std::collections::BTreeMap<(String, &'static str), String>,
 }
+
+/// What may be said of one listener.
+const OF_LISTENERS: [&str; 2] = ["sasl.enabled.mechanisms", "connections.max.reauth.ms"];
+const LISTENER_PREFIX: &str = "listener.name.";
 
 impl Settings {
     /// Sets one; `log.retention.minutes` and `log.retention.hours` are taken as the milliseconds they are.
@@ -315,6 +331,16 @@ impl Settings {
             let expected = "it is a whole number".to_owned();
             let number = number.ok_or(SettingError { name: name.to_owned(), value: value.to_owned(), expected })?;
             return self.set("log.retention.ms", &number.to_string());
+        }
+        if let Some(rest) = name.strip_prefix(LISTENER_PREFIX) {
+            let own = OF_LISTENERS.iter().find_map(|own| Some((rest.strip_suffix(own)?.strip_suffix('.')?, *own)));
+            let Some((listener, own)) = own.filter(|(listener, _)| !listener.is_empty()) else {
+                let expected = format!("of one listener there are {LISTENER_PREFIX}NAME.{}", OF_LISTENERS.join(&format!(" and {LISTENER_PREFIX}NAME.")));
+                return Err(SettingError { name: name.to_owned(), value: String::new(), expected });
+            };
+            find(BROKER, own)?.check(value).map_err(|error| SettingError { name: name.to_owned(), ..error })?;
+            self.listeners.insert((listener.to_ascii_lowercase(), own), value.trim().to_owned());
+            return Ok(());
         }
         let row = find(BROKER, name)?;
         row.check(value)?;
@@ -360,6 +386,20 @@ impl Settings {
     pub fn text(&self, name: &str) -> (&str, bool) {
         let row = BROKER.iter().find(|row| row.name == name).expect("a setting of the table");
         self.set.get(row.name).map_or((row.default, false), |value| (value.as_str(), true))
+    }
+
+    /// The value in force for one listener, as text.
+    ///
+    /// # Panics
+    /// When there is no such setting.
+    pub fn of_listener(&self, listener: &str, name: &'static str) -> &str {
+        let own = self.listeners.get(&(listener.to_ascii_lowercase(), name));
+        own.map_or_else(|| self.text(name).0, String::as_str)
+    }
+
+    /// The listeners of which something is said, in small letters.
+    pub fn listeners_named(&self) -> impl Iterator<Item = &str> {
+        self.listeners.keys().map(|(listener, _)| listener.as_str())
     }
 
     /// A numeric setting.

@@ -18,4 +18,4 @@ pub use gateway::{Advertise, Gateway};
 pub use handlers::{Api, apis};
 pub use metrics::GatewayMetrics;
 pub use pinned::MemoryPressure;
-pub use session::{CloseReason, Session, ShardContext};
+pub use session::{CloseReason, SaslMechanism, SaslRules, Session, ShardContext};

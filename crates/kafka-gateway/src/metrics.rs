@@ -37,6 +37,8 @@ pub struct GatewayMetrics {
     pub sent_bytes: Counter,
     pub connections: Gauge,
     pub refused_frames: Counter,
+    pub logins: Counter,
+    pub refused_logins: Counter,
 }
 
 impl Default for GatewayMetrics {
@@ -52,6 +54,8 @@ impl Default for GatewayMetrics {
             sent_bytes: Counter::default(),
             connections: Gauge::default(),
             refused_frames: Counter::default(),
+            logins: Counter::default(),
+            refused_logins: Counter::default(),
         }
     }
 }
@@ -78,6 +82,8 @@ impl GatewayMetrics {
         registry.register("received_bytes", "Requests, in bytes", self.received_bytes.clone());
         registry.register("sent_bytes", "Answers, in bytes", self.sent_bytes.clone());
         registry.register("connections", "Open connections", self.connections.clone());
+        registry.register("logins", "Logins and renewed sessions", self.logins.clone());
+        registry.register("refused_logins", "Logins that were refused", self.refused_logins.clone());
         registry.register("refused_frames", "Requests that made no sense and ended their connection", self.refused_frames.clone());
     }
 }

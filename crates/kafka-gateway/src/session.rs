@@ -1,20 +1,25 @@
 //! One Kafka connection as a state machine: frames and replies in, response pieces out. Requests are executed as
 //! they come, answers leave in the order of the requests.
 
+mod sasl;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{Reply, ReplyTo, Watches};
+use broker::{Reply, ReplyTo, User, Watches};
 use bytes::Bytes;
-use kafka_wire::{ApiKey, DecodeError, RequestHeader};
+use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
 
 use crate::body::{Body, frame};
 use crate::gateway::{Advertise, Gateway};
 use crate::handlers::{self, Outcome, Wait};
+use sasl::Sasl;
+
+pub use sasl::{SaslMechanism, SaslRules};
 
 /// Requests of one connection that may wait for their answers; more are not read.
 const PENDING_MAX: usize = 64;
@@ -78,6 +83,28 @@ pub enum CloseReason {
         /// The limit.
         max: usize,
     },
+    /// Before it is known who it is.
+    #[error("a request of API {0} while it was not known who sends it")]
+    Unexpected(i16),
+    /// Nobody said who he is.
+    #[error("no login in time")]
+    Late,
+    /// Somebody is not let in.
+    #[error("login of {name:?} by {mechanism} refused: {reason}")]
+    Login {
+        /// As claimed.
+        name: String,
+        /// As chosen.
+        mechanism: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// `connections.max.reauth.ms` is over.
+    #[error("the session is over and was not renewed")]
+    SessionOver,
+    /// By an administrator.
+    #[error("{0}")]
+    Dismissed(String),
 }
 
 /// A request whose answer is not sent yet.
@@ -103,6 +130,8 @@ pub(crate) struct Context<'a> {
     pub to: ReplyTo,
     pub version: i16,
     pub client_id: &'a str,
+    /// Who logged in.
+    pub user: Option<&'a Arc<User>>,
     pub local: SocketAddr,
     pub peer: SocketAddr,
     pub advertise: &'a Advertise,
@@ -147,6 +176,10 @@ pub struct Session {
     pending_bytes: usize,
     refused: VecDeque<(usize, Append)>,
     broken: bool,
+    /// `None`: the listener asks nobody who he is.
+    sasl: Option<Box<Sasl>>,
+    /// The connection is to end, from then on.
+    refusal: Option<(CloseReason, Instant)>,
 }
 
 impl Session {
@@ -161,15 +194,40 @@ impl Session {
     ) -> Self {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
-        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused, broken: false }
+        Self {
+            gateway,
+            advertise,
+            shard,
+            connection,
+            local,
+            peer,
+            slots,
+            first: 0,
+            pending_bytes: 0,
+            refused,
+            broken: false,
+            sasl: None,
+            refusal: None,
+        }
+    }
+
+    /// Whoever is there has to say who he is first.
+    pub fn with_sasl(self, rules: Option<Arc<SaslRules>>, now: Instant) -> Self {
+        Self { sasl: rules.map(|rules| Box::new(Sasl::new(rules, now))), ..self }
+    }
+
+    /// Is it known who is there, as far as the listener wants to know?
+    pub fn is_known(&self) -> bool {
+        self.sasl.as_ref().is_none_or(|sasl| sasl.is_known())
     }
 
     /// Checks the length that a frame announces.
     ///
     /// # Errors
-    /// When it is negative or larger than `socket.request.max.bytes`.
+    /// When it is negative or larger than `socket.request.max.bytes`; `sasl.server.max.receive.size` until it is known who is there.
     pub fn check_frame_length(&self, announced: i32) -> Result<usize, CloseReason> {
-        let max = self.gateway.frame_bytes_max;
+        let before = self.sasl.as_ref().filter(|sasl| !sasl.is_known()).map(|sasl| sasl.request_bytes_max());
+        let max = self.gateway.frame_bytes_max.min(before.unwrap_or(usize::MAX));
         usize::try_from(announced)
             .ok()
             .filter(|bytes| *bytes <= max)
@@ -183,20 +241,37 @@ impl Session {
     pub fn handle_frame(&mut self, bytes: Bytes, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
         let length = bytes.len();
         self.gateway.metrics.received_bytes.inc_by(length as u64);
-        let refused = |reason: CloseReason| {
+        let outcome = match &mut self.sasl {
+            Some(sasl) => sasl.takes(&bytes, now),
+            None => Ok(false),
+        };
+        let outcome = outcome.and_then(|about_login| {
+            if about_login {
+                return self.authenticate(bytes, shard, now);
+            }
+            let (header, mut reader) = RequestHeader::decode(bytes)?;
+            self.serve(&header, &mut reader, length, shard, now)
+        });
+        if outcome.is_err() {
             self.gateway.metrics.refused_frames.inc();
-            Err(reason)
-        };
-        let (header, mut reader) = match RequestHeader::decode(bytes) {
-            Ok(decoded) => decoded,
-            Err(error) => return refused(error.into()),
-        };
+        }
+        outcome
+    }
+
+    /// Has a request handled.
+    fn serve(
+        &mut self,
+        header: &RequestHeader,
+        reader: &mut Reader,
+        length: usize,
+        shard: &mut ShardContext,
+        now: Instant,
+    ) -> Result<(), CloseReason> {
         let Some(api) = handlers::find(header.api_key) else {
-            return refused(CloseReason::UnknownApi(header.api_key));
+            return Err(CloseReason::UnknownApi(header.api_key));
         };
         let wire = api.key();
-        let number = self.first + self.slots.len() as u64;
-        let to = ReplyTo { shard: self.shard, connection: self.connection, token: number * PARTS_MAX };
+        let to = self.next_reply_to();
         let version = header.api_version;
         self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
@@ -207,6 +282,7 @@ impl Session {
                 to,
                 version,
                 client_id: header.client_id.as_deref().unwrap_or_default(),
+                user: self.sasl.as_ref().and_then(|sasl| sasl.user()),
                 local: self.local,
                 peer: self.peer,
                 advertise: &self.advertise,
@@ -214,12 +290,12 @@ impl Session {
                 alone,
                 refused: &mut self.refused,
             };
-            api.handle(&mut reader, &mut context)
+            api.handle(reader, &mut context)
         } else if wire.name == "ApiVersions" {
             Ok(Outcome::Downgraded(handlers::unsupported_api_versions()))
         } else {
             let (first, last) = api.range();
-            return refused(CloseReason::UnsupportedVersion { name: wire.name, version, first, last });
+            return Err(CloseReason::UnsupportedVersion { name: wire.name, version, first, last });
         };
         let slot = |state, version| Slot {
             api: wire,
@@ -230,9 +306,9 @@ impl Session {
             state,
         };
         match outcome {
-            Err(error) => return refused(error.into()),
+            Err(error) => return Err(error.into()),
             Ok(Outcome::Silent) => return Ok(()),
-            Ok(Outcome::Close(code)) => return refused(CloseReason::Unanswered(code.name())),
+            Ok(Outcome::Close(code)) => return Err(CloseReason::Unanswered(code.name())),
             Ok(Outcome::Answer(body)) => {
                 let pieces = frame(wire, version, header.correlation_id, &*body);
                 self.slots.push_back(slot(SlotState::Ready(pieces), version));
@@ -259,6 +335,7 @@ impl Session {
             to: ReplyTo { shard: self.shard, connection: self.connection, token: number * PARTS_MAX },
             version: slot.version,
             client_id: "",
+            user: self.sasl.as_ref().and_then(|sasl| sasl.user()),
             local: self.local,
             peer: self.peer,
             advertise: &self.advertise,
@@ -282,6 +359,11 @@ impl Session {
             self.broken = true;
             return;
         }
+        let mut reply = Some(reply);
+        if self.take_word(token, &mut reply, now) {
+            return;
+        }
+        let Some(reply) = reply else { return };
         let (number, part) = (token / PARTS_MAX, token % PARTS_MAX);
         if let Some(at) = number.checked_sub(self.first) {
             self.advance_slot(at as usize, Some((part, reply)), shard, now);
@@ -293,6 +375,12 @@ impl Session {
         for at in 0..self.slots.len() {
             self.advance_slot(at, None, shard, now);
         }
+        self.look_at_login(now);
+    }
+
+    /// Why the connection is to end, once what is due has been answered.
+    pub fn take_refusal(&mut self, now: Instant) -> Option<CloseReason> {
+        self.refusal.take_if(|(_, from)| now >= *from).map(|(reason, _)| reason)
     }
 
     /// The queue has room: what it refused is tried again.
@@ -311,14 +399,16 @@ impl Session {
             SlotState::Waiting(wait) => wait.deadline(),
             SlotState::Ready(_) => None,
         });
-        waiting.min()
+        let login = self.sasl.as_ref().and_then(|sasl| sasl.deadline());
+        waiting.chain(login).chain(self.refusal.as_ref().map(|(_, from)| *from)).min()
     }
 
     /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is
     /// large, and one of a kind is enough.
     pub fn wants_read(&self) -> bool {
         let fetching = self.slots.back().is_some_and(|slot| ["Fetch", "ShareFetch"].contains(&slot.api.name));
-        !fetching && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+        let login = self.sasl.as_ref().is_none_or(|sasl| sasl.wants_read()) && self.refusal.is_none();
+        login && !fetching && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
     }
 
     /// Ends the connection: a request of it met a defect of ours and will not be answered.

@@ -25,6 +25,8 @@ const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
 const MEMORY_RETRY: Duration = Duration::from_millis(2);
 /// Small requests are read into a buffer of this size.
 const READ_BYTES: usize = 64 << 10;
+/// … and of this size while it is not known who sends them.
+const READ_BYTES_BEFORE: usize = 4 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 /// Bytes read in one turn, before others get theirs.
@@ -104,6 +106,12 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         }
         if connection.session.borrow().is_broken() {
             return End::Broken;
+        }
+        if connection.place.is_stranger() && connection.session.borrow().is_known() {
+            connection.place.known();
+        }
+        if refused.is_none() && let Some(reason) = connection.session.borrow_mut().take_refusal(now) {
+            refused = Some((reason, now + LAST_ANSWERS));
         }
         let answered = !sends && connection.session.borrow().is_idle();
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
@@ -273,7 +281,7 @@ fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut 
                 got
             }
             Reading::Small => {
-                input.buffer.reserve(READ_BYTES);
+                input.buffer.reserve(if connection.place.is_stranger() { READ_BYTES_BEFORE } else { READ_BYTES });
                 let room = input.buffer.capacity() - input.buffer.len();
                 let got = stream.try_read_buf(&mut input.buffer);
                 input.drained = stream.is_plain() && got.as_ref().is_ok_and(|got| *got < room);

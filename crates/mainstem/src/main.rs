@@ -1,5 +1,6 @@
 //! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder.
 
+mod admission;
 mod archive_folder;
 mod certificate;
 mod cli;

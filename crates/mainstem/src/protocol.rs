@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use broker::Reply;
 use bytes::Bytes;
-use kafka_gateway::{Advertise, ShardContext};
+use kafka_gateway::{Advertise, SaslRules, ShardContext};
 use types::{ConnectionId, ShardId};
 
 use crate::shard::Shared;
@@ -15,10 +15,17 @@ use crate::shard::Shared;
 /// What clients of a listener speak.
 #[derive(Clone, Debug)]
 pub enum Protocol {
-    /// Kafka's, and what clients are told to connect to.
-    Kafka(Arc<Advertise>),
+    /// Kafka's: what clients are told to connect to, and how they log in where they have to.
+    Kafka(Arc<Advertise>, Option<Arc<SaslRules>>),
     /// AMQP 0-9-1.
     Amqp,
+}
+
+impl Protocol {
+    /// Do clients have to say who they are?
+    pub fn asks(&self) -> bool {
+        matches!(self, Self::Kafka(_, Some(_)) | Self::Amqp)
+    }
 }
 
 /// Why a connection ends that the client did not end.
@@ -35,7 +42,7 @@ pub enum Refusal {
 impl Refusal {
     /// Is it the ordinary end of a connection?
     pub fn is_ordinary(&self) -> bool {
-        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown))
+        matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown) | Self::Kafka(kafka_gateway::CloseReason::Late))
     }
 }
 
@@ -61,8 +68,9 @@ impl Session {
     /// A fresh connection from `peer` to `local`.
     pub fn new(protocol: Protocol, shared: &Shared, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
         match protocol {
-            Protocol::Kafka(advertise) => {
-                Self::Kafka(kafka_gateway::Session::new(Arc::clone(&shared.gateway), advertise, shard, id, local, peer))
+            Protocol::Kafka(advertise, sasl) => {
+                let session = kafka_gateway::Session::new(Arc::clone(&shared.gateway), advertise, shard, id, local, peer);
+                Self::Kafka(session.with_sasl(sasl, Instant::now()))
             }
             Protocol::Amqp => Self::Amqp(Box::new(amqp_gateway::Session::new(Arc::clone(&shared.amqp), shard, id, local, peer))),
         }
@@ -72,6 +80,19 @@ impl Session {
     pub fn set_certified(&mut self, name: Option<String>) {
         if let Self::Amqp(session) = self {
             session.set_certified(name);
+        }
+    }
+
+    /// Is it known who is there, where that is asked?
+    pub fn is_known(&self) -> bool {
+        each!(self, session => session.is_known())
+    }
+
+    /// Why the connection is to end, once what is due has been answered.
+    pub fn take_refusal(&mut self, now: Instant) -> Option<Refusal> {
+        match self {
+            Self::Kafka(session) => session.take_refusal(now).map(Refusal::from),
+            Self::Amqp(_) => None,
         }
     }
 

@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 use admin::management::{Listening, Management, NotTaken, Server};
 use admin::{AdminState, Phase, Served};
 use anyhow::{Context, bail};
-use broker::{Broker, BrokerConfig, Settings};
+use broker::{Broker, BrokerConfig, ScramMechanism, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
 use journal::{ArchiveStore, Journal, JournalConfig, JournalStatus};
-use kafka_gateway::{Gateway, GatewayMetrics};
+use kafka_gateway::{Gateway, GatewayMetrics, SaslMechanism};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 
+use crate::admission::{Admission, Bounds};
 use crate::archive_folder::FolderArchive;
-use crate::config::{Config, Listener, LogFormat};
+use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
 use crate::management;
@@ -26,7 +27,7 @@ use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
-use crate::tls::Tls;
+use crate::tls::{ClientCertificates, Tls};
 
 /// Part of the memory budget that answers may hold until clients have read them.
 const HELD_SHARE: usize = 4;
@@ -65,6 +66,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         journals.clone(),
     )?;
     let broker_threads = broker.start();
+    broker.security().offer_scram(scram_offered(&config));
     make_first_user(&config, &broker)?;
     let (metrics, amqp_metrics) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default());
     let blocked = Counter::default();
@@ -90,7 +92,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
-    accept_all(listeners, &shards, config.settings.int("max.connections") as usize, &stop)?;
+    accept_all(listeners, &shards, &config.settings, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
     wait_for_end(&signal, tls.as_deref())?;
@@ -224,6 +226,12 @@ fn wait_for_end(signal: &std::sync::mpsc::Receiver<Asked>, tls: Option<&Tls>) ->
             },
         }
     }
+}
+
+/// The mechanisms of SCRAM that some listener offers.
+fn scram_offered(config: &Config) -> Vec<ScramMechanism> {
+    let offered = |wanted| config.named.iter().filter_map(|one| one.sasl.as_ref()).any(|sasl| sasl.mechanisms.contains(&SaslMechanism::Scram(wanted)));
+    ScramMechanism::ALL.into_iter().filter(|one| offered(*one)).collect()
 }
 
 /// The user that the node is configured with, if nobody is there.
@@ -367,6 +375,8 @@ struct Bound {
     address: SocketAddr,
     protocol: Protocol,
     tls: Option<Arc<Tls>>,
+    /// It is one of setting `listeners`.
+    named: bool,
 }
 
 /// A listener as the start shows it: its address, its protocol, whether with TLS.
@@ -379,11 +389,16 @@ impl Bound {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         let listener = TcpListener::from(socket);
-        Ok(Self { address: listener.local_addr()?, listener, protocol, tls: None })
+        Ok(Self { address: listener.local_addr()?, listener, protocol, tls: None, named: false })
     }
 
     fn with(self, tls: &Arc<Tls>) -> Self {
         Self { tls: Some(Arc::clone(tls)), ..self }
+    }
+
+    /// Is it known only after a while who connects?
+    fn asks(&self) -> bool {
+        self.tls.is_some() || self.protocol.asks()
     }
 
     fn shown(&self) -> Shown {
@@ -392,8 +407,9 @@ impl Bound {
 
     fn flag(&self) -> &'static str {
         match (&self.protocol, self.tls.is_some()) {
-            (Protocol::Kafka(_), false) => "--kafka",
-            (Protocol::Kafka(_), true) => "--kafka-tls",
+            (Protocol::Kafka(..), _) if self.named => "listeners",
+            (Protocol::Kafka(..), false) => "--kafka",
+            (Protocol::Kafka(..), true) => "--kafka-tls",
             (Protocol::Amqp, false) => "--amqp",
             (Protocol::Amqp, true) => "--amqps",
         }
@@ -403,7 +419,7 @@ impl Bound {
 /// Who is served where, in RabbitMQ's words.
 fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
     let protocol = |protocol: &Protocol| match protocol {
-        Protocol::Kafka(_) => "kafka",
+        Protocol::Kafka(..) => "kafka",
         Protocol::Amqp => "amqp",
     };
     let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: false });
@@ -415,7 +431,13 @@ fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
 fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     let mut bound = Vec::new();
     for Listener { address, advertise } in &config.listeners {
-        bound.push(Bound::take(*address, Protocol::Kafka(Arc::new(advertise.clone()))).with_context(|| format!("--kafka {address}"))?);
+        bound.push(Bound::take(*address, Protocol::Kafka(Arc::new(advertise.clone()), None)).with_context(|| format!("--kafka {address}"))?);
+    }
+    for NamedListener { name, address, advertise, tls: encrypted, sasl } in &config.named {
+        let protocol = Protocol::Kafka(Arc::new(advertise.clone()), sasl.clone().map(Arc::new));
+        let one = Bound::take(*address, protocol).with_context(|| format!("listeners {name}://{address}"))?;
+        let one = if let Some(tls) = tls.filter(|_| *encrypted) { one.with(tls) } else { one };
+        bound.push(Bound { named: true, ..one });
     }
     match &config.amqp {
         Some(addresses) => {
@@ -430,7 +452,7 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     }
     let Some(tls) = tls else { return Ok(bound) };
     for Listener { address, advertise } in &config.security.kafka_tls {
-        let protocol = Protocol::Kafka(Arc::new(advertise.clone()));
+        let protocol = Protocol::Kafka(Arc::new(advertise.clone()), None);
         bound.push(Bound::take(*address, protocol).with_context(|| format!("--kafka-tls {address}"))?.with(tls));
     }
     for address in &config.security.amqps {
@@ -439,16 +461,18 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     Ok(bound)
 }
 
-fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, most: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, settings: &Settings, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
+    let (most, admission) = (settings.int("max.connections") as usize, Admission::new(Bounds::of(settings)));
     for one in bound {
         socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
-        let (shards, stop, placement) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement));
+        let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
+            let mut turned_away = TurnedAway::default();
             loop {
-                let stream = match one.listener.accept() {
-                    Ok((stream, _)) => stream,
+                let (stream, peer) = match one.listener.accept() {
+                    Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!(%error, address = %one.address, "connection not accepted");
                         std::thread::sleep(Duration::from_millis(100));
@@ -460,18 +484,44 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, most: usize, st
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
                 if open >= most {
-                    tracing::warn!(max_connections = most, "connection refused: there are too many");
+                    turned_away.note("max.connections", peer);
                     continue;
                 }
+                let place = match admission.enter(peer.ip(), one.asks()) {
+                    Ok(place) => place,
+                    Err(met) => {
+                        turned_away.note(met.setting(), peer);
+                        continue;
+                    }
+                };
                 let chosen = placement.lock().expect("choosing does not panic").choose(&shards, Instant::now());
                 let shard = &shards[chosen];
                 shard.connections.fetch_add(1, Ordering::Relaxed);
                 let id = ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed) as u64);
-                let _ = shard.arrivals.send(Arrival { stream, protocol: one.protocol.clone(), id, tls: one.tls.clone() });
+                let _ = shard.arrivals.send(Arrival { stream, protocol: one.protocol.clone(), id, tls: one.tls.clone(), place });
             }
         })?;
     }
     Ok(())
+}
+
+/// Connections that found no place, for the log: a line a second at most, however many come.
+#[derive(Default)]
+struct TurnedAway {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl TurnedAway {
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn note(&mut self, setting: &str, peer: SocketAddr) {
+        self.untold += 1;
+        if self.told.is_none_or(|last| last.elapsed() >= Self::PAUSE) {
+            tracing::warn!(address = %peer.ip(), setting, count = self.untold, "connections refused: there are too many");
+            *self = Self { told: Some(Instant::now()), untold: 0 };
+        }
+    }
 }
 
 fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMode, started: Instant) {
@@ -479,13 +529,14 @@ fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMod
     for (address, protocol, encrypted) in listeners {
         let with = if *encrypted { "  (TLS)" } else { "" };
         match protocol {
-            Protocol::Kafka(advertise) => {
+            Protocol::Kafka(advertise, sasl) => {
+                let asks = if sasl.is_some() { "  (SASL)" } else { "" };
                 let told = match (&advertise.host, advertise.port) {
                     (Some(host), Some(port)) => format!("  (advertised as {host}:{port})"),
                     (Some(host), None) => format!("  (advertised as {host})"),
                     _ => String::new(),
                 };
-                println!("  kafka       {address}{told}{with}");
+                println!("  kafka       {address}{told}{with}{asks}");
             }
             Protocol::Amqp => println!("  amqp        {address}{with}"),
         }
@@ -499,9 +550,14 @@ fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMod
     println!("  I/O         {mode}");
     println!("  memory      {}", config.memory);
     println!("  ready after {} ms", started.elapsed().as_millis());
+    let certified = config.security.tls.as_ref().is_some_and(|tls| tls.clients == ClientCertificates::Required);
     for (address, protocol, encrypted) in listeners.iter().filter(|(address, ..)| !address.ip().is_loopback()) {
         match protocol {
-            Protocol::Kafka(_) => println!("  WARNING     {address} is reachable by others, and SASL is not there yet"),
+            Protocol::Kafka(_, None) if !encrypted || !certified => println!("  WARNING     {address} is reachable by others, and nobody has to log in"),
+            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.mechanisms.contains(&SaslMechanism::Plain) => {
+                println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text");
+            }
+            Protocol::Kafka(..) => {}
             Protocol::Amqp if !encrypted => println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text"),
             Protocol::Amqp => {}
         }

@@ -17,6 +17,7 @@ use tokio::net::TcpStream as TokioStream;
 use tokio::sync::{Notify, mpsc};
 use types::{ConnectionId, ShardId};
 
+use crate::admission::Place;
 use crate::certificate::user_name;
 use crate::connection;
 use crate::frames::FramePool;
@@ -37,6 +38,8 @@ pub struct Arrival {
     pub id: ConnectionId,
     /// It begins with a handshake of TLS.
     pub tls: Option<Arc<Tls>>,
+    /// Among those that may connect.
+    pub place: Place,
 }
 
 /// What all shards share.
@@ -71,6 +74,8 @@ pub struct Connection {
     pub session: RefCell<Session>,
     /// Something may be sent, or read again.
     pub wake: Notify,
+    /// Among those that may connect.
+    pub place: Place,
     /// Its own task is at work on it, and looks at the session when it is done.
     served: Cell<bool>,
 }
@@ -176,21 +181,25 @@ impl Shard {
                 return;
             }
         };
+        let asks = arrival.protocol.asks();
         let session = Session::new(arrival.protocol, &self.shared, self.id, arrival.id, local, peer);
-        let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new(), served: Cell::new(false) });
+        let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new(), place: arrival.place, served: Cell::new(false) });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
-        tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls)));
+        tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls, asks)));
     }
 
-    async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, socket: (TokioStream, Option<Arc<Tls>>)) {
+    async fn serve(self: Rc<Self>, id: ConnectionId, peer: SocketAddr, connection: Rc<Connection>, socket: (TokioStream, Option<Arc<Tls>>, bool)) {
         let _counted = Counted { shard: &self };
         let closing = Closing { shard: &self, id, connection: &connection };
         let stream = match socket {
-            (stream, None) => Stream::Plain(stream),
-            (stream, Some(tls)) => match Stream::accept(stream, tls.config()).await {
+            (stream, None, _) => Stream::Plain(stream),
+            (stream, Some(tls), asks) => match Stream::accept(stream, tls.config()).await {
                 Ok(stream) => {
                     let name = stream.certificate().and_then(|certificate| user_name(&certificate, tls.login_from()));
                     connection.session.borrow_mut().set_certified(name);
+                    if !asks {
+                        connection.place.known();
+                    }
                     stream
                 }
                 Err(error) => {

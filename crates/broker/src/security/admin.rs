@@ -10,6 +10,7 @@ use super::error::SecurityError;
 use super::password::PasswordHash;
 use super::permissions::{Permissions, TopicPermission};
 use super::record::{self, Found};
+use super::scram::{ScramCredentials, ScramMechanism};
 use super::seats::Dismissed;
 use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
 use crate::mailbox::Reply;
@@ -49,6 +50,24 @@ fn put(key: Bytes, value: Bytes) -> AppendItem {
     AppendItem::State { key, value: Some(value) }
 }
 
+/// What makes of one set of keys the other.
+pub(super) fn scram_items(name: &str, old: Option<&ScramCredentials>, new: &ScramCredentials) -> Vec<AppendItem> {
+    let change = |mechanism: ScramMechanism| {
+        let (before, after) = (old.and_then(|old| old.get(mechanism)), new.get(mechanism));
+        let key = || record::scram_key(mechanism, name);
+        match (before, after) {
+            (Some(_), None) => Some(drop_key(key())),
+            (before, Some(after)) if before != Some(after) => Some(put(key(), record::encode_scram(after))),
+            _ => None,
+        }
+    };
+    ScramMechanism::ALL.into_iter().filter_map(change).collect()
+}
+
+pub(super) fn put_user_item(user: &User) -> AppendItem {
+    put(record::user_key(user.name()), record::encode_user(user))
+}
+
 fn drop_key(key: Bytes) -> AppendItem {
     AppendItem::State { key, value: None }
 }
@@ -64,6 +83,12 @@ impl Broker {
         let UserWish { name, password, tags, limits } = wish;
         check_name("user name", &name)?;
         let old = self.security.inner.read().users.get(&name).cloned();
+        let scram = match &password {
+            PasswordWish::Keep => old.as_ref().map(|user| user.scram().clone()).unwrap_or_default(),
+            PasswordWish::Clear(text) => ScramCredentials::of(&self.security.scram.read().clone(), text.as_bytes()),
+            // Keys of another password are not to let anybody in.
+            PasswordWish::Remove | PasswordWish::Hash(_) => ScramCredentials::default(),
+        };
         let hash = match password {
             PasswordWish::Keep => old.as_ref().and_then(|user| user.password()).cloned(),
             PasswordWish::Remove => None,
@@ -74,13 +99,16 @@ impl Broker {
         let tags = tags.unwrap_or_else(|| old.as_ref().map(|user| user.tags().to_vec()).unwrap_or_default());
         check_texts("the list of tags", tags.iter().map(String::as_str))?;
         let limits = limits.unwrap_or_else(|| old.as_ref().map(|user| user.limits()).unwrap_or_default());
-        let user = User::new(name.clone(), hash, tags, limits);
+        let user = User::new(name.clone(), hash, tags, limits).with_scram(scram);
         // Who was verified with a password that is still the same need not be again.
-        if let Some(verified) = old.filter(|old| old.password() == user.password()).and_then(|old| old.verified()) {
+        let same = |old: &Arc<User>| old.password() == user.password() && old.scram() == user.scram();
+        if let Some(verified) = old.clone().filter(same).and_then(|old| old.verified()) {
             user.set_verified(verified);
         }
         let user = Arc::new(user);
-        self.commit(0, vec![put(record::user_key(&name), record::encode_user(&user))])?;
+        let mut items = vec![put(record::user_key(&name), record::encode_user(&user))];
+        items.extend(scram_items(&name, old.as_ref().map(|old| old.scram()), user.scram()));
+        self.commit(0, items)?;
         let mut first = false;
         self.security.change(|inner| {
             first = inner.users.is_empty();
@@ -104,6 +132,7 @@ impl Broker {
                 return Ok(false);
             }
             items.push(drop_key(record::user_key(name)));
+            items.extend(scram_items(name, inner.users.get(name).map(|user| user.scram()), &ScramCredentials::default()));
             for (vhost, users) in &inner.grants {
                 let Some(grant) = users.get(name) else { continue };
                 items.extend(grant.permissions.iter().map(|_| drop_key(record::permissions_key(vhost, name))));
@@ -135,7 +164,7 @@ impl Broker {
         Ok(true)
     }
 
-    fn dismiss_user(&self, name: &str) {
+    pub(super) fn dismiss_user(&self, name: &str) {
         self.dismiss(&format!("user '{name}' is deleted"), |user, _| user == name);
     }
 
@@ -297,7 +326,18 @@ impl Broker {
         let found = record::decode(key, value).ok_or_else(|| BrokerOpenError::Security { key: key.escape_ascii().to_string() })?;
         match found {
             Found::Vhost(name, metadata) => self.vhosts.or_new(&name).set_metadata(metadata),
-            Found::User(user) => self.security.change(|inner| drop(inner.users.insert(user.name().to_owned(), Arc::new(user)))),
+            Found::User(user) => self.security.change(|inner| {
+                let scram = inner.scram_first.remove(user.name()).unwrap_or_default();
+                inner.users.insert(user.name().to_owned(), Arc::new(user.with_scram(scram)));
+            }),
+            Found::Scram(name, keys) => self.security.change(|inner| match inner.users.get_mut(&name) {
+                Some(user) => {
+                    let mut scram = user.scram().clone();
+                    scram.put(keys);
+                    *user = Arc::new(user.again().with_scram(scram));
+                }
+                None => inner.scram_first.entry(name).or_default().put(keys),
+            }),
             Found::Permissions { vhost, user, permissions } => {
                 self.security.change(|inner| inner.grant(&vhost, &user).permissions = Some(Arc::new(permissions)));
             }

@@ -12,6 +12,9 @@ mod login;
 mod password;
 mod permissions;
 mod record;
+mod scram;
+mod scram_admin;
+mod scram_exchange;
 mod seats;
 #[cfg(test)]
 mod tests;
@@ -31,7 +34,11 @@ pub use login::{Credentials, LoginOutcome};
 pub use password::{HashAlgorithm, InvalidHash, PasswordHash};
 pub use permissions::{InvalidPattern, Pattern, Permission, Permissions, TopicPermission, TopicPermissions};
 pub(crate) use record::SECURITY_KEY;
+pub use scram::{InvalidScram, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramCredential, ScramCredentials, ScramMechanism};
+pub use scram_admin::{ScramChange, ScramError, ScramWish};
+pub use scram_exchange::{ScramExchange, ScramRefused};
 pub(crate) use waiting::Logins;
+pub use waiting::place_of;
 pub use seats::{Dismissed, Seat, Seats};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
 
@@ -47,6 +54,8 @@ struct Grant {
 #[derive(Default)]
 struct Inner {
     users: BTreeMap<String, Arc<User>>,
+    /// While records are read: keys of users whose own record has not come yet.
+    scram_first: BTreeMap<String, ScramCredentials>,
     /// By virtual host, then by user.
     grants: BTreeMap<String, BTreeMap<String, Grant>>,
 }
@@ -60,6 +69,8 @@ pub struct Security {
     guest: Arc<User>,
     all: Arc<Permissions>,
     seats: Seats,
+    /// Mechanisms for which new passwords get keys.
+    scram: RwLock<Vec<ScramMechanism>>,
 }
 
 impl Security {
@@ -74,6 +85,7 @@ impl Security {
             guest: Arc::new(User::new(GUEST.to_owned(), None, vec!["administrator".to_owned()], UserLimits::default())),
             all: Arc::new(Permissions::all()),
             seats: Seats::default(),
+            scram: RwLock::default(),
         }
     }
 
@@ -85,6 +97,11 @@ impl Security {
     /// The connections that have opened a virtual host.
     pub fn seats(&self) -> &Seats {
         &self.seats
+    }
+
+    /// New passwords get keys for these mechanisms beside their hash: those that a listener offers.
+    pub fn offer_scram(&self, mechanisms: Vec<ScramMechanism>) {
+        *self.scram.write() = mechanisms;
     }
 
     /// Iterations of hashes of new passwords.

@@ -7,6 +7,8 @@
 //!   "v"  name                            value  u8 version (1), u16 length, description, u8 0, or 1 and u16 length, default queue
 //!                                               type; u16 count of tags, each u16 length, text
 //!   "p"  u8 length, virtual host, user   value  u8 version (1), configure, write, read: each u16 length, expression
+//!   "s"  u8 mechanism, user              value  u8 version (1), u32 iterations, salt, stored key, server key: each u16 length, bytes;
+//!                                               mechanism 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
 //!   "t"  u8 length, virtual host,
 //!        u8 length, user, exchange       value  u8 version (1), write, read: each u16 length, expression
 //! limit  u8 0 (none), or 1 and u32
@@ -16,6 +18,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::password::{HashAlgorithm, PasswordHash};
 use super::permissions::{Permissions, TopicPermission};
+use super::scram::{ScramCredential, ScramMechanism};
 use super::user::{User, UserLimits};
 use crate::queues::VhostMetadata;
 
@@ -25,12 +28,14 @@ const USER: u8 = b'u';
 const VHOST: u8 = b'v';
 const PERMISSIONS: u8 = b'p';
 const TOPIC: u8 = b't';
+const SCRAM: u8 = b's';
 const VERSION: u8 = 1;
 
 /// One of the records.
 #[derive(Debug)]
 pub(super) enum Found {
     User(User),
+    Scram(String, ScramCredential),
     Vhost(String, VhostMetadata),
     Permissions { vhost: String, user: String, permissions: Permissions },
     Topic { vhost: String, user: String, exchange: String, permission: TopicPermission },
@@ -49,6 +54,10 @@ fn key(kind: u8, parts: &[&str], last: &str) -> Bytes {
 
 pub(super) fn user_key(name: &str) -> Bytes {
     key(USER, &[], name)
+}
+
+pub(super) fn scram_key(mechanism: ScramMechanism, user: &str) -> Bytes {
+    Bytes::from([&[SECURITY_KEY, SCRAM, mechanism.number()], user.as_bytes()].concat())
 }
 
 pub(super) fn vhost_key(name: &str) -> Bytes {
@@ -123,6 +132,15 @@ pub(super) fn encode_user(user: &User) -> Bytes {
     out.freeze()
 }
 
+pub(super) fn encode_scram(credential: &ScramCredential) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(VERSION);
+    out.put_u32(credential.iterations());
+    let (stored, server) = credential.keys();
+    [credential.salt(), stored, server].into_iter().for_each(|bytes| put_text(&mut out, bytes));
+    out.freeze()
+}
+
 pub(super) fn encode_vhost(metadata: &VhostMetadata) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(VERSION);
@@ -167,6 +185,12 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Found> {
             let limits = UserLimits { max_connections: limit(&mut value)?, max_channels: limit(&mut value)? };
             Found::User(User::new(rest(key)?, password, all(&mut value)?, limits))
         }
+        SCRAM => {
+            let mechanism = ScramMechanism::of_number(key.try_get_u8().ok()?)?;
+            let (iterations, salt) = (value.try_get_u32().ok()?, raw(&mut value)?);
+            let (stored, server) = (raw(&mut value)?, raw(&mut value)?);
+            Found::Scram(rest(key)?, ScramCredential::from_parts(mechanism, iterations, salt, stored, server)?)
+        }
         VHOST => {
             let description = text(&mut value)?;
             let default_queue_type = match value.try_get_u8().ok()? {
@@ -208,6 +232,10 @@ mod tests {
         let user = User::new("größe".to_owned(), Some(hash.clone()), vec!["administrator".to_owned(), String::new()], limits);
         let Found::User(found) = check(&user_key(user.name()), &encode_user(&user)) else { panic!("a user") };
         assert_eq!((found.name(), found.password(), found.tags(), found.limits()), ("größe", Some(&hash), user.tags(), limits));
+
+        let keys = ScramCredential::of(ScramMechanism::Sha512, b"secret");
+        let Found::Scram(name, found) = check(&scram_key(keys.mechanism(), "größe"), &encode_scram(&keys)) else { panic!("keys") };
+        assert_eq!((name.as_str(), found), ("größe", keys));
 
         let metadata = VhostMetadata {
             description: "for orders".to_owned(),

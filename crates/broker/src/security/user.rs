@@ -5,6 +5,7 @@ use std::fmt;
 use parking_lot::Mutex;
 
 use super::password::PasswordHash;
+use super::scram::ScramCredentials;
 
 /// Bytes that names of users and virtual hosts may have: those of a short string of AMQP.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -27,13 +28,25 @@ pub struct User {
     password: Option<PasswordHash>,
     tags: Vec<String>,
     limits: UserLimits,
+    scram: ScramCredentials,
     /// Digest of the password that was verified last.
     verified: Mutex<Option<[u8; 32]>>,
 }
 
 impl User {
     pub(super) fn new(name: String, password: Option<PasswordHash>, tags: Vec<String>, limits: UserLimits) -> Self {
-        Self { name, password, tags, limits, verified: Mutex::new(None) }
+        Self { name, password, tags, limits, scram: ScramCredentials::default(), verified: Mutex::new(None) }
+    }
+
+    /// The same with other keys of SCRAM.
+    pub(super) fn with_scram(self, scram: ScramCredentials) -> Self {
+        Self { scram, verified: Mutex::new(None), ..self }
+    }
+
+    /// A copy of him as he is defined.
+    pub(super) fn again(&self) -> Self {
+        let Self { name, password, tags, limits, scram, verified: _ } = self;
+        Self::new(name.clone(), password.clone(), tags.clone(), *limits).with_scram(scram.clone())
     }
 
     /// His name.
@@ -59,6 +72,19 @@ impl User {
     /// What he may have open.
     pub fn limits(&self) -> UserLimits {
         self.limits
+    }
+
+    /// His keys for SCRAM.
+    pub fn scram(&self) -> &ScramCredentials {
+        &self.scram
+    }
+
+    /// Is this his password? Who has no hash of it may have keys of SCRAM. Takes as long as making them did.
+    pub(super) fn accepts(&self, password: &[u8]) -> bool {
+        match &self.password {
+            Some(hash) => hash.verify(password),
+            None => self.scram.iter().next().is_some_and(|keys| keys.verify_password(password)),
+        }
     }
 
     pub(super) fn verified(&self) -> Option<[u8; 32]> {

@@ -40,8 +40,8 @@ struct Inner {
     closed: bool,
 }
 
-/// What counts as one address: an IPv6 client has a whole network of them.
-fn place_of(address: IpAddr) -> IpAddr {
+/// What counts as one address: an IPv6 client has a whole network of them, and an IPv4 address is the same in either form.
+pub fn place_of(address: IpAddr) -> IpAddr {
     const NETWORK: u128 = !(u64::MAX as u128);
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK)),

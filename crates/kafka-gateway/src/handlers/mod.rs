@@ -19,6 +19,8 @@ mod partitions;
 mod produce;
 mod producers;
 mod replication;
+mod sasl;
+mod scram;
 mod share_acknowledge;
 mod share_batches;
 mod share_fetch;
@@ -175,6 +177,7 @@ static APIS: &[Api] = &[
     Api::new(14, 0, 5, groups::sync),
     Api::new(15, 0, 6, group_admin::describe),
     Api::new(16, 0, 5, group_admin::list),
+    Api::new(17, 0, 1, sasl::handshake),
     Api::new(18, 0, 4, api_versions::handle),
     Api::new(19, 2, 7, topics::create),
     Api::new(20, 1, 6, topics::delete),
@@ -193,6 +196,7 @@ static APIS: &[Api] = &[
     Api::new(33, 0, 2, configs::alter),
     Api::new(34, 1, 2, replication::alter_log_dirs),
     Api::new(35, 1, 5, cluster::describe_log_dirs),
+    Api::new(36, 0, 2, sasl::authenticate),
     Api::new(37, 0, 3, partitions::create),
     Api::new(42, 0, 2, group_admin::delete),
     Api::new(43, 0, 2, replication::elect_leaders),
@@ -200,6 +204,8 @@ static APIS: &[Api] = &[
     Api::new(45, 0, 1, replication::alter_reassignments),
     Api::new(46, 0, 0, replication::list_reassignments),
     Api::new(47, 0, 0, group_offsets::delete),
+    Api::new(50, 0, 0, scram::describe),
+    Api::new(51, 0, 0, scram::alter),
     Api::new(55, 0, 2, replication::describe_quorum),
     Api::new(57, 0, 2, features::update),
     Api::new(60, 0, 2, cluster::describe),

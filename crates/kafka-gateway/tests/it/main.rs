@@ -3,6 +3,7 @@
 mod fetch_sessions;
 mod full_disk;
 mod idempotence;
+mod login;
 mod long_poll;
 mod node;
 mod order;

@@ -11,7 +11,7 @@ use broker::{Broker, BrokerConfig, Event, Mailbox, Settings};
 use bytes::Bytes;
 use journal::disk::{IoMode, RealStorage, Storage, submitter};
 use journal::{Journal, JournalConfig};
-use kafka_gateway::{Advertise, CloseReason, Gateway, GatewayMetrics, Session, ShardContext};
+use kafka_gateway::{Advertise, CloseReason, Gateway, GatewayMetrics, SaslRules, Session, ShardContext};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use kafka_wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
@@ -92,12 +92,18 @@ impl Node {
 
     /// A new connection; its number.
     pub fn connect(&mut self) -> usize {
+        self.connect_to(None)
+    }
+
+    /// A new connection to a listener that may ask who it is; its number.
+    pub fn connect_to(&mut self, rules: Option<Arc<SaslRules>>) -> usize {
         let address = "127.0.0.1:9092".parse().expect("an address");
         let number = self.sessions.len();
         let gateway = Arc::clone(&self.gateway);
         let id = ConnectionId(number as u64 + 1);
         self.sent.push(VecDeque::new());
-        self.sessions.push(Session::new(gateway, Arc::new(Advertise::default()), SHARD, id, address, address));
+        let session = Session::new(gateway, Arc::new(Advertise::default()), SHARD, id, address, address);
+        self.sessions.push(session.with_sasl(rules, self.now));
         number
     }
 
@@ -179,6 +185,20 @@ impl Node {
     /// Changes the class of a topic.
     pub fn set_durability(&self, topic: &str, durability: Durability) {
         self.broker.topic(topic).expect("it is there").logs().iter().for_each(|log| log.set_durability(durability));
+    }
+
+    /// Who may be in the catalog of users.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
+    /// Why a connection is to end.
+    pub fn refusal(&mut self, client: usize) -> Option<CloseReason> {
+        self.sessions[client].take_refusal(self.now)
+    }
+
+    pub fn session(&self, client: usize) -> &Session {
+        &self.sessions[client]
     }
 
     /// How far the journal is flushed.

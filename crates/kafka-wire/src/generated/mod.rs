@@ -9,6 +9,7 @@ pub mod alter_configs;
 pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
 pub mod alter_share_group_offsets;
+pub mod alter_user_scram_credentials;
 pub mod api_versions;
 pub mod consumer_group_describe;
 pub mod consumer_group_heartbeat;
@@ -30,6 +31,7 @@ pub mod describe_quorum;
 pub mod describe_share_group_offsets;
 pub mod describe_topic_partitions;
 pub mod describe_transactions;
+pub mod describe_user_scram_credentials;
 pub mod elect_leaders;
 pub mod end_txn;
 pub mod fetch;
@@ -52,6 +54,8 @@ pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
 pub mod push_telemetry;
+pub mod sasl_authenticate;
+pub mod sasl_handshake;
 pub mod share_acknowledge;
 pub mod share_fetch;
 pub mod share_group_describe;
@@ -79,6 +83,7 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 14, name: "SyncGroup", first: 0, last: 5, flexible_from: Some(4) },
     ApiKey { key: 15, name: "DescribeGroups", first: 0, last: 6, flexible_from: Some(5) },
     ApiKey { key: 16, name: "ListGroups", first: 0, last: 5, flexible_from: Some(3) },
+    ApiKey { key: 17, name: "SaslHandshake", first: 0, last: 1, flexible_from: None },
     ApiKey { key: 18, name: "ApiVersions", first: 0, last: 4, flexible_from: Some(3) },
     ApiKey { key: 19, name: "CreateTopics", first: 2, last: 7, flexible_from: Some(5) },
     ApiKey { key: 20, name: "DeleteTopics", first: 1, last: 6, flexible_from: Some(4) },
@@ -97,6 +102,7 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 33, name: "AlterConfigs", first: 0, last: 2, flexible_from: Some(2) },
     ApiKey { key: 34, name: "AlterReplicaLogDirs", first: 1, last: 2, flexible_from: Some(2) },
     ApiKey { key: 35, name: "DescribeLogDirs", first: 1, last: 5, flexible_from: Some(2) },
+    ApiKey { key: 36, name: "SaslAuthenticate", first: 0, last: 2, flexible_from: Some(2) },
     ApiKey { key: 37, name: "CreatePartitions", first: 0, last: 3, flexible_from: Some(2) },
     ApiKey { key: 42, name: "DeleteGroups", first: 0, last: 2, flexible_from: Some(2) },
     ApiKey { key: 43, name: "ElectLeaders", first: 0, last: 2, flexible_from: Some(2) },
@@ -104,6 +110,8 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 45, name: "AlterPartitionReassignments", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 46, name: "ListPartitionReassignments", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 47, name: "OffsetDelete", first: 0, last: 0, flexible_from: None },
+    ApiKey { key: 50, name: "DescribeUserScramCredentials", first: 0, last: 0, flexible_from: Some(0) },
+    ApiKey { key: 51, name: "AlterUserScramCredentials", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 55, name: "DescribeQuorum", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 57, name: "UpdateFeatures", first: 0, last: 2, flexible_from: Some(0) },
     ApiKey { key: 60, name: "DescribeCluster", first: 0, last: 2, flexible_from: Some(0) },

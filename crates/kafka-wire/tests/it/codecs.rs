@@ -100,6 +100,7 @@ codecs! {
     shared alter_partition_reassignments::{ AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse };
     shared alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
     shared alter_share_group_offsets::{ AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse };
+    shared alter_user_scram_credentials::{ AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse };
     shared api_versions::{ ApiVersionsRequest, ApiVersionsResponse };
     shared consumer_group_describe::{ ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse };
     shared consumer_group_heartbeat::{ ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse };
@@ -121,6 +122,7 @@ codecs! {
     shared describe_share_group_offsets::{ DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse };
     shared describe_topic_partitions::{ DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse };
     shared describe_transactions::{ DescribeTransactionsRequest, DescribeTransactionsResponse };
+    shared describe_user_scram_credentials::{ DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse };
     shared elect_leaders::{ ElectLeadersRequest, ElectLeadersResponse };
     shared end_txn::{ EndTxnRequest, EndTxnResponse };
     shared fetch::{ FetchRequest, FetchResponse };
@@ -143,6 +145,8 @@ codecs! {
     shared offset_for_leader_epoch::{ OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse };
     shared produce::{ ProduceRequest, ProduceResponse };
     shared push_telemetry::{ PushTelemetryRequest, PushTelemetryResponse };
+    shared sasl_authenticate::{ SaslAuthenticateRequest, SaslAuthenticateResponse };
+    shared sasl_handshake::{ SaslHandshakeRequest, SaslHandshakeResponse };
     shared share_acknowledge::{ ShareAcknowledgeRequest, ShareAcknowledgeResponse };
     shared share_fetch::{ ShareFetchRequest, ShareFetchResponse };
     shared share_group_describe::{ ShareGroupDescribeRequest, ShareGroupDescribeResponse };

@@ -50,6 +50,8 @@ const OURS_ALONE: &[(&str, &str, usize)] = &[
     // No version has tagged fields, so there is nothing to hold.
     ("OffsetDeleteRequest", "unknown_tagged_fields", 0),
     ("OffsetDeleteResponse", "unknown_tagged_fields", 0),
+    ("SaslHandshakeRequest", "unknown_tagged_fields", 0),
+    ("SaslHandshakeResponse", "unknown_tagged_fields", 0),
 ];
 
 /// Fields that only the other codec has, because we do not speak their versions.

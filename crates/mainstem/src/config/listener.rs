@@ -49,7 +49,7 @@ pub fn address(name: &'static str, text: &str) -> Result<SocketAddr, ConfigError
     text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(refused)
 }
 
-fn advertise(name: &'static str, text: &str) -> Result<Advertise, ConfigError> {
+pub fn advertise(name: &'static str, text: &str) -> Result<Advertise, ConfigError> {
     let refused = |expected: &str| {
         let value = text.to_owned();
         Err(ConfigError::Value { name, value, expected: expected.to_owned() })

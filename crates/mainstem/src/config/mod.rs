@@ -3,6 +3,7 @@
 
 mod layer;
 mod listener;
+mod named;
 mod security;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use crate::cli::ServeArguments;
 use layer::Layer;
 use listener::Names;
 pub use listener::Listener;
+pub use named::NamedListener;
 pub use security::{Security, SecurityArguments};
 
 /// Smallest memory budget that the pools fit in.
@@ -71,6 +73,8 @@ impl FromStr for LogFormat {
 pub struct Config {
     pub data: PathBuf,
     pub listeners: Vec<Listener>,
+    /// Those of setting `listeners`.
+    pub named: Vec<NamedListener>,
     /// `None`: the default address, if nobody else has it.
     pub amqp: Option<Vec<SocketAddr>>,
     pub security: Security,
@@ -123,13 +127,16 @@ impl Config {
             let expected = format!("the least is {MEMORY_MIN}");
             return Err(ConfigError::Value { name: "--memory", value: memory.to_string(), expected });
         }
-        let kafka = layer.kafka.unwrap_or_else(|| vec!["127.0.0.1:9092".to_owned()]);
+        let named = NamedListener::all(&settings)?;
+        let default = if named.is_empty() { vec!["127.0.0.1:9092".to_owned()] } else { Vec::new() };
+        let kafka = layer.kafka.unwrap_or(default);
         let advertise = layer.advertise.unwrap_or_default();
         Ok(Self {
             data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
             listeners: Listener::pair(Names { address: "--kafka", advertise: "--advertise" }, &kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
-            security: layer.security.check()?,
+            security: layer.security.check(named.iter().find(|one| one.tls).map(|one| one.name.clone()))?,
+            named,
             definitions: layer.definitions.map(PathBuf::from),
             management: match layer.management.as_deref() {
                 None | Some(NO_LISTENER) => None,

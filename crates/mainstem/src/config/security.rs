@@ -119,12 +119,15 @@ impl SecurityLayer {
         self
     }
 
+    /// `named`: a listener of the settings that needs TLS.
+    ///
     /// # Errors
     /// The first value that cannot be taken.
-    pub fn check(self) -> Result<Security, ConfigError> {
+    pub fn check(self, named: Option<String>) -> Result<Security, ConfigError> {
         let [amqps, kafka_tls, advertise_tls] = self.lists.map(Option::unwrap_or_default);
         let [certificate, key, ca, clients, login_from, default_user, default_pass, default_pass_file] = self.values;
         let wanted = amqps.first().map(|value| ("--amqps", value)).or_else(|| kafka_tls.first().map(|value| ("--kafka-tls", value)));
+        let wanted = wanted.or_else(|| named.as_ref().map(|name| ("listeners", name)));
         let files = TlsOptions { certificate, key, ca, clients, login_from }.check(wanted)?;
         let names = Names { address: "--kafka-tls", advertise: "--advertise-tls" };
         Ok(Security {
@@ -182,7 +185,7 @@ impl TlsOptions {
         let Some((name, value)) = wanted else {
             let alone = [("--tls-certificate", &self.certificate), ("--tls-key", &self.key), ("--tls-ca", &self.ca)];
             return match alone.into_iter().find_map(|(name, value)| Some((name, value.as_ref()?))) {
-                Some((name, value)) => Err(refuse(name, value, "nothing uses it; --amqps or --kafka-tls names an address for clients with TLS")),
+                Some((name, value)) => Err(refuse(name, value, "nothing uses it; --amqps, --kafka-tls or a listener with SSL or SASL_SSL is an address for clients with TLS")),
                 None => Ok(None),
             };
         };

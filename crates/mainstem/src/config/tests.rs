@@ -95,6 +95,48 @@ fn tls_is_all_there_or_refused() {
 }
 
 #[test]
+fn listeners_under_names_are_what_kafka_operators_expect() {
+    let with = |settings: &[&str]| {
+        let arguments = ServeArguments { set: settings.iter().map(ToString::to_string).collect(), ..ServeArguments::default() };
+        resolve(arguments, &[]).map_err(|error| error.to_string())
+    };
+    let refused = |settings: &[&str]| with(settings).expect_err("refused");
+    let map = "listener.security.protocol.map=IN:SASL_PLAINTEXT,OUT:PLAINTEXT";
+    let config = with(&[
+        "listeners=IN://127.0.0.1:1, OUT://:2",
+        map,
+        "advertised.listeners=IN://broker.example.org:7",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256",
+        "listener.name.in.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        "listener.name.in.connections.max.reauth.ms=5000",
+    ]).expect("taken");
+    assert!(config.listeners.is_empty(), "there is no other without being asked for");
+    let [inner, outer] = &config.named[..] else { panic!("two") };
+    let sasl = inner.sasl.as_ref().expect("SASL");
+    assert_eq!(sasl.mechanisms.iter().map(|one| one.name()).collect::<Vec<_>>(), ["SCRAM-SHA-512"]);
+    assert_eq!((sasl.session_max, sasl.refusal_delay), (Some(std::time::Duration::from_secs(5)), std::time::Duration::from_millis(100)));
+    assert_eq!((inner.advertise.host.as_deref(), inner.advertise.port), (Some("broker.example.org"), Some(7)));
+    assert_eq!((outer.address.to_string().as_str(), outer.sasl.is_none(), outer.tls), ("0.0.0.0:2", true, false));
+    for (settings, text) in [
+        (&["listeners=127.0.0.1:9092"][..], "listeners = \"127.0.0.1:9092\" is not possible: it is NAME://HOST:PORT"),
+        (&["listeners=IN://127.0.0.1:1"], "listener.security.protocol.map has to say which of"),
+        (&["listeners=IN://127.0.0.1:1,in://127.0.0.1:2", map], "each name is there once"),
+        (&["listeners=IN://127.0.0.1:x", map], "it is an address with a port"),
+        (&["listeners=PLAINTEXT://127.0.0.1:1", "listener.security.protocol.map=PLAINTEXT:TLS"], "it is NAME:PROTOCOL, and PROTOCOL is"),
+        (&["listeners=SSL://127.0.0.1:1"], "listeners = \"SSL\" is not possible: TLS needs --tls-certificate and --tls-key"),
+        (&["listeners=SASL_PLAINTEXT://127.0.0.1:1", "sasl.enabled.mechanisms="], "it has to offer a mechanism"),
+        (&["listeners=PLAINTEXT://127.0.0.1:1", "advertised.listeners=SSL://a:1"], "listeners has no listener of this name"),
+        (&["listeners=PLAINTEXT://127.0.0.1:1", "listener.name.ssl.connections.max.reauth.ms=5"], "listeners has no listener of this name"),
+        (&["listener.name.in.num.partitions=5"], "unknown setting listener.name.in.num.partitions: of one listener there are"),
+        (&["sasl.enabled.mechanisms=GSSAPI"], "it is a list of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (&["listener.name.in.connections.max.reauth.ms=-1"], "listener.name.in.connections.max.reauth.ms = \"-1\" is not possible"),
+    ] {
+        let said = refused(settings);
+        assert!(said.contains(text), "{said}");
+    }
+}
+
+#[test]
 fn the_first_user_has_a_password_that_no_list_of_processes_shows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("password");

@@ -1,0 +1,25 @@
+"""Kafka clients that have to log in. Used by the driver."""
+
+import json
+import subprocess
+
+from driver.install import HERE, PYTHON, commands
+
+CLIENTS = ("confluent-kafka", "kafka-python", "java", "franz-go")
+
+
+def run(results, binary, missing):
+    clients = {name: command for name, command in commands().items() if name in CLIENTS and name not in missing}
+    for name in set(CLIENTS) - set(clients):
+        results.note(f"logins: {name}", "the client is missing")
+    done = subprocess.run([str(PYTHON), str(HERE / "logins/works.py"), str(binary), json.dumps(clients)], capture_output=True, timeout=300)
+    lines = done.stdout.decode(errors="replace").splitlines()
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, why = rest.partition(": ")
+        if verdict == "#":
+            print("      " + rest.strip(), flush=True)
+        else:
+            results.note(f"logins: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+    if not lines:
+        results.note("logins", done.stderr.decode(errors="replace")[-400:])

@@ -1,0 +1,246 @@
+//! The server's side of SCRAM (RFC 5802 §5) as a state machine: two messages of the client, two answers. Neither takes longer than some
+//! microseconds, so it may run on a network thread. Of a name that nobody has the salt is made up, always the same, so that only the
+//! end tells that the login was refused.
+//!
+//! ```text
+//! client  gs2-header "n=" name ",r=" nonce extensions        gs2-header: "n," or "y,", [ "a=" name ], ","
+//! server  "r=" nonce of both ",s=" salt ",i=" iterations
+//! client  "c=" gs2-header ",r=" nonce of both extensions ",p=" proof
+//! server  "v=" signature
+//! ```
+//! Salt, header, proof and signature are base64; in names `,` and `=` are `=2C` and `=3D`. Channel bindings are not offered.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::scram::{ITERATIONS, SALT_BYTES, ScramCredential, ScramMechanism};
+use super::user::{NAME_BYTES_MAX, User};
+use super::Security;
+
+/// Random bytes of the server's nonce.
+const NONCE_BYTES: usize = 24;
+/// Letters of the client's.
+const NONCE_LETTERS_MAX: usize = 1024;
+
+/// Why an exchange ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScramRefused {
+    /// A message that is none.
+    #[error("the message is not understood")]
+    Malformed,
+    /// Somebody wants to act for another.
+    #[error("Authentication failed: Client requested an authorization id that is different from username")]
+    OtherName,
+    /// No such user, no keys of his, or the wrong proof.
+    #[error("invalid credentials")]
+    Credentials,
+}
+
+/// An exchange of which the first half is done.
+pub struct ScramExchange {
+    /// As claimed.
+    name: String,
+    /// `None`: nobody is, so nobody can prove that he is.
+    user: Option<Arc<User>>,
+    credential: ScramCredential,
+    /// Both nonces.
+    nonce: String,
+    /// What the client has to repeat.
+    header: String,
+    /// `client-first-message-bare "," server-first-message`
+    said: String,
+}
+
+/// The parts of the client's first message.
+struct First<'a> {
+    header: &'a str,
+    bare: &'a str,
+    name: String,
+    authorization: Option<String>,
+    nonce: &'a str,
+}
+
+fn is_nonce(text: &str) -> bool {
+    !text.is_empty() && text.len() <= NONCE_LETTERS_MAX && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+/// A name with its escapes resolved; `None`: it is none.
+fn name_of(text: &str) -> Option<String> {
+    let mut parts = text.split('=');
+    let mut name = parts.next()?.to_owned();
+    for part in parts {
+        let (letter, rest) = part.strip_prefix("2C").map(|rest| (',', rest)).or_else(|| Some(('=', part.strip_prefix("3D")?)))?;
+        name.push(letter);
+        name.push_str(rest);
+    }
+    Some(name).filter(|name| !name.is_empty() && name.len() <= NAME_BYTES_MAX)
+}
+
+impl<'a> First<'a> {
+    fn parse(message: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(message).ok()?;
+        let mut parts = text.splitn(3, ',');
+        let (binding, authorization, bare) = (parts.next()?, parts.next()?, parts.next()?);
+        matches!(binding, "n" | "y").then_some(())?;
+        let authorization = match authorization {
+            "" => None,
+            named => Some(name_of(named.strip_prefix("a=")?)?),
+        };
+        // An extension that has to be understood would stand before the name.
+        let mut fields = bare.split(',');
+        let name = name_of(fields.next()?.strip_prefix("n=")?)?;
+        let nonce = fields.next()?.strip_prefix("r=").filter(|nonce| is_nonce(nonce))?;
+        fields.all(is_extension).then_some(())?;
+        Some(Self { header: &text[..text.len() - bare.len()], bare, name, authorization, nonce })
+    }
+}
+
+/// A letter, an equals sign, anything.
+fn is_extension(text: &str) -> bool {
+    text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic) && text.contains('=')
+}
+
+impl ScramExchange {
+    /// Takes the client's first message; what is to be answered stands beside.
+    ///
+    /// # Errors
+    /// `Malformed`, `OtherName`.
+    pub fn begin(security: &Security, mechanism: ScramMechanism, message: &[u8]) -> Result<(Self, String), ScramRefused> {
+        let First { header, bare, name, authorization, nonce } = First::parse(message).ok_or(ScramRefused::Malformed)?;
+        if authorization.is_some_and(|other| other != name) {
+            return Err(ScramRefused::OtherName);
+        }
+        let mut random = [0; NONCE_BYTES];
+        SystemRandom::new().fill(&mut random).expect("the system has random numbers");
+        let nonce = format!("{nonce}{}", STANDARD.encode(random));
+        let user = security.user(&name).filter(|user| user.scram().get(mechanism).is_some());
+        let known = user.as_ref().and_then(|user| user.scram().get(mechanism)).cloned();
+        let credential = known.unwrap_or_else(|| security.scram_of_nobody(mechanism, &name));
+        let (salt, iterations) = (STANDARD.encode(credential.salt()), credential.iterations());
+        let answer = format!("r={nonce},s={salt},i={iterations}");
+        let said = format!("{bare},{answer}");
+        Ok((Self { name, user, credential, nonce, header: STANDARD.encode(header), said }, answer))
+    }
+
+    /// Who he says he is.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes the client's last message: who he is, and what is to be answered.
+    ///
+    /// # Errors
+    /// `Malformed`, `Credentials`.
+    pub fn finish(self, message: &[u8]) -> Result<(Arc<User>, String), ScramRefused> {
+        let text = std::str::from_utf8(message).map_err(|_| ScramRefused::Malformed)?;
+        let (without_proof, proof) = text.rsplit_once(",p=").ok_or(ScramRefused::Malformed)?;
+        let proof = STANDARD.decode(proof).map_err(|_| ScramRefused::Malformed)?;
+        let mut fields = without_proof.split(',');
+        let header = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(ScramRefused::Malformed)?;
+        let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(ScramRefused::Malformed)?;
+        if header != self.header || nonce != self.nonce || !fields.all(is_extension) {
+            return Err(ScramRefused::Malformed);
+        }
+        let said = format!("{},{without_proof}", self.said);
+        let signature = self.credential.verify_proof(said.as_bytes(), &proof);
+        let (user, signature) = self.user.zip(signature).ok_or(ScramRefused::Credentials)?;
+        Ok((user, format!("v={}", STANDARD.encode(signature))))
+    }
+}
+
+impl Security {
+    /// Keys that nobody can prove to have, with a salt that is always the same for the name.
+    fn scram_of_nobody(&self, mechanism: ScramMechanism, name: &str) -> ScramCredential {
+        let digest = self.verified.keyed(&[&[mechanism.number()], b"salt", name.as_bytes()]);
+        let key = vec![0; mechanism.key_bytes()];
+        ScramCredential::from_parts(mechanism, ITERATIONS.get(), &digest[..SALT_BYTES], &key, &key).expect("they have the right lengths")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::super::scram::ScramCredentials;
+    use super::super::user::UserLimits;
+    use super::*;
+    use crate::Settings;
+
+    fn security(name: &str, password: &str) -> Security {
+        let security = Security::new(&Settings::default());
+        let scram = ScramCredentials::of(&[ScramMechanism::Sha256], password.as_bytes());
+        let user = Arc::new(User::new(name.to_owned(), None, Vec::new(), UserLimits::default()).with_scram(scram));
+        security.change(|inner| drop(inner.users.insert(name.to_owned(), user)));
+        security
+    }
+
+    /// The client's side, as the standard has it.
+    fn prove(bare: &str, server_first: &str, password: &str) -> String {
+        use ring::{digest, hmac, pbkdf2};
+        let field = |at: usize| &server_first.split(',').nth(at).expect("a field")[2..];
+        let (nonce, salt) = (field(0), STANDARD.decode(field(1)).expect("base64"));
+        let iterations = NonZeroU32::new(field(2).parse().expect("a number")).expect("not 0");
+        let mut salted = [0; 32];
+        pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut salted);
+        let mac = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
+        let client_key = mac(&salted, b"Client Key");
+        let stored = digest::digest(&digest::SHA256, client_key.as_ref());
+        let without_proof = format!("c=biws,r={nonce}");
+        let signature = mac(stored.as_ref(), format!("{bare},{server_first},{without_proof}").as_bytes());
+        let proof: Vec<u8> = client_key.as_ref().iter().zip(signature.as_ref()).map(|(one, other)| one ^ other).collect();
+        format!("{without_proof},p={}", STANDARD.encode(proof))
+    }
+
+    fn begin(security: &Security, message: &str) -> Result<(ScramExchange, String), ScramRefused> {
+        ScramExchange::begin(security, ScramMechanism::Sha256, message.as_bytes())
+    }
+
+    #[test]
+    fn who_knows_the_password_comes_in_and_nobody_else() {
+        let security = security("a,b=c", "secret");
+        for (name, password, expected) in [("a=2Cb=3Dc", "secret", true), ("a=2Cb=3Dc", "Secret", false), ("nobody", "secret", false)] {
+            let bare = format!("n={name},r=abc");
+            let (exchange, answer) = begin(&security, &format!("n,,{bare}")).expect("a first message");
+            assert!(answer.starts_with("r=abc"));
+            let outcome = exchange.finish(prove(&bare, &answer, password).as_bytes());
+            assert_eq!(outcome.as_ref().err(), (!expected).then_some(&ScramRefused::Credentials), "{name}");
+            assert!(outcome.is_err() || outcome.is_ok_and(|(user, last)| user.name() == "a,b=c" && last.starts_with("v=")));
+        }
+    }
+
+    #[test]
+    fn a_name_that_nobody_has_looks_like_any_other() {
+        let security = security("bob", "secret");
+        let salt = |name: &str| begin(&security, &format!("n,,n={name},r=x")).expect("a message").1.split_once(",s=").expect("a salt").1.to_owned();
+        assert_eq!(salt("eve"), salt("eve"));
+        assert_ne!(salt("eve"), salt("mallory"));
+        assert_eq!(salt("eve").len(), salt("bob").len());
+        assert!(salt("eve").ends_with(",i=8192") && salt("bob").ends_with(",i=8192"));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        let security = security("bob", "secret");
+        for text in ["", "n", "n,,", "n,,n=bob", "p=tls-unique,,n=bob,r=x", "n,,m=x,n=bob,r=x", "n,,n=,r=x", "n,,n=b=2,r=x", "n,,n=bob,r=", "n,b=x,n=bob,r=x", "n,,n=bob,r=x,y", "n,,n=bob,r=\u{7f}"] {
+            assert_eq!(begin(&security, text).err(), Some(ScramRefused::Malformed), "{text:?}");
+        }
+        assert_eq!(begin(&security, "n,a=eve,n=bob,r=x").err(), Some(ScramRefused::OtherName));
+        assert!(begin(&security, "y,a=bob,n=bob,r=x,t=true").is_ok());
+        let long = format!("n,,n={},r=x", "b".repeat(256));
+        assert_eq!(begin(&security, &long).err(), Some(ScramRefused::Malformed));
+        let bare = "n=bob,r=x";
+        for damage in ["c=eSws", "r=x"] {
+            let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
+            let right = prove(bare, &answer, "secret");
+            let wrong = if damage.starts_with('c') { right.replacen("c=biws", damage, 1) } else { right.replacen("r=x", "r=y", 1) };
+            assert_eq!(exchange.finish(wrong.as_bytes()).err(), Some(ScramRefused::Malformed), "{wrong}");
+        }
+        for text in ["", "c=biws", "c=biws,r=x,p=*"] {
+            let (exchange, _) = begin(&security, "n,,n=bob,r=x").expect("a message");
+            assert_eq!(exchange.finish(text.as_bytes()).err(), Some(ScramRefused::Malformed), "{text:?}");
+        }
+    }
+}

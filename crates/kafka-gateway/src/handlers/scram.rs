@@ -1,0 +1,131 @@
+//! DescribeUserScramCredentials, AlterUserScramCredentials: keys of users for SCRAM. Only who has logged in and is an administrator may
+//! see and change them; the first one is made with `--default-user`.
+
+use std::collections::BTreeMap;
+
+use broker::{Broker, ScramChange, ScramError, ScramMechanism, ScramWish, User};
+use kafka_wire::alter_user_scram_credentials::{
+    AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult,
+};
+use kafka_wire::describe_user_scram_credentials::{
+    CredentialInfo, DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse, DescribeUserScramCredentialsResult,
+};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
+
+use super::{Outcome, control};
+use crate::session::Context;
+
+const REFUSED: Str = Str::from_static("Only an administrator who has logged in may see and change credentials");
+const BUSY: Str = Str::from_static("The controller has too much to do");
+
+/// Is an administrator asking, as of now?
+fn by_administrator(context: &Context<'_>) -> bool {
+    let now = context.user.and_then(|user| context.gateway.broker.security().user(user.name()));
+    now.is_some_and(|user| user.has_tag("administrator"))
+}
+
+fn described(user: &User) -> DescribeUserScramCredentialsResult {
+    let info = |keys: &broker::ScramCredential| CredentialInfo {
+        mechanism: keys.mechanism().number() as i8,
+        iterations: keys.iterations() as i32,
+        ..Default::default()
+    };
+    DescribeUserScramCredentialsResult { user: user.name().into(), credential_infos: user.scram().iter().map(info).collect(), ..Default::default() }
+}
+
+fn describe_one(broker: &Broker, name: &str, twice: bool) -> DescribeUserScramCredentialsResult {
+    let failed = |code: ErrorCode, message: String| DescribeUserScramCredentialsResult {
+        user: name.into(),
+        error_code: code.code(),
+        error_message: Some(message.into()),
+        ..Default::default()
+    };
+    if twice {
+        return failed(ErrorCode::DuplicateResource, format!("Cannot describe SCRAM credentials for the same user twice in a single request: {name}"));
+    }
+    let user = broker.security().user(name).filter(|user| user.scram().iter().next().is_some());
+    match user {
+        Some(user) => described(&user),
+        None => failed(ErrorCode::ResourceNotFound, format!("Attempt to describe a user credential that does not exist: {name}")),
+    }
+}
+
+pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DescribeUserScramCredentialsRequest::decode(reader, context.version)?;
+    if !by_administrator(context) {
+        let error_code = ErrorCode::ClusterAuthorizationFailed.code();
+        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse { error_code, error_message: Some(REFUSED), ..Default::default() }));
+    }
+    let broker = &context.gateway.broker;
+    let results = match request.users.as_deref() {
+        None | Some([]) => {
+            let users = broker.security().users();
+            users.iter().filter(|user| user.scram().iter().next().is_some()).map(|user| described(user)).collect()
+        }
+        Some(users) => super::once(users, |user| &*user.name).map(|(user, twice)| describe_one(broker, &user.name, twice)).collect(),
+    };
+    Ok(Outcome::answer(DescribeUserScramCredentialsResponse { results, ..Default::default() }))
+}
+
+fn changes(request: &AlterUserScramCredentialsRequest) -> Vec<ScramChange> {
+    let mechanism = |number: i8| u8::try_from(number).ok().and_then(ScramMechanism::of_number);
+    let deletions = request.deletions.iter().map(|one| ScramChange {
+        name: one.name.to_string(),
+        mechanism: mechanism(one.mechanism),
+        wish: ScramWish::Delete,
+    });
+    let upsertions = request.upsertions.iter().map(|one| ScramChange {
+        name: one.name.to_string(),
+        mechanism: mechanism(one.mechanism),
+        wish: ScramWish::Put {
+            salt: one.salt.to_vec(),
+            // Fewer than none are too few.
+            iterations: u32::try_from(one.iterations).unwrap_or(0),
+            salted_password: one.salted_password.to_vec(),
+        },
+    });
+    deletions.chain(upsertions).collect()
+}
+
+fn code_of(error: &ScramError) -> ErrorCode {
+    match error {
+        ScramError::EmptyName | ScramError::LongName | ScramError::Keys(_) => ErrorCode::UnacceptableCredential,
+        ScramError::Mechanism => ErrorCode::UnsupportedSaslMechanism,
+        ScramError::Missing => ErrorCode::ResourceNotFound,
+        ScramError::Twice => ErrorCode::DuplicateResource,
+        ScramError::Append(_) => ErrorCode::KafkaStorageError,
+    }
+}
+
+/// The same for every user that is named.
+fn all(changes: &[ScramChange], code: ErrorCode, message: &Str) -> AlterUserScramCredentialsResponse {
+    let names: BTreeMap<&str, ()> = changes.iter().map(|change| (change.name.as_str(), ())).collect();
+    let result = |name: &str| AlterUserScramCredentialsResult {
+        user: name.into(),
+        error_code: code.code(),
+        error_message: Some(message.clone()),
+        ..Default::default()
+    };
+    AlterUserScramCredentialsResponse { results: names.into_keys().map(result).collect(), ..Default::default() }
+}
+
+pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = AlterUserScramCredentialsRequest::decode(reader, context.version)?;
+    let changes = changes(&request);
+    if !by_administrator(context) {
+        return Ok(Outcome::answer(all(&changes, ErrorCode::ClusterAuthorizationFailed, &REFUSED)));
+    }
+    let busy = all(&changes, ErrorCode::RequestTimedOut, &BUSY);
+    Ok(control(context, || busy, move |broker| {
+        let result = |(name, outcome): (String, Result<(), ScramError>)| match outcome {
+            Ok(()) => AlterUserScramCredentialsResult { user: name.into(), error_message: None, ..Default::default() },
+            Err(error) => AlterUserScramCredentialsResult {
+                user: name.into(),
+                error_code: code_of(&error).code(),
+                error_message: Some(error.to_string().into()),
+                ..Default::default()
+            },
+        };
+        AlterUserScramCredentialsResponse { results: broker.alter_scram(&changes).into_iter().map(result).collect(), ..Default::default() }
+    }))
+}
