@@ -14,6 +14,7 @@ use types::{ConnectionId, ShardId};
 
 use crate::body::{Body, frame};
 use crate::gateway::{Advertise, Gateway};
+use crate::group_of::{Spoken, Verdict};
 use crate::handlers::{self, Outcome, Wait};
 
 /// Requests of one connection that may wait for their answers; more are not read.
@@ -111,12 +112,24 @@ pub(crate) struct Context<'a> {
     pub alone: bool,
     /// Appends that a full queue refused.
     pub refused: &'a mut VecDeque<(usize, Append)>,
+    /// Groups of which the connection has spoken.
+    pub spoken: &'a mut Spoken,
 }
 
 /// Parts that one request may be split into.
 pub(crate) const PARTS_MAX: u64 = 256;
 
 impl Context<'_> {
+    /// Whose a fetch of this connection is.
+    pub fn verdict(&mut self) -> Verdict {
+        self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, self.client_id, self.peer, self.now)
+    }
+
+    /// Is the member that speaks to look for its coordinator again, so that the connection that it fetches on is known to be its?
+    pub fn looks_again(&self, group: &str) -> bool {
+        self.gateway.asked.take(group, self.client_id, self.peer, self.now)
+    }
+
     /// Appends to a journal, in order behind what was refused before.
     pub fn append(&mut self, journal: usize, append: Append) {
         if !self.refused.is_empty() {
@@ -146,6 +159,7 @@ pub struct Session {
     first: u64,
     pending_bytes: usize,
     refused: VecDeque<(usize, Append)>,
+    spoken: Spoken,
     broken: bool,
 }
 
@@ -161,7 +175,7 @@ impl Session {
     ) -> Self {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
-        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused, broken: false }
+        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused, spoken: Spoken::default(), broken: false }
     }
 
     /// Checks the length that a frame announces.
@@ -200,6 +214,7 @@ impl Session {
         let version = header.api_version;
         self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
+        self.spoken.note_api(header.api_key);
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -213,6 +228,7 @@ impl Session {
                 now,
                 alone,
                 refused: &mut self.refused,
+                spoken: &mut self.spoken,
             };
             api.handle(&mut reader, &mut context)
         } else if wire.name == "ApiVersions" {
@@ -265,6 +281,7 @@ impl Session {
             now,
             alone: false,
             refused: &mut self.refused,
+            spoken: &mut self.spoken,
         };
         let body: Option<Box<dyn Body>> = match reply {
             Some((part, reply)) => wait.handle_reply(part, reply, &mut context),
