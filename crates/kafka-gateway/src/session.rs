@@ -159,7 +159,7 @@ pub struct Session {
     first: u64,
     pending_bytes: usize,
     refused: VecDeque<(usize, Append)>,
-    spoken: Spoken,
+    spoken: Box<Spoken>,
     broken: bool,
 }
 
@@ -175,7 +175,7 @@ impl Session {
     ) -> Self {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
-        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused, spoken: Spoken::default(), broken: false }
+        Self { gateway, advertise, shard, connection, local, peer, slots, first: 0, pending_bytes: 0, refused, spoken: Box::default(), broken: false }
     }
 
     /// Checks the length that a frame announces.
