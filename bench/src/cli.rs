@@ -30,7 +30,7 @@ pub enum Command {
         /// Names of experiments; `list` shows them.
         #[arg(required = true)]
         experiments: Vec<String>,
-        /// quick (two cores, minutes) or full (a figure to quote).
+        /// quick (two cores, minutes), full (a figure to quote), or of a few graded (every point, briefly).
         #[arg(long, default_value = "quick")]
         scale: String,
         /// Pairs of runs [default: 3, or the experiment's own where that is more]
@@ -110,6 +110,9 @@ pub struct Common {
     /// Folder of results; what is there already is not run again [default: target/bench/NAME]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Start no target that would run beyond so many minutes, but for the first; the same command goes on from there.
+    #[arg(long)]
+    pub minutes: Option<f64>,
     /// Print what would be run and how long it takes, and end.
     #[arg(long)]
     pub plan: bool,

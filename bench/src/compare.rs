@@ -5,7 +5,7 @@ mod probe;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
@@ -79,22 +79,30 @@ impl Comparison {
         same && target.built(&self.places).is_none_or(|built| built <= run.started)
     }
 
-    /// Makes all runs that are not there yet.
+    /// Makes all runs that are not there yet, or those that `most` leaves time for, and at least a session. Returns how many sessions are
+    /// left for the next time.
     ///
     /// # Errors
     /// Results cannot be written. That a target fails is no error: it is kept as missing.
-    pub fn make(&self, interrupted: &AtomicBool) -> Result<()> {
+    pub fn make(&self, interrupted: &AtomicBool, most: Option<Duration>) -> Result<usize> {
+        let began = Instant::now();
         let mut making = Making::new(self, interrupted);
         making.choose_variants()?;
         // The plan again: it takes the better variants.
-        for session in self.plan().0 {
-            if interrupted.load(Ordering::Relaxed) {
+        let sessions = self.plan().0;
+        let mut left = sessions.len();
+        for session in &sessions {
+            let first = left == sessions.len();
+            let end = began.elapsed() + plan::session_time(session, &self.experiments[session.experiment]);
+            if interrupted.load(Ordering::Relaxed) || !first && most.is_some_and(|most| end > most) {
                 break;
             }
-            making.find_slowest_peak(&session)?;
-            making.make_session(&session)?;
+            making.find_slowest_peak(session)?;
+            making.make_session(session)?;
+            left -= 1;
         }
-        making.keep_state()
+        making.keep_state()?;
+        Ok(left)
     }
 }
 

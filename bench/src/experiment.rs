@@ -1,7 +1,8 @@
 //! An experiment: a question, the workload that asks it, what varies, and which targets can answer.
 //!
 //! The shipped ones stand in `experiments/*.yaml`, one for each row that a published comparison has. A file has two
-//! scales: `quick` fits two cores and a few minutes, `full` is for a figure that is to be quoted.
+//! scales: `quick` fits two cores and a few minutes, `full` is for a figure that is to be quoted. A few have `graded` besides: every point,
+//! as briefly as in `quick`, for figures that are judged together (`conformance/acceptance`).
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -53,6 +54,8 @@ struct File {
     vary: Vec<Mapping>,
     quick: Scale,
     full: Scale,
+    #[serde(default)]
+    graded: Option<Scale>,
 }
 
 /// What a scale changes.
@@ -145,7 +148,8 @@ impl Experiment {
         let chosen = match scale {
             "quick" => file.quick,
             "full" => file.full,
-            other => bail!("no scale `{other}`; there are `quick` and `full`"),
+            "graded" => file.graded.context("this experiment has no scale `graded`")?,
+            other => bail!("no scale `{other}`; there are `quick`, `full` and, of a few, `graded`"),
         };
         for target in file.targets.iter().chain(&chosen.once) {
             ensure!(crate::target::Target::names().any(|name| name == target), "unknown target `{target}`");
@@ -210,6 +214,16 @@ mod tests {
                 assert!(experiment.pairs >= most, "{name}");
             }
         }
+    }
+
+    #[test]
+    fn graded_points_are_all_those_of_the_experiment_in_pairs() {
+        for (name, points, pairs) in [("queues", 18, 3), ("confirm-modes", 5, 3), ("confirm-threads", 9, 1)] {
+            let experiment = Experiment::find(name, "graded").unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            assert_eq!((experiment.variations.len(), experiment.pairs), (points, pairs), "{name}");
+        }
+        let said = format!("{:#}", Experiment::find("topics", "graded").unwrap_err());
+        assert_eq!(said, "experiment topics: this experiment has no scale `graded`");
     }
 
     #[test]

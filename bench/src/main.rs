@@ -176,8 +176,12 @@ fn compare(name: &str, experiments: Vec<Experiment>, pairs: Option<u32>, common:
         return Ok(());
     }
     end_on_ctrl_c();
-    comparison.make(&INTERRUPTED)?;
-    write_report(&comparison.store)
+    let left = comparison.make(&INTERRUPTED, common.minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)))?;
+    write_report(&comparison.store)?;
+    if left > 0 {
+        println!("{left} starts are left: the same command goes on there");
+    }
+    Ok(())
 }
 
 fn gate(path: &PathBuf, update: bool, with_peer: bool, older: Option<&Path>, common: &Common) -> Result<()> {

@@ -22,7 +22,7 @@ use crate::result::{Curve, FORMAT, Run};
 pub struct State {
     /// The better variant of a target.
     pub variants: BTreeMap<String, String>,
-    /// Messages a second against a broker that does nothing, by driver and what of the workload matters to it.
+    /// Messages a second against a broker that does nothing, by pair, driver and what of the workload matters to it.
     pub ceilings: BTreeMap<String, f64>,
     /// The slowest target's peak, by experiment and durability.
     pub slowest_peaks: BTreeMap<String, f64>,

@@ -125,8 +125,8 @@ class Mainstem(Process):
 
     name = "mainstem"
 
-    def __init__(self, folder, *flags):
-        self.broker = Broker(ROOT / "target/release/mainstem", folder, flags)
+    def __init__(self, folder, *flags, binary=ROOT / "target/release/mainstem"):
+        self.broker = Broker(binary, folder, flags)
         self.folder, self.bootstrap = folder, self.broker.bootstrap
 
     def start(self, prefix=()):
@@ -175,6 +175,38 @@ class Kafka(Process):
     def stop(self):
         self.call("stop")
         self.call("wipe")
+
+
+class RabbitMQ(Process):
+    """The real one, by the script beside this tree."""
+
+    name = "rabbitmq"
+
+    def __init__(self):
+        self.port = int(os.environ.get("RABBITMQ_PORT", 25672))
+        self.address = f"127.0.0.1:{self.port}"
+        self.home = Path(os.environ.get("PEERS_HOME", Path.home() / ".cache/peers"))
+
+    def call(self, word):
+        environment = {**os.environ, "PORT": str(self.port), "SUITE": "testing"}
+        subprocess.run(["bash", str(PEER.with_name("rabbitmq4.sh")), word], check=True, stdout=subprocess.DEVNULL, env=environment)
+
+    def start(self):
+        self.stop()
+        self.call("start")
+        self.pid = int((self.home / f"rabbitmq4/run-{self.port}/pid").read_text())
+        return self
+
+    def stop(self):
+        self.call("stop")
+        self.call("wipe")
+
+    def counted(self):
+        """It does not say how often it flushes."""
+
+
+class Unfinished(Exception):
+    """The time that this call was given is over; the next one goes on where it was."""
 
 
 def admin(bootstrap):

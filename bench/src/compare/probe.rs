@@ -109,17 +109,18 @@ impl Making<'_> {
         }
     }
 
-    /// The generator's ceiling for each run of a session, measured where it is not known.
+    /// The generator's ceiling for each run of a session, measured once in each pair: the machine changes.
     pub fn find_ceilings(&mut self, session: &Session) -> Vec<Option<f64>> {
         let experiment = &self.comparison.experiments[session.experiment];
         let target = &self.comparison.targets[session.target];
         let workloads = session.variations.iter().map(|number| &experiment.variations[*number].workload);
         workloads
             .map(|workload| {
-                let key = ceiling::key(&target.driver, workload);
+                let key = format!("pair {}, {}", session.pair, ceiling::key(&target.driver, workload));
                 if !self.state.ceilings.contains_key(&key) && !self.interrupted.load(Ordering::Relaxed) {
-                    let found = ceiling::measure(&self.job(target, workload, "ceiling"));
-                    self.state.ceilings.insert(key.clone(), found.unwrap_or(0.0));
+                    let found = ceiling::measure(&self.job(target, workload, "ceiling")).unwrap_or(0.0);
+                    self.progress.say(&format!("  the generator alone: {}/s ({key})", count(found)));
+                    self.state.ceilings.insert(key.clone(), found);
                 }
                 self.state.ceilings.get(&key).copied().filter(|rate| *rate > 0.0)
             })

@@ -47,6 +47,9 @@ impl<V: Copy + PartialEq> Runs<V> {
     }
 
     pub fn first(&self) -> Option<Run<V>> {
+        if self.dense.is_empty() {
+            return self.by_first.first_key_value().map(|(first, (last, value))| Run { first: *first, last: *last, value: *value });
+        }
         self.iter().next()
     }
 
@@ -56,6 +59,9 @@ impl<V: Copy + PartialEq> Runs<V> {
 
     /// The parts of runs that lie in `first..=last`, in order.
     pub fn within(&self, first: u64, last: u64) -> Within<'_, V> {
+        if self.is_empty() {
+            return Within { runs: self, first, last, head: None, inside: None, from: None, pending: None };
+        }
         let before = self.by_first.range(..first).next_back().filter(|(_, (end, _))| *end >= first);
         let head = before.map(|(start, (end, value))| Run { first: *start, last: *end, value: *value });
         let inside = (first <= last).then(|| self.by_first.range(first..=last));
@@ -158,6 +164,9 @@ impl<V: Copy + PartialEq> Runs<V> {
 
     /// Takes out whatever lies in `first..=last`, in order.
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<V>> {
+        if self.is_empty() {
+            return Vec::new();
+        }
         let taken: Vec<Run<V>> = self.within(first, last).collect();
         for run in &taken {
             self.count -= run.last - run.first + 1;
@@ -259,6 +268,7 @@ mod tests {
                 }
                 assert_eq!(runs.get(one), plain.get(&one).copied());
                 assert_eq!(runs.count(), plain.len() as u64);
+                assert_eq!(runs.first().map(|run| (run.first, run.value)), plain.first_key_value().map(|(offset, value)| (*offset, *value)));
                 dense |= !runs.dense.is_empty();
                 if step % 50 == 0 || offsets < 100 {
                     assert_eq!(flat(&runs, 0, u64::MAX), plain.iter().map(|(offset, value)| (*offset, *value)).collect::<Vec<_>>());

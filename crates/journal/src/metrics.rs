@@ -13,6 +13,7 @@ pub struct JournalMetrics {
     pub commit_seconds: Histogram,
     pub runs: Counter,
     pub syncs: Counter,
+    pub flushed_writes: Counter,
     pub direct_commits: Counter,
     pub tail_read_bytes: Counter,
     pub cold_read_bytes: Counter,
@@ -45,6 +46,7 @@ impl Default for JournalMetrics {
             commit_seconds: seconds(),
             runs: Counter::default(),
             syncs: Counter::default(),
+            flushed_writes: Counter::default(),
             direct_commits: Counter::default(),
             tail_read_bytes: Counter::default(),
             cold_read_bytes: Counter::default(),
@@ -79,7 +81,8 @@ impl JournalMetrics {
         registry.register_with_unit("write_duration", "Chunk submission to completed write", Unit::Seconds, self.write_seconds.clone());
         registry.register_with_unit("commit_duration", "Chunk submission to stable storage", Unit::Seconds, self.commit_seconds.clone());
         registry.register("runs", "Runs of batches, one for each log in a chunk", self.runs.clone());
-        registry.register("syncs", "Flushes of a segment", self.syncs.clone());
+        registry.register("syncs", "Flushes of a segment, apart from writes", self.syncs.clone());
+        registry.register("flushed_writes", "Chunks whose write flushed them, too", self.flushed_writes.clone());
         registry.register("direct_commits", "Small commits done by the thread that asked for them", self.direct_commits.clone());
         registry.register_with_unit("tail_read", "Served from the tail cache", bytes(), self.tail_read_bytes.clone());
         registry.register_with_unit("cold_read", "Read from disk for readers of history", bytes(), self.cold_read_bytes.clone());

@@ -1,3 +1,5 @@
+//! Filters on batches: what passes, what is looked into, and the bound of what is remembered.
+
 use super::*;
 use bytes::BytesMut;
 use record::{BatchBuilder, Marker, Record, records, set_base_offset};

@@ -369,6 +369,7 @@ impl<S: Submitter> Writer<S> {
             dsync: flight.dsync,
         };
         self.flights.push(flight);
+        self.journal.metrics().flushed_writes.inc_by(u64::from(op.dsync));
         if self.here {
             self.journal.metrics().direct_commits.inc();
             self.completions.push(self.submitter.write_now(op));

@@ -1,3 +1,5 @@
+//! Client ids that name groups, and what connections say of groups.
+
 use super::*;
 
 fn of(group: &str, client_ids: &[&str]) -> impl Fn(&str) -> bool {

@@ -1,3 +1,5 @@
+//! Selected batches against a look at each record.
+
 use super::*;
 use crate::{BatchHeader, Compression, records};
 
