@@ -189,6 +189,25 @@ def consumers_choose_by_the_value_of_a_header(session):
 
 
 @case
+def consumers_choose_by_an_expression(session):
+    """Ours: RabbitMQ has expressions for AMQP 1.0 only."""
+    queue = stream(session)
+    for number in range(200):
+        session.publish(queue, b"%d" % number, headers={"kind": "odd" if number % 2 else "even", "number": number})
+    wanted = [b"%d" % number for number in range(200) if number % 2 and number > 150]
+    words = "header.kind = 'odd' AND header.number > 150"
+    assert Reader(session, queue, x_mainstem_filter=words).bodies(len(wanted)) == wanted
+    assert Reader(session, queue, x_mainstem_filter="header.kind IS NULL").bodies(0) == []
+    plain = session.queue({})
+    for where, words, text in [(queue, "kind = 'odd'", "at character 1: expected a field: key, timestamp or header.NAME, found kind"),
+                               (plain, "TRUE", f"invalid arg 'x-mainstem-filter' for queue '{plain}' in vhost '/' of queue type rabbit_classic_queue")]:
+        def consume(channel, where=where, words=words):
+            channel.basic_qos(prefetch_count=1)
+            channel.basic_consume(where, lambda *_: None, arguments={"x-mainstem-filter": words})
+        assert text in session.refused(406, consume)
+
+
+@case
 def streams_take_dead_letters_and_transactions(session):
     queue = stream(session)
     source = session.queue({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue})

@@ -1,4 +1,4 @@
-// franz-go. `produce BOOTSTRAP COUNT TOPIC=CODEC ...` and `consume BOOTSTRAP COUNT TOPIC ...`; `share` is in share.go.
+// franz-go. `produce BOOTSTRAP COUNT TOPIC=CODEC ...` and `consume BOOTSTRAP COUNT TOPIC ...`; `share` is in share.go, `group` in group.go.
 package main
 
 import (
@@ -84,8 +84,8 @@ func consume(bootstrap string, count int64, topic string) error {
 }
 
 func main() {
-	if os.Args[1] == "share" {
-		if err := share(os.Args[2:]); err != nil {
+	if run := map[string]func([]string) error{"share": share, "group": group}[os.Args[1]]; run != nil {
+		if err := run(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

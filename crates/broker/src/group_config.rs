@@ -22,6 +22,12 @@ use crate::{AlterError, Broker};
 pub(crate) const GROUP_CONFIG_KEY: u8 = b'k';
 const VERSION: u8 = 1;
 
+/// What a group wants of the records.
+const FILTER: &str = "mainstem.filter";
+const FILTER_CLIENTS: &str = "mainstem.filter.client.ids";
+/// Characters of a filter that a refusal repeats.
+const FILTER_SHOWN: usize = 200;
+
 /// A group setting, with the broker's settings that it depends on.
 struct Row {
     setting: Setting,
@@ -67,7 +73,7 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, doc: &'stati
 pub const GROUP: &[Setting] = &[
     ROWS[0].setting, ROWS[1].setting, ROWS[2].setting, ROWS[3].setting, ROWS[4].setting, ROWS[5].setting, ROWS[6].setting,
     ROWS[7].setting, ROWS[8].setting, ROWS[9].setting, ROWS[10].setting, ROWS[11].setting, ROWS[12].setting, ROWS[13].setting,
-    ROWS[14].setting, ROWS[15].setting, ROWS[16].setting, ROWS[17].setting, ROWS[18].setting,
+    ROWS[14].setting, ROWS[15].setting, ROWS[16].setting, ROWS[17].setting, ROWS[18].setting, ROWS[19].setting, ROWS[20].setting,
 ];
 
 const fn limited(setting: Setting, default: &'static str, low: &'static str, high: &'static str) -> Row {
@@ -143,6 +149,8 @@ const ROWS: &[Row] = &[
     own(row("share.renew.acknowledge.enable", Kind::Bool, "true", "May members have more time for a record?")),
     own(row("mainstem.share.dead.letter.topic", Kind::Text, "", "Where records go that were delivered as often as they may be; empty: nowhere.")),
     own(row("mainstem.share.key.ordered", Kind::Bool, "false", "Deliver records of a key one after the other.")),
+    own(row(FILTER, Kind::Text, "", "Members get only records for which this expression is true, like key IN ('a', 'b') or header.type = 'created'; empty: all.")),
+    own(row(FILTER_CLIENTS, Kind::Text, "", "Client ids, separated by commas, under which members of the group alone fetch: for clients whose connections do not tell.")),
 ];
 const _: () = assert!(ROWS.len() == GROUP.len(), "every row is shown");
 
@@ -334,6 +342,13 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
         if name == "mainstem.share.dead.letter.topic" && !text.is_empty() {
             crate::check_topic_name(text).or_else(|rule| refuse(rule.to_owned()))?;
         }
+        if name == FILTER
+            && !text.is_empty()
+            && let Err(error) = crate::filters::check(text)
+        {
+            let value = text.chars().take(FILTER_SHOWN).collect();
+            return Err(SettingError { name: name.clone(), value, expected: error.to_string() });
+        }
     }
     let config = GroupConfig::new(overrides.clone(), settings);
     for (kind, times) in [("consumer", config.consumer), ("share", config.share), ("streams", config.streams.times)] {
@@ -387,6 +402,8 @@ impl Broker {
     /// Puts overrides in force that are durable.
     fn put_group_config(&self, group: &str, overrides: BTreeMap<String, String>) {
         let configs = self.group_configs();
+        let text = |name: &str| overrides.get(name).map_or("", |value| value.trim());
+        self.filters().set(group, text(FILTER), text(FILTER_CLIENTS));
         if overrides.is_empty() {
             configs.of.write().remove(group);
             self.groups().set_times(group, None);

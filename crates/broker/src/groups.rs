@@ -235,6 +235,17 @@ impl Groups {
         self.state.lock().coordinator.exists(name)
     }
 
+    /// Has this group, which is no share group, a member with this client id at this host?
+    pub fn has_member(&self, name: &str, client_id: &str, host: &str) -> bool {
+        self.state.lock().coordinator.has_member(name, client_id, host)
+    }
+
+    /// Is there such a member in this group, and none in another one?
+    pub fn has_only_member(&self, name: &str, client_id: &str, host: &str) -> bool {
+        let state = self.state.lock();
+        state.coordinator.has_member(name, client_id, host) && !state.coordinator.others_have_member(name, client_id, host)
+    }
+
     /// One consumer group.
     pub fn describe_consumers(&self, name: &str) -> Option<ConsumerGroupSummary> {
         self.state.lock().coordinator.describe_consumers(name)

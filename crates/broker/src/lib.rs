@@ -10,6 +10,7 @@ mod admin;
 mod arc_table;
 mod catalog;
 mod connections;
+mod filters;
 mod group_config;
 mod groups;
 mod internal_topics;
@@ -41,6 +42,8 @@ use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 pub use aborted::aborted;
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
+pub use filter::Filter;
+pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, SharedFilter};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
@@ -139,6 +142,7 @@ pub struct Broker {
     own: Arc<OwnSink>,
     groups: Groups,
     group_configs: GroupConfigs,
+    filters: Filters,
     internal_topics: InternalTopics,
     transactions: Transactions,
     subscriptions: Subscriptions,
@@ -212,6 +216,7 @@ impl Broker {
             own,
             groups,
             group_configs,
+            filters: Filters::default(),
             internal_topics: InternalTopics::default(),
             transactions,
             vhosts: Vhosts::default(),
@@ -344,6 +349,11 @@ impl Broker {
     /// The consumer groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Filters of groups.
+    pub fn filters(&self) -> &Filters {
+        &self.filters
     }
 
     pub(crate) fn group_configs(&self) -> &GroupConfigs {

@@ -245,7 +245,7 @@ impl SharedSubscription {
     }
 
     /// Is it a queue's, or was it?
-    pub(crate) fn is_of_queue(&self) -> bool {
+    pub fn is_of_queue(&self) -> bool {
         self.of_queue.load(Ordering::Relaxed)
     }
 

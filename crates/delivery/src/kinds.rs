@@ -26,6 +26,17 @@ pub(crate) enum Kind<W> {
 }
 
 impl<W: Copy> Kind<W> {
+    /// Members of share groups are none: those name their group wherever they read.
+    fn has_member(&self, client_id: &str, host: &str) -> bool {
+        let is_it = |id: &str, at: &str| id == client_id && at == host;
+        match self {
+            Self::Classic(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host)),
+            Self::Consumer(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host)),
+            Self::Streams(group) => group.members.values().any(|member| is_it(&member.client_id, &member.host)),
+            Self::Share(_) => false,
+        }
+    }
+
     pub fn next_deadline(&self) -> Option<u64> {
         match self {
             Self::Classic(group) => group.next_deadline(),
@@ -446,6 +457,16 @@ impl<W: Copy> GroupCoordinator<W> {
     /// Is there a group with this name, of whatever kind?
     pub fn exists(&self, name: &str) -> bool {
         self.groups.contains_key(name)
+    }
+
+    /// Has this group, which is no share group, a member with this client id at this host?
+    pub fn has_member(&self, name: &str, client_id: &str, host: &str) -> bool {
+        self.groups.get(name).is_some_and(|group| group.has_member(client_id, host))
+    }
+
+    /// Has any other group than this one, which is no share group, a member with this client id at this host?
+    pub fn others_have_member(&self, name: &str, client_id: &str, host: &str) -> bool {
+        self.groups.iter().any(|(other, group)| other != name && group.has_member(client_id, host))
     }
 
     /// Does a member of this consumer or streams group read the topic? `None`: it is neither.

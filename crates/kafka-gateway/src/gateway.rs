@@ -6,6 +6,7 @@ use std::sync::Arc;
 use broker::Broker;
 
 use crate::fetch_sessions::FetchSessions;
+use crate::group_of::Asked;
 use crate::metrics::GatewayMetrics;
 use crate::pinned::{MemoryPressure, Pinned};
 use crate::share_sessions::ShareSessions;
@@ -36,6 +37,8 @@ pub struct Gateway {
     pub(crate) metrics: GatewayMetrics,
     pub(crate) fetch_sessions: FetchSessions,
     pub(crate) share_sessions: ShareSessions,
+    /// Members that are to look for their coordinator.
+    pub(crate) asked: Asked,
     /// Limits taken from the settings once.
     pub(crate) frame_bytes_max: usize,
     pub(crate) fetch_bytes_max: usize,
@@ -51,6 +54,7 @@ impl Gateway {
         Arc::new(Self {
             fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
             share_sessions: ShareSessions::new(SHARE_SESSIONS_MAX),
+            asked: Asked::default(),
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
             auto_create: broker.settings().bool("auto.create.topics.enable"),

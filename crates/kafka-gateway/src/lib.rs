@@ -8,6 +8,7 @@ mod body;
 mod error_code;
 mod fetch_sessions;
 mod gateway;
+mod group_of;
 mod handlers;
 mod metrics;
 mod pinned;

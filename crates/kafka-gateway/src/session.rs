@@ -16,6 +16,7 @@ use types::{ConnectionId, ShardId};
 
 use crate::body::{Body, frame};
 use crate::gateway::{Advertise, Gateway};
+use crate::group_of::{Spoken, Verdict};
 use crate::handlers::{self, Outcome, Wait};
 use sasl::Sasl;
 
@@ -140,12 +141,24 @@ pub(crate) struct Context<'a> {
     pub alone: bool,
     /// Appends that a full queue refused.
     pub refused: &'a mut VecDeque<(usize, Append)>,
+    /// Groups of which the connection has spoken.
+    pub spoken: &'a mut Spoken,
 }
 
 /// Parts that one request may be split into.
 pub(crate) const PARTS_MAX: u64 = 256;
 
 impl Context<'_> {
+    /// Whose a fetch of this connection is.
+    pub fn verdict(&mut self) -> Verdict {
+        self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, self.client_id, self.peer, self.now)
+    }
+
+    /// Is the member that speaks to look for its coordinator again, so that the connection that it fetches on is known to be its?
+    pub fn looks_again(&self, group: &str) -> bool {
+        self.gateway.asked.take(group, self.client_id, self.peer, self.now)
+    }
+
     /// Appends to a journal, in order behind what was refused before.
     pub fn append(&mut self, journal: usize, append: Append) {
         if !self.refused.is_empty() {
@@ -175,6 +188,7 @@ pub struct Session {
     first: u64,
     pending_bytes: usize,
     refused: VecDeque<(usize, Append)>,
+    spoken: Box<Spoken>,
     broken: bool,
     /// `None`: the listener asks nobody who he is.
     sasl: Option<Box<Sasl>>,
@@ -205,6 +219,7 @@ impl Session {
             first: 0,
             pending_bytes: 0,
             refused,
+            spoken: Box::default(),
             broken: false,
             sasl: None,
             refusal: None,
@@ -275,6 +290,7 @@ impl Session {
         let version = header.api_version;
         self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
+        self.spoken.note_api(header.api_key);
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -289,6 +305,7 @@ impl Session {
                 now,
                 alone,
                 refused: &mut self.refused,
+                spoken: &mut self.spoken,
             };
             api.handle(reader, &mut context)
         } else if wire.name == "ApiVersions" {
@@ -342,6 +359,7 @@ impl Session {
             now,
             alone: false,
             refused: &mut self.refused,
+            spoken: &mut self.spoken,
         };
         let body: Option<Box<dyn Body>> = match reply {
             Some((part, reply)) => wait.handle_reply(part, reply, &mut context),

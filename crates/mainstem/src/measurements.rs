@@ -36,6 +36,12 @@ struct Shared {
     event: &'static str,
 }
 
+/// Label of what filters did with batches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Filtered {
+    how: &'static str,
+}
+
 /// Transactions that are named, those open longest.
 const TRANSACTIONS_NAMED: usize = 100;
 
@@ -74,6 +80,10 @@ pub struct Measurements {
     transactions: Family<OpenTransaction, Gauge<f64, AtomicU64>>,
     shared: Family<Shared, Counter>,
     in_flight: Family<Backlog, Gauge>,
+    filter_batches: Family<Filtered, Counter>,
+    filter_bytes: Family<Filtered, Counter>,
+    filter_unproven: Counter,
+    filter_notes: Gauge,
 }
 
 impl Measurements {
@@ -87,6 +97,7 @@ impl Measurements {
             ("memory_tail_allocated_bytes", "Memory of the tail caches", &self.tail_allocated),
             ("memory_tail_used_bytes", "Memory of the tail caches that is held", &self.tail_used),
             ("memory_pinned_bytes", "Memory held by answers that clients have not read", &self.pinned),
+            ("memory_filter_bytes", "Memory of what filters have found out about batches", &self.filter_notes),
             ("memory_window_bytes", "Memory of messages that queues have read and not given out", &self.windows),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
@@ -109,6 +120,11 @@ impl Measurements {
         registry.register("transaction_open_seconds", help, self.transactions.clone());
         registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
         registry.register("share_in_flight_records", "Records that members of a share group have", self.in_flight.clone());
+        let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
+        registry.register("filter_batches", help, self.filter_batches.clone());
+        registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
+        let help = "Connections that may be of a member of a group with a filter and are not proven to be: they get everything";
+        registry.register("filter_unproven_connections", help, self.filter_unproven.clone());
     }
 
     /// A journal has been recovered.
@@ -137,6 +153,7 @@ impl Measurements {
         self.tail_allocated.set(sum(&|journal| journal.tail_memory().0));
         self.tail_used.set(sum(&|journal| journal.tail_memory().1));
         self.pinned.set(node.gateway.pinned_bytes() as i64);
+        self.refresh_filters(&node.broker);
         self.windows.set(node.broker.vhosts().window_bytes() as i64);
         self.state.set(sum(&|journal| journal.state_memory()));
         self.queued.set(sum(&|journal| journal.queued_bytes()));
@@ -155,6 +172,21 @@ impl Measurements {
         for (transactional_id, open_ms) in node.broker.transactions().open().into_iter().take(TRANSACTIONS_NAMED) {
             self.transactions.get_or_create(&OpenTransaction { transactional_id }).set(open_ms as f64 / 1000.0);
         }
+    }
+
+    fn refresh_filters(&self, broker: &Broker) {
+        let counts = broker.filters().counts();
+        let batches = [
+            ("decoded", &counts.decoded), ("remembered", &counts.remembered), ("skipped", &counts.skipped), ("unreadable", &counts.unreadable),
+        ];
+        for (how, count) in batches {
+            self.filter_batches.get_or_create(&Filtered { how }).inner().store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (how, count) in [("in", &counts.bytes_in), ("out", &counts.bytes_out)] {
+            self.filter_bytes.get_or_create(&Filtered { how }).inner().store(count.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        self.filter_unproven.inner().store(counts.unproven.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.filter_notes.set(broker.filters().notes_bytes() as i64);
     }
 
     fn refresh_shared(&self, broker: &Broker) {

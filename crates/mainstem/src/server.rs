@@ -35,8 +35,16 @@ const HELD_SHARE: usize = 4;
 const PUBLISHES_SHARE: usize = 16;
 /// Part of it that messages may take which queues have read and cannot give out.
 const WINDOWS_SHARE: usize = 8;
+/// Part of it for what filters have found out about batches.
+const NOTES_SHARE: usize = 32;
 /// Connections that the system may hold for an acceptor.
 const BACKLOG: i32 = 1024;
+
+/// Bounds what the broker keeps in memory beside the caches.
+fn bound_memory(broker: &Broker, budget: usize) {
+    broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
+    broker.filters().set_notes_bytes_max(budget / NOTES_SHARE);
+}
 
 /// Runs a broker until a signal ends it.
 pub fn run(config: Config) -> anyhow::Result<()> {
@@ -85,7 +93,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
-    broker.vhosts().set_window_bytes_max(config.memory.bytes() as usize / WINDOWS_SHARE);
+    bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
     crate::memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });

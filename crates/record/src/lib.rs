@@ -6,6 +6,7 @@ mod header;
 mod marker;
 mod records;
 mod retain;
+mod select;
 mod sliced;
 mod validate;
 mod writer;
@@ -15,6 +16,7 @@ pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offse
 pub use marker::Marker;
 pub use records::{Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records};
 pub use retain::{RecordKey, Retained, emptied, repacked, retain, visit_keys, with_delete_horizon};
+pub use select::{Fields, RecordView, Selected, gap_marker, select};
 pub use sliced::{SlicedBatch, cut, sliced_batches, sliced_records, whole};
 pub use validate::{BatchError, validate_produced};
 pub use writer::{BatchWriter, HeaderPieces};

@@ -44,22 +44,24 @@ pub enum Retained {
 }
 
 /// Bytes of the records of one batch, one at a time.
-struct Walk<'a> {
+pub(crate) struct Walk<'a> {
     header: BatchHeader,
     rest: &'a [u8],
     left: usize,
 }
 
 /// One record: what it is, and its bytes with and without the length, attributes and timestamp in front.
-struct Raw<'a> {
-    key: RecordKey<'a>,
+pub(crate) struct Raw<'a> {
+    pub key: RecordKey<'a>,
     whole: &'a [u8],
     attributes: u8,
-    timestamp_delta: i64,
+    pub timestamp_delta: i64,
     behind: &'a [u8],
+    /// Behind the value.
+    pub headers: &'a [u8],
 }
 
-fn varint(bytes: &mut &[u8]) -> Result<i64, BatchError> {
+pub(crate) fn varint(bytes: &mut &[u8]) -> Result<i64, BatchError> {
     let (mut value, mut shift) = (0u64, 0);
     loop {
         let Some((byte, rest)) = bytes.split_first().filter(|_| shift <= 63) else {
@@ -74,7 +76,7 @@ fn varint(bytes: &mut &[u8]) -> Result<i64, BatchError> {
     }
 }
 
-fn field<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BatchError> {
+pub(crate) fn field<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, BatchError> {
     let length = varint(bytes)?;
     if length < 0 {
         return Ok(None);
@@ -99,7 +101,7 @@ impl<'a> Iterator for Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(header: BatchHeader, unpacked: &'a [u8]) -> Result<Self, BatchError> {
+    pub fn new(header: BatchHeader, unpacked: &'a [u8]) -> Result<Self, BatchError> {
         let left = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
         Ok(Self { header, rest: unpacked, left })
     }
@@ -120,11 +122,11 @@ impl<'a> Walk<'a> {
         let key = field(&mut body)?;
         let tombstone = field(&mut body)?.is_none();
         let key = RecordKey { offset, key, tombstone };
-        Ok(Raw { key, whole, attributes: *attributes, timestamp_delta, behind })
+        Ok(Raw { key, whole, attributes: *attributes, timestamp_delta, behind, headers: body })
     }
 }
 
-fn unpacked(batch: &[u8], limit: usize) -> Result<(BatchHeader, Cow<'_, [u8]>), BatchError> {
+pub(crate) fn unpacked(batch: &[u8], limit: usize) -> Result<(BatchHeader, Cow<'_, [u8]>), BatchError> {
     let header = BatchHeader::parse(batch)?;
     let need = header.total_bytes();
     let packed = batch.get(HEADER_BYTES..need).ok_or(BatchError::Truncated { need, have: batch.len() })?;
@@ -223,7 +225,7 @@ pub fn repacked(batch: &[u8], packing: Packing, bytes_max: usize) -> Result<Opti
     Ok(Some(batch))
 }
 
-fn rebuilt(header: &BatchHeader, kept: &[Raw<'_>], horizon: Option<Timestamp>) -> Result<Bytes, BatchError> {
+pub(crate) fn rebuilt(header: &BatchHeader, kept: &[Raw<'_>], horizon: Option<Timestamp>) -> Result<Bytes, BatchError> {
     let mut records = BytesMut::with_capacity(kept.iter().map(|record| record.whole.len() + 10).sum());
     let timestamp = |record: &Raw<'_>| header.base_timestamp.wrapping_add(record.timestamp_delta);
     let base_timestamp = horizon.unwrap_or(header.base_timestamp);

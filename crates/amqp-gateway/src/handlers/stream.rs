@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{TableRef, Value};
-use broker::{Consuming, Queue, StreamFilter, StreamReading, StreamStart, age_ms, kind_name};
+use broker::{Consuming, Filter, Queue, StreamFilter, StreamReading, StreamStart, age_ms, kind_name};
 use bytes::Bytes;
 use delivery::ConsumerId;
 
@@ -16,6 +16,8 @@ use crate::error::Failure;
 const OFFSET: &str = "x-stream-offset";
 const FILTER: &str = "x-stream-filter";
 const UNFILTERED: &str = "x-stream-match-unfiltered";
+/// An expression of our own; RabbitMQ has one over AMQP 1.0 only.
+const EXPRESSION: &str = "x-mainstem-filter";
 
 /// Something that can be done with other queues.
 pub(super) fn not_supported(method: &str, queue: &Queue) -> Failure {
@@ -28,7 +30,7 @@ pub(super) fn not_supported(method: &str, queue: &Queue) -> Failure {
 /// # Errors
 /// *406*
 pub(super) fn refuse(queue: &Queue, arguments: TableRef<'_>) -> Result<(), Failure> {
-    match [OFFSET, FILTER, UNFILTERED].into_iter().find(|argument| arguments.get(argument).is_some()) {
+    match [OFFSET, FILTER, UNFILTERED, EXPRESSION].into_iter().find(|argument| arguments.get(argument).is_some()) {
         Some(argument) => Err(not_taken(argument, queue)),
         None => Ok(()),
     }
@@ -64,13 +66,13 @@ fn reading(queue: &Queue, arguments: TableRef<'_>, now_ms: i64) -> Result<Stream
     if arguments.get("x-priority").is_some() {
         return Err(not_taken("x-priority", queue));
     }
-    let invalid = |what: String| {
+    let invalid = |argument: &str, what: String| {
         let (name, vhost) = (queue.name(), queue.vhost());
-        Failure::precondition(format_args!("invalid arg '{OFFSET}' for queue '{name}' in vhost '{vhost}': {what}"))
+        Failure::precondition(format_args!("invalid arg '{argument}' for queue '{name}' in vhost '{vhost}': {what}"))
     };
     let start = match arguments.get(OFFSET) {
         None => StreamStart::Next,
-        Some(value) => start(value, now_ms).map_err(invalid)?,
+        Some(value) => start(value, now_ms).map_err(|what| invalid(OFFSET, what))?,
     };
     let values = match arguments.get(FILTER) {
         Some(Value::LongString(value)) => Some(vec![Bytes::copy_from_slice(value)]),
@@ -79,7 +81,18 @@ fn reading(queue: &Queue, arguments: TableRef<'_>, now_ms: i64) -> Result<Stream
         _ => None,
     };
     let unfiltered = matches!(arguments.get(UNFILTERED), Some(Value::Bool(true)));
-    Ok(StreamReading { start, filter: values.map(|values| StreamFilter { values, unfiltered }) })
+    let expression = match arguments.get(EXPRESSION) {
+        None => None,
+        Some(value) => Some(expression(value).map_err(|what| invalid(EXPRESSION, what))?),
+    };
+    let filter = (values.is_some() || expression.is_some()).then_some(StreamFilter { values, unfiltered, expression });
+    Ok(StreamReading { start, filter })
+}
+
+/// An expression, or what is wrong with it.
+fn expression(value: Value<'_>) -> Result<Arc<Filter>, String> {
+    let text = value.as_bytes().and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or("it is no text")?;
+    Filter::parse(text).map(Arc::new).map_err(|error| error.to_string())
 }
 
 /// Where a consumer begins, or what is wrong.
@@ -116,6 +129,10 @@ mod tests {
         assert_eq!(at(Value::Timestamp(5)), Ok(StreamStart::Time(5000)));
         assert_eq!(at(Value::U8(7)), Ok(StreamStart::Offset(7)));
         assert_eq!(at(Value::I32(-1)), Ok(StreamStart::Offset(0)));
+        assert!(expression(Value::LongString(b"header.type = 'x'")).is_ok());
+        let refused = "at character 5: expected =, <>, <, <=, >, >=, IN, BETWEEN, LIKE or IS, found '~'";
+        assert_eq!(expression(Value::LongString(b"key ~ 5")), Err(refused.to_owned()));
+        assert_eq!(expression(Value::I32(5)), Err("it is no text".to_owned()));
         // Words of RabbitMQ 4.3.6.
         assert_eq!(at(Value::LongString(b"")), Err("{invalid_stream_offset_arg,{longstr,<<>>}}".to_owned()));
         assert_eq!(at(Value::LongString(b"foo")), Err("{invalid_stream_offset_arg,{longstr,<<\"foo\">>}}".to_owned()));

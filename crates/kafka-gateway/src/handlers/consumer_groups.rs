@@ -122,6 +122,10 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     }
     let text = |text: Option<Str>| text.map(|text| text.to_string());
     let group = request.group_id;
+    context.spoken.speak(&group);
+    if request.member_epoch > 0 && context.looks_again(&group) {
+        return Ok(Outcome::answer(respond(Err((ErrorCode::NotCoordinator, "Look for the coordinator again.".to_owned())))));
+    }
     let beat = ConsumerHeartbeat {
         member_id: request.member_id.to_string(),
         epoch: request.member_epoch,

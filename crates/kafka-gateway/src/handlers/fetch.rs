@@ -1,5 +1,8 @@
 //! Fetch: long polls over many partitions. What is in memory is served at once as shared slices; history is read
-//! by the cold-read pool; a fetch without news waits for one of its logs to advance.
+//! by the cold-read pool; a fetch without news waits for one of its logs to advance. A member of a group with a filter gets what
+//! passes it (`fetch/filtered.rs`).
+
+mod filtered;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,8 +23,10 @@ use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_read;
 use crate::fetch_sessions::FetchSession;
+use crate::group_of::Verdict;
 use crate::pinned::{BLOCK_BYTES, Reserved};
 use crate::session::{Context, ShardContext};
+use filtered::{Filtered, pass_cold};
 
 /// Longest wait of a poll, whatever is asked for.
 const WAIT_MAX: Duration = Duration::from_secs(300);
@@ -52,6 +57,12 @@ impl Wanted {
         self.partition == other.partition && self.id == other.id && self.name == other.name
     }
 }
+
+/// How long a fetch waits that gets nothing because nobody knows yet whose it is.
+const IN_DOUBT: Duration = Duration::from_millis(100);
+
+/// What history had of a partition, and where the last batch that passed a filter ends.
+type FromHistory = Result<(ColdData, Offset), ReadError>;
 
 /// What came of one partition.
 #[derive(Default)]
@@ -86,6 +97,10 @@ struct FetchWait {
     /// Other clients have to read their answers first; when to look again.
     held_back: Option<Instant>,
     hold_back: Duration,
+    /// Of a member of a group with a filter.
+    filtered: Option<Box<Filtered>>,
+    /// It may be one of a group with a filter, and gets nothing.
+    in_doubt: bool,
 }
 
 /// What became of the partitions whose records are not in memory.
@@ -134,7 +149,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         drop(held);
         (Some(session), true, wanted)
     };
-    let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
+    let mut wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
+    let (filtered, in_doubt) = filtered(context, &wanted, &mut start);
+    if in_doubt {
+        wait = wait.min(IN_DOUBT);
+    }
     Ok(Outcome::Wait(Box::new(FetchWait {
         session,
         incremental,
@@ -151,7 +170,24 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         reserved: None,
         held_back: None,
         hold_back: HOLD_BACK,
+        filtered,
+        in_doubt,
     })))
+}
+
+/// What a filter lets through, if the fetch is one of a member of a group with a filter, and whether it may be.
+fn filtered(context: &mut Context<'_>, wanted: &[Wanted], start: &mut usize) -> (Option<Box<Filtered>>, bool) {
+    match context.verdict() {
+        Verdict::Nobody => (None, false),
+        Verdict::InDoubt => (None, !wanted.is_empty()),
+        Verdict::Of(filter) => {
+            if *start == 0 && !wanted.is_empty() {
+                // A turn may end before all partitions had theirs: who has no session begins anywhere.
+                *start = (context.to.token / crate::session::PARTS_MAX) as usize % wanted.len();
+            }
+            (Some(Box::new(Filtered::new(filter, wanted.len()))), false)
+        }
+    }
 }
 
 fn list_wanted(request: &FetchRequest, by_id: bool, broker: &Broker) -> Vec<Wanted> {
@@ -225,6 +261,12 @@ impl FetchWait {
         self.found.clear();
         self.found.resize_with(self.wanted.len(), Found::default);
         let (mut bytes, mut urgent) = (0, false);
+        if self.in_doubt {
+            return false;
+        }
+        if let Some(filtered) = &mut self.filtered {
+            filtered.begin_turn();
+        }
         for step in 0..self.wanted.len() {
             let at = (self.start + step) % self.wanted.len();
             let wanted = &self.wanted[at];
@@ -247,7 +289,11 @@ impl FetchWait {
             if room == 0 && bytes > 0 {
                 continue;
             }
-            match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, room, bytes == 0) {
+            let read = match &mut self.filtered {
+                None => broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, room, bytes == 0),
+                Some(filtered) => filtered.read_tail(at, broker, log, Offset(offset)..end, room),
+            };
+            match read {
                 TailRead::Data { slices, bytes: read, next } => {
                     found.slices = slices;
                     found.next = next;
@@ -263,7 +309,8 @@ impl FetchWait {
             }
         }
         // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
-        urgent || bytes >= self.min_bytes || self.wanted.is_empty()
+        let spent = self.filtered.as_ref().is_some_and(|filtered| filtered.is_spent());
+        urgent || bytes >= self.min_bytes || spent || self.wanted.is_empty()
     }
 
     /// Sends the cold-read pool after what is not in memory.
@@ -288,11 +335,14 @@ impl FetchWait {
                 let max_bytes = wanted.max_bytes.max(0) as usize;
                 let until = visible_end(&log, self.committed_only);
                 let journal = context.gateway.broker.journal_number(log.id());
-                Some((journal, ColdWant { log, from: Offset(wanted.offset as u64), until, max_bytes }))
+                let from = Offset(wanted.offset as u64);
+                let from = self.filtered.as_ref().map_or(from, |filtered| filtered.from(*at, from));
+                Some((journal, ColdWant { log, from, until, max_bytes }))
             })
             .collect();
+        let filter = self.filtered.as_ref().map(|filtered| Arc::clone(filtered.filter()));
         let work = Box::new(move |broker: &Arc<Broker>| {
-            let mut results: Vec<Option<Result<ColdData, ReadError>>> = wants.iter().map(|_| None).collect();
+            let mut results: Vec<Option<FromHistory>> = wants.iter().map(|_| None).collect();
             for (number, journal) in broker.journals().iter().enumerate() {
                 let own: Vec<usize> = (0..wants.len()).filter(|at| wants[*at].0 == number).collect();
                 let part: Vec<ColdWant> = own.iter().map(|at| wants[*at].1.clone()).collect();
@@ -300,7 +350,10 @@ impl FetchWait {
                     continue;
                 }
                 for (at, result) in own.into_iter().zip(journal.read_cold(&part, room)) {
-                    results[at] = Some(result);
+                    results[at] = Some(result.map(|data| match &filter {
+                        Some(filter) => pass_cold(broker, &wants[at].1.log, filter, data),
+                        None => (data, Offset::ZERO),
+                    }));
                 }
             }
             drop(held);
@@ -365,6 +418,12 @@ impl FetchWait {
             let at = (self.start + step) % self.wanted.len();
             let found = std::mem::take(&mut self.found[at]);
             let wanted = &self.wanted[at];
+            let gap = match (&self.filtered, &wanted.log, found.code) {
+                (Some(filtered), Some(log), None) => filtered.gap(at, Offset(wanted.offset.max(0) as u64), &context.gateway.broker, log),
+                _ => None,
+            };
+            let mut found = found;
+            found.slices.extend(gap);
             let data = partition_data(wanted, found, node, self.committed_only);
             let told = (data.high_watermark, data.log_start_offset);
             let news = data.error_code != 0 || !data.records.as_ref().is_none_or(Records::is_empty) || told != wanted.told;
@@ -433,7 +492,7 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
 
 impl Wait for FetchWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        type Results = Vec<Option<Result<ColdData, ReadError>>>;
+        type Results = Vec<Option<FromHistory>>;
         let cold = self.cold.take()?;
         let Reply::Done(done) = reply else { return None };
         let results = *done.downcast::<Results>().ok()?;
@@ -441,7 +500,11 @@ impl Wait for FetchWait {
             let found = &mut self.found[at];
             found.cold = false;
             match result {
-                Some(Ok(data)) => {
+                Some(Ok((data, covered))) => {
+                    let data = match &mut self.filtered {
+                        Some(filtered) => filtered.take_cold(at, data, covered),
+                        None => data,
+                    };
                     found.bytes = data.bytes;
                     found.slices = data.slices;
                     found.next = data.next;

@@ -43,6 +43,7 @@ pub(crate) fn find_topic(broker: &Broker, by_id: bool, name: &str, id: uuid::Uui
 
 pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetCommitRequest::decode(reader, context.version)?;
+    context.spoken.ask(&request.group_id);
     let broker = &context.gateway.broker;
     let by_id = context.version >= 10;
     let mut response = OffsetCommitResponse::default();
@@ -148,6 +149,11 @@ impl Wait for CommitWait {
 
 pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetFetchRequest::decode(reader, context.version)?;
+    match &request.groups[..] {
+        [] => context.spoken.ask(&request.group_id),
+        [group] => context.spoken.ask(&group.group_id),
+        _ => context.spoken.ask_many(),
+    }
     let broker = &context.gateway.broker;
     if context.version >= 8 {
         let by_id = context.version >= 10;

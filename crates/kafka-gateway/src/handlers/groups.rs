@@ -27,6 +27,12 @@ pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -
     let request = FindCoordinatorRequest::decode(reader, context.version)?;
     let node = context.gateway.broker.node_id().0;
     let (host, port) = context.advertise.resolve(context.local);
+    match (request.key_type, &request.coordinator_keys[..]) {
+        (KEY_GROUP, []) => context.spoken.ask(&request.key),
+        (KEY_GROUP, [group]) => context.spoken.ask(group),
+        (KEY_GROUP, _) => context.spoken.ask_many(),
+        _ => {}
+    }
     // Share groups are not served.
     let refusal = match request.key_type {
         KEY_GROUP | KEY_TRANSACTION => None,
@@ -151,6 +157,7 @@ fn owned(bytes: &Bytes) -> Bytes {
 
 pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = JoinGroupRequest::decode(reader, context.version)?;
+    context.spoken.speak(&request.group_id);
     let session_timeout = request.session_timeout_ms.max(0) as u64;
     let rebalance_timeout = if context.version == 0 { session_timeout } else { request.rebalance_timeout_ms.max(0) as u64 };
     let instance = text(request.group_instance_id);
@@ -192,6 +199,10 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = HeartbeatRequest::decode(reader, context.version)?;
+    context.spoken.speak(&request.group_id);
+    if context.looks_again(&request.group_id) {
+        return Ok(Outcome::answer(HeartbeatResponse { error_code: ErrorCode::NotCoordinator.code(), ..HeartbeatResponse::default() }));
+    }
     let outcome = context.gateway.broker.heartbeat(
         &request.group_id,
         &request.member_id,

@@ -4,7 +4,7 @@
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use broker::{Log, Sharing, aborted};
+use broker::{Filters, Log, Passed, SharedFilter, Sharing, aborted};
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::{DefaultHashBuilder, HashMap};
@@ -25,6 +25,8 @@ pub(crate) struct Giving<'a> {
     pub batch_size: u64,
     /// No more than `records_max`; otherwise a batch is given as a whole.
     pub by_record: bool,
+    /// What the group wants; the rest is archived.
+    pub filter: Option<(&'a Filters, &'a SharedFilter)>,
 }
 
 /// What was given.
@@ -36,6 +38,42 @@ pub(crate) struct Given {
     pub acquired: Vec<Acquired>,
     /// Where the first batch begins of which something is left, for whoever comes next.
     pub rest: Option<(Offset, usize)>,
+}
+
+impl Given {
+    fn add_slices(&mut self, slices: SmallVec<[Bytes; 4]>) {
+        self.bytes += slices.iter().map(Bytes::len).sum::<usize>();
+        self.slices.extend(slices);
+    }
+}
+
+/// Calls `acquire` for the runs of a batch that pass, with how many records it may take, until there is no room; it says how many it
+/// took. What lies between them is archived.
+fn for_runs(
+    passed: &Passed,
+    (first, last): (u64, u64),
+    limit: u64,
+    state: &mut Subscription,
+    mut acquire: impl FnMut(&mut Subscription, (u64, u64), u64) -> u64,
+) {
+    let Passed::Part { runs, .. } = passed else {
+        acquire(state, (first, last), limit);
+        return;
+    };
+    let (mut at, mut left) = (first, limit);
+    for run in runs {
+        if at < run.0 {
+            state.skip(at, run.0 - 1);
+        }
+        left = left.saturating_sub(acquire(state, *run, left));
+        at = run.1 + 1;
+        if left == 0 {
+            return;
+        }
+    }
+    if at <= last {
+        state.skip(at, last);
+    }
 }
 
 /// Acquires for one member what may be given to it of what was read, which is all that there is in `range`.
@@ -73,7 +111,14 @@ pub(crate) fn give(
         }
         let left = records_max.saturating_sub(given.records);
         let length = one.header.total_bytes();
-        if left == 0 || span.is_some_and(|(start, _)| one.at + length - start > giving.bytes_max) {
+        let passed = giving.filter.map_or(Passed::All, |(filters, filter)| filters.pass_one(log.id(), &slices, one, filter));
+        if matches!(passed, Passed::Nothing) {
+            state.skip(first.max(from.0), last);
+            continue;
+        }
+        let bytes = span.map_or(given.bytes, |(start, _)| one.at - start);
+        let full = bytes > 0 && bytes + length > giving.bytes_max;
+        if left == 0 || full {
             given.rest.get_or_insert((Offset(first.max(from.0)), one.at));
             break;
         }
@@ -84,7 +129,11 @@ pub(crate) fn give(
         }
         let mut hash = |offset: u64| keys.as_ref().and_then(|keys| keys.get(&offset).copied());
         let mut acquired = Vec::new();
-        state.acquire(giving.consumer, first, last, limit, now, rules, &mut hash, &mut acquired);
+        for_runs(&passed, (first, last), limit, state, |state, (first, last), left| {
+            let before = acquired.len();
+            state.acquire(giving.consumer, first, last, left, now, rules, &mut hash, &mut acquired);
+            acquired[before..].iter().map(|run: &Acquired| run.last - run.first + 1).sum()
+        });
         let available = state.available_from();
         if (first.max(from.0)..=last).contains(&available) {
             given.rest.get_or_insert((Offset(available), one.at));
@@ -92,8 +141,11 @@ pub(crate) fn give(
         if acquired.is_empty() {
             continue;
         }
-        let start = span.map_or(one.at, |(start, _)| start);
-        span = Some((start, one.at + length));
+        match passed {
+            _ if giving.filter.is_none() => span = Some((span.map_or(one.at, |(start, _)| start), one.at + length)),
+            Passed::Part { batch, .. } => given.add_slices([batch].into_iter().collect()),
+            Passed::All | Passed::Nothing => given.add_slices(cut(&slices, one.at, length)),
+        }
         given.records += acquired.iter().map(|run| run.last - run.first + 1).sum::<u64>();
         add(&mut given.acquired, acquired, giving.batch_size);
     }

@@ -296,6 +296,9 @@ impl ShareFetchWait {
         broker: &Broker,
     ) -> Option<Gave> {
         let ((shared, sharing), (slices, range)) = (of, read);
+        let filters = broker.filters();
+        // What goes through a queue is the queue's to take or leave.
+        let filter = if filters.any() && !shared.is_of_queue() { filters.of_group(&self.group) } else { None };
         let giving = Giving {
             consumer: self.consumer,
             sharing,
@@ -304,6 +307,7 @@ impl ShareFetchWait {
             bytes_max: self.room(),
             batch_size: self.batch_size,
             by_record: self.by_record,
+            filter: filter.as_ref().map(|group| (filters, &*group.filter)),
         };
         let worked = &mut self.worked[at];
         match give(&giving, shared.log(), state, slices, range) {

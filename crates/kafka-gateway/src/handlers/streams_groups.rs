@@ -198,6 +198,7 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, context: &Context<'_>) -> Resu
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = StreamsGroupHeartbeatRequest::decode(reader, context.version)?;
     let group = request.group_id.clone();
+    context.spoken.speak(&group);
     let beat = match beat_of(request, context) {
         Ok(beat) => beat,
         Err(refusal) => return Ok(Outcome::answer(respond(Err(refusal)))),

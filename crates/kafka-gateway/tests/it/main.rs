@@ -1,6 +1,7 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
 mod fetch_sessions;
+mod filters;
 mod full_disk;
 mod idempotence;
 mod login;

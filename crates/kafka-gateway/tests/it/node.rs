@@ -41,6 +41,8 @@ pub struct Node {
     sent: Vec<VecDeque<(i32, Bytes)>>,
     /// What the sessions take for now.
     pub now: Instant,
+    /// Who sends requests.
+    pub client_id: &'static str,
 }
 
 impl Node {
@@ -80,7 +82,7 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default(), 64 << 20);
-        Self { gateway, broker, journals, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), now: Instant::now() }
+        Self { gateway, broker, journals, threads, mailbox, bell, context: ShardContext::default(), sessions: Vec::new(), sent: Vec::new(), now: Instant::now(), client_id: "test" }
     }
 
     /// Ends everything; what was acknowledged is on the disk.
@@ -110,7 +112,8 @@ impl Node {
     /// Hands a request to a session.
     pub fn send(&mut self, client: usize, (key, version): (i16, i16), correlation: i32, body: impl FnOnce(&mut Writer)) -> Result<(), CloseReason> {
         let mut writer = Writer::new();
-        RequestHeader { api_key: key, api_version: version, correlation_id: correlation, client_id: Some("test".into()) }.encode(&mut writer);
+        let client_id = Some(self.client_id.into());
+        RequestHeader { api_key: key, api_version: version, correlation_id: correlation, client_id }.encode(&mut writer);
         body(&mut writer);
         let frame = Bytes::from(writer.finish_frame().concat()).slice(4..);
         self.sessions[client].handle_frame(frame, &mut self.context, self.now)

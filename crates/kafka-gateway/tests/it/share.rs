@@ -126,6 +126,37 @@ fn what_was_accepted_is_gone_after_a_restart_and_the_rest_comes_back() {
     node.stop();
 }
 
+#[test]
+fn what_a_filter_does_not_want_is_done_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[]);
+    let producer = node.connect();
+    for _ in 0..3 {
+        assert_eq!(node.produce(producer, "t", 0, keyed(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"])).0, 0);
+    }
+    let from_the_start = ("share.auto.offset.reset", "earliest");
+    node.configure_group("workers", &[from_the_start, ("mainstem.filter", "key IN ('3', '4', '9')")]);
+    let mut one = Worker::new(&mut node, "one");
+    assert_eq!(one.fetch(&mut node, &[]), [(3, 4, 1), (9, 9, 1), (13, 14, 1), (19, 19, 1), (23, 24, 1), (29, 29, 1)]);
+    assert_eq!(one.say(&mut node, 3, 4, ACCEPT), 0);
+    assert_eq!(one.say(&mut node, 9, 9, RELEASE), 0);
+    // Nothing of the next one is wanted; what came back is given again.
+    node.configure_group("workers", &[from_the_start, ("mainstem.filter", "key = '9' AND timestamp < 9 OR key = '8' OR key = '9'")]);
+    assert_eq!(node.produce(producer, "t", 0, batch(4)).0, 0);
+    assert_eq!(one.fetch(&mut node, &[]), [(9, 9, 2)]);
+    for (first, last) in [(9, 9), (13, 14), (19, 19), (23, 24), (29, 29)] {
+        assert_eq!(one.say(&mut node, first, last, ACCEPT), 0);
+    }
+    assert_eq!(one.fetch(&mut node, &[]), []);
+    node.configure_group("workers", &[from_the_start]);
+    node.stop();
+    // All of it was done, also what nobody was given.
+    let mut node = Node::start(folder.path(), &[]);
+    let mut two = Worker::new(&mut node, "two");
+    assert_eq!(two.fetch(&mut node, &[]), []);
+    node.stop();
+}
+
 /// Accepts record by record; whether each answer came with a flush.
 fn accepted_with_a_flush(durability: Durability) -> Vec<bool> {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,6 +1,9 @@
 //! Where a consumer of a stream begins, and which messages it wants.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use filter::Filter;
 use record::Record;
 
 /// The header of a record by which consumers choose.
@@ -21,13 +24,15 @@ pub enum StreamStart {
     Time(i64),
 }
 
-/// Which messages a consumer wants, by the value of their header `x-stream-filter-value`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which messages a consumer wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamFilter {
-    /// Any of these.
-    pub values: Vec<Bytes>,
-    /// And those without one.
+    /// Those whose header `x-stream-filter-value` has any of these values.
+    pub values: Option<Vec<Bytes>>,
+    /// And those without that header.
     pub unfiltered: bool,
+    /// And of all those only the ones for which this is true.
+    pub expression: Option<Arc<Filter>>,
 }
 
 /// How a consumer reads a stream.
@@ -42,8 +47,13 @@ pub struct StreamReading {
 impl StreamFilter {
     /// Is a record wanted? Of headers with one name the last counts, as everywhere.
     pub(super) fn wants(&self, record: &Record) -> bool {
+        self.has_value(record) && self.expression.as_ref().is_none_or(|expression| expression.matches(record))
+    }
+
+    fn has_value(&self, record: &Record) -> bool {
+        let Some(values) = &self.values else { return true };
         match record.headers.iter().rev().find(|(name, _)| **name == *FILTER_HEADER) {
-            Some((_, value)) => value.as_ref().is_some_and(|value| self.values.contains(value)),
+            Some((_, value)) => value.as_ref().is_some_and(|value| values.contains(value)),
             None => self.unfiltered,
         }
     }
@@ -60,12 +70,17 @@ mod tests {
             let header = |value| (Bytes::from_static(FILTER_HEADER), Some(Bytes::from_static(value)));
             Record { offset: Offset(0), timestamp: 0, key: None, value: None, headers: value.map(header).into_iter().collect() }
         };
-        let filter = |unfiltered| StreamFilter { values: vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")], unfiltered };
+        let filter = |unfiltered| StreamFilter { values: Some(vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")]), unfiltered, expression: None };
         for (value, wanted) in [(Some(&b"a"[..]), true), (Some(b"b"), true), (Some(b"c"), false), (Some(b""), false)] {
             assert_eq!(filter(false).wants(&record(value)), wanted);
             assert_eq!(filter(true).wants(&record(value)), wanted);
         }
         assert!(!filter(false).wants(&record(None)));
         assert!(filter(true).wants(&record(None)));
+        let expression = |text: &str| Some(Arc::new(Filter::parse(text).expect("valid")));
+        let both = StreamFilter { expression: expression("timestamp > 0"), ..filter(true) };
+        assert!(!both.wants(&record(Some(b"a"))) && !both.wants(&record(None)));
+        let one = StreamFilter { expression: expression("header.\"x-stream-filter-value\" LIKE 'c%'"), ..StreamFilter::default() };
+        assert!(one.wants(&record(Some(b"c"))) && !one.wants(&record(Some(b"a"))) && !one.wants(&record(None)));
     }
 }

@@ -1,0 +1,256 @@
+//! Filters of groups: which group has one, and what of a batch it lets through. What is found out about a batch is kept for a while
+//! (`notes.rs`), so that groups with one filter look into it once, and groups with others may not have to.
+//!
+//! Read by network threads and cold reads; changed by the controller. While no group has a filter nobody asks further than
+//! [`Filters::any`], one load.
+
+mod notes;
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use filter::{Filter, FilterError};
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+use record::{BatchHeader, SlicedBatch, cut, sliced_batches, visit_keys, whole};
+use smallvec::SmallVec;
+use types::{LogId, Offset};
+
+use notes::{Notes, Verdict};
+
+/// An expression that is in force, once however many groups have it.
+#[derive(Debug)]
+pub struct SharedFilter {
+    /// Of this run of the broker.
+    id: u64,
+    filter: Filter,
+}
+
+/// The filter of a group.
+#[derive(Clone, Debug)]
+pub struct GroupFilter {
+    /// Whose.
+    pub group: String,
+    /// What its members get.
+    pub filter: Arc<SharedFilter>,
+    /// Client ids that are the group's alone, as its operator says.
+    pub client_ids: Vec<String>,
+}
+
+/// What of the bytes that were read a filter lets through.
+#[derive(Debug, Default)]
+pub struct Let {
+    /// Whole batches, in order.
+    pub slices: SmallVec<[Bytes; 4]>,
+    /// Their length.
+    pub bytes: usize,
+    /// The offset after the last of them; 0 when there is none.
+    pub next: Offset,
+}
+
+/// What of one batch a filter lets through.
+#[derive(Debug)]
+pub enum Passed {
+    /// All of it.
+    All,
+    /// Nothing.
+    Nothing,
+    /// Some records.
+    Part {
+        /// In place of the batch.
+        batch: Bytes,
+        /// First and last offsets of the records, of neighbours together.
+        runs: Vec<(u64, u64)>,
+    },
+}
+
+/// What filters have done since the start.
+#[derive(Debug, Default)]
+pub struct FilterCounts {
+    /// Batches that were looked into.
+    pub decoded: AtomicU64,
+    /// Batches that a summary told to have nothing wanted.
+    pub skipped: AtomicU64,
+    /// Batches of which the outcome was known.
+    pub remembered: AtomicU64,
+    /// Batches that cannot be looked into, and were sent as they are.
+    pub unreadable: AtomicU64,
+    /// Bytes of batches that filters have gone through, and let through.
+    pub bytes_in: AtomicU64,
+    /// See `bytes_in`.
+    pub bytes_out: AtomicU64,
+    /// Connections whose fetches could be those of a member of a group with a filter, and were not proven to be: they get everything.
+    pub unproven: AtomicU64,
+}
+
+/// All filters, and what is known of batches.
+#[derive(Default)]
+pub struct Filters {
+    any: AtomicBool,
+    generation: AtomicU64,
+    groups: RwLock<HashMap<String, Arc<GroupFilter>>>,
+    known: Mutex<HashMap<String, Weak<SharedFilter>>>,
+    next_id: AtomicU64,
+    notes: Notes,
+    counts: FilterCounts,
+}
+
+/// Reads an expression to see whether it is one.
+pub(crate) fn check(text: &str) -> Result<(), FilterError> {
+    Filter::parse(text).map(drop)
+}
+
+impl Filters {
+    /// Has any group a filter?
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Another number than before when a filter has come, changed or gone.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// That of a group.
+    pub fn of_group(&self, group: &str) -> Option<Arc<GroupFilter>> {
+        self.groups.read().get(group).cloned()
+    }
+
+    /// The only group with a filter for which `is_its` is true.
+    pub fn only(&self, is_its: impl Fn(&GroupFilter) -> bool) -> Option<Arc<GroupFilter>> {
+        let groups = self.groups.read();
+        let mut found = groups.values().filter(|group| is_its(group));
+        let first = found.next()?;
+        found.next().is_none().then(|| Arc::clone(first))
+    }
+
+    /// Groups with a filter for which `is_its` is true.
+    pub fn of_groups(&self, is_its: impl Fn(&GroupFilter) -> bool) -> Vec<Arc<GroupFilter>> {
+        self.groups.read().values().filter(|group| is_its(group)).cloned().collect()
+    }
+
+    /// Sets what is kept of batches to at most so many bytes of memory.
+    pub fn set_notes_bytes_max(&self, bytes: usize) {
+        self.notes.set_bytes_max(bytes);
+    }
+
+    /// Memory of what is kept of batches.
+    pub fn notes_bytes(&self) -> usize {
+        self.notes.bytes()
+    }
+
+    /// Measurements.
+    pub fn counts(&self) -> &FilterCounts {
+        &self.counts
+    }
+
+    /// A group's filter is this expression, which has been checked; empty: it has none.
+    pub fn set(&self, group: &str, text: &str, client_ids: &str) {
+        let filter = if text.is_empty() { None } else { self.shared(text) };
+        let mut groups = self.groups.write();
+        match filter {
+            Some(filter) => {
+                let client_ids = client_ids.split(',').map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).collect();
+                let filter = GroupFilter { group: group.to_owned(), filter, client_ids };
+                groups.insert(group.to_owned(), Arc::new(filter));
+            }
+            None if !groups.contains_key(group) => return,
+            None => drop(groups.remove(group)),
+        }
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        self.any.store(!groups.is_empty(), Ordering::Relaxed);
+    }
+
+    fn shared(&self, text: &str) -> Option<Arc<SharedFilter>> {
+        let mut known = self.known.lock();
+        if let Some(filter) = known.get(text).and_then(Weak::upgrade) {
+            return Some(filter);
+        }
+        let parsed = match Filter::parse(text) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                // Checked when it was set: only a record of another release can get here.
+                tracing::error!(filter = text, %error, "the filter of a group is not understood by this release; it gets everything");
+                return None;
+            }
+        };
+        let filter = Arc::new(SharedFilter { id: self.next_id.fetch_add(1, Ordering::Relaxed), filter: parsed });
+        known.retain(|_, filter| filter.strong_count() > 0);
+        known.insert(text.to_owned(), Arc::downgrade(&filter));
+        Some(filter)
+    }
+
+    /// What a filter lets through of a batch of a log, which is no marker and lies in `slices`.
+    pub fn pass_one(&self, log: LogId, slices: &[Bytes], batch: &SlicedBatch, filter: &SharedFilter) -> Passed {
+        let length = batch.header.total_bytes();
+        match self.notes.verdict(log, &batch.header, filter, &self.counts, || whole(slices, batch.at, length)) {
+            Verdict::All => Passed::All,
+            Verdict::Nothing => Passed::Nothing,
+            Verdict::Part(part) => {
+                let mut runs: Vec<(u64, u64)> = Vec::new();
+                let visited = visit_keys(&part, |record| match runs.last_mut() {
+                    Some((_, last)) if *last + 1 == record.offset.0 => *last += 1,
+                    _ => runs.push((record.offset.0, record.offset.0)),
+                });
+                debug_assert!(visited.is_ok(), "it was made here");
+                Passed::Part { batch: part, runs }
+            }
+        }
+    }
+
+    /// What a filter lets through of whole batches of a log. Markers of transactions always pass, and so does a batch that cannot be
+    /// looked into: nothing that is wanted is lost.
+    pub fn pass(&self, log: LogId, slices: &[Bytes], filter: &SharedFilter) -> Let {
+        let mut let_through = Let::default();
+        let total: usize = slices.iter().map(Bytes::len).sum();
+        let count = |counter: &AtomicU64, by: usize| counter.fetch_add(by as u64, Ordering::Relaxed);
+        count(&self.counts.bytes_in, total);
+        let Ok(batches) = sliced_batches(slices) else {
+            count(&self.counts.unreadable, 1);
+            count(&self.counts.bytes_out, total);
+            return Let { slices: slices.into(), bytes: total, next: Offset(u64::MAX) };
+        };
+        for batch in batches {
+            let length = batch.header.total_bytes();
+            let verdict = if batch.header.control() {
+                Verdict::All
+            } else {
+                self.notes.verdict(log, &batch.header, filter, &self.counts, || whole(slices, batch.at, length))
+            };
+            match verdict {
+                Verdict::Nothing => {}
+                Verdict::All => {
+                    let_through.slices.extend(cut(slices, batch.at, length));
+                    let_through.bytes += length;
+                    let_through.next = batch.header.next();
+                }
+                Verdict::Part(part) => {
+                    let_through.next = BatchHeader::parse(&part).map_or(batch.header.base(), |header| header.next());
+                    let_through.bytes += part.len();
+                    let_through.slices.push(part);
+                }
+            }
+        }
+        count(&self.counts.bytes_out, let_through.bytes);
+        let_through
+    }
+}
+
+impl PartialEq for SharedFilter {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for SharedFilter {}
+
+impl Hash for SharedFilter {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests;

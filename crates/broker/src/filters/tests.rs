@@ -1,0 +1,108 @@
+//! Filters on batches: what passes, what is looked into, and the bound of what is remembered.
+
+use super::*;
+use bytes::BytesMut;
+use record::{BatchBuilder, Marker, Record, records, set_base_offset};
+
+const LOG: LogId = LogId(7);
+
+/// Batches of ten records; those of the n-th have the keys of `key`.
+fn batches(count: u64, key: impl Fn(u64) -> String) -> Vec<Bytes> {
+    let one = |batch: u64| {
+        let mut builder = BatchBuilder::default();
+        for at in 0..10 {
+            builder = builder.record(0, Some(key(batch * 10 + at).as_bytes()), Some(b"value"));
+        }
+        let mut bytes = BytesMut::from(&builder.build()[..]);
+        set_base_offset(&mut bytes, Offset(batch * 10));
+        bytes.freeze()
+    };
+    (0..count).map(one).collect()
+}
+
+fn filters(texts: &[(&str, &str)]) -> Filters {
+    let filters = Filters::default();
+    texts.iter().for_each(|(group, text)| filters.set(group, text, ""));
+    filters
+}
+
+fn passed(filters: &Filters, group: &str, slices: &[Bytes]) -> Vec<Record> {
+    let filter = filters.of_group(group).expect("it has a filter");
+    let passed = filters.pass(LOG, slices, &filter.filter);
+    assert_eq!(passed.bytes, passed.slices.iter().map(Bytes::len).sum::<usize>());
+    passed.slices.iter().flat_map(|batch| records(batch).expect("a batch")).collect()
+}
+
+fn count(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[test]
+fn groups_with_one_filter_look_into_a_batch_once() {
+    let filters = filters(&[("a", "key = '3'"), ("b", "key = '3'"), ("c", "key = '3'")]);
+    let slices = batches(20, |number| (number % 10).to_string());
+    let first = passed(&filters, "a", &slices);
+    assert_eq!(first.iter().map(|record| record.offset.0).collect::<Vec<_>>(), (0..20).map(|batch| batch * 10 + 3).collect::<Vec<_>>());
+    assert_eq!(passed(&filters, "b", &slices), first);
+    assert_eq!(passed(&filters, "c", &slices), first);
+    assert_eq!((count(&filters.counts.decoded), count(&filters.counts.remembered)), (20, 40));
+}
+
+#[test]
+fn a_summary_spares_other_filters_the_look() {
+    let filters = filters(&[("a", "key = '3'"), ("b", "key IN ('4', '5')"), ("c", "key LIKE '4%'")]);
+    let slices = batches(20, |number| (number / 10).to_string());
+    assert_eq!(passed(&filters, "a", &slices).len(), 10);
+    assert_eq!(count(&filters.counts.decoded), 20);
+    assert_eq!(passed(&filters, "b", &slices).len(), 20);
+    assert_eq!((count(&filters.counts.decoded), count(&filters.counts.skipped)), (22, 18));
+    assert_eq!(passed(&filters, "c", &slices).len(), 10);
+    assert_eq!(count(&filters.counts.decoded), 42, "a pattern asks for no value that a summary could lack");
+}
+
+#[test]
+fn memory_is_bounded_and_nothing_is_lost_by_it() {
+    let filters = filters(&[("a", "key = '3'")]);
+    filters.set_notes_bytes_max(PARTS_TIMES_A_FEW);
+    let slices = batches(500, |number| (number % 10).to_string());
+    for _ in 0..2 {
+        assert_eq!(passed(&filters, "a", &slices).len(), 500);
+        assert!(filters.notes_bytes() <= PARTS_TIMES_A_FEW, "{}", filters.notes_bytes());
+    }
+    assert!(count(&filters.counts.decoded) > 500, "what was forgotten was looked into again");
+    assert!(filters.notes_bytes() > 0);
+}
+
+const PARTS_TIMES_A_FEW: usize = 64 * 4000;
+
+#[test]
+fn markers_pass_and_so_does_what_cannot_be_read() {
+    let filters = filters(&[("a", "FALSE")]);
+    let mut slices = batches(1, |_| "x".to_owned());
+    slices.push(Marker::Commit.batch(1, 0, 0, 0));
+    assert_eq!(passed(&filters, "a", &slices).len(), 1, "the marker");
+    let mut damaged = slices[0].to_vec();
+    damaged[record::HEADER_BYTES] = 0xff;
+    set_base_offset(&mut damaged, Offset(99));
+    let damaged = Bytes::from(damaged);
+    let filter = filters.of_group("a").unwrap();
+    assert_eq!(filters.pass(LOG, std::slice::from_ref(&damaged), &filter.filter).slices.as_slice(), [damaged]);
+    assert_eq!(count(&filters.counts.unreadable), 1);
+}
+
+#[test]
+fn a_filter_comes_and_goes() {
+    let filters = Filters::default();
+    assert!(!filters.any());
+    filters.set("a", "key = 'x'", " one, two,,");
+    filters.set("b", "key = 'x'", "");
+    let (a, b) = (filters.of_group("a").unwrap(), filters.of_group("b").unwrap());
+    assert_eq!(a.client_ids, ["one", "two"]);
+    assert!(Arc::ptr_eq(&a.filter, &b.filter), "one expression is kept once");
+    assert!(filters.only(|group| group.client_ids.iter().any(|id| id == "two")).is_some_and(|found| found.group == "a"));
+    assert!(filters.only(|_| true).is_none(), "two are not one");
+    filters.set("a", "", "");
+    assert!(filters.any() && filters.of_group("a").is_none());
+    filters.set("b", "", "");
+    assert!(!filters.any());
+}

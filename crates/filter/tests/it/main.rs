@@ -1,0 +1,6 @@
+//! The filter language as its users meet it.
+
+mod language;
+mod model;
+mod refusals;
+mod summaries;

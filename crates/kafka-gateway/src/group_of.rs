@@ -1,0 +1,217 @@
+//! Whose records a connection fetches. A Fetch does not name a group, and a client keeps its fetches and its talk with the group's
+//! coordinator on connections of their own; but before it fetches, it asks for the coordinator, and it says who it is.
+//! `docs/adr/0020-filters.md` argues why what is decided here never takes a record from a client that is not of the group.
+//!
+//! | rule | what |
+//! |---|---|
+//! | G1 | the connection speaks as a member of the group itself (JoinGroup, Heartbeat, …), or |
+//! | G2 | it has asked for the coordinator of the group, of no other, and of nothing that administrators ask, or |
+//! | G3 | its client id is Java's default for the group's name, or given to the group, and no other group has a member with it at this host |
+//! | G4 | in each case the group has, or has had since the connection was made, a member with its client id at its host |
+//!
+//! A connection that names a second group belongs to none from then on. While a connection may be a member's and nothing proves it
+//! ([`Verdict::InDoubt`]), its fetches are answered with nothing, for at most [`DOUBT_MAX`], and the member is told once with its next
+//! heartbeat to look for its coordinator again, which it asks on the connection that it fetches on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use broker::{Broker, GroupFilter};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+
+/// Longest time that a connection gets nothing because it may be a member's: longer than members' usual time between heartbeats.
+const DOUBT_MAX: Duration = Duration::from_secs(7);
+/// Members who are to look for their coordinator, at once.
+const ASKED_MAX: usize = 10_000;
+/// How often a client id that names a group without such a member is looked up again.
+const LOOK_UP_AGAIN: Duration = Duration::from_millis(50);
+
+/// APIs by which administrators look at groups: describe, list, delete groups and offsets, describe consumer groups.
+const INSPECTING: [i16; 5] = [15, 16, 42, 47, 69];
+
+/// Groups of which a connection has spoken.
+#[derive(Debug, Default)]
+pub(crate) struct Spoken {
+    /// The one that it named first.
+    group: Option<Box<str>>,
+    /// It spoke as a member of that.
+    member: bool,
+    /// It has named another one.
+    several: bool,
+    /// It has asked what administrators ask.
+    inspects: bool,
+    /// It is a member's of the group: proven once.
+    proven: Option<Box<str>>,
+    /// When a client id was looked up in vain.
+    looked_up: Option<Instant>,
+    doubt: Doubt,
+    /// Which filters `doubt` is about.
+    generation: u64,
+}
+
+#[derive(Debug, Default)]
+enum Doubt {
+    #[default]
+    None,
+    Since(Instant),
+    /// It is nobody's, or nothing proved whose: it gets everything.
+    Over,
+}
+
+/// Whose a fetch is.
+#[derive(Clone, Debug)]
+pub(crate) enum Verdict {
+    /// Of no group with a filter.
+    Nobody,
+    /// Of this one.
+    Of(Arc<GroupFilter>),
+    /// It may be of one.
+    InDoubt,
+}
+
+/// Members, by group, client id and host, that are to look for their coordinator, and since when. Who is not heard in time is not asked.
+#[derive(Debug, Default)]
+pub(crate) struct Asked(Mutex<HashMap<(String, String, String), Instant>>);
+
+/// As groups note where members are.
+pub(crate) fn host(peer: SocketAddr) -> String {
+    format!("/{}", peer.ip().to_canonical())
+}
+
+impl Asked {
+    fn ask(&self, group: &str, client_id: &str, host: String, now: Instant) {
+        let mut asked = self.0.lock();
+        if asked.len() >= ASKED_MAX {
+            asked.retain(|_, since| now < *since + DOUBT_MAX);
+        }
+        if asked.len() < ASKED_MAX {
+            asked.insert((group.to_owned(), client_id.to_owned(), host), now);
+        }
+    }
+
+    /// Is this member to look for its coordinator? Once.
+    pub fn take(&self, group: &str, client_id: &str, peer: SocketAddr, now: Instant) -> bool {
+        let mut asked = self.0.lock();
+        if asked.is_empty() {
+            return false;
+        }
+        asked.remove(&(group.to_owned(), client_id.to_owned(), host(peer))).is_some_and(|since| now < since + DOUBT_MAX)
+    }
+}
+
+impl Spoken {
+    /// A request of this API has come.
+    pub fn note_api(&mut self, api: i16) {
+        self.inspects |= INSPECTING.contains(&api);
+    }
+
+    /// It asks about a group what members ask, and others might.
+    pub fn ask(&mut self, group: &str) {
+        match &self.group {
+            Some(known) => self.several |= **known != *group,
+            None => self.group = Some(group.into()),
+        }
+    }
+
+    /// It asks about several things at once, as administrators do.
+    pub fn ask_many(&mut self) {
+        self.inspects = true;
+    }
+
+    /// It speaks as a member.
+    pub fn speak(&mut self, group: &str) {
+        self.ask(group);
+        self.member |= !self.several;
+    }
+
+    /// Whose a fetch of this connection is; asked for each while there are filters.
+    pub fn verdict(&mut self, broker: &Broker, asked: &Asked, client_id: &str, peer: SocketAddr, now: Instant) -> Verdict {
+        let filters = broker.filters();
+        if !filters.any() || self.several {
+            return Verdict::Nobody;
+        }
+        let generation = filters.generation();
+        if self.generation != generation {
+            (self.generation, self.doubt) = (generation, Doubt::None);
+        }
+        if let Some(group) = self.proven.as_deref().or(self.group.as_deref())
+            && (self.proven.is_some() || self.member || !self.inspects)
+        {
+            let Some(filter) = filters.of_group(group) else { return Verdict::Nobody };
+            if self.proven.is_none() && !broker.groups().has_member(group, client_id, &host(peer)) {
+                // It may be about to join, or to join again.
+                return self.still_in_doubt(broker, client_id, peer, now);
+            }
+            self.proven = Some(filter.group.as_str().into());
+            return Verdict::Of(filter);
+        }
+        if self.inspects {
+            return Verdict::Nobody;
+        }
+        if matches!(self.doubt, Doubt::Over) {
+            return Verdict::Nobody;
+        }
+        self.by_client_id(broker, client_id, peer, now).unwrap_or_else(|| self.doubt(broker, asked, client_id, peer, now))
+    }
+
+    /// G3.
+    fn by_client_id(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Option<Verdict> {
+        let filter = broker.filters().only(|group| is_named(group, client_id))?;
+        if self.looked_up.is_some_and(|at| now < at + LOOK_UP_AGAIN) {
+            return None;
+        }
+        if !broker.groups().has_only_member(&filter.group, client_id, &host(peer)) {
+            self.looked_up = Some(now);
+            return None;
+        }
+        self.proven = Some(filter.group.as_str().into());
+        Some(Verdict::Of(filter))
+    }
+
+    fn doubt(&mut self, broker: &Broker, asked: &Asked, client_id: &str, peer: SocketAddr, now: Instant) -> Verdict {
+        if !matches!(self.doubt, Doubt::None) {
+            return self.still_in_doubt(broker, client_id, peer, now);
+        }
+        let at = host(peer);
+        let candidates = broker.filters().of_groups(|group| broker.groups().has_member(&group.group, client_id, &at));
+        if candidates.is_empty() {
+            // A member joins before it fetches: who is none now is none of these groups' later, or names its group.
+            self.doubt = Doubt::Over;
+            return Verdict::Nobody;
+        }
+        for group in &candidates {
+            asked.ask(&group.group, client_id, at.clone(), now);
+        }
+        self.still_in_doubt(broker, client_id, peer, now)
+    }
+
+    fn still_in_doubt(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Verdict {
+        match self.doubt {
+            Doubt::Over => Verdict::Nobody,
+            Doubt::None => {
+                self.doubt = Doubt::Since(now);
+                Verdict::InDoubt
+            }
+            Doubt::Since(since) if now < since + DOUBT_MAX => Verdict::InDoubt,
+            Doubt::Since(_) => {
+                self.doubt = Doubt::Over;
+                broker.filters().counts().unproven.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(client_id, %peer, "what may be a member of a group with a filter is not proven to be, and gets all");
+                Verdict::Nobody
+            }
+        }
+    }
+}
+
+/// Is this client id one that is the group's alone? The Java client calls itself `consumer-GROUP-NUMBER` unless it is told otherwise.
+fn is_named(group: &GroupFilter, client_id: &str) -> bool {
+    let number = client_id.strip_prefix("consumer-").and_then(|rest| rest.strip_prefix(group.group.as_str())?.strip_prefix('-'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        || group.client_ids.iter().any(|own| own == client_id)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! A fetch of a member of a group with a filter: it reads on through what is not wanted, keeps what is, and tells the client how far it
+//! has come, although there may be nothing in it.
+
+use std::sync::Arc;
+
+use broker::{Broker, ColdData, GroupFilter, Log, TailRead};
+use bytes::Bytes;
+use record::gap_marker;
+use smallvec::SmallVec;
+use types::Offset;
+
+/// What is read at once.
+const PIECE_BYTES: usize = 1 << 20;
+/// What of one partition is gone through in a turn …
+const PARTITION_BYTES_MAX: usize = 4 << 20;
+/// … and of all together. Then the client is told how far that is, and others get their turn.
+const TURN_BYTES_MAX: usize = 8 << 20;
+
+/// How far a partition has been read, and what of that is wanted.
+#[derive(Clone, Default)]
+struct Passed {
+    /// Offset after what was gone through; `None` before the first read.
+    next: Option<Offset>,
+    slices: SmallVec<[Bytes; 4]>,
+    bytes: usize,
+    /// Offset after the last batch of `slices`.
+    covered: Offset,
+}
+
+/// The filter of a fetch, and what has come of it so far.
+pub(super) struct Filtered {
+    filter: Arc<GroupFilter>,
+    passed: Vec<Passed>,
+    /// Bytes that may be gone through in this turn.
+    left: usize,
+    /// A partition has been gone through as far as it may in this turn.
+    spent: bool,
+}
+
+impl Filtered {
+    pub fn new(filter: Arc<GroupFilter>, partitions: usize) -> Self {
+        Self { filter, passed: vec![Passed::default(); partitions], left: TURN_BYTES_MAX, spent: false }
+    }
+
+    pub fn filter(&self) -> &Arc<GroupFilter> {
+        &self.filter
+    }
+
+    /// A new turn begins.
+    pub fn begin_turn(&mut self) {
+        (self.left, self.spent) = (TURN_BYTES_MAX, false);
+    }
+
+    /// It has gone through as much as it may in a turn.
+    pub fn is_spent(&self) -> bool {
+        self.spent || self.left == 0
+    }
+
+    /// Where partition `at` is to be read on, which begins at `offset`.
+    pub fn from(&self, at: usize, offset: Offset) -> Offset {
+        self.passed[at].next.unwrap_or(offset)
+    }
+
+    /// Reads on in memory, until `room` is full; all that has passed so far.
+    pub fn read_tail(&mut self, at: usize, broker: &Broker, log: &Log, range: std::ops::Range<Offset>, room: usize) -> TailRead {
+        let passed = &mut self.passed[at];
+        let journal = broker.journal_of(log.id());
+        let mut partition_left = PARTITION_BYTES_MAX;
+        loop {
+            let from = passed.next.unwrap_or(range.start);
+            let piece = PIECE_BYTES.min(self.left).min(partition_left);
+            if from >= range.end || piece == 0 || passed.bytes > 0 && passed.bytes >= room {
+                break;
+            }
+            match journal.read_tail(log, from..range.end, piece, true) {
+                TailRead::Data { slices, bytes, next } => {
+                    self.left = self.left.saturating_sub(bytes);
+                    partition_left = partition_left.saturating_sub(bytes);
+                    passed.enter(broker, log, &self.filter, &slices, next);
+                }
+                TailRead::Cold if passed.bytes == 0 => return TailRead::Cold,
+                TailRead::OutOfRange if passed.next.is_none() => return TailRead::OutOfRange,
+                TailRead::Cold | TailRead::OutOfRange | TailRead::Empty => break,
+            }
+        }
+        self.spent |= partition_left == 0;
+        match passed.next {
+            Some(next) => TailRead::Data { slices: passed.slices.clone(), bytes: passed.bytes, next },
+            None => TailRead::Empty,
+        }
+    }
+
+    /// Takes what was read from history and has been through the filter.
+    pub fn take_cold(&mut self, at: usize, data: ColdData, covered: Offset) -> ColdData {
+        let passed = &mut self.passed[at];
+        passed.next = Some(data.next);
+        passed.bytes += data.bytes;
+        passed.slices.extend(data.slices);
+        passed.covered = passed.covered.max(covered);
+        ColdData { slices: passed.slices.clone(), bytes: passed.bytes, next: data.next }
+    }
+
+    /// What tells the client that partition `at` has been gone through further than its last batch says; `offset` is where it began.
+    pub fn gap(&self, at: usize, offset: Offset, broker: &Broker, log: &Log) -> Option<Bytes> {
+        let passed = &self.passed[at];
+        let next = passed.next.filter(|next| *next > offset && *next > passed.covered)?;
+        Some(gap_marker(Offset(next.0 - 1), log.leader_epoch(), broker.now_ms()))
+    }
+}
+
+impl Passed {
+    fn enter(&mut self, broker: &Broker, log: &Log, filter: &GroupFilter, slices: &[Bytes], next: Offset) {
+        let passed = broker.filters().pass(log.id(), slices, &filter.filter);
+        self.next = Some(next);
+        self.bytes += passed.bytes;
+        self.slices.extend(passed.slices);
+        self.covered = self.covered.max(passed.next.min(next));
+    }
+}
+
+/// Puts what was read from history through a filter; where the last batch that passes ends. On a thread for history.
+pub(super) fn pass_cold(broker: &Broker, log: &Log, filter: &GroupFilter, data: ColdData) -> (ColdData, Offset) {
+    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter);
+    let covered = passed.next.min(data.next);
+    (ColdData { slices: passed.slices, bytes: passed.bytes, next: data.next }, covered)
+}
