@@ -107,12 +107,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if connection.session.borrow().is_broken() {
             return End::Broken;
         }
-        if connection.place.is_stranger() && connection.session.borrow().is_known() {
-            connection.place.known();
-        }
-        if refused.is_none() && let Some(reason) = connection.session.borrow_mut().take_refusal(now) {
-            refused = Some((reason, now + LAST_ANSWERS));
-        }
+        judge_login(connection, &mut refused, now);
         let answered = !sends && connection.session.borrow().is_idle();
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
             return End::Refused(reason);
@@ -129,8 +124,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until));
-        let wake_at = timeout.into_iter().chain(own).min();
+        let wake_at = timeout.into_iter().chain(own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until))).min();
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
@@ -149,6 +143,16 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now());
             }
         }
+    }
+}
+
+/// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.
+fn judge_login(connection: &Connection, refused: &mut Option<(Refusal, Instant)>, now: Instant) {
+    if connection.place.is_stranger() && connection.session.borrow().is_known() {
+        connection.place.known();
+    }
+    if refused.is_none() && let Some(reason) = connection.session.borrow_mut().take_refusal(now) {
+        *refused = Some((reason, now + LAST_ANSWERS));
     }
 }
 

@@ -49,7 +49,7 @@ impl Refusal {
 /// A connection's state.
 pub enum Session {
     /// Requests and answers.
-    Kafka(kafka_gateway::Session),
+    Kafka(Box<kafka_gateway::Session>),
     /// Frames both ways.
     Amqp(Box<amqp_gateway::Session>),
 }
@@ -70,7 +70,7 @@ impl Session {
         match protocol {
             Protocol::Kafka(advertise, sasl) => {
                 let session = kafka_gateway::Session::new(Arc::clone(&shared.gateway), advertise, shard, id, local, peer);
-                Self::Kafka(session.with_sasl(sasl, Instant::now()))
+                Self::Kafka(Box::new(session.with_sasl(sasl, Instant::now())))
             }
             Protocol::Amqp => Self::Amqp(Box::new(amqp_gateway::Session::new(Arc::clone(&shared.amqp), shard, id, local, peer))),
         }

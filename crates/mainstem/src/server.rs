@@ -74,8 +74,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         journals.clone(),
     )?;
     let broker_threads = broker.start();
-    broker.security().offer_scram(scram_offered(&config));
-    make_first_user(&config, &broker)?;
+    prepare_logins(&config, &broker)?;
     let (metrics, amqp_metrics) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default());
     let blocked = Counter::default();
     state.with_registry(|registry| {
@@ -242,8 +241,9 @@ fn scram_offered(config: &Config) -> Vec<ScramMechanism> {
     ScramMechanism::ALL.into_iter().filter(|one| offered(*one)).collect()
 }
 
-/// The user that the node is configured with, if nobody is there.
-fn make_first_user(config: &Config, broker: &Broker) -> anyhow::Result<()> {
+/// The mechanisms that passwords are to have keys for, and the user that the node is configured with, if nobody is there.
+fn prepare_logins(config: &Config, broker: &Broker) -> anyhow::Result<()> {
+    broker.security().offer_scram(scram_offered(config));
     let Some(user) = &config.security.first_user else { return Ok(()) };
     if broker.ensure_first_user(&user.name, &user.password).context("--default-user")? {
         tracing::info!(user = user.name, "first user made");
