@@ -171,7 +171,7 @@ mod tests {
         let most = [
             ("Queue", size_of::<Queue>(), 280),
             ("Dispatch, which is part of it", size_of::<Dispatch>(), 128),
-            ("the machine in that", size_of::<delivery::Queue>(), 48),
+            ("the machine in that", size_of::<delivery::Queue>(), 56),
             ("SharedSubscription", size_of::<SharedSubscription>(), 192),
             ("Topic", size_of::<Topic>(), 88),
             ("journal::Log", size_of::<journal::Log>(), 368),
