@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, User};
+use broker::{AuditLine, Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, User};
 use bytes::Bytes;
 use kafka_wire::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 use kafka_wire::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
@@ -337,6 +337,7 @@ impl Session {
                 }
                 Err(refusal) => Verdict::Refused(refusal),
             },
+            SaslMechanism::Scram(_) if broker.security().is_throttled(peer) => Verdict::Refused(Refusal::new("", Refused::Throttled, None)),
             SaslMechanism::Scram(one) => match scram.take() {
                 None => match ScramExchange::begin(broker.security(), one, token) {
                     Ok((exchange, next)) => {
@@ -352,7 +353,10 @@ impl Session {
                             Ok(user) => Verdict::Done(user, last.into_bytes()),
                             Err(error) => Verdict::Refused(Refusal::new(&name, error, None)),
                         },
-                        Err(error) => Verdict::Refused(scram_refusal(&name, error)),
+                        Err(error) => {
+                            broker.security().note_wrong_guess(peer);
+                            Verdict::Refused(scram_refusal(&name, error))
+                        }
                     }
                 }
             },
@@ -458,6 +462,8 @@ impl Session {
         let until = asked.now + sasl.rules.refusal_delay;
         sasl.phase = Phase::Refused;
         let Refusal { name, reason, .. } = refusal;
+        let line = AuditLine { who: &name, from: self.peer.ip(), through: "kafka", act: "login", what: mechanism, outcome: &reason };
+        self.gateway.broker.security().audit_refusal(line);
         self.refusal = Some((CloseReason::Login { name, mechanism, reason }, until));
         if body.is_some() {
             self.push(asked.slot(SlotState::Waiting(Box::new(Later { until, body }))));
