@@ -32,6 +32,9 @@ enum Answer {
     Denied,
 }
 
+/// What was answered to one kind of question, by name.
+type Named = HashMap<Box<[u8]>, Answer>;
+
 /// Of one connection.
 #[derive(Debug, Default)]
 pub struct AclAnswers {
@@ -43,7 +46,7 @@ pub struct AclAnswers {
     through: &'static str,
     from: Option<IpAddr>,
     /// By question, then by name.
-    known: Vec<(Question, HashMap<Box<[u8]>, Answer>)>,
+    known: Vec<(Question, Named)>,
 }
 
 impl AclAnswers {

@@ -504,7 +504,7 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
         error_code: code,
         high_watermark: -1,
         records: Some(Records(found.slices.into_vec())),
-        aborted_transactions: (committed_only || wanted.log.is_none()).then_some(aborted),
+        aborted_transactions: (committed_only || wanted.denied || wanted.log.is_none()).then_some(aborted),
         ..PartitionData::default()
     };
     if let Some(log) = &wanted.log {

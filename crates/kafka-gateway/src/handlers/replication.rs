@@ -33,20 +33,20 @@ fn has(topic: Option<&Topic>, partition: i32) -> bool {
 
 pub(crate) fn elect_leaders(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ElectLeadersRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_cluster(AclOperation::Alter) {
-        return Ok(Outcome::answer(ElectLeadersResponse { error_code: code.code(), ..ElectLeadersResponse::default() }));
-    }
+    let leave = context.asking().check_cluster(AclOperation::Alter);
     let mut response = ElectLeadersResponse::default();
     let possible = [PREFERRED, UNCLEAN].contains(&request.election_type);
     if !possible {
         response.error_code = ErrorCode::InvalidRequest.code();
     }
+    response.error_code = leave.err().map_or(response.error_code, ErrorCode::code);
     // Asked for all partitions, those that need no election are left out, and that is all of them.
     for topic in request.topic_partitions.unwrap_or_default() {
         let known = context.gateway.broker.topic(&topic.topic);
         let one = |partition: &i32| {
             let there = has(known.as_deref(), *partition);
             let code = match there {
+                _ if leave.is_err() => ErrorCode::ClusterAuthorizationFailed,
                 _ if !possible => ErrorCode::InvalidRequest,
                 true => ErrorCode::ElectionNotNeeded,
                 false => ErrorCode::UnknownTopicOrPartition,
@@ -147,8 +147,23 @@ fn reassign(partition: &ReassignablePartition, known: Option<&Topic>, node: i32)
 pub(crate) fn alter_reassignments(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterPartitionReassignmentsRequest::decode(reader, context.version)?;
     if let Err(code) = context.asking().check_cluster(AclOperation::Alter) {
-        let (error_code, error_message) = (code.code(), Some(code.name().into()));
-        return Ok(Outcome::answer(AlterPartitionReassignmentsResponse { error_code, error_message, ..Default::default() }));
+        let error_code = code.code();
+        let one = |one: &ReassignablePartition| ReassignablePartitionResponse {
+            partition_index: one.partition_index,
+            error_code,
+            error_message: Some(code.name().into()),
+            ..Default::default()
+        };
+        let responses = request.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(one).collect();
+            ReassignableTopicResponse { name: topic.name, partitions, ..Default::default() }
+        });
+        return Ok(Outcome::answer(AlterPartitionReassignmentsResponse {
+            error_code,
+            error_message: Some(code.name().into()),
+            responses: responses.collect(),
+            ..Default::default()
+        }));
     }
     let broker = &context.gateway.broker;
     let responses = request.topics.into_iter().map(|topic| {

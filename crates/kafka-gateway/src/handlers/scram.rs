@@ -60,7 +60,14 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let request = DescribeUserScramCredentialsRequest::decode(reader, context.version)?;
     if let Some(message) = refusal(context, AclOperation::Describe) {
         let error_code = ErrorCode::ClusterAuthorizationFailed.code();
-        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse { error_code, error_message: Some(message), ..Default::default() }));
+        let one = |name: &Str| DescribeUserScramCredentialsResult {
+            user: name.clone(),
+            error_code,
+            error_message: Some(message.clone()),
+            ..Default::default()
+        };
+        let results = request.users.iter().flatten().map(|user| one(&user.name)).collect();
+        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse { error_code, error_message: Some(message), results, ..Default::default() }));
     }
     let broker = &context.gateway.broker;
     let results = match request.users.as_deref() {

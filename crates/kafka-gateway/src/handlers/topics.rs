@@ -182,7 +182,12 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             if all || asking.check_topic(AclOperation::Delete, &wanted).is_ok() {
                 return None;
             }
-            let seen = name.is_some() || asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();
+            let described = asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();
+            // Who may know that there is no such topic is told so.
+            if described && context.gateway.broker.topic(&wanted).is_none() {
+                return None;
+            }
+            let seen = name.is_some() || described;
             Some(((name.clone(), *id), seen.then_some(wanted)))
         })
         .collect();
