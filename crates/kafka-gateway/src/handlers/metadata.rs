@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateTopic, Topic, check_topic_name};
 use kafka_wire::metadata::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
@@ -73,43 +73,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let topics = broker.topics().iter().filter_map(seen).collect();
         return Ok(Outcome::answer(frame.response(broker, topics)));
     }
-    let asked: Vec<Asked> = request
-        .topics
-        .unwrap_or_default()
-        .into_iter()
-        .map(|topic| match topic.name {
-            Some(name) if topic.topic_id.is_nil() => Asked::Name(name),
-            _ => Asked::Id(topic.topic_id),
-        })
-        .collect();
-    // A topic is described once, however often it is named.
-    let asked: Vec<(Asked, Leave)> = once(&asked, |asked| asked)
-        .map(|(asked, _)| {
-            let leave = match asked {
-                Asked::Name(name) => leave(&asking, operations, name),
-                Asked::Id(id) => broker.topic_by_id(TopicId(*id)).map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(&asking, operations, &topic.name)),
-            };
-            (asked.clone(), leave)
-        })
-        .collect();
     let may_create = context.gateway.auto_create && (context.version < 4 || request.allow_auto_topic_creation);
-    let create_all = asking.quietly().check_cluster(AclOperation::Create).is_ok();
-    let mut uncreated: Vec<Str> = Vec::new();
-    let missing: Vec<CreateTopic> = asked
-        .iter()
-        .filter_map(|(asked, leave)| match asked {
-            Asked::Name(name)
-                if may_create && matches!(leave, Leave::Seen(_)) && broker.topic(name).is_none() && check_topic_name(name).is_ok() =>
-            {
-                if !create_all && asking.check_topic(AclOperation::Create, name).is_err() {
-                    uncreated.push(name.clone());
-                    return None;
-                }
-                Some(CreateTopic { name: name.to_string(), partitions: -1, replication: -1, overrides: Default::default() })
-            }
-            _ => None,
-        })
-        .collect();
+    let asked = asked(broker, &asking, request.topics.unwrap_or_default(), operations);
+    let (missing, uncreated) = if may_create { missing(broker, &asking, &asked) } else { Default::default() };
     if missing.is_empty() {
         let refused = |asked: &Asked| match asked {
             Asked::Name(name) if uncreated.contains(name) => Some(ErrorCode::TopicAuthorizationFailed),
@@ -147,6 +113,38 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             frame.response(broker, topics)
         },
     ))
+}
+
+/// What is asked for, each once however often it is named, and what may be said of it.
+fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>, operations: bool) -> Vec<(Asked, Leave)> {
+    let one = |topic: MetadataRequestTopic| match topic.name {
+        Some(name) if topic.topic_id.is_nil() => Asked::Name(name),
+        _ => Asked::Id(topic.topic_id),
+    };
+    let all: Vec<Asked> = topics.into_iter().map(one).collect();
+    let leave = |asked: &Asked| match asked {
+        Asked::Name(name) => leave(asking, operations, name),
+        Asked::Id(id) => broker.topic_by_id(TopicId(*id)).map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(asking, operations, &topic.name)),
+    };
+    once(&all, |asked| asked).map(|(asked, _)| (asked.clone(), leave(asked))).collect()
+}
+
+/// Topics that are to be created because they are asked for, and those that whoever asks may not create.
+fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (Vec<CreateTopic>, Vec<Str>) {
+    let all = asking.quietly().check_cluster(AclOperation::Create).is_ok();
+    let (mut wishes, mut denied) = (Vec::new(), Vec::new());
+    for (asked, leave) in asked {
+        let Asked::Name(name) = asked else { continue };
+        if matches!(leave, Leave::Hidden) || broker.topic(name).is_some() || check_topic_name(name).is_err() {
+            continue;
+        }
+        if all || asking.check_topic(AclOperation::Create, name).is_ok() {
+            wishes.push(CreateTopic { name: name.to_string(), partitions: -1, replication: -1, overrides: Default::default() });
+        } else {
+            denied.push(name.clone());
+        }
+    }
+    (wishes, denied)
 }
 
 fn look_up(broker: &Broker, (asked, leave): &(Asked, Leave), instead: Option<ErrorCode>) -> MetadataResponseTopic {

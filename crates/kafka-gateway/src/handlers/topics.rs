@@ -23,7 +23,7 @@ fn refusal(name: &Str, code: ErrorCode, message: String) -> CreatableTopicResult
         name: name.clone(),
         error_code: code.code(),
         error_message: Some(message.into()),
-        configs: None,
+        configs: Some(Vec::new()),
         ..CreatableTopicResult::default()
     }
 }
@@ -47,7 +47,7 @@ impl Leave {
             return made;
         }
         let topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
-        CreatableTopicResult { topic_config_error_code, num_partitions: -1, replication_factor: -1, configs: None, ..made }
+        CreatableTopicResult { topic_config_error_code, num_partitions: -1, replication_factor: -1, configs: Some(Vec::new()), ..made }
     }
 }
 

@@ -286,16 +286,13 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
     let mut refused: Vec<(usize, usize, ErrorCode)> = Vec::new();
     let mut places = Vec::new();
     for (at, topic) in request.topics.iter().enumerate() {
-        let known = broker.topic(&topic.name);
-        let denied = asking.check_topic(AclOperation::Read, &topic.name).err();
+        let known = broker.topic(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition);
+        let known = asking.check_topic(AclOperation::Read, &topic.name).and(known);
         for (number, partition) in topic.partitions.iter().enumerate() {
             let index = super::fetch::index(partition.partition_index);
-            if let Some(code) = denied {
-                refused.push((at, number, code));
-                continue;
-            }
             match (&known, index) {
-                (Some(known), Some(index @ PartitionIndex(partition_number))) if known.log(index).is_some() => {
+                (Err(code), _) => refused.push((at, number, *code)),
+                (Ok(known), Some(index @ PartitionIndex(partition_number))) if known.log(index).is_some() => {
                     let offset = CommittedOffset {
                         offset: partition.committed_offset,
                         leader_epoch: partition.committed_leader_epoch,
