@@ -244,7 +244,7 @@ def kafka_acls_makes_shows_and_removes_them(guarded, _clients):
     by_admin("--remove", "--force", "--group", "acl-billing", "--resource-pattern-type", "prefixed", says="")
     by_admin("--remove", "--force", "--topic", "acl-orders", "--resource-pattern-type", "prefixed", says="")
     status, out = guarded.tool(name, "--list", "--principal", "User:carol", user=ADMIN, password=PASSWORD)
-    assert status == 0 and "carol" not in out, out
+    assert status == 0 and "operation=" not in out, out
 
 
 def amqp_goes_by_the_same_entries(guarded, _clients):
@@ -291,7 +291,8 @@ def a_kill_changes_nothing(guarded, _clients):
     guarded.broker.end(signal.SIGKILL)
     guarded.start()
     assert produced(guarded, topic) == [None]
-    told("TOPIC_AUTHORIZATION_FAILED", lambda: [future.result(20) for future in AdminClient(bobs(guarded)).delete_topics([topic]).values()])
+    bob = AdminClient(bobs(guarded))
+    told("TOPIC_AUTHORIZATION_FAILED", lambda: [future.result(20) for future in bob.delete_topics([topic]).values()])
 
 
 CASES = [librdkafka_is_told_and_works_with_what_it_may, a_transaction_needs_its_id, administration_is_refused_operation_by_operation, kafka_python_is_told,

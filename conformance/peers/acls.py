@@ -192,7 +192,7 @@ def create_topics(c):
     c.give("create", ("topic", one))
     c.told("CreateTopics", 7, creation(one, validate_only=True), drop=["topic_id"])
     c.give("describe_configs", ("topic", one))
-    c.told("CreateTopics", 7, creation(one), drop=["topic_id"])
+    c.told("CreateTopics", 7, creation(one), drop=["topic_id", "configs"])
     c.told("CreateTopics", 7, creation(one))
     c.told("CreateTopics", 7, creation(other))
     c.give("create", CLUSTER)

@@ -1,9 +1,9 @@
 //! What the user of a connection may do. Permissions are looked up once and again after each change of them; what an expression
 //! allowed is remembered, so that a publish costs no matching of expressions.
 //!
-//! | operation | permission | by access control entries, where they count |
+//! | operation | permission | by entries, where they count |
 //! |---|---|---|
-//! | exchange.declare | configure on the exchange; with an alternate exchange: read on it, write on the alternate | `Create`; `Read`, `Write` |
+//! | exchange.declare | configure on the exchange; with an alternate: read on it, write on the alternate | `Create`; `Read`, `Write` |
 //! | exchange.declare, passive | configure | `Describe` |
 //! | exchange.delete | configure | `Delete` |
 //! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key | `Write`, `Read` |
@@ -11,12 +11,13 @@
 //! | queue.declare, passive | configure | `Describe` |
 //! | queue.delete | configure | `Delete` |
 //! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key | `Write`, `Read` |
-//! | queue.purge, basic.get, basic.consume | read on the queue | `Read` on it and, but for streams, on the group that works on it |
-//! | basic.publish | write on the exchange; to a topic exchange: the key | `Write` on it; to the default exchange: on each queue that is named |
+//! | queue.purge, basic.get, basic.consume | read on the queue | `Read` on it and, but for streams, on its group |
+//! | basic.publish | write on the exchange; to a topic exchange: the key | `Write` on it; to the default exchange: on the queues named |
 //!
-//! For entries a queue and an exchange are topics, under the names that Kafka clients see (`broker::topic_name`), and the default exchange,
-//! where it is named as an alternate or for dead letters, is topic `amq.default`. Source of permissions: RabbitMQ 4.3, `rabbit_channel`,
-//! `rabbit_access_control`; of entries: `docs/adr/0021-acls.md`.
+//! Entries are access control entries. For them a queue and an exchange are topics, under the names that Kafka clients see
+//! (`broker::topic_name`), and the default exchange, where it is named as an alternate or for dead letters, is topic `amq.default`.
+//!
+//! Source of permissions: RabbitMQ 4.3, `rabbit_channel`, `rabbit_access_control`; of entries: `docs/adr/0021-acls.md`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,7 +25,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use amqp_wire::ReplyCode;
-use broker::{AclAnswers, AclOperation, AclResource, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat, topic_name};
+use broker::{
+    AclAnswers, AclOperation, AclResource, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat, topic_name,
+};
 use routing::{Exchange, Kind, Name};
 
 use crate::error::Failure;

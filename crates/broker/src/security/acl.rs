@@ -143,8 +143,8 @@ impl AclOperation {
     /// What can be done with resources of a type, as clients may ask.
     pub fn on(resource: AclResource) -> &'static [Self] {
         use AclOperation::{
-            Alter, AlterConfigs, ClusterAction, Create, Delete, Describe, DescribeConfigs, DescribeTokens, IdempotentWrite, Read, TwoPhaseCommit, Write,
-            CreateTokens,
+            Alter, AlterConfigs, ClusterAction, Create, CreateTokens, Delete, Describe, DescribeConfigs, DescribeTokens, IdempotentWrite,
+            Read, TwoPhaseCommit, Write,
         };
         match resource {
             AclResource::Topic => &[Read, Write, Create, Describe, Delete, Alter, DescribeConfigs, AlterConfigs],

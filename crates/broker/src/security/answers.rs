@@ -118,8 +118,8 @@ impl AclAnswers {
         names.insert(called.into(), answer);
         if let (Answer::Denied, Some(from)) = (answer, self.from) {
             let what = format!("{}:{}", question.1.name(), shown(&name));
-            let line = AuditLine { who: subject.principal(), from, through: self.through, act: question.0.name(), what: &what, outcome: "denied" };
-            security.audit_refusal(line);
+            let (who, act) = (subject.principal(), question.0.name());
+            security.audit_refusal(AuditLine { who, from, through: self.through, act, what: &what, outcome: "denied" });
         }
         allowed
     }

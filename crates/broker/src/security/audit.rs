@@ -1,5 +1,5 @@
-//! The audit log: who did, or was not let do, what, from where, and what came of it. Lines go to the log of the broker under target `audit` and
-//! with that word as their message, at level INFO; names only, never a password, a key or a record.
+//! The audit log: who did, or was not let do, what, from where, and what came of it. Lines go to the log of the broker under target
+//! `audit` and with that word as their message, at level INFO; names only, never a password, a key or a record.
 //!
 //! | field | what |
 //! |---|---|
@@ -10,8 +10,9 @@
 //! | `what` | what it was done to |
 //! | `outcome` | `done`, or why not |
 //!
-//! Administrative acts are all written. Refusals are written once for each name a connection is refused (it remembers the answer), and of all
-//! connections together at most [`REFUSALS_MAX`] at once and one each [`REFUSAL_EACH`]: the next line that is written says how many were not.
+//! Administrative acts are all written. Refusals are written once for each name that a connection is refused (it remembers the answer),
+//! and of all connections together at most [`REFUSALS_MAX`] at once and one each [`REFUSAL_EACH`]: the next line that is written says how
+//! many were not.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! A delay against guessing passwords: an address from which many wrong ones came (`mainstem.login.failures`) has to wait, and may then try one
-//! each `mainstem.login.failure.recovery.ms`. Until then its logins are refused without being looked at, on all protocols, but for passwords that are
-//! known to be right without being verified again. A wrong password that is tried again and again is one guess.
+//! A delay against guessing passwords: an address from which many wrong ones came (`mainstem.login.failures`) has to wait, and may then
+//! try one each `mainstem.login.failure.recovery.ms`. Until then its logins are refused without being looked at, on all protocols, but for
+//! passwords that are known to be right without being verified again. A wrong password that is tried again and again is one guess.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
