@@ -101,7 +101,7 @@ impl Security {
             if bool::from(same) {
                 return Some(check_place(guest, credentials.peer));
             }
-            self.guesses.note_wrong(credentials.peer.ip(), Instant::now());
+            self.guesses.note_wrong(credentials.peer.ip(), credentials.name, Instant::now());
             return Some(Err(Refused::Credentials));
         }
         let digest = self.verified.digest(credentials);
@@ -114,17 +114,17 @@ impl Security {
         if self.verified.is_wrong(&digest, version, now) {
             return Some(Err(Refused::Credentials));
         }
-        self.guesses.are_spent(credentials.peer.ip(), now).then_some(Err(Refused::Throttled))
+        self.guesses.are_spent(credentials.peer.ip(), credentials.name, now).then_some(Err(Refused::Throttled))
     }
 
-    /// Has this address to wait until somebody may log in from there by other means than a password?
-    pub fn is_throttled(&self, peer: SocketAddr) -> bool {
-        self.guesses.are_spent(peer.ip(), Instant::now())
+    /// Has this address to wait until somebody of this name may log in from there by other means than telling a password?
+    pub fn is_throttled(&self, peer: SocketAddr, name: &str) -> bool {
+        self.guesses.are_spent(peer.ip(), name.as_bytes(), Instant::now())
     }
 
     /// Somebody did not know the password of whom he claimed to be, by other means than telling it.
-    pub fn note_wrong_guess(&self, peer: SocketAddr) {
-        self.guesses.note_wrong(peer.ip(), Instant::now());
+    pub fn note_wrong_guess(&self, peer: SocketAddr, name: &str) {
+        self.guesses.note_wrong(peer.ip(), name.as_bytes(), Instant::now());
     }
 
     /// Who is this? Takes a tenth of a second where it is not known: not on a network thread.
@@ -150,7 +150,7 @@ impl Security {
         }
         let now = Instant::now();
         self.verified.note_wrong(digest, version, now);
-        self.guesses.note_wrong(credentials.peer.ip(), now);
+        self.guesses.note_wrong(credentials.peer.ip(), credentials.name, now);
         Err(Refused::Credentials)
     }
 

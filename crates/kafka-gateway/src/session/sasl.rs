@@ -337,7 +337,6 @@ impl Session {
                 }
                 Err(refusal) => Verdict::Refused(refusal),
             },
-            SaslMechanism::Scram(_) if broker.security().is_throttled(peer) => Verdict::Refused(Refusal::new("", Refused::Throttled, None)),
             SaslMechanism::Scram(one) => match scram.take() {
                 None => match ScramExchange::begin(broker.security(), one, token) {
                     Ok((exchange, next)) => {
@@ -346,6 +345,9 @@ impl Session {
                     }
                     Err(error) => Verdict::Refused(scram_refusal("", error)),
                 },
+                Some(exchange) if broker.security().is_throttled(peer, exchange.name()) => {
+                    Verdict::Refused(Refusal::new(exchange.name(), Refused::Throttled, None))
+                }
                 Some(exchange) => {
                     let name = exchange.name().to_owned();
                     match exchange.finish(token) {
@@ -354,7 +356,7 @@ impl Session {
                             Err(error) => Verdict::Refused(Refusal::new(&name, error, None)),
                         },
                         Err(error) => {
-                            broker.security().note_wrong_guess(peer);
+                            broker.security().note_wrong_guess(peer, &name);
                             Verdict::Refused(scram_refusal(&name, error))
                         }
                     }
