@@ -13,6 +13,8 @@ KAFKA_VERSION ?= 4.3.1
 KAFKA_PORT ?= 19092
 KAFKA_LOGIN_PORT ?= 19192
 KAFKA_LOGINS = 127.0.0.1:$(KAFKA_LOGIN_PORT) 127.0.0.1:$$(($(KAFKA_LOGIN_PORT) + 2)) 127.0.0.1:$$(($(KAFKA_LOGIN_PORT) + 3))
+KAFKA_ACL_PORT ?= 19292
+KAFKA_ACLS = 127.0.0.1:$(KAFKA_ACL_PORT) 127.0.0.1:$$(($(KAFKA_ACL_PORT) + 2))
 RABBITMQ_PEER ?= ../shared/peers/rabbitmq4.sh
 RABBITMQ_SUITE ?= testing
 RABBITMQ_PORT ?= 27672
@@ -90,6 +92,10 @@ record-kafka:
 	PORT=$(KAFKA_LOGIN_PORT) EXTRA_PROPS=target/kafka-logins.properties $(KAFKA_PEER) start
 	conformance/peers/logins.py record $(KAFKA_LOGINS); \
 		status=$$?; PORT=$(KAFKA_LOGIN_PORT) $(KAFKA_PEER) stop; exit $$status
+	conformance/peers/acls.py properties $(KAFKA_ACLS) >target/kafka-acls.properties
+	PORT=$(KAFKA_ACL_PORT) EXTRA_PROPS=target/kafka-acls.properties $(KAFKA_PEER) start
+	conformance/peers/acls.py record $(lastword $(KAFKA_ACLS)); \
+		status=$$?; PORT=$(KAFKA_ACL_PORT) $(KAFKA_PEER) stop; exit $$status
 
 # RabbitMQ says its version itself; a record of another one than before is a new file, to be named in conformance/amqp/peers/table.py.
 record-rabbitmq:

@@ -12,7 +12,12 @@ def run(results, binary, missing):
     clients = {name: command for name, command in commands().items() if name in CLIENTS and name not in missing}
     for name in set(CLIENTS) - set(clients):
         results.note(f"logins: {name}", "the client is missing")
-    done = subprocess.run([str(PYTHON), str(HERE / "logins/works.py"), str(binary), json.dumps(clients)], capture_output=True, timeout=300)
+    for program, what in (("works", "logins"), ("acls", "acls")):
+        each_case(results, HERE / f"logins/{program}.py", what, binary, clients)
+
+
+def each_case(results, program, what, binary, clients):
+    done = subprocess.run([str(PYTHON), str(program), str(binary), json.dumps(clients)], capture_output=True, timeout=300)
     lines = done.stdout.decode(errors="replace").splitlines()
     for line in lines:
         verdict, _, rest = line.partition(" ")
@@ -20,6 +25,6 @@ def run(results, binary, missing):
         if verdict == "#":
             print("      " + rest.strip(), flush=True)
         else:
-            results.note(f"logins: {name.replace('-', ' ')}", None if verdict == "ok" else why)
+            results.note(f"{what}: {name.replace('-', ' ')}", None if verdict == "ok" else why)
     if not lines:
-        results.note("logins", done.stderr.decode(errors="replace")[-400:])
+        results.note(what, done.stderr.decode(errors="replace")[-400:])

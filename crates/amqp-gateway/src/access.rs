@@ -1,22 +1,33 @@
 //! What the user of a connection may do. Permissions are looked up once and again after each change of them; what an expression
 //! allowed is remembered, so that a publish costs no matching of expressions.
 //!
-//! | operation | permission |
-//! |---|---|
-//! | exchange.declare (passive too), exchange.delete | configure on the exchange; with an alternate exchange: read on it, write on the alternate |
-//! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key |
-//! | queue.declare (passive too), queue.delete | configure on the queue; with a dead-letter exchange: read on it, write on the exchange |
-//! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key |
-//! | queue.purge, basic.get, basic.consume | read on the queue |
-//! | basic.publish | write on the exchange; to a topic exchange: the key |
+//! | operation | permission | by entries, where they count |
+//! |---|---|---|
+//! | exchange.declare | configure on the exchange; with an alternate: read on it, write on the alternate | `Create`; `Read`, `Write` |
+//! | exchange.declare, passive | configure | `Describe` |
+//! | exchange.delete | configure | `Delete` |
+//! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key | `Write`, `Read` |
+//! | queue.declare | configure on the queue; with a dead-letter exchange: read on it, write on the exchange | `Create`; `Read`, `Write` |
+//! | queue.declare, passive | configure | `Describe` |
+//! | queue.delete | configure | `Delete` |
+//! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key | `Write`, `Read` |
+//! | queue.purge, basic.get, basic.consume | read on the queue | `Read` on it and, but for streams, on its group |
+//! | basic.publish | write on the exchange; to a topic exchange: the key | `Write` on it; to the default exchange: on the queues named |
 //!
-//! Source: RabbitMQ 4.3, `rabbit_channel`, `rabbit_access_control`.
+//! Entries are access control entries. For them a queue and an exchange are topics, under the names that Kafka clients see
+//! (`broker::topic_name`), and the default exchange, where it is named as an alternate or for dead letters, is topic `amq.default`.
+//!
+//! Source of permissions: RabbitMQ 4.3, `rabbit_channel`, `rabbit_access_control`; of entries: `docs/adr/0021-acls.md`.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use amqp_wire::ReplyCode;
-use broker::{Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat};
+use broker::{
+    AclAnswers, AclOperation, AclResource, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat, topic_name,
+};
 use routing::{Exchange, Kind, Name};
 
 use crate::error::Failure;
@@ -73,6 +84,8 @@ pub(crate) struct Access {
     granted: Vec<Granted>,
     /// Exchange and key of publishes.
     granted_keys: Vec<(Name, Box<[u8]>)>,
+    /// `None`: access control entries do not count.
+    acls: Option<(Box<AclAnswers>, IpAddr)>,
 }
 
 fn refused(text: impl fmt::Display) -> Failure {
@@ -89,9 +102,10 @@ fn found<T>(all: &mut [T], is: impl Fn(&T) -> bool) -> bool {
 }
 
 impl Access {
-    /// Somebody has logged in.
-    pub fn log_in(&mut self, user: Arc<User>) {
+    /// Somebody has logged in, from this address.
+    pub fn log_in(&mut self, user: Arc<User>, security: &Security, address: IpAddr) {
         self.user = Some(user);
+        self.acls = AclAnswers::new(security, "amqp").map(|answers| (answers, address));
     }
 
     pub fn user(&self) -> Option<&Arc<User>> {
@@ -166,9 +180,54 @@ impl Access {
         self.user = security.user(user.name()).or(Some(user));
     }
 
+    /// By permissions, and by entries for the operation that is usual with one.
+    ///
     /// # Errors
     /// *403*: the user may not.
     pub fn check(&mut self, security: &Security, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
+        let operation = match permission {
+            Permission::Configure => AclOperation::Create,
+            Permission::Write => AclOperation::Write,
+            Permission::Read => AclOperation::Read,
+        };
+        self.check_permission(security, permission, resource)?;
+        self.check_acl(security, operation, resource)
+    }
+
+    /// By access control entries only.
+    ///
+    /// # Errors
+    /// *403*: the user may not.
+    pub fn check_acl(&mut self, security: &Security, operation: AclOperation, resource: Resource<'_>) -> Result<(), Failure> {
+        let Some((answers, address)) = &mut self.acls else { return Ok(()) };
+        answers.refresh(security, self.user.as_ref().map(|user| user.name()), *address);
+        let (name, vhost) = (resource.name(), self.vhost.as_ref().map_or("", |vhost| vhost.name()));
+        let topic = || topic_name(vhost, name).map_or_else(|| String::from_utf8_lossy(name), Cow::Owned);
+        if answers.may_called(security, (operation, AclResource::Topic), name, topic, false) {
+            return Ok(());
+        }
+        let (user, vhost) = self.names();
+        Err(refused(format_args!("{} access to {resource} in vhost '{vhost}' refused for user '{user}'", operation.name())))
+    }
+
+    /// May the user work for this group, by access control entries?
+    ///
+    /// # Errors
+    /// *403*: he may not.
+    pub fn check_group(&mut self, security: &Security, group: &str) -> Result<(), Failure> {
+        let Some((answers, address)) = &mut self.acls else { return Ok(()) };
+        answers.refresh(security, self.user.as_ref().map(|user| user.name()), *address);
+        if answers.may(security, (AclOperation::Read, AclResource::Group), group, false) {
+            return Ok(());
+        }
+        Err(refused(format_args!("Read access to group '{group}' refused for user '{}'", self.names().0)))
+    }
+
+    /// By permissions only.
+    ///
+    /// # Errors
+    /// *403*: the user may not.
+    pub fn check_permission(&mut self, security: &Security, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
         self.refresh(security);
         let pattern = self.permissions.as_ref().map(|permissions| permissions.of(permission));
         if pattern.is_some_and(|pattern| pattern.is_everything()) {
@@ -185,6 +244,11 @@ impl Access {
         self.granted.insert(0, Granted { permission, exchange, name: name.into() });
         self.granted.truncate(GRANTED_MAX);
         Ok(())
+    }
+
+    /// Do access control entries count?
+    pub fn has_acls(&self) -> bool {
+        self.acls.is_some()
     }
 
     /// Is there a topic exchange of which the user may not use all keys?

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{Broker, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
+use broker::{AclOperation, Broker, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
@@ -176,6 +176,24 @@ impl Connection {
     /// *403*: the user may not.
     pub fn check(&mut self, permission: Permission, resource: Resource<'_>) -> Result<(), Failure> {
         self.access.check(self.gateway.broker.security(), permission, resource)
+    }
+
+    /// The same where access control entries ask for another operation than what is usual with the permission.
+    ///
+    /// # Errors
+    /// *403*: the user may not.
+    pub fn check_as(&mut self, permission: Permission, operation: AclOperation, resource: Resource<'_>) -> Result<(), Failure> {
+        let security = self.gateway.broker.security();
+        self.access.check_permission(security, permission, resource)?;
+        self.access.check_acl(security, operation, resource)
+    }
+
+    /// May the user take messages of the queue, as far as access control entries say so?
+    ///
+    /// # Errors
+    /// *403*: not for its group.
+    pub fn check_group_of(&mut self, queue: &Queue) -> Result<(), Failure> {
+        if queue.is_stream() { Ok(()) } else { self.access.check_group(self.gateway.broker.security(), queue.understood().group()) }
     }
 
     /// Where replies with this token come.

@@ -114,6 +114,11 @@ pub(crate) fn addressed(connection: &Connection, channel: &Channel, properties: 
     Ok(Some(out))
 }
 
+/// Does a key say where an answer goes?
+pub(crate) fn is_address(key: &[u8]) -> bool {
+    Address::parse(key).is_some()
+}
+
 /// Is it a message for an address?
 pub(crate) fn is_answer(message: &Message<'_>) -> bool {
     message.exchange.is_empty() && message.routing_key.starts_with(PREFIX.as_bytes())

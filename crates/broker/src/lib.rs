@@ -66,7 +66,8 @@ pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, Stream
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;
 pub use security::{
-    Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
+    ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
+    AuditLine, CLUSTER, EVERYBODY, Subject, WILDCARD, Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
     InvalidScram, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
     ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
     TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish, place_of,

@@ -1,7 +1,7 @@
 //! From the broker's reasons to Kafka's codes: one table per family of errors.
 
 use broker::append::AppendError;
-use broker::{AlterError, CreateError, PartitionsError, ReadError};
+use broker::{AclError, AlterError, CreateError, PartitionsError, ReadError};
 use delivery::{GroupError, TransactionError};
 use kafka_wire::ErrorCode;
 use record::BatchError;
@@ -89,6 +89,14 @@ pub(crate) fn of_alter(error: &AlterError) -> ErrorCode {
         AlterError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
         AlterError::Setting(_) => ErrorCode::InvalidConfig,
         AlterError::Append(error) => of_append(*error),
+    }
+}
+
+pub(crate) fn of_acl(error: &AclError) -> ErrorCode {
+    match error {
+        AclError::ClusterName | AclError::EmptyName | AclError::Principal(_) | AclError::TooLong(_) => ErrorCode::InvalidRequest,
+        AclError::TooMany(_) => ErrorCode::PolicyViolation,
+        AclError::Append(error) => of_append(*error),
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct FetchSession {
     /// Where the next answer begins, so that all get their turn.
     pub start: usize,
     pub used: std::time::Instant,
+    /// As of which answers it is noted what may be read (`Asking::stamp`).
+    pub judged: u64,
 }
 
 /// All sessions.
@@ -62,7 +64,7 @@ impl FetchSessions {
                 break id;
             }
         };
-        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, by_id, start: 0, used: now }));
+        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, by_id, start: 0, used: now, judged: 0 }));
         sessions.insert(id, Arc::clone(&session));
         Some(session)
     }

@@ -9,6 +9,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::group_of::Asked;
 use crate::metrics::GatewayMetrics;
 use crate::pinned::{MemoryPressure, Pinned};
+use crate::principal_rules::PrincipalRules;
 use crate::share_sessions::ShareSessions;
 
 /// What clients are told to connect to.
@@ -43,12 +44,17 @@ pub struct Gateway {
     pub(crate) frame_bytes_max: usize,
     pub(crate) fetch_bytes_max: usize,
     pub(crate) auto_create: bool,
+    /// Who shows a certificate.
+    pub(crate) principal_rules: PrincipalRules,
     /// Memory of answers that clients have not read.
     pub(crate) pinned: Arc<Pinned>,
 }
 
 impl Gateway {
     /// For one broker. Answers that clients have not read hold at most about `pinned_bytes_max`.
+    ///
+    /// # Panics
+    /// When `ssl.principal.mapping.rules` has not been checked.
     pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics, pinned_bytes_max: usize) -> Arc<Self> {
         let int = |name| broker.settings().int(name).max(0) as usize;
         Arc::new(Self {
@@ -58,6 +64,7 @@ impl Gateway {
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
             auto_create: broker.settings().bool("auto.create.topics.enable"),
+            principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
             pinned: Pinned::new(pinned_bytes_max),
             broker,
             metrics,

@@ -8,6 +8,7 @@
 //! | G2 | it has asked for the coordinator of the group, of no other, and of nothing that administrators ask, or |
 //! | G3 | its client id is Java's default for the group's name, or given to the group, and no other group has a member with it at this host |
 //! | G4 | in each case the group has, or has had since the connection was made, a member with its client id at its host |
+//! | G5 | where access control entries count, whoever is on the connection may `Read` the group (`Context::verdict`) |
 //!
 //! A connection that names a second group belongs to none from then on. While a connection may be a member's and nothing proves it
 //! ([`Verdict::InDoubt`]), its fetches are answered with nothing, for at most [`DOUBT_MAX`], and the member is told once with its next

@@ -4,6 +4,7 @@
 //! A request's way: [`Session::handle_frame`] → `handlers::dispatch` → handler → answer, or a wait that
 //! [`Session::handle_reply`] ends → [`Session::poll_transmit`], strictly in the order of requests.
 
+mod access;
 mod body;
 mod error_code;
 mod fetch_sessions;
@@ -12,6 +13,7 @@ mod group_of;
 mod handlers;
 mod metrics;
 mod pinned;
+mod principal_rules;
 mod session;
 mod share_sessions;
 
@@ -19,4 +21,5 @@ pub use gateway::{Advertise, Gateway};
 pub use handlers::{Api, apis};
 pub use metrics::GatewayMetrics;
 pub use pinned::MemoryPressure;
+pub use principal_rules::{InvalidRules, PrincipalRules};
 pub use session::{CloseReason, SaslMechanism, SaslRules, Session, ShardContext};

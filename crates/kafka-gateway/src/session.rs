@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{Reply, ReplyTo, User, Watches};
+use broker::{AclOperation, AuditLine, Reply, ReplyTo, User, Watches};
 use bytes::Bytes;
 use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
 
+use crate::access::{Access, Acting, Asking};
 use crate::body::{Body, frame};
 use crate::gateway::{Advertise, Gateway};
 use crate::group_of::{Spoken, Verdict};
@@ -133,6 +134,10 @@ pub(crate) struct Context<'a> {
     pub client_id: &'a str,
     /// Who logged in.
     pub user: Option<&'a Arc<User>>,
+    /// Who has shown a certificate instead.
+    pub certified: Option<&'a str>,
+    /// What he may do.
+    pub access: &'a Access,
     pub local: SocketAddr,
     pub peer: SocketAddr,
     pub advertise: &'a Advertise,
@@ -148,10 +153,30 @@ pub(crate) struct Context<'a> {
 /// Parts that one request may be split into.
 pub(crate) const PARTS_MAX: u64 = 256;
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// What access control entries let whoever asks do.
+    pub fn asking(&self) -> Asking<'a> {
+        Asking { access: self.access, security: self.gateway.broker.security(), name: self.name(), address: self.peer.ip(), quiet: false }
+    }
+
+    /// The name of whoever is there, if that is known.
+    pub fn name(&self) -> Option<&'a str> {
+        self.user.map(|user| user.name()).or(self.certified)
+    }
+
+    /// For the audit log.
+    pub fn acting(&self, act: &'static str) -> Acting {
+        Acting::new(&self.gateway.broker, self.name(), self.peer.ip(), act)
+    }
+
     /// Whose a fetch of this connection is.
     pub fn verdict(&mut self) -> Verdict {
-        self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, self.client_id, self.peer, self.now)
+        let asking = self.asking().quietly();
+        match self.spoken.verdict(&self.gateway.broker, &self.gateway.asked, self.client_id, self.peer, self.now) {
+            // Who may not be a member is none, whatever he calls himself.
+            Verdict::Of(filter) if asking.check_group(AclOperation::Read, &filter.group).is_err() => Verdict::Nobody,
+            verdict => verdict,
+        }
     }
 
     /// Is the member that speaks to look for its coordinator again, so that the connection that it fetches on is known to be its?
@@ -189,6 +214,8 @@ pub struct Session {
     pending_bytes: usize,
     refused: VecDeque<(usize, Append)>,
     spoken: Box<Spoken>,
+    access: Access,
+    certified: Option<Box<str>>,
     broken: bool,
     /// `None`: the listener asks nobody who he is.
     sasl: Option<Box<Sasl>>,
@@ -208,6 +235,7 @@ impl Session {
     ) -> Self {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
+        let access = Access::new(gateway.broker.security());
         Self {
             gateway,
             advertise,
@@ -220,6 +248,8 @@ impl Session {
             pending_bytes: 0,
             refused,
             spoken: Box::default(),
+            access,
+            certified: None,
             broken: false,
             sasl: None,
             refusal: None,
@@ -229,6 +259,22 @@ impl Session {
     /// Whoever is there has to say who he is first.
     pub fn with_sasl(self, rules: Option<Arc<SaslRules>>, now: Instant) -> Self {
         Self { sasl: rules.map(|rules| Box::new(Sasl::new(rules, now))), ..self }
+    }
+
+    /// The peer has shown a certificate that was verified, of somebody with this distinguished name. Before the first frame. Where a login is asked
+    /// for, that says who he is.
+    pub fn set_certified(&mut self, distinguished: Option<String>, now: Instant) {
+        let Some(distinguished) = distinguished.filter(|_| self.sasl.is_none()) else { return };
+        match self.gateway.principal_rules.name(&distinguished) {
+            Some(name) => self.certified = Some(name.into()),
+            None => {
+                let (who, from) = (distinguished.as_str(), self.peer.ip());
+                let outcome = "no rule of ssl.principal.mapping.rules is about this name";
+                let line = AuditLine { who, from, through: "kafka", act: "login", what: "TLS", outcome };
+                self.gateway.broker.security().audit_refusal(line);
+                self.refusal = Some((CloseReason::Login { name: distinguished, mechanism: "TLS", reason: outcome.to_owned() }, now));
+            }
+        }
     }
 
     /// Is it known who is there, as far as the listener wants to know?
@@ -299,6 +345,8 @@ impl Session {
                 version,
                 client_id: header.client_id.as_deref().unwrap_or_default(),
                 user: self.sasl.as_ref().and_then(|sasl| sasl.user()),
+                certified: self.certified.as_deref(),
+                access: &self.access,
                 local: self.local,
                 peer: self.peer,
                 advertise: &self.advertise,
@@ -353,6 +401,8 @@ impl Session {
             version: slot.version,
             client_id: "",
             user: self.sasl.as_ref().and_then(|sasl| sasl.user()),
+            certified: self.certified.as_deref(),
+            access: &self.access,
             local: self.local,
             peer: self.peer,
             advertise: &self.advertise,

@@ -11,6 +11,7 @@ use kafka_gateway::{Advertise, SaslRules, ShardContext};
 use types::{ConnectionId, ShardId};
 
 use crate::shard::Shared;
+use crate::tls::LoginFrom;
 
 /// What clients of a listener speak.
 #[derive(Clone, Debug)]
@@ -76,10 +77,11 @@ impl Session {
         }
     }
 
-    /// The peer has shown a certificate that was verified, with this name.
-    pub fn set_certified(&mut self, name: Option<String>) {
-        if let Self::Amqp(session) = self {
-            session.set_certified(name);
+    /// The peer has shown a certificate that was verified; `name` finds a part of its subject.
+    pub fn set_certified(&mut self, name: impl Fn(LoginFrom) -> Option<String>, from: LoginFrom, now: Instant) {
+        match self {
+            Self::Amqp(session) => session.set_certified(name(from)),
+            Self::Kafka(session) => session.set_certified(name(LoginFrom::DistinguishedName), now),
         }
     }
 

@@ -195,8 +195,9 @@ impl Shard {
             (stream, None, _) => Stream::Plain(stream),
             (stream, Some(tls), asks) => match Stream::accept(stream, tls.config()).await {
                 Ok(stream) => {
-                    let name = stream.certificate().and_then(|certificate| user_name(&certificate, tls.login_from()));
-                    connection.session.borrow_mut().set_certified(name);
+                    let certificate = stream.certificate();
+                    let name = |part| certificate.as_ref().and_then(|certificate| user_name(certificate, part));
+                    connection.session.borrow_mut().set_certified(name, tls.login_from(), Instant::now());
                     if !asks {
                         connection.place.known();
                     }

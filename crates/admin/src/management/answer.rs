@@ -92,6 +92,11 @@ impl Answer {
         Self::empty(StatusCode::UNAUTHORIZED)
     }
 
+    /// Too many wrong passwords have come from where this one does.
+    pub fn throttled() -> Refusal {
+        Self::refusal(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", "too many wrong passwords, try again later")
+    }
+
     pub fn method_not_allowed() -> Refusal {
         Self::empty(StatusCode::METHOD_NOT_ALLOWED)
     }

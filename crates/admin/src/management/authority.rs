@@ -3,25 +3,47 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Broker, Credentials, Permission, Refused, User};
+use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, User, topic_name};
 
 use super::Management;
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Outcome, Refusal};
 use super::exchanges::DEFAULT;
 use super::route::Access;
+
+/// Bytes of a claimed name that the log shows.
+const NAME_SHOWN_MAX: usize = 255;
+/// Bytes of a path that the log shows.
+const PATH_SHOWN_MAX: usize = 1000;
 
 /// A user who has logged in.
 pub(crate) struct Identity {
     user: Arc<User>,
+    /// For access control entries.
+    subject: Subject,
     broker: Arc<Broker>,
 }
 
 impl Identity {
     pub fn name(&self) -> &str {
         self.user.name()
+    }
+
+    /// Writes what came of a request that is to change something, and of any that it may not make.
+    pub fn audit(&self, method: &str, path: &str, from: std::net::IpAddr, outcome: &Outcome) {
+        let (Ok(answer) | Err(answer)) = outcome;
+        let status = answer.status;
+        let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
+        let what = String::from_utf8_lossy(&path.as_bytes()[..path.len().min(PATH_SHOWN_MAX)]);
+        let outcome = if status.is_success() { "done".to_owned() } else { status.to_string() };
+        let line = AuditLine { who: self.subject.principal(), from, through: "http", act: method, what: &what, outcome: &outcome };
+        if refused {
+            self.broker.security().audit_refusal(line);
+        } else if method != "GET" {
+            self.broker.security().audit(line);
+        }
     }
 
     pub fn tags(&self) -> &[String] {
@@ -51,8 +73,49 @@ impl Identity {
     }
 
     /// # Errors
-    /// 401: it may not do that with what has this name.
+    /// 401: it may not do that with what has this name, by permissions or by access control entries.
     pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
+        let operation = match permission {
+            Permission::Configure => AclOperation::Create,
+            Permission::Write => AclOperation::Write,
+            Permission::Read => AclOperation::Read,
+        };
+        self.check_as(vhost, permission, operation, name)
+    }
+
+    /// The same where entries ask for another operation than what is usual with the permission.
+    ///
+    /// # Errors
+    /// 401.
+    pub fn check_as(&self, vhost: &str, permission: Permission, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
+        self.check_acl(vhost, operation, name)?;
+        self.check_only_permission(vhost, permission, name)
+    }
+
+    /// By access control entries only, for which queues and exchanges are topics.
+    ///
+    /// # Errors
+    /// 401.
+    pub fn check_acl(&self, vhost: &str, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
+        let name = if name.is_empty() { DEFAULT.as_bytes() } else { name };
+        let topic = topic_name(vhost, name).unwrap_or_else(|| String::from_utf8_lossy(name).into_owned());
+        self.check_resource(operation, AclResource::Topic, &topic)
+    }
+
+    /// # Errors
+    /// 401.
+    pub fn check_resource(&self, operation: AclOperation, resource: AclResource, name: &str) -> Result<(), Refusal> {
+        match self.broker.security().allows(&self.subject, operation, resource, name) {
+            true => Ok(()),
+            false => Err(Answer::not_authorised("Access refused.")),
+        }
+    }
+
+    /// By permissions only.
+    ///
+    /// # Errors
+    /// 401.
+    pub fn check_only_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
         // The default exchange has this name for permissions.
         let name = if name.is_empty() { DEFAULT.as_bytes() } else { name };
         let permissions = self.broker.security().permissions(vhost, self.name());
@@ -102,9 +165,20 @@ impl Management {
     pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Identity, Refusal> {
         let (name, password) = credentials(headers).ok_or_else(Answer::who_are_you)?;
         match self.broker.security().authenticate(Credentials { name: &name, password: &password, peer }) {
-            Ok(user) => Ok(Identity { user, broker: Arc::clone(&self.broker) }),
-            Err(Refused::Busy) => Err(Answer::busy()),
-            Err(Refused::Credentials | Refused::NotLocal) => Err(Answer::wrong_credentials()),
+            Ok(user) => {
+                let subject = self.broker.security().subject(Some(user.name()), peer.ip());
+                Ok(Identity { user, subject, broker: Arc::clone(&self.broker) })
+            }
+            Err(reason) => {
+                let (who, outcome) = (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());
+                let line = AuditLine { who: &who, from: peer.ip(), through: "http", act: "login", what: "", outcome: &outcome };
+                self.broker.security().audit_refusal(line);
+                Err(match reason {
+                    Refused::Busy => Answer::busy(),
+                    Refused::Throttled => Answer::throttled(),
+                    Refused::Credentials | Refused::NotLocal => Answer::wrong_credentials(),
+                })
+            }
         }
     }
 }

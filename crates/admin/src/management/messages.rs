@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Got, NOBODY, Permission, Outcome as Said, Settlement};
+use broker::{AclOperation, AclResource, Got, NOBODY, Permission, Outcome as Said, Settlement};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::answer::{Answer, Outcome};
+use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, text};
 use super::exchanges::plain_name;
 use super::queues::check_not_owned;
@@ -43,6 +43,19 @@ pub struct Message {
     pub body: Bytes,
 }
 
+/// A publish writes to an exchange; by the default exchange to the queues that it names.
+///
+/// # Errors
+/// 401, by access control entries.
+fn check_acls(call: &Call<'_>, vhost: &str, exchange: &str, body: &Map<String, Value>) -> Result<(), Refusal> {
+    if !exchange.is_empty() {
+        return call.who.check_acl(vhost, AclOperation::Write, exchange.as_bytes());
+    }
+    let more = ["CC", "BCC"].into_iter().filter_map(|name| body["properties"]["headers"][name].as_array()).flatten();
+    let keys = body.get("routing_key").into_iter().chain(more).filter_map(Value::as_str);
+    keys.into_iter().try_for_each(|key| call.who.check_acl(vhost, AclOperation::Write, key.as_bytes()))
+}
+
 fn publish(call: &Call<'_>) -> Outcome {
     let vhost = call.broker().vhosts().get(call.path("vhost")).ok_or_else(|| Answer::no_such("vhost_not_found"))?;
     let exchange = plain_name(call.path("name"));
@@ -50,8 +63,9 @@ fn publish(call: &Call<'_>) -> Outcome {
     if vhost.exchanges().read().exchange(exchange.as_bytes()).is_none() {
         return Err(Answer::no_such("exchange_not_found"));
     }
-    call.who.check_permission(vhost.name(), Permission::Write, exchange.as_bytes())?;
+    call.who.check_only_permission(vhost.name(), Permission::Write, exchange.as_bytes())?;
     let body = body?;
+    check_acls(call, vhost.name(), exchange, &body)?;
     let payload = text(&body, "payload")?;
     let payload = match text(&body, "payload_encoding")? {
         "string" => payload.as_bytes().to_vec(),
@@ -95,6 +109,7 @@ fn get(call: &Call<'_>) -> Outcome {
     let Some(queue) = vhost.queue(call.path("name").as_bytes()) else { return Err(Answer::no_such("queue_not_found")) };
     check_not_owned(&queue)?;
     call.who.check_permission(vhost.name(), Permission::Read, queue.name())?;
+    call.who.check_resource(AclOperation::Read, AclResource::Group, queue.understood().group())?;
     let body = call.object_with(&["count", "ackmode", "encoding"])?;
     let count = match &body["count"] {
         Value::Number(number) => number.as_u64(),

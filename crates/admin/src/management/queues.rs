@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{Permission, Policy, Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{AclOperation, AclResource, Permission, Policy, Queue, QueueDeclaration, QueueError, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -199,7 +199,7 @@ fn put(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.who.check_permission(queue.vhost(), Permission::Configure, queue.name())?;
+    call.who.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if-unused"), call.flag("if-empty"));
     call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?.map_err(refused)?;
     Ok(Answer::done())
@@ -219,6 +219,7 @@ fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
     call.who.check_permission(queue.vhost(), Permission::Read, queue.name())?;
+    call.who.check_resource(AclOperation::Read, AclResource::Group, queue.understood().group())?;
     call.control(move |broker| broker.purge(&queue))?;
     Ok(Answer::done())
 }

@@ -7,12 +7,14 @@ use std::sync::{Arc, OnceLock};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use axum::routing::any;
 use serde_json::json;
 
-use super::answer::{Answer, Refusal};
+use super::answer::{Answer, Outcome, Refusal};
+use super::authority::Identity;
 use super::call::Call;
 use super::rates::EVERY;
 use super::route::{Found, find, segments};
@@ -73,22 +75,30 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
         return Err(Answer::with_status(StatusCode::PAYLOAD_TOO_LARGE, json!({"error": "bad_request", "reason": "the body is too large"})));
     };
     blocking(move || {
-        let path = parts.uri.path().strip_prefix("/api").unwrap_or_default();
-        let segments = segments(path).ok_or_else(Answer::not_found)?;
+        let outcome = call(&management, &who, &parts, &body);
         let method = if parts.method == Method::HEAD { Method::GET } else { parts.method };
-        let (route, filled) = match find(&method, &segments) {
-            Found::Route(route, filled) => (route, filled),
-            Found::OtherMethod => return Err(Answer::method_not_allowed()),
-            Found::Nothing => return Err(Answer::not_found()),
-        };
-        let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-        let call = Call { management: &management, who: &who, filled, query, headers: &parts.headers, body: &body };
-        let vhost = call.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| *value);
-        who.check(route.access, vhost)?;
-        management.rates.touch();
-        (route.handler)(&call)
+        who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), &outcome);
+        outcome
     })
     .await?
+}
+
+/// Does what a request asks for.
+fn call(management: &Arc<Management>, who: &Identity, parts: &Parts, body: &[u8]) -> Outcome {
+    let path = parts.uri.path().strip_prefix("/api").unwrap_or_default();
+    let segments = segments(path).ok_or_else(Answer::not_found)?;
+    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
+    let (route, filled) = match find(&method, &segments) {
+        Found::Route(route, filled) => (route, filled),
+        Found::OtherMethod => return Err(Answer::method_not_allowed()),
+        Found::Nothing => return Err(Answer::not_found()),
+    };
+    let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+    let call = Call { management, who, filled, query, headers: &parts.headers, body };
+    let vhost = call.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| *value);
+    who.check(route.access, vhost)?;
+    management.rates.touch();
+    (route.handler)(&call)
 }
 
 /// Runs on a thread that may wait. A defect of ours costs the request.

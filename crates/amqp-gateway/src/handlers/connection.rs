@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::{DecodeError, Encode, Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, Table, TableRef, connection, short};
-use broker::{Credentials, GUEST, LoginOutcome, Refused};
+use broker::{AuditLine, Credentials, GUEST, LoginOutcome, Refused};
 
 use crate::connection::{CONSUMER_TOKEN, Claim, Connection, Waiting};
 use crate::error::{CloseReason, Failure};
@@ -159,12 +159,15 @@ pub(crate) fn logged_in(to: &mut Connection, claim: Claim, outcome: LoginOutcome
     match outcome {
         Ok(user) => {
             user.name().clone_into(&mut to.user);
-            to.access.log_in(user);
+            to.access.log_in(user, to.gateway.broker.security(), to.peer.ip());
             to.out.method(0, &connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
             Ok(Step::Next(Handshake::Tune))
         }
         Err(reason) => {
             to.gateway.metrics.refused_logins.inc();
+            let (from, outcome) = (to.peer.ip(), reason.to_string());
+            let line = AuditLine { who: &name, from, through: "amqp", act: "login", what: &mechanism, outcome: &outcome };
+            to.gateway.broker.security().audit_refusal(line);
             if to.understands.authentication_failure_close {
                 let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
                 to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());

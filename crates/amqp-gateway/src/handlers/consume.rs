@@ -56,6 +56,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
+    connection.check_group_of(&queue)?;
     let (to, flow) = (connection.reply_to(CONSUMER_TOKEN), Arc::clone(&channel.flow));
     let wish = Consuming {
         to,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, exchange};
-use broker::{BindingWish, ExchangeError, Permission};
+use broker::{AclOperation, BindingWish, ExchangeError, Permission};
 use routing::{Declaration, DeclareError};
 
 use super::{name, without_line_ends};
@@ -105,7 +105,8 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
     if exchange.is_empty() {
         return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
     }
-    connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;
+    let operation = if passive { AclOperation::Describe } else { AclOperation::Create };
+    connection.check_as(Permission::Configure, operation, Resource::Exchange(exchange.as_bytes()))?;
     let ok = (!no_wait).then_some(exchange::DeclareOk {});
     if passive {
         if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none() {
@@ -145,7 +146,7 @@ fn delete(connection: &mut Connection, channel: &mut Channel, method: exchange::
     let exchange = without_line_ends(&exchange);
     // Nobody may delete those that are always there, whatever his permissions.
     if !exchange.is_empty() && !exchange.starts_with("amq.") {
-        connection.check(Permission::Configure, Resource::Exchange(exchange.as_bytes()))?;
+        connection.check_as(Permission::Configure, AclOperation::Delete, Resource::Exchange(exchange.as_bytes()))?;
     }
     let (name, ok) = (name(exchange.as_bytes())?, (!no_wait).then_some(exchange::DeleteOk {}));
     let vhost = Arc::clone(&channel.vhost);

@@ -41,6 +41,7 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let queue = queue_of(connection, channel, &queue)?;
+    connection.check_group_of(&queue)?;
     if queue.is_stream() {
         return Err(super::stream::not_supported("basic.get", &queue));
     }

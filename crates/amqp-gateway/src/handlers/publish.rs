@@ -1,7 +1,7 @@
 //! Class basic, publish: checks a message, routes it, and adds it to the batches of this turn.
 
 use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
-use broker::{MessageTraits, Permission, User, Vhost};
+use broker::{AclOperation, MessageTraits, Permission, User, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
 use routing::{Keepers, Routes};
@@ -114,6 +114,20 @@ pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<
     Ok(())
 }
 
+/// A publish writes to an exchange; by the default exchange to the queues that it names.
+///
+/// # Errors
+/// *403*.
+fn check_acls<K: AsRef<[u8]>>(connection: &mut Connection, exchange: &[u8], keys: &[K]) -> Result<(), Failure> {
+    let security = connection.gateway.broker.security();
+    if exchange.is_empty() {
+        // An address for replies is known to those only who were told it.
+        let keys = || keys.iter().filter(|key| !reply::is_address(key.as_ref()));
+        return keys().try_for_each(|key| connection.access.check_acl(security, AclOperation::Write, Resource::Queue(key.as_ref())));
+    }
+    connection.access.check_acl(security, AclOperation::Write, Resource::Exchange(exchange))
+}
+
 /// A message was published.
 ///
 /// # Errors
@@ -125,7 +139,7 @@ pub(crate) fn publish(
     message: Message<'_>,
     mandatory: bool,
 ) -> Result<(), Failure> {
-    connection.check(Permission::Write, Resource::Exchange(message.exchange))?;
+    connection.access.check_permission(connection.gateway.broker.security(), Permission::Write, Resource::Exchange(message.exchange))?;
     check_exchange(table.read(), channel.vhost.name(), &message)?;
     let addressed = reply::addressed(connection, channel, message.properties)?;
     let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };
@@ -135,6 +149,9 @@ pub(crate) fn publish(
         && let Some(exchange) = table.read().exchange(message.exchange)
     {
         keys.iter().try_for_each(|key| connection.access.check_key(Permission::Write, &exchange, key))?;
+    }
+    if connection.access.has_acls() {
+        check_acls(connection, message.exchange, &keys)?;
     }
     check_user(connection.access.user().map(|user| &**user), message.properties)?;
     let properties = addressed.as_ref().map_or(message.properties, |bytes| EncodedProperties::trusted(bytes));

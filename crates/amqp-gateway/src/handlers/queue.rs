@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortStr, TableRef, Value, queue, short};
-use broker::{BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
+use broker::{AclOperation, BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
 
 use super::exchange::{check_binding, run};
 use super::{name, queue_name, queue_of, without_line_ends};
@@ -52,7 +52,7 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         return declare_reply_queue(connection, channel, &queue, no_wait);
     }
     if passive {
-        connection.check(Permission::Configure, Resource::Queue(queue.as_bytes()))?;
+        connection.check_as(Permission::Configure, AclOperation::Describe, Resource::Queue(queue.as_bytes()))?;
         let found = connection.broker().queue_for(&channel.vhost, queue.as_bytes(), connection.id)?;
         connection.broker().used(&found);
         declared(connection, channel, &found, no_wait);
@@ -170,6 +170,7 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
     let wanted = queue_name(channel, &method.queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
     let found = queue_of(connection, channel, &method.queue)?;
+    connection.check_group_of(&found)?;
     if found.is_stream() {
         return Err(super::stream::not_supported("queue.purge", &found));
     }
@@ -183,7 +184,7 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
 fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Delete<'_>) -> Result<(), Failure> {
     let queue::Delete { queue, if_unused, if_empty, no_wait } = method;
     let wanted = queue_name(channel, &without_line_ends(&queue))?;
-    connection.check(Permission::Configure, Resource::Queue(&wanted))?;
+    connection.check_as(Permission::Configure, AclOperation::Delete, Resource::Queue(&wanted))?;
     let found = match connection.broker().queue_for(&channel.vhost, &wanted, connection.id) {
         Ok(found) => found,
         // As in RabbitMQ, what is not there need not be deleted.

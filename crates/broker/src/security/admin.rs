@@ -344,6 +344,7 @@ impl Broker {
             Found::Topic { vhost, user, exchange, permission } => {
                 self.security.change(|inner| drop(Arc::make_mut(&mut inner.grant(&vhost, &user).topics).insert(exchange, permission)));
             }
+            Found::Acl(acl) => self.security.change(|inner| inner.acls.insert(acl)),
         }
         Ok(())
     }

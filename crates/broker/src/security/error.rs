@@ -48,6 +48,29 @@ pub enum SecurityError {
     Append(#[from] AppendError),
 }
 
+/// Why an access control entry is not added or removed. The words are Kafka's where it has them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AclError {
+    /// There is one cluster.
+    #[error("The only valid name for the CLUSTER resource is kafka-cluster")]
+    ClusterName,
+    /// Nothing is called that.
+    #[error("Invalid empty resource name")]
+    EmptyName,
+    /// It is `User:NAME`.
+    #[error("{0:?} is no principal, which is written as TYPE:NAME")]
+    Principal(String),
+    /// More than is kept.
+    #[error("a name, a principal and a host have at most {0} bytes")]
+    TooLong(usize),
+    /// There are as many as there may be.
+    #[error("there are {0} access control entries, and may be no more")]
+    TooMany(usize),
+    /// The journal did not take it.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+}
+
 /// Why somebody is not logged in. Clients are told no more than that they are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -57,6 +80,9 @@ pub enum Refused {
     /// `guest` from another machine.
     #[error("this user can only connect from the broker's machine")]
     NotLocal,
+    /// Too many wrong passwords have come from this address.
+    #[error("too many wrong passwords from this address")]
+    Throttled,
     /// More passwords wait to be verified than are taken, or this one waited too long.
     #[error("too many logins at a time")]
     Busy,

@@ -5,6 +5,7 @@
 //!   connections which come back after a failure of the network cost one hash.
 //! * Of wrong ones the last few digests are kept for some seconds: a client that tries the same again and again costs one hash as well.
 //! * A name that nobody has costs as much time as a wrong password.
+//! * An address from which too many wrong ones came has to wait (`guesses.rs`).
 //! * Those that wait have a bound, and addresses take turns (`waiting.rs`); a login whose connection has given up is not verified.
 
 use std::collections::VecDeque;
@@ -97,7 +98,11 @@ impl Security {
         let Some(name) = name else { return Some(Err(Refused::Credentials)) };
         if let Some(guest) = self.lone_guest() {
             let same = credentials.name.ct_eq(GUEST.as_bytes()) & credentials.password.ct_eq(GUEST.as_bytes());
-            return Some(if bool::from(same) { check_place(guest, credentials.peer) } else { Err(Refused::Credentials) });
+            if bool::from(same) {
+                return Some(check_place(guest, credentials.peer));
+            }
+            self.guesses.note_wrong(credentials.peer.ip(), credentials.name, Instant::now());
+            return Some(Err(Refused::Credentials));
         }
         let digest = self.verified.digest(credentials);
         let user = self.user(name);
@@ -105,13 +110,27 @@ impl Security {
             return Some(check_place(user, credentials.peer));
         }
         let version = self.version.load(Ordering::Acquire);
-        self.verified.is_wrong(&digest, version, Instant::now()).then_some(Err(Refused::Credentials))
+        let now = Instant::now();
+        if self.verified.is_wrong(&digest, version, now) {
+            return Some(Err(Refused::Credentials));
+        }
+        self.guesses.are_spent(credentials.peer.ip(), credentials.name, now).then_some(Err(Refused::Throttled))
+    }
+
+    /// Has this address to wait until somebody of this name may log in from there by other means than telling a password?
+    pub fn is_throttled(&self, peer: SocketAddr, name: &str) -> bool {
+        self.guesses.are_spent(peer.ip(), name.as_bytes(), Instant::now())
+    }
+
+    /// Somebody did not know the password of whom he claimed to be, by other means than telling it.
+    pub fn note_wrong_guess(&self, peer: SocketAddr, name: &str) {
+        self.guesses.note_wrong(peer.ip(), name.as_bytes(), Instant::now());
     }
 
     /// Who is this? Takes a tenth of a second where it is not known: not on a network thread.
     ///
     /// # Errors
-    /// `Credentials`, `NotLocal`.
+    /// `Credentials`, `NotLocal`, `Throttled`.
     pub fn authenticate(&self, credentials: Credentials<'_>) -> LoginOutcome {
         if let Some(outcome) = self.known(credentials) {
             return outcome;
@@ -129,7 +148,9 @@ impl Security {
             // It takes the time that a wrong password of any other user takes.
             let _ = self.verified.nobody.verify(credentials.password);
         }
-        self.verified.note_wrong(digest, version, Instant::now());
+        let now = Instant::now();
+        self.verified.note_wrong(digest, version, now);
+        self.guesses.note_wrong(credentials.peer.ip(), credentials.name, now);
         Err(Refused::Credentials)
     }
 

@@ -1,4 +1,5 @@
-//! Who may do what: users, their permissions in virtual hosts, and the connections they have. One catalog for all protocols.
+//! Who may do what: users, their permissions in virtual hosts, access control entries, and the connections they have. One catalog for
+//! all protocols.
 //!
 //! Look-ups are immediate ([`Security`]); what changes the catalog runs on the controller's thread (`admin.rs`) and is durable before it
 //! is answered; passwords are verified on threads of their own (`login.rs`). While no user is defined there is `guest`, with the same
@@ -6,8 +7,15 @@
 //!
 //! Each change raises [`Security::version`]: who keeps what he looked up looks again when it is not the same.
 
+mod acl;
+mod acl_admin;
+mod acls;
 mod admin;
+mod allowance;
+mod answers;
+mod audit;
 mod error;
+mod guesses;
 mod login;
 mod password;
 mod permissions;
@@ -28,8 +36,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
+pub use acl::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, CLUSTER, EVERYBODY, WILDCARD};
+pub use acl_admin::ACLS_MAX;
+pub use acls::Subject;
+pub use answers::AclAnswers;
+pub use audit::AuditLine;
 pub use admin::VhostWish;
-pub use error::{Full, Refused, SecurityError};
+pub use error::{AclError, Full, Refused, SecurityError};
 pub use login::{Credentials, LoginOutcome};
 pub use password::{HashAlgorithm, InvalidHash, PasswordHash};
 pub use permissions::{InvalidPattern, Pattern, Permission, Permissions, TopicPermission, TopicPermissions};
@@ -58,6 +71,7 @@ struct Inner {
     scram_first: BTreeMap<String, ScramCredentials>,
     /// By virtual host, then by user.
     grants: BTreeMap<String, BTreeMap<String, Grant>>,
+    acls: acls::Acls,
 }
 
 /// Users and permissions.
@@ -71,6 +85,9 @@ pub struct Security {
     seats: Seats,
     /// Mechanisms for which new passwords get keys.
     scram: RwLock<Vec<ScramMechanism>>,
+    acl_rules: acls::Rules,
+    audit: audit::Audit,
+    guesses: guesses::Guesses,
 }
 
 impl Security {
@@ -86,10 +103,13 @@ impl Security {
             all: Arc::new(Permissions::all()),
             seats: Seats::default(),
             scram: RwLock::default(),
+            acl_rules: acls::Rules::new(settings),
+            audit: audit::Audit::default(),
+            guesses: guesses::Guesses::new(settings),
         }
     }
 
-    /// Rises with each change of users and permissions.
+    /// Rises with each change of users, permissions and access control entries.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }

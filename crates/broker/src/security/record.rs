@@ -1,4 +1,4 @@
-//! What is durable of users, virtual hosts and permissions: keyed state in journal 0.
+//! What is durable of users, virtual hosts, permissions and access control entries: keyed state in journal 0.
 //!
 //! ```text
 //! key    "n" kind, then by kind
@@ -11,11 +11,16 @@
 //!                                               mechanism 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
 //!   "t"  u8 length, virtual host,
 //!        u8 length, user, exchange       value  u8 version (1), write, read: each u16 length, expression
+//!   "a"  u8 type of resource, u8 pattern,
+//!        u8 operation, u8 permission,
+//!        name, principal, host: each
+//!        u16 length, text                value  u8 version (1); the numbers are those of `acl.rs`
 //! limit  u8 0 (none), or 1 and u32
 //! ```
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+use super::acl::{Acl, AclOperation, AclPattern, AclPermission, AclResource};
 use super::password::{HashAlgorithm, PasswordHash};
 use super::permissions::{Permissions, TopicPermission};
 use super::scram::{ScramCredential, ScramMechanism};
@@ -29,6 +34,7 @@ const VHOST: u8 = b'v';
 const PERMISSIONS: u8 = b'p';
 const TOPIC: u8 = b't';
 const SCRAM: u8 = b's';
+const ACL: u8 = b'a';
 const VERSION: u8 = 1;
 
 /// One of the records.
@@ -39,6 +45,7 @@ pub(super) enum Found {
     Vhost(String, VhostMetadata),
     Permissions { vhost: String, user: String, permissions: Permissions },
     Topic { vhost: String, user: String, exchange: String, permission: TopicPermission },
+    Acl(Acl),
 }
 
 fn key(kind: u8, parts: &[&str], last: &str) -> Bytes {
@@ -70,6 +77,26 @@ pub(super) fn permissions_key(vhost: &str, user: &str) -> Bytes {
 
 pub(super) fn topic_key(vhost: &str, user: &str, exchange: &str) -> Bytes {
     key(TOPIC, &[vhost, user], exchange)
+}
+
+pub(super) fn acl_key(acl: &Acl) -> Bytes {
+    let mut key = BytesMut::new();
+    key.put_slice(&[SECURITY_KEY, ACL, acl.resource.number(), acl.pattern.number(), acl.operation.number(), acl.permission.number()]);
+    [&acl.name, &acl.principal, &acl.host].into_iter().for_each(|text| put_text(&mut key, text.as_bytes()));
+    key.freeze()
+}
+
+/// All that is said of an entry is its key.
+pub(super) fn encode_acl() -> Bytes {
+    Bytes::from_static(&[VERSION])
+}
+
+fn decode_acl(key: &mut &[u8]) -> Option<Acl> {
+    let mut number = || key.try_get_u8().ok();
+    let (resource, pattern) = (AclResource::of_number(number()?)?, AclPattern::of_number(number()?)?);
+    let (operation, permission) = (AclOperation::of_number(number()?)?, AclPermission::of_number(number()?)?);
+    let (name, principal, host) = (text(key)?, text(key)?, text(key)?);
+    key.is_empty().then_some(Acl { resource, name, pattern, principal, host, operation, permission })
 }
 
 fn put_text(out: &mut BytesMut, bytes: &[u8]) {
@@ -209,6 +236,7 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Found> {
             let permission = TopicPermission::new(&text(&mut value)?, &text(&mut value)?, &user, &vhost).ok()?;
             Found::Topic { exchange: rest(key)?, vhost, user, permission }
         }
+        ACL => Found::Acl(decode_acl(&mut key)?),
         _ => return None,
     })
 }
@@ -258,5 +286,25 @@ mod tests {
         assert_eq!((vhost.as_str(), user.as_str(), exchange.as_str()), ("/", "bob", "amq.topic"));
         assert!(permission.write.matches(b"bob"));
         assert_eq!(permission, some);
+    }
+
+    #[test]
+    fn an_entry_is_read_back_whole() {
+        let acl = Acl {
+            resource: AclResource::TransactionalId,
+            name: "größe".to_owned(),
+            pattern: AclPattern::Prefixed,
+            principal: "User:bob".to_owned(),
+            host: "::1".to_owned(),
+            operation: AclOperation::TwoPhaseCommit,
+            permission: AclPermission::Deny,
+        };
+        let key = acl_key(&acl);
+        let Found::Acl(found) = check(&key, &encode_acl()) else { panic!("an entry") };
+        assert_eq!(found, acl);
+        for end in 2..key.len() {
+            assert!(decode(&key[..end], &encode_acl()).is_none(), "{end} bytes");
+        }
+        assert!(decode(&[&key[..], b"x"].concat(), &encode_acl()).is_none());
     }
 }

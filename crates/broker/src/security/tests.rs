@@ -9,6 +9,7 @@ const ELSEWHERE: &str = "192.0.2.1:4";
 fn security() -> Security {
     let mut settings = Settings::default();
     settings.set("mainstem.password.iterations", "1000").expect("a setting");
+    settings.set("mainstem.login.failures", "0").expect("a setting");
     Security::new(&settings)
 }
 
@@ -79,6 +80,28 @@ fn what_was_wrong_lately_is_known_too() {
         assert!(security.authenticate(ask("alice", &number.to_string(), HERE)).is_err());
     }
     assert!(security.known(ask("alice", "0", HERE)).is_none(), "a bounded number of them");
+}
+
+#[test]
+fn who_guesses_waits_and_who_is_known_does_not() {
+    let mut settings = Settings::default();
+    settings.set("mainstem.password.iterations", "1000").expect("a setting");
+    settings.set("mainstem.login.failures", "3").expect("a setting");
+    settings.set("mainstem.login.failure.recovery.ms", "3600000").expect("a setting");
+    let security = Security::new(&settings);
+    add(&security, "bob", hash("secret"));
+    add(&security, "ann", hash("other"));
+    assert_eq!(login(&security, "bob", "secret", ELSEWHERE).as_deref(), Ok("bob"));
+    for _ in 0..100 {
+        assert_eq!(login(&security, "bob", "wrong", ELSEWHERE), Err(Refused::Credentials), "the same again is one guess");
+    }
+    for number in 0..2 {
+        assert_eq!(login(&security, "bob", &number.to_string(), ELSEWHERE), Err(Refused::Credentials));
+    }
+    assert_eq!(login(&security, "bob", "another guess", ELSEWHERE), Err(Refused::Throttled));
+    assert!(security.is_throttled(ELSEWHERE.parse().expect("an address"), "bob"));
+    assert_eq!(login(&security, "bob", "secret", ELSEWHERE).as_deref(), Ok("bob"), "he is known");
+    assert_eq!(login(&security, "ann", "other", ELSEWHERE).as_deref(), Ok("ann"), "nobody guesses hers");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use broker::{Broker, Topic};
+use broker::{AclOperation, AclResource, Broker, Topic};
 use kafka_wire::describe_cluster::{DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse};
 use kafka_wire::describe_log_dirs::{
     DescribeLogDirsPartition, DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -34,16 +34,19 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         cluster_id: broker.cluster_id().into(),
         controller_id: broker.node_id().0,
         brokers: vec![node],
+        cluster_authorized_operations: super::metadata::cluster_operations(&context.asking(), request.include_cluster_authorized_operations),
         ..DescribeClusterResponse::default()
     }))
 }
 
 pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeTopicPartitionsRequest::decode(reader, context.version)?;
-    let broker = &context.gateway.broker;
+    let (broker, asking) = (&context.gateway.broker, context.asking());
+    let quiet = if request.topics.is_empty() { asking.quietly() } else { asking };
+    let seen = |name: &str| quiet.check_topic(AclOperation::Describe, name).is_ok();
     let mut names: BTreeSet<String> = request.topics.iter().map(|topic| topic.name.to_string()).collect();
     if names.is_empty() {
-        names = broker.topics().iter().map(|topic| topic.name.clone()).collect();
+        names = broker.topics().iter().map(|topic| topic.name.clone()).filter(|name| seen(name)).collect();
     }
     let mut first = 0;
     if let Some(cursor) = &request.cursor {
@@ -64,6 +67,11 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
             response.next_cursor = Some(NextCursor { topic_name: name.into(), partition_index: 0, ..Default::default() });
             break;
         }
+        if !seen(&name) {
+            let error_code = ErrorCode::TopicAuthorizationFailed.code();
+            response.topics.push(DescribeTopicPartitionsResponseTopic { error_code, name: Some(name.into()), ..Default::default() });
+            continue;
+        }
         let Some(topic) = broker.topic(&name) else {
             let invalid = broker::check_topic_name(&name).is_err();
             let code = if invalid { ErrorCode::InvalidTopicException } else { ErrorCode::UnknownTopicOrPartition };
@@ -74,7 +82,8 @@ pub(crate) fn describe_topic_partitions(reader: &mut Reader, context: &mut Conte
             });
             continue;
         };
-        let described = describe_topic(broker, &topic, from, left);
+        let mut described = describe_topic(broker, &topic, from, left);
+        described.topic_authorized_operations = asking.operations(true, AclResource::Topic, &name);
         let until = from + described.partitions.len();
         left -= described.partitions.len();
         response.topics.push(described);
@@ -109,6 +118,9 @@ fn describe_topic(broker: &Broker, topic: &Topic, from: usize, most: usize) -> D
 
 pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeLogDirsRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_cluster(AclOperation::Describe) {
+        return Ok(Outcome::answer(DescribeLogDirsResponse { error_code: code.code(), ..DescribeLogDirsResponse::default() }));
+    }
     let broker = &context.gateway.broker;
     let wanted = |name: &str, partition: i32| match &request.topics {
         None => true,

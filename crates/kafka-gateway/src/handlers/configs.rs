@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{BROKER, Broker, GROUP as GROUP_TABLE, GroupValue, Kind, Setting, Source, TOPIC, find};
+use broker::{AclOperation, BROKER, Broker, GROUP as GROUP_TABLE, GroupValue, Kind, Setting, Source, TOPIC, find};
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -17,6 +17,7 @@ use kafka_wire::incremental_alter_configs::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, control};
+use crate::access::Asking;
 use crate::error_code::of_alter;
 use crate::session::Context;
 
@@ -40,6 +41,25 @@ static ADVERTISED_LISTENERS: Setting = Setting {
 /// Kafka's number for a value that was set for a group.
 const SOURCE_GROUP: i8 = 8;
 
+/// May whoever asks see or change the settings of a resource?
+fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &str) -> Result<(), Refusal> {
+    let outcome = match kind {
+        RESOURCE_TOPIC => asking.check_topic(operation, name),
+        GROUP => asking.check_group(operation, name),
+        RESOURCE_BROKER | BROKER_LOGGER | CLIENT_METRICS => asking.check_cluster(operation),
+        // What has no settings is refused as that.
+        _ => Ok(()),
+    };
+    outcome.map_err(|code| (code, code.name().to_owned()))
+}
+
+/// Those resources whose settings whoever asks may not change.
+fn denied<'a>(context: &Context<'_>, resources: impl Iterator<Item = (i8, &'a Str)>) -> hashbrown::HashMap<(i8, Str), Refusal> {
+    let asking = context.asking();
+    let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(&asking, AclOperation::AlterConfigs, kind, name).err()?));
+    if asking.is_checked() { resources.filter_map(refused).collect() } else { Default::default() }
+}
+
 /// Kafka's number for where a value comes from.
 pub(super) fn source_code(source: Source) -> i8 {
     match source {
@@ -62,7 +82,7 @@ fn type_code(kind: Kind) -> i8 {
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeConfigsRequest::decode(reader, context.version)?;
-    let broker = &context.gateway.broker;
+    let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
     let results = request.resources.iter().map(|resource| {
         let mut result = DescribeConfigsResult {
@@ -71,7 +91,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             error_message: None,
             ..DescribeConfigsResult::default()
         };
-        match settings_of(broker, resource, (&host, port)) {
+        let leave = check_leave(&asking, AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name);
+        match leave.and_then(|()| settings_of(broker, resource, (&host, port))) {
             Ok(rows) => {
                 let wanted = |row: &Setting| {
                     let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
@@ -259,6 +280,19 @@ fn check_resource<'a>(kind: i8, name: &str, settings: impl Iterator<Item = &'a S
     Ok(())
 }
 
+/// A resource as the audit log names it.
+fn shown(kind: i8, name: &str) -> String {
+    let kind = match kind {
+        RESOURCE_TOPIC => "Topic",
+        GROUP => "Group",
+        RESOURCE_BROKER => "Broker",
+        BROKER_LOGGER => "BrokerLogger",
+        CLIENT_METRICS => "ClientMetrics",
+        _ => "Resource",
+    };
+    format!("{kind}:{name}")
+}
+
 fn count_names<'a>(names: impl Iterator<Item = (i8, &'a Str)>) -> hashbrown::HashMap<(i8, &'a Str), usize> {
     let mut counts = hashbrown::HashMap::new();
     names.for_each(|name| *counts.entry(name).or_default() += 1);
@@ -307,6 +341,8 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
 
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
+    let validate_only = request.validate_only;
+    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
     let run = move |broker: Option<&Arc<Broker>>| {
         let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
         let responses = request.resources.iter().map(|resource| {
@@ -314,7 +350,10 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
             let error = match broker {
                 None => Some(busy()),
                 Some(_) if named[&(resource.resource_type, &resource.resource_name)] > 1 => Some(twice()),
-                Some(broker) => alter_one(broker, resource, request.validate_only).err(),
+                Some(broker) => match denied.get(&(resource.resource_type, resource.resource_name.clone())) {
+                    Some(refusal) => Some(refusal.clone()),
+                    None => alter_one(broker, resource, request.validate_only).err(),
+                },
             };
             AlterConfigsResourceResponse {
                 error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
@@ -326,8 +365,14 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
         });
         IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
     };
-    let busy = run.clone();
-    Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+    let (busy, acting) = (run.clone(), context.acting("IncrementalAlterConfigs"));
+    Ok(control(context, move || busy(None), move |broker| {
+        let response = run(Some(broker));
+        if !validate_only {
+            response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
+        }
+        response
+    }))
 }
 
 fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
@@ -342,6 +387,8 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterConfigsRequest::decode(reader, context.version)?;
+    let validate_only = request.validate_only;
+    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
     let run = move |broker: Option<&Arc<Broker>>| {
         let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
         let responses = request.resources.iter().map(|resource| {
@@ -349,7 +396,10 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
             let error = match broker {
                 None => Some(busy()),
                 Some(_) if named[&(resource.resource_type, &resource.resource_name)] > 1 => Some(twice()),
-                Some(broker) => replace_one(broker, resource, request.validate_only).err(),
+                Some(broker) => match denied.get(&(resource.resource_type, resource.resource_name.clone())) {
+                    Some(refusal) => Some(refusal.clone()),
+                    None => replace_one(broker, resource, request.validate_only).err(),
+                },
             };
             alter_configs::AlterConfigsResourceResponse {
                 error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
@@ -361,14 +411,23 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         });
         AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
     };
-    let busy = run.clone();
-    Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+    let (busy, acting) = (run.clone(), context.acting("AlterConfigs"));
+    Ok(control(context, move || busy(None), move |broker| {
+        let response = run(Some(broker));
+        if !validate_only {
+            response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
+        }
+        response
+    }))
 }
 
 /// ListConfigResources: topics, the broker, and groups that have settings of their own.
 pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListConfigResourcesRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
+    if let Err(code) = context.asking().check_cluster(AclOperation::DescribeConfigs) {
+        return Ok(Outcome::answer(ListConfigResourcesResponse { error_code: code.code(), ..Default::default() }));
+    }
     let supported = [RESOURCE_TOPIC, RESOURCE_BROKER, CLIENT_METRICS, GROUP];
     if request.resource_types.iter().any(|kind| !supported.contains(kind) && *kind != BROKER_LOGGER) {
         let error_code = ErrorCode::UnsupportedVersion.code();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Broker, GroupReply, GroupTold, Heard, Reply};
+use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply};
 use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Target};
 use kafka_wire::consumer_group_describe::{
     self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
@@ -15,6 +15,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::{Outcome, Wait};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -115,10 +116,30 @@ pub(super) fn partitions_by_id(target: &Target) -> impl Iterator<Item = (Uuid, V
     target.iter().map(|(topic, partitions)| (topic.0, partitions.iter().map(|partition| *partition as i32).collect()))
 }
 
+/// May whoever asks be a member, and know of the topics that he subscribes to?
+///
+/// # Errors
+/// `GroupAuthorizationFailed`, `TopicAuthorizationFailed`.
+pub(super) fn check_member<'a>(asking: &Asking<'_>, group: &str, mut topics: impl Iterator<Item = &'a Str>) -> Result<(), ErrorCode> {
+    asking.check_group(AclOperation::Read, group)?;
+    topics.try_for_each(|topic| asking.check_topic(AclOperation::Describe, topic))
+}
+
+/// Why a group is described with nothing but a code.
+pub(super) const TOPICS_HIDDEN: &str = "The group has described topic(s) that the client is not authorized to describe.";
+
+/// May all these topics be seen?
+pub(super) fn may_see<'a>(asking: &Asking<'_>, mut topics: impl Iterator<Item = &'a Str>) -> bool {
+    topics.all(|topic| asking.quietly().check_topic(AclOperation::Describe, topic).is_ok())
+}
+
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ConsumerGroupHeartbeatRequest::decode(reader, context.version)?;
     if let Err(rule) = check(&request, context.version) {
         return Ok(Outcome::answer(respond(Err((ErrorCode::InvalidRequest, rule.to_owned())))));
+    }
+    if let Err(code) = check_member(&context.asking(), &request.group_id, request.subscribed_topic_names.iter().flatten()) {
+        return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
     }
     let text = |text: Option<Str>| text.map(|text| text.to_string());
     let group = request.group_id;
@@ -149,8 +170,30 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ConsumerGroupDescribeRequest::decode(reader, context.version)?;
-    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_one(&context.gateway.broker, group.clone()));
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_for(context, group.clone(), request.include_authorized_operations));
     Ok(Outcome::answer(ConsumerGroupDescribeResponse { groups: groups.collect(), ..ConsumerGroupDescribeResponse::default() }))
+}
+
+/// As whoever asks may see it.
+fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> DescribedGroup {
+    let asking = context.asking();
+    if let Err(code) = asking.check_group(AclOperation::Describe, &group) {
+        return DescribedGroup { error_code: code.code(), group_id: group, ..DescribedGroup::default() };
+    }
+    let mut found = describe_one(&context.gateway.broker, group);
+    let topics = found.members.iter().flat_map(|member| {
+        let assigned = member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
+        member.subscribed_topic_names.iter().chain(assigned.map(|topic| &topic.topic_name))
+    });
+    if asking.is_checked() && !may_see(&asking, topics) {
+        found.error_code = ErrorCode::TopicAuthorizationFailed.code();
+        found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
+        found.members.clear();
+    }
+    if found.error_code == 0 {
+        found.authorized_operations = asking.operations(operations, AclResource::Group, &found.group_id);
+    }
+    found
 }
 
 /// Topics by name; those that are gone have none and are left out.

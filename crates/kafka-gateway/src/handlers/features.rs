@@ -42,6 +42,10 @@ fn refusal(update: &FeatureUpdateKey, version: i16) -> Option<String> {
 
 pub(crate) fn update(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = UpdateFeaturesRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_cluster(broker::AclOperation::Alter) {
+        let (error_code, error_message) = (code.code(), Some(code.name().into()));
+        return Ok(Outcome::answer(UpdateFeaturesResponse { error_code, error_message, ..UpdateFeaturesResponse::default() }));
+    }
     // What can be done is done already, so there is no difference between doing and only validating.
     let mut response = UpdateFeaturesResponse { error_message: None, ..UpdateFeaturesResponse::default() };
     if let Some(why) = request.feature_updates.iter().find_map(|update| refusal(update, context.version)) {

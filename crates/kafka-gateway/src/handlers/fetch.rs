@@ -7,7 +7,7 @@ mod filtered;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Broker, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead};
+use broker::{AclOperation, Broker, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kafka_wire::fetch::{
@@ -20,6 +20,7 @@ use types::{ConnectionId, Offset, PartitionIndex, TopicId};
 use uuid::Uuid;
 
 use super::{Outcome, Wait};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::error_code::of_read;
 use crate::fetch_sessions::FetchSession;
@@ -48,6 +49,8 @@ pub(crate) struct Wanted {
     epoch: i32,
     max_bytes: i32,
     log: Option<Arc<Log>>,
+    /// The consumer may not read it.
+    denied: bool,
     /// What the consumer was told last, in a session.
     told: (i64, i64),
 }
@@ -123,13 +126,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let sessions = &context.gateway.fetch_sessions;
     let broker = &context.gateway.broker;
     let (session_id, epoch) = (request.session_id, request.session_epoch);
-    let listed = list_wanted(&request, by_id, broker);
+    let asking = context.asking();
+    let mut listed = list_wanted(&request, by_id, broker);
+    judge(&mut listed, by_id, broker, &asking);
     let mut start = 0;
     let (session, incremental, wanted) = if epoch <= 0 {
         if session_id != 0 {
             sessions.remove(session_id);
         }
         let session = if epoch == 0 { sessions.create(listed.clone(), by_id, context.now) } else { None };
+        session.iter().for_each(|session| session.lock().judged = asking.stamp());
         (session, false, listed)
     } else {
         let Some(session) = sessions.get(session_id) else { return fail(ErrorCode::FetchSessionIdNotFound) };
@@ -143,6 +149,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         held.epoch = epoch.checked_add(1).unwrap_or(1);
         held.used = context.now;
         update(&mut held.wanted, listed, &request.forgotten_topics_data);
+        let stamp = asking.stamp();
+        if held.judged != stamp {
+            held.judged = stamp;
+            judge(&mut held.wanted, by_id, broker, &asking);
+        }
         held.start = if held.wanted.is_empty() { 0 } else { (held.start + 1) % held.wanted.len() };
         start = held.start;
         let wanted = held.wanted.clone();
@@ -206,11 +217,28 @@ fn list_wanted(request: &FetchRequest, by_id: bool, broker: &Broker) -> Vec<Want
                 epoch: partition.current_leader_epoch,
                 max_bytes: partition.partition_max_bytes,
                 log: logs.as_ref().and_then(|logs| logs.get(at).cloned()),
+                denied: false,
                 told: (-1, -1),
             });
         }
     }
     wanted
+}
+
+/// Notes which partitions whoever asks may not read. Nothing is looked at while entries do not count.
+fn judge(wanted: &mut [Wanted], by_id: bool, broker: &Broker, asking: &Asking<'_>) {
+    if !asking.is_checked() {
+        return;
+    }
+    for of_topic in wanted.chunk_by_mut(|one, next| one.id == next.id && one.name == next.name) {
+        let (name, id) = (&of_topic[0].name, of_topic[0].id);
+        let denied = if by_id {
+            broker.topic_by_id(TopicId(id)).is_some_and(|topic| asking.check_topic(AclOperation::Read, &topic.name).is_err())
+        } else {
+            asking.check_topic(AclOperation::Read, name).is_err()
+        };
+        of_topic.iter_mut().for_each(|one| one.denied = denied);
+    }
 }
 
 /// Brings a session up to date with what a request lists and forgets.
@@ -240,6 +268,9 @@ fn update(wanted: &mut Vec<Wanted>, listed: Vec<Wanted>, forgotten: &[ForgottenT
 
 /// The error of a partition that cannot be read, if any.
 fn check(wanted: &Wanted, by_id: bool, broker: &Broker) -> Option<ErrorCode> {
+    if wanted.denied {
+        return Some(ErrorCode::TopicAuthorizationFailed);
+    }
     let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
     let Some(log) = &wanted.log else {
         let topic_known = by_id && broker.topic_by_id(TopicId(wanted.id)).is_some();
@@ -473,7 +504,7 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
         error_code: code,
         high_watermark: -1,
         records: Some(Records(found.slices.into_vec())),
-        aborted_transactions: (committed_only || wanted.log.is_none()).then_some(aborted),
+        aborted_transactions: (committed_only || wanted.denied || wanted.log.is_none()).then_some(aborted),
         ..PartitionData::default()
     };
     if let Some(log) = &wanted.log {

@@ -1,5 +1,6 @@
 //! ListGroups, DescribeGroups, DeleteGroups.
 
+use broker::{AclOperation, AclResource};
 use delivery::GroupState;
 use kafka_wire::delete_groups::{DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse};
 use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse, DescribedGroup, DescribedGroupMember};
@@ -13,9 +14,13 @@ use crate::session::Context;
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListGroupsRequest::decode(reader, context.version)?;
     let asked = |filter: &[Str], value: &str| filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(value));
-    let groups = context.gateway.broker.groups();
+    let (groups, asking) = (context.gateway.broker.groups(), context.asking().quietly());
+    let all = asking.check_cluster(AclOperation::Describe).is_ok();
     let mut listed = Vec::new();
     for group in groups.list() {
+        if !all && asking.check_group(AclOperation::Describe, &group.group).is_err() {
+            continue;
+        }
         if asked(&request.states_filter, group.state) && asked(&request.types_filter, group.kind) {
             listed.push(ListedGroup {
                 group_id: group.group.into(),
@@ -31,8 +36,15 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeGroupsRequest::decode(reader, context.version)?;
-    let version = context.version;
-    let groups = request.groups.into_iter().map(|name| describe_one(context, name, version)).collect();
+    let (version, asking) = (context.version, context.asking());
+    let one = |name: Str| match asking.check_group(AclOperation::Describe, &name) {
+        Ok(()) => {
+            let authorized_operations = asking.operations(request.include_authorized_operations, AclResource::Group, &name);
+            DescribedGroup { authorized_operations, ..describe_one(context, name, version) }
+        }
+        Err(code) => DescribedGroup { error_code: code.code(), group_id: name, ..DescribedGroup::default() },
+    };
+    let groups = request.groups.into_iter().map(one).collect();
     Ok(Outcome::answer(DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }))
 }
 
@@ -81,6 +93,9 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         ..DeletableGroupResult::default()
     };
     let names = request.groups_names.clone();
+    let (asking, acting) = (context.asking(), context.acting("DeleteGroups"));
+    let denied: hashbrown::HashSet<Str> =
+        names.iter().filter(|name| asking.check_group(AclOperation::Delete, name).is_err()).cloned().collect();
     Ok(control(
         context,
         move || DeleteGroupsResponse {
@@ -89,11 +104,16 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         },
         move |broker| {
             let one = |name: Str| {
+                if denied.contains(&name) {
+                    return result(name, Some(ErrorCode::GroupAuthorizationFailed));
+                }
                 let error = broker.delete_group(&name).err();
                 let code = error.map(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group));
                 result(name, code)
             };
-            DeleteGroupsResponse { results: once(&request.groups_names, |name| name).map(|(name, _)| one(name.clone())).collect(), ..Default::default() }
+            let results: Vec<DeletableGroupResult> = once(&request.groups_names, |name| name).map(|(name, _)| one(name.clone())).collect();
+            results.iter().for_each(|one| acting.note(&one.group_id, one.error_code));
+            DeleteGroupsResponse { results, ..Default::default() }
         },
     ))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::append::{Append, AppendItem};
-use broker::{Broker, Reply, Topic};
+use broker::{AclOperation, Broker, Reply, Topic};
 use bytes::Buf;
 use delivery::{Commit, CommittedOffset, Committer};
 use kafka_wire::offset_commit::{
@@ -20,6 +20,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{PartitionIndex, TopicId};
 
 use super::{Outcome, Wait, control};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::error_code::{of_append, of_group};
 use crate::session::Context;
@@ -46,10 +47,19 @@ pub(crate) fn commit(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     context.spoken.ask(&request.group_id);
     let broker = &context.gateway.broker;
     let by_id = context.version >= 10;
+    let asking = context.asking();
+    let member = asking.check_group(AclOperation::Read, &request.group_id);
     let mut response = OffsetCommitResponse::default();
     let mut items = Vec::new();
     for topic in &request.topics {
         let found = find_topic(broker, by_id, &topic.name, topic.topic_id);
+        let name = found.as_ref().map_or(&*topic.name, |known| known.name.as_str());
+        // A topic that is not known by its id has no name that could be refused.
+        let readable = if by_id && found.is_err() { Ok(()) } else { asking.check_topic(AclOperation::Read, name) };
+        let found = match member.and(readable) {
+            Ok(()) => found,
+            Err(code) => Err(code),
+        };
         let mut answers = Vec::new();
         for partition in &topic.partitions {
             let index = super::fetch::index(partition.partition_index);
@@ -93,6 +103,9 @@ fn submit_commit(
     items: Vec<(usize, usize, Commit)>,
     context: &mut Context<'_>,
 ) -> Outcome {
+    if items.is_empty() && context.asking().check_group(AclOperation::Read, &request.group_id).is_err() {
+        return Outcome::answer(response);
+    }
     let commits: Vec<Commit> = items.iter().map(|(_, _, commit)| commit.clone()).collect();
     let member = Committer {
         member_id: &request.member_id,
@@ -154,11 +167,11 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         [group] => context.spoken.ask(&group.group_id),
         _ => context.spoken.ask_many(),
     }
-    let broker = &context.gateway.broker;
+    let (broker, asking) = (&context.gateway.broker, context.asking());
     if context.version >= 8 {
         let by_id = context.version >= 10;
         let stable = request.require_stable;
-        let groups = request.groups.into_iter().map(|group| fetch_group(broker, group, by_id, stable)).collect();
+        let groups = request.groups.into_iter().map(|group| fetch_group((broker, &asking), group, by_id, stable)).collect();
         return Ok(Outcome::answer(OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }));
     }
     let topics = request.topics.filter(|topics| context.version >= 2 || !topics.is_empty());
@@ -171,7 +184,7 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         topics.into_iter().map(one).collect()
     });
     let group = OffsetFetchRequestGroup { group_id: request.group_id, topics: asked, ..Default::default() };
-    let answer = fetch_group(broker, group, false, request.require_stable);
+    let answer = fetch_group((broker, &asking), group, false, request.require_stable);
     let topics = answer.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
         name: topic.name,
         partitions: topic
@@ -213,8 +226,17 @@ fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<E
 }
 
 /// With `stable` an offset that a transaction holds back is refused.
-fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool, stable: bool) -> OffsetFetchResponseGroup {
+fn fetch_group(
+    (broker, asking): (&Broker, &Asking<'_>),
+    group: OffsetFetchRequestGroup,
+    by_id: bool,
+    stable: bool,
+) -> OffsetFetchResponseGroup {
     let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
+    if let Err(code) = asking.check_group(AclOperation::Describe, &group.group_id) {
+        answer.error_code = code.code();
+        return answer;
+    }
     let groups = broker.groups();
     if let Err(error) = groups.check_fetch(&group.group_id, group.member_id.as_deref(), group.member_epoch) {
         answer.error_code = of_group(error).code();
@@ -224,6 +246,9 @@ fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool, sta
     let Some(asked) = group.topics else {
         let mut all: std::collections::BTreeMap<String, Vec<OffsetFetchResponsePartitions>> = Default::default();
         for (topic, partition, offset) in groups.offsets(&group.group_id) {
+            if asking.quietly().check_topic(AclOperation::Describe, &topic).is_err() {
+                continue;
+            }
             let held = unstable(&topic, partition);
             let one = if held { (None, Some(ErrorCode::UnstableOffsetCommit)) } else { (Some(offset), None) };
             all.entry(topic).or_default().push(fetched(partition as i32, one.0, one.1));
@@ -237,7 +262,9 @@ fn fetch_group(broker: &Broker, group: OffsetFetchRequestGroup, by_id: bool, sta
     };
     for topic in asked {
         let name = if by_id { broker.topic_by_id(TopicId(topic.topic_id)).map(|known| known.name.clone()) } else { Some(topic.name.to_string()) };
+        let denied = name.as_ref().and_then(|name| asking.check_topic(AclOperation::Describe, name).err());
         let one = |index: &i32| match (&name, u32::try_from(*index)) {
+            _ if denied.is_some() => fetched(*index, None, denied),
             (None, _) => fetched(*index, None, Some(ErrorCode::UnknownTopicId)),
             (Some(name), Ok(partition)) if unstable(name, partition) => fetched(*index, None, Some(ErrorCode::UnstableOffsetCommit)),
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
@@ -275,6 +302,11 @@ fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetDeleteRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Delete, &request.group_id) {
+        return Ok(Outcome::answer(OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() }));
+    }
+    let denied = super::denied_topics(&context.asking(), AclOperation::Read, request.topics.iter().map(|topic| &topic.name));
+    let acting = context.acting("OffsetDelete");
     let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
     Ok(control(context, busy, move |broker| {
         if request.group_id.is_empty() {
@@ -290,7 +322,9 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             let partitions = topic.partitions.iter().map(|partition| {
                 let index = partition.partition_index;
                 let there = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?)).is_some();
-                let outcome = if there {
+                let outcome = if denied.contains(&topic.name) {
+                    Err(ErrorCode::TopicAuthorizationFailed)
+                } else if there {
                     let deleted = broker.delete_offset(&request.group_id, &topic.name, index as u32, reads);
                     deleted.map_err(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group))
                 } else {
@@ -304,6 +338,12 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             });
             OffsetDeleteResponseTopic { name: topic.name.clone(), partitions: partitions.collect(), ..Default::default() }
         });
-        OffsetDeleteResponse { topics: topics.collect(), ..OffsetDeleteResponse::default() }
+        let response = OffsetDeleteResponse { topics: topics.collect(), ..OffsetDeleteResponse::default() };
+        for topic in &response.topics {
+            for one in &topic.partitions {
+                acting.note(&format!("{} {}-{}", request.group_id, topic.name, one.partition_index), one.error_code);
+            }
+        }
+        response
     }))
 }

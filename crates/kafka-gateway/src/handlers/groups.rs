@@ -1,6 +1,6 @@
 //! The classic group protocol: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-use broker::{GroupReply, GroupTold, Heard, Reply};
+use broker::{AclOperation, GroupReply, GroupTold, Heard, Reply};
 use bytes::Bytes;
 use delivery::{Answer, GroupError, JoinRequest, Joined, LeaveMember, SyncRequest, Synced};
 use kafka_wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
@@ -38,7 +38,13 @@ pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -
         KEY_GROUP | KEY_TRANSACTION => None,
         _ => Some((ErrorCode::InvalidRequest, "Coordinator of this type is not supported.")),
     };
-    let found = |key: Str| match refusal {
+    let asking = context.asking();
+    let denied = |key: &str| match request.key_type {
+        KEY_GROUP => asking.check_group(AclOperation::Describe, key).err(),
+        KEY_TRANSACTION => asking.check_transaction(AclOperation::Describe, key).err(),
+        _ => asking.check_cluster(AclOperation::ClusterAction).err(),
+    };
+    let found = |key: Str| match denied(&key).map(|code| (code, code.name())).or(refusal) {
         None => Coordinator { key, node_id: node, host: host.as_str().into(), port, error_message: None, ..Default::default() },
         Some((code, message)) => Coordinator {
             key,
@@ -157,6 +163,9 @@ fn owned(bytes: &Bytes) -> Bytes {
 
 pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = JoinGroupRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+        return Ok(Outcome::answer(JoinGroupResponse { error_code: code.code(), ..JoinGroupResponse::default() }));
+    }
     context.spoken.speak(&request.group_id);
     let session_timeout = request.session_timeout_ms.max(0) as u64;
     let rebalance_timeout = if context.version == 0 { session_timeout } else { request.rebalance_timeout_ms.max(0) as u64 };
@@ -181,6 +190,9 @@ pub(crate) fn join(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = SyncGroupRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+        return Ok(Outcome::answer(SyncGroupResponse { error_code: code.code(), ..SyncGroupResponse::default() }));
+    }
     if context.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         let error_code = ErrorCode::InconsistentGroupProtocol.code();
         return Ok(Outcome::answer(SyncGroupResponse { error_code, ..SyncGroupResponse::default() }));
@@ -199,6 +211,9 @@ pub(crate) fn sync(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = HeartbeatRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+        return Ok(Outcome::answer(HeartbeatResponse { error_code: code.code(), ..HeartbeatResponse::default() }));
+    }
     context.spoken.speak(&request.group_id);
     if context.looks_again(&request.group_id) {
         return Ok(Outcome::answer(HeartbeatResponse { error_code: ErrorCode::NotCoordinator.code(), ..HeartbeatResponse::default() }));
@@ -223,6 +238,9 @@ fn left(member: LeaveMember, outcome: Result<(), GroupError>) -> MemberResponse 
 
 pub(crate) fn leave(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = LeaveGroupRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+        return Ok(Outcome::answer(LeaveGroupResponse { error_code: code.code(), ..LeaveGroupResponse::default() }));
+    }
     let members: Vec<LeaveMember> = if context.version >= 3 {
         let one = |member: &kafka_wire::leave_group::MemberIdentity| LeaveMember {
             member_id: member.member_id.to_string(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use broker::{Broker, Log};
+use broker::{AclOperation, Broker, Log};
 use kafka_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
 };
@@ -33,10 +33,16 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let mut searches: Vec<Search> = Vec::new();
     for topic in request.topics {
         let known = broker.topic(&topic.name);
+        let denied = context.asking().check_topic(AclOperation::Describe, &topic.name).err();
         let at = response.topics.len();
         let twice = repeated(&topic.partitions);
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for partition in topic.partitions {
+            if let Some(code) = denied {
+                let (partition_index, error_code) = (partition.partition_index, code.code());
+                answers.push(ListOffsetsPartitionResponse { partition_index, error_code, ..Default::default() });
+                continue;
+            }
             if twice.contains(&partition.partition_index) {
                 if !answers.iter().any(|one: &ListOffsetsPartitionResponse| one.partition_index == partition.partition_index) {
                     let (partition_index, error_code) = (partition.partition_index, ErrorCode::InvalidRequest.code());

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, CreateTopic, Topic, check_topic_name};
+use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateTopic, Topic, check_topic_name};
 use kafka_wire::metadata::{
-    MetadataRequest, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
+    MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 use uuid::Uuid;
 
 use super::{Outcome, control, once};
+use crate::access::{Asking, NO_OPERATIONS};
 use crate::error_code::of_create;
 use crate::session::Context;
-
-/// No operations are listed.
-const NO_OPERATIONS: i32 = i32::MIN;
 
 /// A topic by name or by id, as it was asked for.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -29,65 +27,85 @@ struct Frame {
     version: i16,
     host: String,
     port: i32,
+    /// What whoever asks may do with the cluster.
+    cluster_operations: i32,
+}
+
+/// What may be said of a topic.
+#[derive(Clone, Copy)]
+enum Leave {
+    /// Everything, and what whoever asks may do with it.
+    Seen(i32),
+    /// Nothing but that.
+    Hidden,
+}
+
+fn leave(asking: &Asking<'_>, operations: bool, name: &str) -> Leave {
+    match asking.check_topic(AclOperation::Describe, name) {
+        Ok(()) => Leave::Seen(asking.operations(operations, AclResource::Topic, name)),
+        Err(_) => Leave::Hidden,
+    }
+}
+
+/// What may be done with the cluster, if that is asked for, and may be known.
+pub(super) fn cluster_operations(asking: &Asking<'_>, asked: bool) -> i32 {
+    if asked && asking.quietly().check_cluster(AclOperation::Describe).is_err() { 0 } else { asking.operations(asked, AclResource::Cluster, CLUSTER) }
 }
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = MetadataRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
     let (host, port) = context.advertise.resolve(context.local);
-    let frame = Frame { version: context.version, host, port };
+    let asking = context.asking();
+    let cluster_operations = cluster_operations(&asking, request.include_cluster_authorized_operations);
+    let operations = request.include_topic_authorized_operations;
+    let frame = Frame { version: context.version, host, port, cluster_operations };
     let all = match &request.topics {
         None => true,
         Some(topics) => context.version == 0 && topics.is_empty(),
     };
     if all {
-        let topics = broker.topics().iter().map(|topic| describe(broker, topic)).collect();
+        let asking = asking.quietly();
+        let seen = |topic: &Arc<Topic>| match leave(&asking, operations, &topic.name) {
+            Leave::Seen(operations) => Some(describe(broker, topic, operations)),
+            Leave::Hidden => None,
+        };
+        let topics = broker.topics().iter().filter_map(seen).collect();
         return Ok(Outcome::answer(frame.response(broker, topics)));
     }
-    let asked: Vec<Asked> = request
-        .topics
-        .unwrap_or_default()
-        .into_iter()
-        .map(|topic| match topic.name {
-            Some(name) if topic.topic_id.is_nil() => Asked::Name(name),
-            _ => Asked::Id(topic.topic_id),
-        })
-        .collect();
-    // A topic is described once, however often it is named.
-    let asked: Vec<Asked> = once(&asked, |asked| asked).map(|(asked, _)| asked.clone()).collect();
     let may_create = context.gateway.auto_create && (context.version < 4 || request.allow_auto_topic_creation);
-    let missing: Vec<CreateTopic> = asked
-        .iter()
-        .filter_map(|asked| match asked {
-            Asked::Name(name) if may_create && broker.topic(name).is_none() && check_topic_name(name).is_ok() => {
-                Some(CreateTopic { name: name.to_string(), partitions: -1, replication: -1, overrides: Default::default() })
-            }
-            _ => None,
-        })
-        .collect();
+    let asked = asked(broker, &asking, request.topics.unwrap_or_default(), operations);
+    let (missing, uncreated) = if may_create { missing(broker, &asking, &asked) } else { Default::default() };
     if missing.is_empty() {
-        let topics = asked.iter().map(|asked| look_up(broker, asked, None)).collect();
+        let refused = |asked: &Asked| match asked {
+            Asked::Name(name) if uncreated.contains(name) => Some(ErrorCode::TopicAuthorizationFailed),
+            _ => None,
+        };
+        let topics = asked.iter().map(|one| look_up(broker, one, refused(&one.0))).collect();
         return Ok(Outcome::answer(frame.response(broker, topics)));
     }
-    let busy = (frame.version, frame.host.clone(), frame.port);
+    let busy = (frame.version, frame.host.clone(), frame.port, frame.cluster_operations);
     let asked_when_busy = asked.clone();
     let own = Arc::clone(broker);
     Ok(control(
         context,
         move || {
-            let topics = asked_when_busy.iter().map(|asked| look_up(&own, asked, Some(ErrorCode::LeaderNotAvailable))).collect();
-            Frame { version: busy.0, host: busy.1, port: busy.2 }.response(&own, topics)
+            let topics = asked_when_busy.iter().map(|one| look_up(&own, one, Some(ErrorCode::LeaderNotAvailable))).collect();
+            Frame { version: busy.0, host: busy.1, port: busy.2, cluster_operations: busy.3 }.response(&own, topics)
         },
         move |broker| {
             let names: Vec<String> = missing.iter().map(|topic| topic.name.clone()).collect();
             let outcomes = broker.create_topics(missing);
-            let error_of = |name: &str| {
-                let at = names.iter().position(|other| other == name)?;
+            let error_of = |name: &Str| {
+                if uncreated.contains(name) {
+                    return Some(ErrorCode::TopicAuthorizationFailed);
+                }
+                let at = names.iter().position(|other| *other == **name)?;
                 outcomes[at].as_ref().err().map(of_create)
             };
             let topics = asked
                 .iter()
-                .map(|asked| look_up(broker, asked, match asked {
+                .map(|one| look_up(broker, one, match &one.0 {
                     Asked::Name(name) => error_of(name),
                     Asked::Id(_) => None,
                 }))
@@ -97,13 +115,56 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     ))
 }
 
-fn look_up(broker: &Broker, asked: &Asked, instead: Option<ErrorCode>) -> MetadataResponseTopic {
+/// What is asked for, each once however often it is named, and what may be said of it.
+fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>, operations: bool) -> Vec<(Asked, Leave)> {
+    let one = |topic: MetadataRequestTopic| match topic.name {
+        Some(name) if topic.topic_id.is_nil() => Asked::Name(name),
+        _ => Asked::Id(topic.topic_id),
+    };
+    let all: Vec<Asked> = topics.into_iter().map(one).collect();
+    let leave = |asked: &Asked| match asked {
+        Asked::Name(name) => leave(asking, operations, name),
+        Asked::Id(id) => broker.topic_by_id(TopicId(*id)).map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(asking, operations, &topic.name)),
+    };
+    once(&all, |asked| asked).map(|(asked, _)| (asked.clone(), leave(asked))).collect()
+}
+
+/// Topics that are to be created because they are asked for, and those that whoever asks may not create.
+fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (Vec<CreateTopic>, Vec<Str>) {
+    let all = asking.quietly().check_cluster(AclOperation::Create).is_ok();
+    let (mut wishes, mut denied) = (Vec::new(), Vec::new());
+    for (asked, leave) in asked {
+        let Asked::Name(name) = asked else { continue };
+        if matches!(leave, Leave::Hidden) || broker.topic(name).is_some() || check_topic_name(name).is_err() {
+            continue;
+        }
+        if all || asking.check_topic(AclOperation::Create, name).is_ok() {
+            wishes.push(CreateTopic { name: name.to_string(), partitions: -1, replication: -1, overrides: Default::default() });
+        } else {
+            denied.push(name.clone());
+        }
+    }
+    (wishes, denied)
+}
+
+fn look_up(broker: &Broker, (asked, leave): &(Asked, Leave), instead: Option<ErrorCode>) -> MetadataResponseTopic {
+    let operations = match leave {
+        Leave::Seen(operations) => *operations,
+        Leave::Hidden => {
+            let (name, topic_id) = match asked {
+                Asked::Name(name) => (Some(name.clone()), Uuid::nil()),
+                Asked::Id(id) => (None, *id),
+            };
+            let error_code = ErrorCode::TopicAuthorizationFailed.code();
+            return MetadataResponseTopic { error_code, name, topic_id, ..MetadataResponseTopic::default() };
+        }
+    };
     let found = match asked {
         Asked::Name(name) => broker.topic(name),
         Asked::Id(id) => broker.topic_by_id(TopicId(*id)),
     };
     if let Some(topic) = found {
-        return describe(broker, &topic);
+        return describe(broker, &topic, operations);
     }
     match asked {
         Asked::Name(name) => {
@@ -120,7 +181,7 @@ fn look_up(broker: &Broker, asked: &Asked, instead: Option<ErrorCode>) -> Metada
     }
 }
 
-fn describe(broker: &Broker, topic: &Topic) -> MetadataResponseTopic {
+fn describe(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponseTopic {
     let node = broker.node_id().0;
     let partition = |(index, log): (usize, &Arc<broker::Log>)| MetadataResponsePartition {
         partition_index: index as i32,
@@ -134,7 +195,7 @@ fn describe(broker: &Broker, topic: &Topic) -> MetadataResponseTopic {
         name: Some(topic.name.as_str().into()),
         topic_id: topic.id.0,
         partitions: topic.logs().iter().enumerate().map(partition).collect(),
-        topic_authorized_operations: NO_OPERATIONS,
+        topic_authorized_operations: operations,
         ..MetadataResponseTopic::default()
     }
 }
@@ -152,7 +213,7 @@ impl Frame {
             cluster_id: (self.version >= 2).then(|| broker.cluster_id().into()),
             controller_id: broker.node_id().0,
             topics,
-            cluster_authorized_operations: NO_OPERATIONS,
+            cluster_authorized_operations: self.cluster_operations,
             ..MetadataResponse::default()
         }
     }

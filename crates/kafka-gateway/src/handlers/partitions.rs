@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, Log};
+use broker::{AclOperation, Broker, Log};
 use kafka_wire::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult};
 use kafka_wire::delete_records::{
     DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
@@ -26,7 +26,13 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         error_message: message.map(Into::into),
         ..CreatePartitionsTopicResult::default()
     };
+    let acting = context.acting("CreatePartitions");
+    let denied = super::denied_topics(&context.asking(), AclOperation::Alter, request.topics.iter().map(|topic| &topic.name));
     let one = move |broker: &Broker, topic: &CreatePartitionsTopic, validate_only: bool| {
+        if denied.contains(&topic.name) {
+            let code = ErrorCode::TopicAuthorizationFailed;
+            return result(topic.name.clone(), Some(code), Some("Topic authorization failed.".to_owned()));
+        }
         if let Err(message) = check_assignments(broker, topic) {
             return result(topic.name.clone(), Some(ErrorCode::InvalidReplicaAssignment), Some(message.to_owned()));
         }
@@ -46,14 +52,17 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             results: names.into_iter().map(|name| result(name, Some(ErrorCode::RequestTimedOut), None)).collect(),
             ..CreatePartitionsResponse::default()
         },
-        move |broker| CreatePartitionsResponse {
-            results: super::once(&request.topics, |topic| &topic.name)
+        move |broker| {
+            let results: Vec<CreatePartitionsTopicResult> = super::once(&request.topics, |topic| &topic.name)
                 .map(|(topic, twice)| match twice {
                     true => result(topic.name.clone(), Some(ErrorCode::InvalidRequest), Some("Duplicate topic name.".to_owned())),
                     false => one(broker, topic, request.validate_only),
                 })
-                .collect(),
-            ..CreatePartitionsResponse::default()
+                .collect();
+            if !request.validate_only {
+                results.iter().for_each(|one| acting.note(&one.name, one.error_code));
+            }
+            CreatePartitionsResponse { results, ..CreatePartitionsResponse::default() }
         },
     ))
 }
@@ -89,6 +98,8 @@ fn delete_before(broker: &Broker, log: Option<Arc<Log>>, offset: i64) -> Result<
 
 pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteRecordsRequest::decode(reader, context.version)?;
+    let acting = context.acting("DeleteRecords");
+    let denied = super::denied_topics(&context.asking(), AclOperation::Delete, request.topics.iter().map(|topic| &topic.name));
     let run = move |broker: Option<&Arc<Broker>>| {
         let topics = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
@@ -97,6 +108,7 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
             let partitions = topic.partitions.iter().map(|partition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
                 let outcome = match broker {
+                    _ if denied.contains(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
                     None => Err(ErrorCode::RequestTimedOut),
                     Some(_) if refused => Err(ErrorCode::PolicyViolation),
                     Some(broker) => delete_before(broker, log, partition.offset),
@@ -113,15 +125,26 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
         DeleteRecordsResponse { topics: topics.collect(), ..DeleteRecordsResponse::default() }
     };
     let busy = run.clone();
-    Ok(control(context, move || busy(None), move |broker| run(Some(broker))))
+    Ok(control(context, move || busy(None), move |broker| {
+        let response = run(Some(broker));
+        for topic in &response.topics {
+            topic.partitions.iter().for_each(|one| acting.note(&format!("{}-{}", topic.name, one.partition_index), one.error_code));
+        }
+        response
+    }))
 }
 
 pub(crate) fn offset_for_leader_epoch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = OffsetForLeaderEpochRequest::decode(reader, context.version)?;
-    let broker = &context.gateway.broker;
+    let (broker, asking) = (&context.gateway.broker, context.asking());
+    let by_broker = asking.quietly().check_cluster(AclOperation::ClusterAction).is_ok();
     let topics = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.topic);
+        let denied = if by_broker { None } else { asking.check_topic(AclOperation::Describe, &topic.topic).err() };
         let partitions = topic.partitions.iter().map(|asked| {
+            if let Some(code) = denied {
+                return EpochEndOffset { partition: asked.partition, error_code: code.code(), ..EpochEndOffset::default() };
+            }
             let log = known.as_ref().and_then(|known| known.log(super::fetch::index(asked.partition)?));
             end_of_epoch(asked, log.as_deref())
         });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{Broker, Log, Reply, ReplyTo, TopicConfig};
+use broker::{AclOperation, Broker, Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
 use delivery::{Claim, ProducerEpoch, TransactionError, UnderWay, Version};
 use kafka_wire::produce::{
@@ -80,7 +80,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         bytes: 0,
     };
     let mut items: ByJournal<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
-    let whole = check_request(&request);
+    let whole = check_request(&request).or_else(|| check_transaction(&request, context));
     let transactional_id = request.transactional_id.clone();
     for topic in request.topic_data {
         wait.take_topic(topic, whole, context, &mut items);
@@ -107,6 +107,15 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     })
 }
 
+/// Who may not use the transactional id gets no record of a transaction into any topic.
+fn check_transaction(request: &ProduceRequest, context: &Context<'_>) -> Option<ErrorCode> {
+    let id = request.transactional_id.as_deref()?;
+    let code = context.asking().check_transaction(AclOperation::Write, id).err()?;
+    let mut records = request.topic_data.iter().flat_map(|topic| &topic.partition_data).filter_map(|partition| partition.records.as_ref());
+    let transactional = |records: &Records| BatchHeader::parse(&records.to_bytes()).is_ok_and(|header| header.transactional());
+    records.any(transactional).then_some(code)
+}
+
 /// What makes the whole request impossible.
 fn check_request(request: &ProduceRequest) -> Option<ErrorCode> {
     (!(-1..=1).contains(&request.acks)).then_some(ErrorCode::InvalidRequiredAcks)
@@ -124,6 +133,10 @@ impl ProduceWait {
         let by_id = context.version >= 13;
         let topic = if by_id { broker.topic_by_id(TopicId(data.topic_id)) } else { broker.topic(&data.name) };
         let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
+        let whole = whole.or_else(|| {
+            let name = if by_id { topic.as_ref()?.name.as_str() } else { &*data.name };
+            context.asking().check_topic(AclOperation::Write, name).err()
+        });
         let at = self.response.responses.len();
         self.response.responses.push(TopicProduceResponse {
             name: data.name,

@@ -1,5 +1,6 @@
 //! InitProducerId: producer ids for idempotent producers; those with a transactional id get theirs from the coordinator.
 
+use broker::{AclOperation, AclResource};
 use kafka_wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 
@@ -23,8 +24,17 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if (request.producer_id == -1) != (request.producer_epoch == -1) {
         return Ok(Outcome::answer(refused(ErrorCode::InvalidRequest)));
     }
+    let asking = context.asking();
     if let Some(id) = request.transactional_id.clone() {
+        if let Err(code) = asking.check_transaction(AclOperation::Write, &id) {
+            return Ok(Outcome::answer(refused(code)));
+        }
         return Ok(super::transactions::init(request, id, context));
+    }
+    if !asking.may_some(AclOperation::Write, AclResource::Topic)
+        && let Err(code) = asking.check_cluster(AclOperation::IdempotentWrite)
+    {
+        return Ok(Outcome::answer(refused(code)));
     }
     Ok(match context.gateway.broker.take_producer_id() {
         Some(id) => Outcome::answer(granted(id)),

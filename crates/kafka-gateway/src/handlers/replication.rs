@@ -1,7 +1,7 @@
 //! Elections, reassignments, the metadata quorum: answered truthfully for one node. There is nothing to elect and
 //! nowhere to move a replica; what asks for the state as it is succeeds, anything else is refused as Kafka does.
 
-use broker::Topic;
+use broker::{AclOperation, Topic};
 use kafka_wire::alter_partition_reassignments::{
     AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ReassignablePartition, ReassignablePartitionResponse,
     ReassignableTopicResponse,
@@ -33,17 +33,20 @@ fn has(topic: Option<&Topic>, partition: i32) -> bool {
 
 pub(crate) fn elect_leaders(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ElectLeadersRequest::decode(reader, context.version)?;
+    let leave = context.asking().check_cluster(AclOperation::Alter);
     let mut response = ElectLeadersResponse::default();
     let possible = [PREFERRED, UNCLEAN].contains(&request.election_type);
     if !possible {
         response.error_code = ErrorCode::InvalidRequest.code();
     }
+    response.error_code = leave.err().map_or(response.error_code, ErrorCode::code);
     // Asked for all partitions, those that need no election are left out, and that is all of them.
     for topic in request.topic_partitions.unwrap_or_default() {
         let known = context.gateway.broker.topic(&topic.topic);
         let one = |partition: &i32| {
             let there = has(known.as_deref(), *partition);
             let code = match there {
+                _ if leave.is_err() => ErrorCode::ClusterAuthorizationFailed,
                 _ if !possible => ErrorCode::InvalidRequest,
                 true => ErrorCode::ElectionNotNeeded,
                 false => ErrorCode::UnknownTopicOrPartition,
@@ -61,6 +64,7 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
     let request = AlterReplicaLogDirsRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
     let mut response = AlterReplicaLogDirsResponse::default();
+    let leave = context.asking().check_cluster(AclOperation::Alter);
     let has_dir = |path: &str| (0..broker.journals().len()).any(|number| *path == format!("journal-{number}"));
     for dir in request.dirs {
         for topic in dir.topics {
@@ -68,6 +72,7 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
             let one = |partition: &i32| {
                 let log = known.as_ref().and_then(|known| known.log(index(*partition)?));
                 let code = match log {
+                    _ if leave.is_err() => leave.err().map_or(0, ErrorCode::code),
                     _ if !has_dir(&dir.path) => ErrorCode::LogDirNotFound.code(),
                     None => ErrorCode::UnknownTopicOrPartition.code(),
                     Some(log) if *dir.path == format!("journal-{}", broker.journal_number(log.id())) => 0,
@@ -84,6 +89,10 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
 
 pub(crate) fn describe_quorum(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeQuorumRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_cluster(AclOperation::Describe) {
+        let error_message = Some(code.name().into());
+        return Ok(Outcome::answer(DescribeQuorumResponse { error_code: code.code(), error_message, ..DescribeQuorumResponse::default() }));
+    }
     let broker = &context.gateway.broker;
     let (node_id, journal) = (broker.node_id().0, &broker.journals()[0]);
     let durable = journal.durable_index().0 as i64;
@@ -137,6 +146,25 @@ fn reassign(partition: &ReassignablePartition, known: Option<&Topic>, node: i32)
 
 pub(crate) fn alter_reassignments(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterPartitionReassignmentsRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_cluster(AclOperation::Alter) {
+        let error_code = code.code();
+        let one = |one: &ReassignablePartition| ReassignablePartitionResponse {
+            partition_index: one.partition_index,
+            error_code,
+            error_message: Some(code.name().into()),
+            ..Default::default()
+        };
+        let responses = request.topics.into_iter().map(|topic| {
+            let partitions = topic.partitions.iter().map(one).collect();
+            ReassignableTopicResponse { name: topic.name, partitions, ..Default::default() }
+        });
+        return Ok(Outcome::answer(AlterPartitionReassignmentsResponse {
+            error_code,
+            error_message: Some(code.name().into()),
+            responses: responses.collect(),
+            ..Default::default()
+        }));
+    }
     let broker = &context.gateway.broker;
     let responses = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.name);
@@ -153,5 +181,9 @@ pub(crate) fn alter_reassignments(reader: &mut Reader, context: &mut Context<'_>
 
 pub(crate) fn list_reassignments(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     ListPartitionReassignmentsRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_cluster(AclOperation::Describe) {
+        let (error_code, error_message) = (code.code(), Some(code.name().into()));
+        return Ok(Outcome::answer(ListPartitionReassignmentsResponse { error_code, error_message, ..Default::default() }));
+    }
     Ok(Outcome::answer(ListPartitionReassignmentsResponse { error_message: None, ..Default::default() }))
 }

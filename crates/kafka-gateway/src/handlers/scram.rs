@@ -1,9 +1,9 @@
-//! DescribeUserScramCredentials, AlterUserScramCredentials: keys of users for SCRAM. Only who has logged in and is an administrator may
-//! see and change them; the first one is made with `--default-user`.
+//! DescribeUserScramCredentials, AlterUserScramCredentials: keys of users for SCRAM. Where access control entries count they say who may
+//! see and change them; otherwise it takes an administrator who has logged in. The first one is made with `--default-user`.
 
 use std::collections::BTreeMap;
 
-use broker::{Broker, ScramChange, ScramError, ScramMechanism, ScramWish, User};
+use broker::{AclOperation, Broker, ScramChange, ScramError, ScramMechanism, ScramWish, User};
 use kafka_wire::alter_user_scram_credentials::{
     AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse, AlterUserScramCredentialsResult,
 };
@@ -16,12 +16,18 @@ use super::{Outcome, control};
 use crate::session::Context;
 
 const REFUSED: Str = Str::from_static("Only an administrator who has logged in may see and change credentials");
+const UNAUTHORIZED: Str = Str::from_static("Cluster authorization failed.");
 const BUSY: Str = Str::from_static("The controller has too much to do");
 
-/// Is an administrator asking, as of now?
-fn by_administrator(context: &Context<'_>) -> bool {
-    let now = context.user.and_then(|user| context.gateway.broker.security().user(user.name()));
-    now.is_some_and(|user| user.has_tag("administrator"))
+/// Why whoever asks may not do it, if he may not: entries decide where they count, otherwise it takes an administrator, as of now.
+fn refusal(context: &Context<'_>, operation: AclOperation) -> Option<Str> {
+    let asking = context.asking();
+    if asking.is_checked() {
+        return asking.check_cluster(operation).is_err().then_some(UNAUTHORIZED);
+    }
+    let now = context.name().and_then(|name| context.gateway.broker.security().user(name));
+    let administrator = now.is_some_and(|user| user.has_tag("administrator"));
+    (!administrator).then_some(REFUSED)
 }
 
 fn described(user: &User) -> DescribeUserScramCredentialsResult {
@@ -52,9 +58,16 @@ fn describe_one(broker: &Broker, name: &str, twice: bool) -> DescribeUserScramCr
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeUserScramCredentialsRequest::decode(reader, context.version)?;
-    if !by_administrator(context) {
+    if let Some(message) = refusal(context, AclOperation::Describe) {
         let error_code = ErrorCode::ClusterAuthorizationFailed.code();
-        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse { error_code, error_message: Some(REFUSED), ..Default::default() }));
+        let one = |name: &Str| DescribeUserScramCredentialsResult {
+            user: name.clone(),
+            error_code,
+            error_message: Some(message.clone()),
+            ..Default::default()
+        };
+        let results = request.users.iter().flatten().map(|user| one(&user.name)).collect();
+        return Ok(Outcome::answer(DescribeUserScramCredentialsResponse { error_code, error_message: Some(message), results, ..Default::default() }));
     }
     let broker = &context.gateway.broker;
     let results = match request.users.as_deref() {
@@ -112,9 +125,10 @@ fn all(changes: &[ScramChange], code: ErrorCode, message: &Str) -> AlterUserScra
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterUserScramCredentialsRequest::decode(reader, context.version)?;
     let changes = changes(&request);
-    if !by_administrator(context) {
-        return Ok(Outcome::answer(all(&changes, ErrorCode::ClusterAuthorizationFailed, &REFUSED)));
+    if let Some(message) = refusal(context, AclOperation::Alter) {
+        return Ok(Outcome::answer(all(&changes, ErrorCode::ClusterAuthorizationFailed, &message)));
     }
+    let acting = context.acting("AlterUserScramCredentials");
     let busy = all(&changes, ErrorCode::RequestTimedOut, &BUSY);
     Ok(control(context, || busy, move |broker| {
         let result = |(name, outcome): (String, Result<(), ScramError>)| match outcome {
@@ -126,6 +140,8 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
                 ..Default::default()
             },
         };
-        AlterUserScramCredentialsResponse { results: broker.alter_scram(&changes).into_iter().map(result).collect(), ..Default::default() }
+        let results: Vec<AlterUserScramCredentialsResult> = broker.alter_scram(&changes).into_iter().map(result).collect();
+        results.iter().for_each(|one| acting.note(&one.user, one.error_code));
+        AlterUserScramCredentialsResponse { results, ..Default::default() }
     }))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Acknowledged, Acknowledgement, Broker, Reply, ShareEvent, ShareRules};
+use broker::{AclOperation, Acknowledged, Acknowledgement, Broker, Reply, ShareEvent, ShareRules};
 use delivery::{ConsumerId, Subscription, Verdict};
 use kafka_wire::share_acknowledge::{
     LeaderIdAndEpoch, PartitionData, ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareAcknowledgeTopicResponse,
@@ -12,6 +12,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::{Outcome, Wait};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::session::Context;
 use crate::share_sessions::{Asker, CLOSE, OPEN};
@@ -26,6 +27,7 @@ pub(crate) struct Said<'a> {
 /// Who says it, and under which rules.
 pub(crate) struct Sayer<'a> {
     pub broker: &'a Arc<Broker>,
+    pub asking: Asking<'a>,
     pub group: &'a str,
     pub consumer: ConsumerId,
     pub rules: &'a ShareRules,
@@ -102,6 +104,7 @@ impl Sayer<'_> {
     /// Does all that is said of one partition, or nothing; `asker` waits until it is durable.
     pub fn say(&self, topic: Uuid, partition: i32, said: &[Said<'_>], asker: &Arc<Acknowledgement>) -> Result<(), ErrorCode> {
         let found = self.broker.topic_by_id(TopicId(topic)).ok_or(ErrorCode::UnknownTopicId)?;
+        self.asking.check_topic(AclOperation::Read, &found.name)?;
         let index = super::fetch::index(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         found.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let Some(shared) = self.broker.subscriptions().get(self.group, found.id, index.0) else {
@@ -158,6 +161,10 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let (Some(group), Some(member)) = (request.group_id.filter(|id| !id.is_empty()), request.member_id.filter(|id| !id.is_empty())) else {
         return fail(ErrorCode::InvalidRequest);
     };
+    let asking = context.asking();
+    if let Err(code) = asking.check_group(AclOperation::Read, &group) {
+        return fail(code);
+    }
     if request.share_session_epoch == OPEN {
         return fail(ErrorCode::InvalidShareSessionEpoch);
     }
@@ -168,7 +175,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         Err(code) => return fail(code),
     };
     let rules = broker.share_rules(&group);
-    let sayer = Sayer { broker, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
+    let sayer = Sayer { broker, asking, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
     let acknowledgement = Acknowledgement::new(context.to);
     let mut responses = Vec::with_capacity(request.topics.len());
     for topic in &request.topics {

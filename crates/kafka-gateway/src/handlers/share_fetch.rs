@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Reply, ShareRules, SharedSubscription, Sharing, TailRead,
+    AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Reply, ShareRules, SharedSubscription, Sharing, TailRead,
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
@@ -23,6 +23,7 @@ use super::fetch::visible_end;
 use super::share_acknowledge::{Said, Sayer};
 use super::share_batches::{Giving, give};
 use super::{Outcome, Wait};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::error_code::of_read;
 use crate::pinned::BLOCK_BYTES;
@@ -139,6 +140,8 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let named = |text: &Option<kafka_wire::Str>| text.as_ref().filter(|text| !text.is_empty()).map(ToString::to_string);
     let group = named(&request.group_id).ok_or(ErrorCode::InvalidRequest)?;
     let member = named(&request.member_id).ok_or(ErrorCode::InvalidRequest)?;
+    let asking = context.asking();
+    asking.check_group(AclOperation::Read, &group)?;
     let by_record = check(request)?;
     let broker = &context.gateway.broker;
     let asker = Asker { group: &group, member: &member, connection: (context.to.shard, context.to.connection) };
@@ -146,7 +149,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let (rules, consumer) = (broker.share_rules(&group), session.lock().consumer);
     let (partitions, start) = update(request, &session)?;
     let acknowledgement = Acknowledgement::new(context.to);
-    let sayer = Sayer { broker, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
+    let sayer = Sayer { broker, asking, group: &group, consumer, rules: &rules, renews: request.is_renew_ack };
     let said = acknowledge(request, &sayer, &acknowledgement);
     let closes = request.share_session_epoch == CLOSE;
     if closes {
@@ -157,7 +160,11 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let fetches = request.max_records > 0 && !closes;
     let work = |one: &SharePartition| {
         let acknowledge_code = said.get(&(one.topic, one.partition)).copied();
-        let found = if closes { Ok(None) } else { open(broker, &group, one.topic, one.partition, &rules) };
+        let found = match may_read(broker, &asking, one.topic) {
+            Err(code) => Err(code),
+            Ok(()) if closes => Ok(None),
+            Ok(()) => open(broker, &group, one.topic, one.partition, &rules),
+        };
         Worked {
             topic: one.topic,
             partition: one.partition,
@@ -192,6 +199,14 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         group,
         rules,
     })
+}
+
+/// May whoever asks read the topic of this id? One that is not there is none to be kept from.
+fn may_read(broker: &Broker, asking: &Asking<'_>, topic: Uuid) -> Result<(), ErrorCode> {
+    if !asking.is_checked() {
+        return Ok(());
+    }
+    broker.topic_by_id(TopicId(topic)).map_or(Ok(()), |topic| asking.check_topic(AclOperation::Read, &topic.name))
 }
 
 /// The subscription of a group to a partition, made if it is not there; `None`: it is being made.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::Broker;
+use broker::{AclOperation, AclResource, Broker};
 use delivery::{GroupError, HeartbeatAnswer, ShareHeartbeat};
 use kafka_wire::share_group_describe::{
     self, DescribedGroup, Member, ShareGroupDescribeRequest, ShareGroupDescribeResponse, TopicPartitions,
@@ -12,7 +12,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
 use super::Outcome;
-use super::consumer_groups::{named, partitions_by_id, told};
+use super::consumer_groups::{TOPICS_HIDDEN, check_member, may_see, named, partitions_by_id, told};
 use crate::error_code::of_group;
 use crate::session::Context;
 
@@ -65,6 +65,9 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     if let Err(rule) = check(&request) {
         return Ok(Outcome::answer(respond(Err((ErrorCode::InvalidRequest, rule.to_owned())))));
     }
+    if let Err(code) = check_member(&context.asking(), &request.group_id, request.subscribed_topic_names.iter().flatten()) {
+        return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
+    }
     let beat = ShareHeartbeat {
         member_id: request.member_id.to_string(),
         epoch: request.member_epoch,
@@ -78,8 +81,29 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ShareGroupDescribeRequest::decode(reader, context.version)?;
-    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_one(&context.gateway.broker, group.clone()));
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_for(context, group.clone(), request.include_authorized_operations));
     Ok(Outcome::answer(ShareGroupDescribeResponse { groups: groups.collect(), ..ShareGroupDescribeResponse::default() }))
+}
+
+/// As whoever asks may see it.
+fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> DescribedGroup {
+    let asking = context.asking();
+    if let Err(code) = asking.check_group(AclOperation::Describe, &group) {
+        return DescribedGroup { error_code: code.code(), group_id: group, ..DescribedGroup::default() };
+    }
+    let mut found = describe_one(&context.gateway.broker, group);
+    let topics = found.members.iter().flat_map(|member| {
+        member.subscribed_topic_names.iter().chain(member.assignment.topic_partitions.iter().map(|topic| &topic.topic_name))
+    });
+    if asking.is_checked() && !may_see(&asking, topics) {
+        found.error_code = ErrorCode::TopicAuthorizationFailed.code();
+        found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
+        found.members.clear();
+    }
+    if found.error_code == 0 {
+        found.authorized_operations = asking.operations(operations, AclResource::Group, &found.group_id);
+    }
+    found
 }
 
 fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, SharedSubscription, Topic};
+use broker::{AclOperation, Broker, SharedSubscription, Topic};
 use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
@@ -27,15 +27,44 @@ const NONE: i64 = -1;
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeShareGroupOffsetsRequest::decode(reader, context.version)?;
-    let broker = &context.gateway.broker;
+    let (broker, asking) = (&context.gateway.broker, context.asking());
+    let may_see = |name: &str| asking.check_topic(AclOperation::Describe, name);
     let groups = request.groups.into_iter().map(|group| {
+        if let Err(code) = asking.check_group(AclOperation::Describe, &group.group_id) {
+            let (error_code, error_message) = (code.code(), Some(code.name().into()));
+            return DescribeShareGroupOffsetsResponseGroup { group_id: group.group_id, error_code, error_message, ..Default::default() };
+        }
         let topics = match group.topics {
-            Some(topics) => topics.into_iter().map(|topic| of_topic(broker, &group.group_id, topic)).collect(),
-            None => of_group(broker, &group.group_id),
+            Some(topics) => {
+                let one = |topic: DescribeShareGroupOffsetsRequestTopic| match may_see(&topic.topic_name) {
+                    Ok(()) => of_topic(broker, &group.group_id, topic),
+                    Err(code) => hidden(topic, code),
+                };
+                topics.into_iter().map(one).collect()
+            }
+            None => {
+                let mut topics = of_group(broker, &group.group_id);
+                topics.retain(|topic| asking.quietly().check_topic(AclOperation::Describe, &topic.topic_name).is_ok());
+                topics
+            }
         };
         DescribeShareGroupOffsetsResponseGroup { group_id: group.group_id, topics, ..Default::default() }
     });
     Ok(Outcome::answer(DescribeShareGroupOffsetsResponse { groups: groups.collect(), ..Default::default() }))
+}
+
+/// A topic that whoever asks may not know of.
+fn hidden(topic: DescribeShareGroupOffsetsRequestTopic, code: ErrorCode) -> DescribeShareGroupOffsetsResponseTopic {
+    let of = |partition_index: i32| DescribeShareGroupOffsetsResponsePartition {
+        partition_index,
+        start_offset: NONE,
+        lag: NONE,
+        error_code: code.code(),
+        error_message: Some(code.name().into()),
+        ..Default::default()
+    };
+    let partitions = topic.partitions.into_iter().map(of).collect();
+    DescribeShareGroupOffsetsResponseTopic { topic_name: topic.topic_name, partitions, ..Default::default() }
 }
 
 fn of_topic(broker: &Broker, group: &str, topic: DescribeShareGroupOffsetsRequestTopic) -> DescribeShareGroupOffsetsResponseTopic {
@@ -94,6 +123,11 @@ fn refusal(broker: &Broker, group: &str) -> Option<ErrorCode> {
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterShareGroupOffsetsRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
+        return Ok(Outcome::answer(AlterShareGroupOffsetsResponse { error_code: code.code(), ..Default::default() }));
+    }
+    let denied = super::denied_topics(&context.asking(), AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
+    let acting = context.acting("AlterShareGroupOffsets");
     let failed = |code: ErrorCode| AlterShareGroupOffsetsResponse { error_code: code.code(), ..AlterShareGroupOffsetsResponse::default() };
     Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker| {
         // A group without members is made by giving it offsets, as Kafka does.
@@ -106,7 +140,10 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let responses = request.topics.iter().map(|topic| {
             let known = broker.topic(&topic.topic_name);
             let of = |one: &AlterShareGroupOffsetsRequestPartition| {
-                let outcome = alter_one(broker, &request.group_id, known.as_ref(), one);
+                let outcome = match denied.contains(&topic.topic_name) {
+                    true => Err(ErrorCode::TopicAuthorizationFailed),
+                    false => alter_one(broker, &request.group_id, known.as_ref(), one),
+                };
                 let error_code = outcome.err().map_or(0, ErrorCode::code);
                 AlterShareGroupOffsetsResponsePartition { partition_index: one.partition_index, error_code, ..Default::default() }
             };
@@ -114,7 +151,13 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
             let topic_id = known.as_ref().map(|known| known.id.0).unwrap_or_default();
             AlterShareGroupOffsetsResponseTopic { topic_name: topic.topic_name.clone(), topic_id, partitions, ..Default::default() }
         });
-        AlterShareGroupOffsetsResponse { responses: responses.collect(), ..AlterShareGroupOffsetsResponse::default() }
+        let response = AlterShareGroupOffsetsResponse { responses: responses.collect(), ..AlterShareGroupOffsetsResponse::default() };
+        for topic in &response.responses {
+            for one in &topic.partitions {
+                acting.note(&format!("{} {}-{}", request.group_id, topic.topic_name, one.partition_index), one.error_code);
+            }
+        }
+        response
     }))
 }
 
@@ -131,12 +174,21 @@ fn alter_one(broker: &Arc<Broker>, group: &str, topic: Option<&Arc<Topic>>, wish
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteShareGroupOffsetsRequest::decode(reader, context.version)?;
+    if let Err(code) = context.asking().check_group(AclOperation::Delete, &request.group_id) {
+        return Ok(Outcome::answer(DeleteShareGroupOffsetsResponse { error_code: code.code(), ..Default::default() }));
+    }
+    let denied = super::denied_topics(&context.asking(), AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
+    let acting = context.acting("DeleteShareGroupOffsets");
     let failed = |code: ErrorCode| DeleteShareGroupOffsetsResponse { error_code: code.code(), ..DeleteShareGroupOffsetsResponse::default() };
     Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker| {
         if let Some(code) = refusal(broker, &request.group_id) {
             return failed(code);
         }
         let of = |name: Str| {
+            if denied.contains(&name) {
+                let error_code = ErrorCode::TopicAuthorizationFailed.code();
+                return DeleteShareGroupOffsetsResponseTopic { topic_name: name, error_code, ..Default::default() };
+            }
             let known = broker.topic(&name);
             if let Some(known) = known.as_ref().filter(|known| broker.is_queue_of(&request.group_id, known)) {
                 let (topic_id, error_code) = (known.id.0, ErrorCode::PolicyViolation.code());
@@ -150,7 +202,8 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             };
             DeleteShareGroupOffsetsResponseTopic { topic_name: name, topic_id, error_code, ..Default::default() }
         };
-        let responses = request.topics.iter().map(|topic| of(topic.topic_name.clone())).collect();
+        let responses: Vec<DeleteShareGroupOffsetsResponseTopic> = request.topics.iter().map(|topic| of(topic.topic_name.clone())).collect();
+        responses.iter().for_each(|one| acting.note(&format!("{} {}", request.group_id, one.topic_name), one.error_code));
         DeleteShareGroupOffsetsResponse { responses, ..DeleteShareGroupOffsetsResponse::default() }
     }))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{Broker, GroupReply, GroupTold, Heard, Reply, check_topic_name};
+use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, check_topic_name};
 use delivery::{
     ConfiguredTopic, CopartitionGroup, GroupError, InternalTopic, StreamsAnswer, StreamsError, StreamsGroupTopology, StreamsHeartbeat, StreamsMember,
     StreamsStatusKind, StreamsTopology, Subtopology, TaskSets, Tasks,
@@ -15,7 +15,9 @@ use kafka_wire::streams_group_heartbeat::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
+use super::consumer_groups::{TOPICS_HIDDEN, check_member, may_see};
 use super::{Outcome, Wait};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -198,6 +200,14 @@ fn beat_of(request: StreamsGroupHeartbeatRequest, context: &Context<'_>) -> Resu
 pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = StreamsGroupHeartbeatRequest::decode(reader, context.version)?;
     let group = request.group_id.clone();
+    let topologies = request.topology.iter().flat_map(|topology| &topology.subtopologies);
+    let named = topologies.flat_map(|one| {
+        let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
+        one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal)
+    });
+    if let Err(code) = check_member(&context.asking(), &group, named) {
+        return Ok(Outcome::answer(respond(Err((code, code.name().to_owned())))));
+    }
     context.spoken.speak(&group);
     let beat = match beat_of(request, context) {
         Ok(beat) => beat,
@@ -205,7 +215,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     };
     let broker = &context.gateway.broker;
     Ok(match broker.streams_heartbeat(&group, &beat, context.to) {
-        GroupTold::Now(heard) => match outcome(broker, heard) {
+        GroupTold::Now(heard) => match outcome(broker, &context.asking(), heard) {
             Some(heard) => Outcome::answer(respond(heard)),
             None => Outcome::Close(ErrorCode::UnknownServerError),
         },
@@ -220,15 +230,25 @@ impl Wait for HeartbeatWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Done(done) = reply else { return None };
         let heard = match *done.downcast::<GroupReply>().ok()? {
-            Ok(heard) => outcome(&context.gateway.broker, heard)?,
+            Ok(heard) => outcome(&context.gateway.broker, &context.asking(), heard)?,
             Err(_) => Err((ErrorCode::CoordinatorNotAvailable, "The group's state cannot be written.".to_owned())),
         };
         Some(Box::new(respond(heard)))
     }
 }
 
+/// Those of the topics that whoever asks may not create; the others are left.
+fn take_denied(asking: &Asking<'_>, missing: &mut BTreeMap<String, ConfiguredTopic>) -> Vec<String> {
+    if asking.quietly().check_cluster(AclOperation::Create).is_ok() {
+        return Vec::new();
+    }
+    let denied: Vec<String> = missing.keys().filter(|topic| asking.check_topic(AclOperation::Create, topic).is_err()).cloned().collect();
+    denied.iter().for_each(|topic| drop(missing.remove(topic)));
+    denied
+}
+
 /// What the coordinator says to a heartbeat. Internal topics that it misses are created from here.
-fn outcome(broker: &Broker, heard: Heard) -> Option<Result<StreamsAnswer, Refusal>> {
+fn outcome(broker: &Broker, asking: &Asking<'_>, heard: Heard) -> Option<Result<StreamsAnswer, Refusal>> {
     let Heard::Streams(outcome) = heard else { return None };
     let mut answer = match outcome {
         Ok(answer) => answer,
@@ -242,6 +262,7 @@ fn outcome(broker: &Broker, heard: Heard) -> Option<Result<StreamsAnswer, Refusa
         }
     };
     if !answer.missing.is_empty() {
+        let denied = take_denied(asking, &mut answer.missing);
         let failed = broker.create_internal_topics(&answer.missing, answer.interval * 2);
         let status = answer.status.iter_mut().find(|status| status.kind == StreamsStatusKind::MissingInternalTopics);
         if let (false, Some(status)) = (failed.is_empty(), status) {
@@ -249,6 +270,10 @@ fn outcome(broker: &Broker, heard: Heard) -> Option<Result<StreamsAnswer, Refusa
             let more = failed.len().saturating_sub(NAMED_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             status.detail += &format!("; Creation failed: {}{more}.", some.join(", "));
+        }
+        let status = answer.status.iter_mut().find(|status| status.kind == StreamsStatusKind::MissingInternalTopics);
+        if let (false, Some(status)) = (denied.is_empty(), status) {
+            status.detail += &format!("; Unauthorized to CREATE on topics {}.", denied.join(", "));
         }
     }
     Some(Ok(answer))
@@ -312,8 +337,31 @@ fn respond(outcome: Result<StreamsAnswer, Refusal>) -> StreamsGroupHeartbeatResp
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = StreamsGroupDescribeRequest::decode(reader, context.version)?;
-    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_one(&context.gateway.broker, group.clone()));
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_for(context, group.clone(), request.include_authorized_operations));
     Ok(Outcome::answer(StreamsGroupDescribeResponse { groups: groups.collect(), ..StreamsGroupDescribeResponse::default() }))
+}
+
+/// As whoever asks may see it.
+fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> DescribedGroup {
+    let asking = context.asking();
+    if let Err(code) = asking.check_group(AclOperation::Describe, &group) {
+        return DescribedGroup { error_code: code.code(), group_id: group, ..DescribedGroup::default() };
+    }
+    let mut found = describe_one(&context.gateway.broker, group);
+    let topics = found.topology.iter().flat_map(|topology| topology.subtopologies.iter().flatten()).flat_map(|one| {
+        let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
+        one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal)
+    });
+    if asking.is_checked() && !may_see(&asking, topics) {
+        found.error_code = ErrorCode::TopicAuthorizationFailed.code();
+        found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
+        found.members.clear();
+        found.topology = None;
+    }
+    if found.error_code == 0 {
+        found.authorized_operations = asking.operations(operations, AclResource::Group, &found.group_id);
+    }
+    found
 }
 
 fn describe_one(broker: &Broker, group: Str) -> DescribedGroup {

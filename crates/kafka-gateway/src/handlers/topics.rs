@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{Broker, CreateError, CreateTopic, Source, Topic};
+use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateError, CreateTopic, Source, Topic};
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse,
 };
@@ -13,7 +14,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::configs::source_code;
-use super::{Outcome, control, once};
+use super::{Outcome, control, denied_topics, once};
 use crate::error_code::{of_append, of_create};
 use crate::session::Context;
 
@@ -22,8 +23,31 @@ fn refusal(name: &Str, code: ErrorCode, message: String) -> CreatableTopicResult
         name: name.clone(),
         error_code: code.code(),
         error_message: Some(message.into()),
-        configs: None,
+        configs: Some(Vec::new()),
         ..CreatableTopicResult::default()
+    }
+}
+
+/// What whoever asks may not do with topics that are to be created.
+struct Leave {
+    /// He may not create them.
+    denied: HashSet<Str>,
+    /// He may not see their settings.
+    unseen: HashSet<Str>,
+}
+
+impl Leave {
+    fn check(&self, name: &Str) -> Result<(), (ErrorCode, String)> {
+        if self.denied.contains(name) { Err((ErrorCode::TopicAuthorizationFailed, "Authorization failed.".to_owned())) } else { Ok(()) }
+    }
+
+    /// Without what he may not see.
+    fn shown(&self, made: CreatableTopicResult) -> CreatableTopicResult {
+        if !self.unseen.contains(&made.name) {
+            return made;
+        }
+        let topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
+        CreatableTopicResult { topic_config_error_code, num_partitions: -1, replication_factor: -1, configs: Some(Vec::new()), ..made }
     }
 }
 
@@ -61,6 +85,15 @@ fn wish(topic: &CreatableTopic, node: i32) -> Result<CreateTopic, (ErrorCode, St
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = CreateTopicsRequest::decode(reader, context.version)?;
     let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
+    let (asking, acting) = (context.asking(), context.acting("CreateTopics"));
+    let leave = Leave {
+        denied: if asking.quietly().may(AclOperation::Create, AclResource::Cluster, CLUSTER) {
+            HashSet::new()
+        } else {
+            denied_topics(&asking, AclOperation::Create, names.iter())
+        },
+        unseen: denied_topics(&asking.quietly(), AclOperation::DescribeConfigs, names.iter()),
+    };
     Ok(control(
         context,
         move || CreateTopicsResponse {
@@ -68,7 +101,10 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..CreateTopicsResponse::default()
         },
         move |broker| {
-            let topics = if request.validate_only { validate(broker, &request) } else { create_all(broker, &request) };
+            let topics = if request.validate_only { validate(broker, &request, &leave) } else { create_all(broker, &request, &leave) };
+            if !request.validate_only {
+                topics.iter().for_each(|topic| acting.note(&topic.name, topic.error_code));
+            }
             CreateTopicsResponse { topics, ..CreateTopicsResponse::default() }
         },
     ))
@@ -78,12 +114,12 @@ fn failed(name: &Str, error: &CreateError) -> CreatableTopicResult {
     refusal(name, of_create(error), error.to_string())
 }
 
-fn validate(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTopicResult> {
-    let check = |topic: &CreatableTopic| match wish(topic, broker.node_id().0) {
+fn validate(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> Vec<CreatableTopicResult> {
+    let check = |topic: &CreatableTopic| match leave.check(&topic.name).and_then(|()| wish(topic, broker.node_id().0)) {
         Err((code, message)) => refusal(&topic.name, code, message),
         Ok(wish) => match broker.check_create(&wish) {
             Err(error) => failed(&topic.name, &error),
-            Ok(partitions) => described(broker, &topic.name, Uuid::nil(), partitions as usize, &wish.overrides),
+            Ok(partitions) => leave.shown(described(broker, &topic.name, Uuid::nil(), partitions as usize, &wish.overrides)),
         },
     };
     once(&request.topics, |topic| &topic.name).map(|(topic, twice)| if twice { duplicate(&topic.name) } else { check(topic) }).collect()
@@ -93,17 +129,17 @@ fn duplicate(name: &Str) -> CreatableTopicResult {
     refusal(name, ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned())
 }
 
-fn create_all(broker: &Broker, request: &CreateTopicsRequest) -> Vec<CreatableTopicResult> {
+fn create_all(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> Vec<CreatableTopicResult> {
     let asked: Vec<(&CreatableTopic, bool)> = once(&request.topics, |topic| &topic.name).collect();
     let node = broker.node_id().0;
     let duplicate = || (ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned());
     let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> =
-        asked.iter().map(|(topic, twice)| if *twice { Err(duplicate()) } else { wish(topic, node) }).collect();
+        asked.iter().map(|(topic, twice)| if *twice { Err(duplicate()) } else { leave.check(&topic.name).and_then(|()| wish(topic, node)) }).collect();
     let mut created = broker.create_topics(wishes.iter().flatten().cloned().collect()).into_iter();
     let mut answer = |(topic, wish): (&CreatableTopic, &Result<CreateTopic, (ErrorCode, String)>)| match wish {
         Err((code, message)) => refusal(&topic.name, *code, message.clone()),
         Ok(_) => match created.next() {
-            Some(Ok(made)) => described(broker, &topic.name, made.id.0, made.logs().len(), &made.config().overrides),
+            Some(Ok(made)) => leave.shown(described(broker, &topic.name, made.id.0, made.logs().len(), &made.config().overrides)),
             Some(Err(error)) => failed(&topic.name, &error),
             None => refusal(&topic.name, ErrorCode::UnknownServerError, "no outcome".to_owned()),
         },
@@ -135,15 +171,38 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let asked: Vec<(Option<Str>, Uuid)> =
         by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();
     let busy = asked.clone();
+    let (asking, acting) = (context.asking(), context.acting("DeleteTopics"));
+    let all = asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER);
+    // Topics that may not be deleted, as they were asked for, each with the name that may be told.
+    let denied: HashMap<(Option<Str>, Uuid), Option<Str>> = asked
+        .iter()
+        .filter_map(|(name, id)| {
+            let known = if name.is_none() { context.gateway.broker.topic_by_id(TopicId(*id)) } else { None };
+            let wanted: Str = name.clone().or_else(|| known.map(|topic| topic.name.as_str().into()))?;
+            if all || asking.check_topic(AclOperation::Delete, &wanted).is_ok() {
+                return None;
+            }
+            let described = asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();
+            // Who may know that there is no such topic is told so.
+            if described && context.gateway.broker.topic(&wanted).is_none() {
+                return None;
+            }
+            let seen = name.is_some() || described;
+            Some(((name.clone(), *id), seen.then_some(wanted)))
+        })
+        .collect();
     Ok(control(
         context,
         move || DeleteTopicsResponse {
             responses: busy.into_iter().map(|(name, topic_id)| deleted(name, topic_id, Some(ErrorCode::RequestTimedOut))).collect(),
             ..DeleteTopicsResponse::default()
         },
-        move |broker| DeleteTopicsResponse {
-            responses: delete_all(broker, &asked),
-            ..DeleteTopicsResponse::default()
+        move |broker| {
+            let responses = delete_all(broker, &asked, &denied);
+            for one in &responses {
+                acting.note(&one.name.as_ref().map_or_else(|| one.topic_id.to_string(), ToString::to_string), one.error_code);
+            }
+            DeleteTopicsResponse { responses, ..DeleteTopicsResponse::default() }
         },
     ))
 }
@@ -154,11 +213,17 @@ fn deleted(name: Option<Str>, topic_id: Uuid, code: Option<ErrorCode>) -> Deleta
 }
 
 /// A topic that is named twice, by name and id at once, or not at all, is not deleted.
-fn delete_all(broker: &Arc<Broker>, asked: &[(Option<Str>, Uuid)]) -> Vec<DeletableTopicResult> {
+fn delete_all(
+    broker: &Arc<Broker>,
+    asked: &[(Option<Str>, Uuid)],
+    denied: &HashMap<(Option<Str>, Uuid), Option<Str>>,
+) -> Vec<DeletableTopicResult> {
     let invalid = |name: &Option<Str>, id: Uuid| deleted(name.clone(), id, Some(ErrorCode::InvalidRequest));
     once(asked, |asked| asked)
-        .map(|((name, id), twice)| {
-            if twice || name.is_none() == id.is_nil() { invalid(name, *id) } else { delete_one(broker, name.clone(), *id) }
+        .map(|(one @ (name, id), twice)| match denied.get(one) {
+            _ if twice || name.is_none() == id.is_nil() => invalid(name, *id),
+            Some(told) => deleted(told.clone(), *id, Some(ErrorCode::TopicAuthorizationFailed)),
+            None => delete_one(broker, name.clone(), *id),
         })
         .collect()
 }

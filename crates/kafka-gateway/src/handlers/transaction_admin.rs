@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use broker::append::{Append, AppendItem};
-use broker::{Broker, Reply, ReplyTo};
+use broker::{AclOperation, Broker, Reply, ReplyTo};
 use delivery::{Transaction, TransactionState};
 use kafka_wire::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
@@ -38,8 +38,17 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         request.transactional_ids.into_iter().map(|id| (id.clone(), broker.transactions().describe(&id))).collect();
     let logs = found.iter().flat_map(|(_, known)| known.iter().flat_map(|known| known.logs.iter().copied()));
     let names = names_of(broker, logs);
+    let asking = context.asking();
     let states = found.into_iter().map(|(id, known)| match known {
-        Some(known) => described(id, &known, &names),
+        _ if asking.check_transaction(AclOperation::Describe, &id).is_err() && !id.is_empty() => {
+            let error_code = ErrorCode::TransactionalIdAuthorizationFailed.code();
+            Described { error_code, transactional_id: id, ..Described::default() }
+        }
+        Some(known) => {
+            let mut state = described(id, &known, &names);
+            state.topics.retain(|topic| asking.quietly().check_topic(AclOperation::Describe, &topic.topic).is_ok());
+            state
+        }
         None => {
             let code = if id.is_empty() { ErrorCode::InvalidRequest } else { ErrorCode::TransactionalIdNotFound };
             Described { error_code: code.code(), transactional_id: id, ..Described::default() }
@@ -92,12 +101,14 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
     let broker = &context.gateway.broker;
     let now = broker.now_ms();
     let unknown: Vec<Str> = request.state_filters.iter().filter(|state| !STATES.contains(&&***state)).cloned().collect();
+    let asking = context.asking().quietly();
     let listed = broker.transactions().list(|(id, known)| {
         let state = known.state.name();
         let wanted = (request.state_filters.is_empty() || request.state_filters.iter().any(|one| &**one == state))
             && (request.producer_id_filters.is_empty() || request.producer_id_filters.contains(&known.producer.0))
             && (request.duration_filter < 0 || now - known.started as i64 > request.duration_filter)
-            && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id));
+            && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
+            && asking.check_transaction(AclOperation::Describe, id).is_ok();
         wanted.then(|| Listed { transactional_id: id.into(), producer_id: known.producer.0, transaction_state: state.into(), ..Default::default() })
     });
     Ok(Outcome::answer(ListTransactionsResponse { unknown_state_filters: unknown, transaction_states: listed, ..Default::default() }))
@@ -117,9 +128,14 @@ fn whole(pattern: &str) -> Result<regex::Regex, regex::Error> {
 pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeProducersRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
+    let asking = context.asking();
     let topics = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.name);
+        let denied = asking.check_topic(AclOperation::Read, &topic.name).err();
         let partitions = topic.partition_indexes.iter().map(|index| {
+            if let Some(code) = denied {
+                return PartitionResponse { partition_index: *index, error_code: code.code(), ..PartitionResponse::default() };
+            }
             let log = known.as_ref().and_then(|known| known.log(super::fetch::index(*index)?));
             let Some(log) = log else {
                 let error_code = ErrorCode::UnknownTopicOrPartition.code();
@@ -165,6 +181,8 @@ impl Wait for MarkersWait {
 pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = WriteTxnMarkersRequest::decode(reader, context.version)?;
     let broker = std::sync::Arc::clone(&context.gateway.broker);
+    let (asking, acting) = (context.asking(), context.acting("WriteTxnMarkers"));
+    let leave = asking.quietly().check_cluster(AclOperation::Alter).or_else(|_| asking.check_cluster(AclOperation::ClusterAction));
     let mut response = WriteTxnMarkersResponse::default();
     let mut places: Vec<Vec<(usize, usize, usize)>> = broker.journals().iter().map(|_| Vec::new()).collect();
     let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
@@ -179,6 +197,7 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
             for (partition_at, index) in topic.partition_indexes.into_iter().enumerate() {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?));
                 let error = match (log, header) {
+                    _ if leave.is_err() => leave.err(),
                     (None, _) => Some(ErrorCode::UnknownTopicOrPartition),
                     (_, None) => Some(ErrorCode::InvalidRequest),
                     (Some(log), Some(header)) => {
@@ -193,6 +212,7 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
             }
             topics.push(WritableTxnMarkerTopicResult { name: topic.name, partitions, ..WritableTxnMarkerTopicResult::default() });
         }
+        acting.say(&format!("producer {}", asked.producer_id), leave.err().map_or("begun", ErrorCode::name));
         response.markers.push(WritableTxnMarkerResult { producer_id: asked.producer_id, topics, ..Default::default() });
     }
     let mut open = 0;

@@ -2,7 +2,7 @@
 //! TxnOffsetCommit, EndTxn. An answer is given when what it says is durable.
 
 use broker::append::AppendError;
-use broker::{Broker, Reply, Told};
+use broker::{AclOperation, Broker, Reply, Told};
 use delivery::{Claim, Commit, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
 use kafka_wire::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use kafka_wire::add_partitions_to_txn::{
@@ -155,13 +155,16 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
     } else {
         request.transactions
     };
+    if let (false, Err(code)) = (alone, context.asking().check_cluster(AclOperation::ClusterAction)) {
+        return Ok(Outcome::answer(AddPartitionsToTxnResponse { error_code: code.code(), ..AddPartitionsToTxnResponse::default() }));
+    }
     let mut open = 0;
     let (mut durable, mut failed) = (AddPartitionsToTxnResponse::default(), AddPartitionsToTxnResponse::default());
     for one in asked {
-        let outcome = add_one(&one, context);
+        let outcome = if alone { check_one(&one, context).and_then(|()| add_one(&one, context)) } else { add_one(&one, context) };
         open += usize::from(outcome == Ok(Told::Later(())));
-        let told = results(&context.gateway.broker, &one.topics, outcome.as_ref().err().copied());
-        let not_durable = results(&context.gateway.broker, &one.topics, Some(outcome.err().unwrap_or(NOT_DURABLE)));
+        let told = results(context, &one.topics, outcome.as_ref().err().copied());
+        let not_durable = results(context, &one.topics, Some(outcome.err().unwrap_or(NOT_DURABLE)));
         for (response, topic_results) in [(&mut durable, told), (&mut failed, not_durable)] {
             if alone {
                 response.results_by_topic_v3_and_below = topic_results;
@@ -176,6 +179,14 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
 
 fn log_of(broker: &Broker, topic: &str, partition: i32) -> Option<LogId> {
     Some(broker.topic(topic)?.log(super::fetch::index(partition)?)?.id())
+}
+
+/// May the producer use its id, and write to the topics?
+fn check_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Result<(), ErrorCode> {
+    let asking = context.asking();
+    asking.check_transaction(AclOperation::Write, &request.transactional_id)?;
+    let denied = request.topics.iter().any(|topic| asking.check_topic(AclOperation::Write, &topic.name).is_err());
+    if denied { Err(ErrorCode::OperationNotAttempted) } else { Ok(()) }
 }
 
 fn add_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Result<Told<()>, ErrorCode> {
@@ -198,9 +209,12 @@ fn add_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Re
     })
 }
 
-/// One code for all partitions, but for those that do not exist.
-fn results(broker: &Broker, topics: &[AddPartitionsToTxnTopic], code: Option<ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult> {
+/// One code for all partitions, but for those that do not exist or may not be written.
+fn results(context: &Context<'_>, topics: &[AddPartitionsToTxnTopic], code: Option<ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult> {
+    let (broker, asking, alone) = (&context.gateway.broker, context.asking(), context.version < 4);
+    let denied = |topic: &str| alone && asking.check_topic(AclOperation::Write, topic).is_err();
     let of = |topic: &Str, partition: i32| match code {
+        Some(ErrorCode::OperationNotAttempted) if denied(topic) => ErrorCode::TopicAuthorizationFailed.code(),
         Some(ErrorCode::OperationNotAttempted) if log_of(broker, topic, partition).is_none() => ErrorCode::UnknownTopicOrPartition.code(),
         code => code.map_or(0, ErrorCode::code),
     };
@@ -222,6 +236,11 @@ fn results(broker: &Broker, topics: &[AddPartitionsToTxnTopic], code: Option<Err
 
 pub(crate) fn add_offsets(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AddOffsetsToTxnRequest::decode(reader, context.version)?;
+    let asking = context.asking();
+    let leave = asking.check_transaction(AclOperation::Write, &request.transactional_id);
+    if let Err(code) = leave.and_then(|()| asking.check_group(AclOperation::Read, &request.group_id)) {
+        return Ok(Outcome::answer(AddOffsetsToTxnResponse { error_code: code.code(), ..AddOffsetsToTxnResponse::default() }));
+    }
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
     let broker = &context.gateway.broker;
     let outcome = broker.add_group_to_transaction(claim, &request.group_id, context.to);
@@ -242,6 +261,9 @@ pub(crate) fn end(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outc
         EndTxnResponse { error_code: ended.err().map_or(0, ErrorCode::code), producer_id, producer_epoch, ..Default::default() }
     };
     let id = request.transactional_id.clone();
+    if let Err(code) = context.asking().check_transaction(AclOperation::Write, &id) {
+        return Ok(Outcome::answer(answer(Err(code))));
+    }
     let go_on = move |fresh: Option<i64>, context: &mut Context<'_>| {
         let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
         let broker = &context.gateway.broker;
@@ -259,15 +281,18 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
     let request = TxnOffsetCommitRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
     let version = if context.version >= V2_SINCE { Version::V2 } else { Version::V1 };
+    let asking = context.asking();
     let mut commits = Vec::new();
     let mut refused: Vec<(usize, usize, ErrorCode)> = Vec::new();
     let mut places = Vec::new();
     for (at, topic) in request.topics.iter().enumerate() {
-        let known = broker.topic(&topic.name);
+        let known = broker.topic(&topic.name).ok_or(ErrorCode::UnknownTopicOrPartition);
+        let known = asking.check_topic(AclOperation::Read, &topic.name).and(known);
         for (number, partition) in topic.partitions.iter().enumerate() {
             let index = super::fetch::index(partition.partition_index);
             match (&known, index) {
-                (Some(known), Some(index @ PartitionIndex(partition_number))) if known.log(index).is_some() => {
+                (Err(code), _) => refused.push((at, number, *code)),
+                (Ok(known), Some(index @ PartitionIndex(partition_number))) if known.log(index).is_some() => {
                     let offset = CommittedOffset {
                         offset: partition.committed_offset,
                         leader_epoch: partition.committed_leader_epoch,
@@ -294,6 +319,10 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         }
         TxnOffsetCommitResponse { topics, ..TxnOffsetCommitResponse::default() }
     };
+    let leave = asking.check_transaction(AclOperation::Write, &request.transactional_id);
+    if let Err(code) = leave.and_then(|()| asking.check_group(AclOperation::Read, &request.group_id)) {
+        return Ok(Outcome::answer(answer(Err(code), &[])));
+    }
     let member = Committer {
         member_id: &request.member_id,
         instance: request.group_instance_id.as_deref(),

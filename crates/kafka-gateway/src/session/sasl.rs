@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, User};
+use broker::{AuditLine, Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, User};
 use bytes::Bytes;
 use kafka_wire::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 use kafka_wire::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
@@ -345,6 +345,9 @@ impl Session {
                     }
                     Err(error) => Verdict::Refused(scram_refusal("", error)),
                 },
+                Some(exchange) if broker.security().is_throttled(peer, exchange.name()) => {
+                    Verdict::Refused(Refusal::new(exchange.name(), Refused::Throttled, None))
+                }
                 Some(exchange) => {
                     let name = exchange.name().to_owned();
                     match exchange.finish(token) {
@@ -352,7 +355,10 @@ impl Session {
                             Ok(user) => Verdict::Done(user, last.into_bytes()),
                             Err(error) => Verdict::Refused(Refusal::new(&name, error, None)),
                         },
-                        Err(error) => Verdict::Refused(scram_refusal(&name, error)),
+                        Err(error) => {
+                            broker.security().note_wrong_guess(peer, &name);
+                            Verdict::Refused(scram_refusal(&name, error))
+                        }
                     }
                 }
             },
@@ -458,6 +464,8 @@ impl Session {
         let until = asked.now + sasl.rules.refusal_delay;
         sasl.phase = Phase::Refused;
         let Refusal { name, reason, .. } = refusal;
+        let line = AuditLine { who: &name, from: self.peer.ip(), through: "kafka", act: "login", what: mechanism, outcome: &reason };
+        self.gateway.broker.security().audit_refusal(line);
         self.refusal = Some((CloseReason::Login { name, mechanism, reason }, until));
         if body.is_some() {
             self.push(asked.slot(SlotState::Waiting(Box::new(Later { until, body }))));

@@ -1,5 +1,6 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
+mod acls;
 mod fetch_sessions;
 mod filters;
 mod full_disk;

@@ -200,6 +200,11 @@ impl Node {
         self.sessions[client].take_refusal(self.now)
     }
 
+    /// A client shows a certificate with this distinguished name.
+    pub fn set_certified(&mut self, client: usize, distinguished: &str) {
+        self.sessions[client].set_certified(Some(distinguished.to_owned()), self.now);
+    }
+
     pub fn session(&self, client: usize) -> &Session {
         &self.sessions[client]
     }

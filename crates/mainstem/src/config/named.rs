@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use broker::Settings;
-use kafka_gateway::{Advertise, SaslMechanism, SaslRules};
+use kafka_gateway::{Advertise, PrincipalRules, SaslMechanism, SaslRules};
 
 use super::ConfigError;
 use super::listener;
@@ -13,6 +13,7 @@ use super::listener;
 const LISTENERS: &str = "listeners";
 const ADVERTISED: &str = "advertised.listeners";
 const PROTOCOLS: &str = "listener.security.protocol.map";
+const RULES: &str = "ssl.principal.mapping.rules";
 const MECHANISMS: &str = "sasl.enabled.mechanisms";
 const SESSION_MAX: &str = "connections.max.reauth.ms";
 
@@ -92,6 +93,8 @@ impl NamedListener {
     /// # Errors
     /// The first value that cannot be taken.
     pub fn all(settings: &Settings) -> Result<Vec<Self>, ConfigError> {
+        let rules = settings.text(RULES).0;
+        PrincipalRules::parse(rules).map_err(|error| refuse(RULES, rules, error.to_string()))?;
         let mut all: Vec<Self> = Vec::new();
         for part in parts(settings.text(LISTENERS).0) {
             let (name, place) = named(LISTENERS, part)?;

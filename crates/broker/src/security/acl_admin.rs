@@ -1,0 +1,62 @@
+//! What changes access control entries. Runs on the controller's thread; what is said here is durable before it is answered.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use journal::AppendItem;
+
+use super::acl::{Acl, AclFilter};
+use super::error::AclError;
+use super::record;
+use crate::Broker;
+
+/// Entries that there may be.
+pub const ACLS_MAX: usize = 100_000;
+
+impl Broker {
+    /// Adds entries; one that is there stays. An outcome for each, in order.
+    pub fn create_acls(&self, wishes: Vec<Acl>) -> Vec<Result<(), AclError>> {
+        let mut new: BTreeSet<Acl> = BTreeSet::new();
+        let mut outcomes: Vec<Result<(), AclError>> = Vec::with_capacity(wishes.len());
+        {
+            let inner = self.security.inner.read();
+            for acl in wishes {
+                let outcome = acl.check().and_then(|()| {
+                    let known = inner.acls.contains(&acl) || new.contains(&acl);
+                    if !known && inner.acls.len() + new.len() >= ACLS_MAX { Err(AclError::TooMany(ACLS_MAX)) } else { Ok(known) }
+                });
+                outcomes.push(outcome.map(|known| {
+                    if !known {
+                        new.insert(acl);
+                    }
+                }));
+            }
+        }
+        if new.is_empty() {
+            return outcomes;
+        }
+        let put = |acl: &Acl| AppendItem::State { key: record::acl_key(acl), value: Some(record::encode_acl()) };
+        if let Err(error) = self.commit(0, new.iter().map(put).collect()) {
+            return outcomes.into_iter().map(|outcome| outcome.and(Err(AclError::Append(error)))).collect();
+        }
+        self.security.change(|inner| new.into_iter().for_each(|acl| inner.acls.insert(acl)));
+        outcomes
+    }
+
+    /// Removes what any of the filters picks; by filter, what it picked.
+    ///
+    /// # Errors
+    /// `Append`: nothing is removed.
+    pub fn delete_acls(&self, filters: &[AclFilter]) -> Result<Vec<Vec<Arc<Acl>>>, AclError> {
+        let picked: Vec<Vec<Arc<Acl>>> = filters.iter().map(|filter| self.security.acls(filter)).collect();
+        let all: BTreeSet<&Arc<Acl>> = picked.iter().flatten().collect();
+        if !all.is_empty() {
+            let drop_key = |acl: &&Arc<Acl>| -> (Bytes, Option<Bytes>) { (record::acl_key(acl), None) };
+            let items = all.iter().map(drop_key).map(|(key, value)| AppendItem::State { key, value }).collect();
+            self.commit(0, items)?;
+            self.security.change(|inner| all.iter().for_each(|acl| inner.acls.remove(acl)));
+        }
+        Ok(picked)
+    }
+}

@@ -1,0 +1,132 @@
+//! Answers about access control entries that a connection remembers, until the catalog's version changes: what is asked with each request
+//! costs one look-up in a table.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hashbrown::HashMap;
+
+use super::acl::{AclOperation, AclResource};
+use super::acls::Subject;
+use super::audit::AuditLine;
+use super::Security;
+
+/// Names of which an answer is remembered, for each kind of question.
+const REMEMBERED_MAX: usize = 10_000;
+/// Bytes of a name that the audit log shows.
+const NAME_SHOWN_MAX: usize = 255;
+
+/// Each set of answers has a number of its own.
+static NEXT_STAMP: AtomicU64 = AtomicU64::new(1);
+
+/// One kind of question.
+type Question = (AclOperation, AclResource);
+
+/// What was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Allowed,
+    /// And the audit log has nothing of it: it was asked only to leave out what may not be seen.
+    DeniedQuietly,
+    Denied,
+}
+
+/// What was answered to one kind of question, by name.
+type Named = HashMap<Box<[u8]>, Answer>;
+
+/// Of one connection.
+#[derive(Debug, Default)]
+pub struct AclAnswers {
+    /// Of the catalog; 0: nothing was asked yet.
+    version: u64,
+    stamp: u64,
+    subject: Option<Subject>,
+    /// Whose connection it is, for the audit log.
+    through: &'static str,
+    from: Option<IpAddr>,
+    /// By question, then by name.
+    known: Vec<(Question, Named)>,
+}
+
+impl AclAnswers {
+    /// For a new connection of a protocol. `None`: entries do not count.
+    pub fn new(security: &Security, through: &'static str) -> Option<Box<Self>> {
+        security.acls_enforced().then(|| Box::new(Self { through, ..Self::default() }))
+    }
+
+    /// Forgets what may not be so any more. Whoever asks is the same for the life of the connection.
+    pub fn refresh(&mut self, security: &Security, user: Option<&str>, address: IpAddr) {
+        let version = security.version();
+        if self.version != version {
+            let stamp = NEXT_STAMP.fetch_add(1, Ordering::Relaxed);
+            let (subject, through) = (Some(security.subject(user, address)), self.through);
+            *self = Self { version, stamp, subject, through, from: Some(address), known: Vec::new() };
+        }
+    }
+
+    /// As long as this is the same, all answers are.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Who asks.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.subject.as_ref()
+    }
+
+    /// May he? As of the last [`AclAnswers::refresh`]. A refusal is written into the audit log unless it is `quiet`.
+    pub fn may(&mut self, security: &Security, question: (AclOperation, AclResource), name: &str, quiet: bool) -> bool {
+        self.may_called(security, question, name.as_bytes(), || name.into(), quiet)
+    }
+
+    /// The same of something whose name as a resource has to be made up; it is remembered by what it is called.
+    pub fn may_called<'a>(
+        &mut self,
+        security: &Security,
+        question: (AclOperation, AclResource),
+        called: &[u8],
+        name: impl FnOnce() -> Cow<'a, str>,
+        quiet: bool,
+    ) -> bool {
+        let Some(subject) = &self.subject else { return false };
+        if subject.is_super() {
+            return true;
+        }
+        let at = self.known.iter().position(|(one, _)| *one == question).unwrap_or_else(|| {
+            self.known.push((question, HashMap::new()));
+            self.known.len() - 1
+        });
+        let names = &mut self.known[at].1;
+        let known = names.get(called).copied();
+        match known {
+            Some(Answer::Allowed) => return true,
+            Some(Answer::Denied) => return false,
+            Some(Answer::DeniedQuietly) if quiet => return false,
+            _ => {}
+        }
+        if names.len() == REMEMBERED_MAX {
+            names.clear();
+        }
+        let name = name();
+        let allowed = known.is_none() && security.allows(subject, question.0, question.1, &name);
+        let answer = match (allowed, quiet) {
+            (true, _) => Answer::Allowed,
+            (false, true) => Answer::DeniedQuietly,
+            (false, false) => Answer::Denied,
+        };
+        names.insert(called.into(), answer);
+        if let (Answer::Denied, Some(from)) = (answer, self.from) {
+            let what = format!("{}:{}", question.1.name(), shown(&name));
+            let (who, act) = (subject.principal(), question.0.name());
+            security.audit_refusal(AuditLine { who, from, through: self.through, act, what: &what, outcome: "denied" });
+        }
+        allowed
+    }
+}
+
+/// As much of a name as the log shows.
+fn shown(name: &str) -> &str {
+    let end = (0..=name.len().min(NAME_SHOWN_MAX)).rev().find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
+}

@@ -1,0 +1,134 @@
+//! What whoever is at the other end of a connection may do by access control entries (`broker::Security::allows`).
+//!
+//! Nothing is looked up while entries do not count. Where they do, each answer is remembered until the catalog's version changes, so that a
+//! request costs one look-up in a table for each topic or group that it names, and nothing for each record. Which operation an API needs
+//! on which resource stands in `docs/adr/0021-acls.md`.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, Security};
+use kafka_wire::ErrorCode;
+
+/// Operations that are not asked for.
+pub(crate) const NO_OPERATIONS: i32 = i32::MIN;
+
+/// Of one connection.
+#[derive(Default)]
+pub(crate) struct Access {
+    /// `None`: entries do not count.
+    answers: Option<RefCell<Box<AclAnswers>>>,
+}
+
+/// Somebody who asks, for one request.
+#[derive(Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    pub access: &'a Access,
+    pub security: &'a Security,
+    pub name: Option<&'a str>,
+    pub address: IpAddr,
+    /// What is refused is only left out, or something else will do: no word of it in the audit log.
+    pub quiet: bool,
+}
+
+impl Access {
+    pub fn new(security: &Security) -> Self {
+        Self { answers: AclAnswers::new(security, "kafka").map(RefCell::new) }
+    }
+}
+
+impl Asking<'_> {
+    /// Asks without a word in the audit log.
+    pub fn quietly(self) -> Self {
+        Self { quiet: true, ..self }
+    }
+
+    /// Do entries count?
+    pub fn is_checked(&self) -> bool {
+        self.access.answers.is_some()
+    }
+
+    fn look<T>(&self, uncounted: T, look: impl FnOnce(&mut AclAnswers) -> T) -> T {
+        let Some(answers) = &self.access.answers else { return uncounted };
+        let mut answers = answers.borrow_mut();
+        answers.refresh(self.security, self.name, self.address);
+        look(&mut answers)
+    }
+
+    /// May he?
+    pub fn may(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
+        self.look(true, |answers| answers.may(self.security, (operation, resource), name, self.quiet))
+    }
+
+    /// May he do it with some resource of the type?
+    pub fn may_some(&self, operation: AclOperation, resource: AclResource) -> bool {
+        self.look(true, |answers| answers.subject().is_some_and(|subject| self.security.allows_some(subject, operation, resource)))
+    }
+
+    /// As long as this is the same, all answers are. 0: entries do not count.
+    pub fn stamp(&self) -> u64 {
+        self.look(0, |answers| answers.stamp())
+    }
+
+    /// What he may do with a resource, as a set of bits, if that is asked for.
+    pub fn operations(&self, asked: bool, resource: AclResource, name: &str) -> i32 {
+        if !asked {
+            return NO_OPERATIONS;
+        }
+        let quiet = self.quietly();
+        let allowed = AclOperation::on(resource).iter().filter(|operation| quiet.may(**operation, resource, name));
+        allowed.fold(0, |bits, operation| bits | 1 << operation.number())
+    }
+
+    /// # Errors
+    /// `TopicAuthorizationFailed`.
+    pub fn check_topic(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
+        if self.may(operation, AclResource::Topic, name) { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) }
+    }
+
+    /// # Errors
+    /// `GroupAuthorizationFailed`.
+    pub fn check_group(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
+        if self.may(operation, AclResource::Group, name) { Ok(()) } else { Err(ErrorCode::GroupAuthorizationFailed) }
+    }
+
+    /// # Errors
+    /// `ClusterAuthorizationFailed`.
+    pub fn check_cluster(&self, operation: AclOperation) -> Result<(), ErrorCode> {
+        if self.may(operation, AclResource::Cluster, CLUSTER) { Ok(()) } else { Err(ErrorCode::ClusterAuthorizationFailed) }
+    }
+
+    /// # Errors
+    /// `TransactionalIdAuthorizationFailed`.
+    pub fn check_transaction(&self, operation: AclOperation, id: &str) -> Result<(), ErrorCode> {
+        if self.may(operation, AclResource::TransactionalId, id) { Ok(()) } else { Err(ErrorCode::TransactionalIdAuthorizationFailed) }
+    }
+}
+
+/// Writes what an administrative request does into the audit log.
+pub(crate) struct Acting {
+    broker: Arc<Broker>,
+    who: String,
+    from: IpAddr,
+    act: &'static str,
+}
+
+impl Acting {
+    /// For the request that is being handled; `act` is its API.
+    pub fn new(broker: &Arc<Broker>, name: Option<&str>, from: IpAddr, act: &'static str) -> Self {
+        let who = name.map_or_else(|| ANONYMOUS.to_owned(), |name| format!("User:{name}"));
+        Self { broker: Arc::clone(broker), who, from, act }
+    }
+
+    /// What came of it for one of the things that it names; 0: it was done.
+    pub fn note(&self, what: &str, code: i16) {
+        let named = ErrorCode::ALL.iter().find(|known| known.code() == code && code != 0);
+        self.say(what, named.map_or("done", |code| code.name()));
+    }
+
+    /// The same in other words.
+    pub fn say(&self, what: &str, outcome: &str) {
+        self.broker.security().audit(AuditLine { who: &self.who, from: self.from, through: "kafka", act: self.act, what, outcome });
+    }
+}

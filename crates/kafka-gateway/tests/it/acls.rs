@@ -1,0 +1,113 @@
+//! Access control entries on sessions: they count with the next request, in fetch sessions too, whoever asks and whatever was remembered.
+
+use broker::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, PasswordWish, UserWish, WILDCARD};
+use kafka_wire::ErrorCode;
+use kafka_wire::fetch::FetchRequest;
+
+use crate::node::{Node, batch, partitions, wants, wants_news};
+
+const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
+const DENIED: i16 = ErrorCode::TopicAuthorizationFailed.code();
+
+fn entry(permission: AclPermission, operation: AclOperation, topic: &str) -> Acl {
+    Acl {
+        resource: AclResource::Topic,
+        name: topic.to_owned(),
+        pattern: AclPattern::Literal,
+        principal: ANONYMOUS.to_owned(),
+        host: WILDCARD.to_owned(),
+        operation,
+        permission,
+    }
+}
+
+fn give(node: &Node, permission: AclPermission, operation: AclOperation, topic: &str) {
+    let made = node.broker().create_acls(vec![entry(permission, operation, topic)]);
+    assert_eq!(made, [Ok(())]);
+}
+
+fn in_session(request: FetchRequest, id: i32, epoch: i32) -> FetchRequest {
+    FetchRequest { session_id: id, session_epoch: epoch, ..request }
+}
+
+#[test]
+fn an_entry_counts_with_the_next_request() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[AUTHORIZER]);
+    let client = node.connect();
+    give(&node, AclPermission::Allow, AclOperation::Create, "t");
+    node.create_topic(client, "t", 1);
+    assert_eq!(node.produce(client, "t", 0, batch(1)).0, DENIED);
+    give(&node, AclPermission::Allow, AclOperation::Write, "t");
+    assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 0));
+    give(&node, AclPermission::Deny, AclOperation::Write, "t");
+    assert_eq!(node.produce(client, "t", 0, batch(1)).0, DENIED);
+    let denied = AclFilter { permission: Some(AclPermission::Deny), ..AclFilter::default() };
+    let removed = node.broker().delete_acls(&[denied, AclFilter { operation: Some(AclOperation::Alter), ..AclFilter::default() }]).expect("durable");
+    assert_eq!(removed.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 1));
+    // Of another listener's client that says who it is nothing is known; here nobody does.
+    assert_eq!(node.broker().security().acls(&AclFilter::default()).len(), 2);
+    node.stop();
+    let node = Node::start(folder.path(), &[AUTHORIZER]);
+    assert_eq!(node.broker().security().acls(&AclFilter::default()).len(), 2, "they are there after a restart");
+    node.stop();
+}
+
+#[test]
+fn a_fetch_session_gives_what_may_be_read_now() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[AUTHORIZER, ("allow.everyone.if.no.acl.found", "true")]);
+    let client = node.connect();
+    node.create_topic(client, "t", 2);
+    node.produce(client, "t", 0, batch(1));
+    let first = node.fetch(client, &in_session(wants("t", &[(0, 0), (1, 0)]), 0, 0));
+    assert_eq!(partitions(&first).iter().map(|(_, code, _)| *code).collect::<Vec<_>>(), [0, 0]);
+    give(&node, AclPermission::Deny, AclOperation::Read, "t");
+    let denied = node.fetch(client, &in_session(wants_news(), first.session_id, 1));
+    let mut told = partitions(&denied);
+    told.sort_unstable();
+    assert_eq!(told, [(0, DENIED, 0), (1, DENIED, 0)]);
+    // Somebody else goes on with the session: what he may counts.
+    let removed = node.broker().delete_acls(&[AclFilter::default()]).expect("durable");
+    assert_eq!(removed[0].len(), 1);
+    let other = node.connect();
+    let again = node.fetch(other, &in_session(wants_news(), first.session_id, 2));
+    assert!(partitions(&again).iter().any(|(partition, code, bytes)| (*partition, *code) == (0, 0) && *bytes > 0), "{:?}", partitions(&again));
+    node.stop();
+}
+
+#[test]
+fn without_an_authorizer_entries_are_kept_and_do_not_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    give(&node, AclPermission::Deny, AclOperation::All, "t");
+    assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 0));
+    node.stop();
+}
+
+#[test]
+fn a_certificate_names_who_asks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rules = ("ssl.principal.mapping.rules", "RULE:^CN=([a-z]+),O=us$/$1/");
+    let mut node = Node::start(folder.path(), &[AUTHORIZER, rules, ("mainstem.password.iterations", "1000")]);
+    let tags = Some(vec!["administrator".to_owned()]);
+    node.broker().put_user(UserWish { name: "ann".to_owned(), password: PasswordWish::Remove, tags, limits: None }).expect("taken");
+    let administrator = node.connect();
+    node.set_certified(administrator, "CN=ann,O=us");
+    node.create_topic(administrator, "t", 1);
+    let client = node.connect();
+    node.set_certified(client, "CN=bob,O=us");
+    assert_eq!(node.produce(client, "t", 0, batch(1)).0, DENIED);
+    let made = node.broker().create_acls(vec![Acl { principal: "User:bob".to_owned(), ..entry(AclPermission::Allow, AclOperation::Write, "t") }]);
+    assert_eq!(made, [Ok(())]);
+    assert_eq!(node.produce(client, "t", 0, batch(1)), (0, 0));
+    let stranger = node.connect();
+    node.set_certified(stranger, "CN=bob,O=them");
+    assert!(!node.session(stranger).wants_read());
+    let reason = node.refusal(stranger).expect("it ends");
+    assert!(reason.to_string().contains("ssl.principal.mapping.rules"), "{reason}");
+    node.stop();
+}
