@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use journal::{Compaction, Log, Retention};
 use parking_lot::RwLock;
 use record::{Compression, Packing};
 use types::{Durability, PartitionIndex, TopicId};
 
+use crate::quotas::Account;
 use crate::settings::{Settings, TOPIC};
 
 /// What the hot path needs of a topic's settings, decoded.
@@ -32,6 +34,8 @@ pub struct TopicConfig {
     pub compacted: bool,
     /// Its records go by compaction only.
     pub compacted_only: bool,
+    /// Bytes that may be produced and fetched in a second.
+    pub byte_rates: (Option<u64>, Option<u64>),
     /// What batches of another codec are packed into.
     pub packing: Option<Packing>,
 }
@@ -99,6 +103,7 @@ impl TopicConfig {
             compaction,
             compacted,
             compacted_only: !deletes && !policy.is_empty(),
+            byte_rates: (limit("mainstem.producer.byte.rate"), limit("mainstem.consumer.byte.rate")),
             packing: packing(value),
             overrides,
         }
@@ -139,6 +144,27 @@ pub fn effective(
     (default.to_owned(), Source::Default)
 }
 
+/// How much may be produced to and fetched from a topic, by all clients together.
+#[derive(Debug)]
+pub struct TopicQuotas {
+    rates: (Option<u64>, Option<u64>),
+    /// Bytes produced.
+    pub produce: Option<Account>,
+    /// Bytes fetched.
+    pub fetch: Option<Account>,
+}
+
+/// Credit of who uses less than he may.
+const CREDIT: Duration = Duration::from_secs(1);
+
+impl TopicQuotas {
+    fn new(rates: (Option<u64>, Option<u64>)) -> Option<Arc<Self>> {
+        let account = |rate: Option<u64>| rate.map(|rate| Account::new(rate.max(1) as f64, CREDIT, false, Instant::now()));
+        let (produce, fetch) = (account(rates.0), account(rates.1));
+        (produce.is_some() || fetch.is_some()).then(|| Arc::new(Self { rates, produce, fetch }))
+    }
+}
+
 /// A topic as clients see it.
 pub struct Topic {
     /// Its identity.
@@ -147,6 +173,7 @@ pub struct Topic {
     pub name: String,
     logs: RwLock<Arc<[Arc<Log>]>>,
     config: RwLock<Arc<TopicConfig>>,
+    quotas: RwLock<Option<Arc<TopicQuotas>>>,
     /// It is a queue that may be full.
     bounded: AtomicBool,
 }
@@ -158,6 +185,7 @@ impl Topic {
             name,
             logs: RwLock::new(Arc::from([])),
             config: RwLock::new(Arc::clone(&config)),
+            quotas: RwLock::new(None),
             bounded: AtomicBool::new(false),
         };
         topic.set_logs(logs);
@@ -200,7 +228,17 @@ impl Topic {
             log.set_retention(config.retention);
             log.set_compaction(config.compaction);
         }
+        let mut quotas = self.quotas.write();
+        if quotas.as_ref().map_or((None, None), |quotas| quotas.rates) != config.byte_rates {
+            *quotas = TopicQuotas::new(config.byte_rates);
+        }
+        drop(quotas);
         *self.config.write() = config;
+    }
+
+    /// How much may be produced and fetched. Asked for only while [`crate::Quotas::limits_topics`].
+    pub fn quotas(&self) -> Option<Arc<TopicQuotas>> {
+        self.quotas.read().clone()
     }
 }
 

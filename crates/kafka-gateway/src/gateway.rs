@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::Broker;
+use broker::{AnswerMemory, Broker};
 
 use crate::fetch_sessions::FetchSessions;
 use crate::group_of::Asked;
@@ -64,9 +64,20 @@ impl Gateway {
         })
     }
 
+    /// The broker.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
+    }
+
     /// Measurements.
     pub fn metrics(&self) -> &GatewayMetrics {
         &self.metrics
+    }
+
+    /// Tells those who ask why somebody is slow how much memory answers hold.
+    pub fn tell_answer_memory(&self) {
+        let (pinned, max) = (Arc::clone(&self.pinned), self.pinned.max());
+        self.broker.waits().set_answer_memory(AnswerMemory { used: Box::new(move || pinned.used()), max });
     }
 
     /// Bytes of memory held by answers that clients have not read.

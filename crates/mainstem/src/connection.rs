@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
+use broker::Cause;
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_gateway::MemoryPressure;
 use tokio::io::Interest;
@@ -124,6 +125,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
+        let slow_reader = if sends { Cause::Reader.bit() } else { 0 };
+        let no_memory = if memory { Cause::Memory.bit() } else { 0 };
+        let causes = connection.session.borrow().causes() | slow_reader | no_memory;
+        // Who has yet to take what was sent, or waits for memory, is not the one who asks for nothing.
+        connection.waits.enter(if slow_reader | no_memory == 0 { causes } else { causes & !Cause::Client.bit() }, now);
         let wake_at = timeout.into_iter().chain(own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until))).min();
         tokio::select! {
             biased;
@@ -272,6 +278,7 @@ fn turn(outgoing: &Outgoing, mut most: usize) -> smallvec::SmallVec<[IoSlice<'_>
 /// Reads what is there, up to a turn's worth, and handles the frames in it.
 fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> Option<End> {
     let started = Instant::now();
+    connection.waits.enter(0, started);
     let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {
         input.drained = false;
