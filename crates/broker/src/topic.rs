@@ -36,6 +36,8 @@ pub struct TopicConfig {
     pub compacted_only: bool,
     /// Bytes that may be produced and fetched in a second.
     pub byte_rates: (Option<u64>, Option<u64>),
+    /// What has been taken of these; of a topic's own configuration only.
+    quotas: Option<Arc<TopicQuotas>>,
     /// What batches of another codec are packed into.
     pub packing: Option<Packing>,
 }
@@ -104,6 +106,7 @@ impl TopicConfig {
             compacted,
             compacted_only: !deletes && !policy.is_empty(),
             byte_rates: (limit("mainstem.producer.byte.rate"), limit("mainstem.consumer.byte.rate")),
+            quotas: None,
             packing: packing(value),
             overrides,
         }
@@ -173,7 +176,6 @@ pub struct Topic {
     pub name: String,
     logs: RwLock<Arc<[Arc<Log>]>>,
     config: RwLock<Arc<TopicConfig>>,
-    quotas: RwLock<Option<Arc<TopicQuotas>>>,
     /// It is a queue that may be full.
     bounded: AtomicBool,
 }
@@ -185,7 +187,6 @@ impl Topic {
             name,
             logs: RwLock::new(Arc::from([])),
             config: RwLock::new(Arc::clone(&config)),
-            quotas: RwLock::new(None),
             bounded: AtomicBool::new(false),
         };
         topic.set_logs(logs);
@@ -228,17 +229,19 @@ impl Topic {
             log.set_retention(config.retention);
             log.set_compaction(config.compaction);
         }
-        let mut quotas = self.quotas.write();
-        if quotas.as_ref().map_or((None, None), |quotas| quotas.rates) != config.byte_rates {
-            *quotas = TopicQuotas::new(config.byte_rates);
-        }
-        drop(quotas);
-        *self.config.write() = config;
+        let mut place = self.config.write();
+        *place = if config.byte_rates == (None, None) {
+            config
+        } else {
+            // Topics share configurations, but not what is taken.
+            let same = place.quotas.clone().filter(|quotas| quotas.rates == config.byte_rates);
+            Arc::new(TopicConfig { quotas: same.or_else(|| TopicQuotas::new(config.byte_rates)), ..(*config).clone() })
+        };
     }
 
     /// How much may be produced and fetched. Asked for only while [`crate::Quotas::limits_topics`].
     pub fn quotas(&self) -> Option<Arc<TopicQuotas>> {
-        self.quotas.read().clone()
+        self.config.read().quotas.clone()
     }
 }
 

@@ -1,6 +1,6 @@
-//! What connections wait for. Each has one account of its time: whenever a connection's task goes to rest it says what it is waiting for, which
-//! may be several things at once, and until it says something else that time counts for these causes ([`Waits::enter`]). Somebody who wants to
-//! know why a client is slow takes the difference of two accounts (`why.rs`).
+//! What connections wait for. Each has one account of its time: whenever a connection's task goes to rest it says what it is waiting
+//! for, which may be several things at once, and until it says something else that time counts for these causes ([`Waits::enter`]).
+//! Somebody who wants to know why a client is slow takes the difference of two accounts (`why.rs`).
 //!
 //! Times are written by the connection's shard alone, and read by anybody. Saying the same again costs one comparison.
 
@@ -52,8 +52,8 @@ pub type Causes = u32;
 impl Cause {
     /// All of them.
     pub const ALL: [Self; 13] = [
-        Self::Quota, Self::TopicQuota, Self::Laggard, Self::Disk, Self::Memory, Self::Reader, Self::History, Self::Records, Self::Filter, Self::Tls,
-        Self::Client, Self::Login, Self::Coordinator,
+        Self::Quota, Self::TopicQuota, Self::Laggard, Self::Disk, Self::Memory, Self::Reader, Self::History, Self::Records, Self::Filter,
+        Self::Tls, Self::Client, Self::Login, Self::Coordinator,
     ];
 
     /// Its bit.

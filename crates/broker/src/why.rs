@@ -1,5 +1,5 @@
-//! Why is somebody slow? Two looks at the accounts of connections (`waits.rs`) and at what the node does for all, some time apart; what of the time
-//! between them went where. Not on a shard's thread: it waits for the second look.
+//! Why is somebody slow? Two looks at the accounts of connections (`waits.rs`) and at what the node does for all, some time apart; what
+//! of the time between them went where. Not on a shard's thread: it waits for the second look.
 //!
 //! Each reason has a share of that time: of all connections asked for that did anything, and of the one that has most of it.
 
@@ -218,7 +218,7 @@ impl Broker {
                 Some((used, max)) => format!("{who} waited for memory for {part} of the time; unread answers hold {used} of {max} bytes"),
                 None => format!("{who} waited for memory for {part} of the time"),
             },
-            Cause::Reader => format!("{who} did not take what was sent for {part} of the time: client or network reads more slowly than it is served"),
+            Cause::Reader => format!("{who} did not take what was sent for {part} of the time: client or network is slower than the broker"),
             Cause::History => format!("{who} waited for records to be read from the disk for {part} of the time"),
             Cause::Records => format!("{who} waited for records to come for {part} of the time: all there are have been read"),
             Cause::Filter => format!("going through records that a filter looks at took {part} of the time of {who}"),
@@ -267,17 +267,18 @@ impl Broker {
         }
         let threads = second.busy.len().max(1) as f64;
         let of_threads = |ns: u64| ns as f64 / window.as_nanos() as f64 / threads;
-        let busy: Vec<f64> = second.busy.iter().zip(&first.busy).map(|(now, then)| (now - then) as f64 / window.as_nanos() as f64).collect();
-        let busiest = busy.iter().copied().fold(0.0, f64::max).min(1.0);
+        let busy = second.busy.iter().zip(&first.busy).map(|(now, then)| (now - then) as f64 / window.as_nanos() as f64);
+        let busiest = busy.fold(0.0, f64::max).min(1.0);
         if busiest >= THREADS_BUSY_FROM {
-            add("threads-busy", busiest, format!("a network thread was busy for {} of the time, all together {}", percent(busiest), percent(of_threads(
-                second.busy.iter().sum::<u64>() - first.busy.iter().sum::<u64>(),
-            ))));
+            let all = of_threads(second.busy.iter().sum::<u64>() - first.busy.iter().sum::<u64>());
+            let text = format!("a network thread was busy for {} of the time, all together {}", percent(busiest), percent(all));
+            add("threads-busy", busiest, text);
         }
         let (handshakes, ns) = difference(first.handshakes, second.handshakes);
         if of_threads(ns) >= EFFORT_FROM {
             let each = ns as f64 / handshakes.max(1) as f64 / 1e6;
-            let text = format!("{handshakes} handshakes of TLS, {each:.1} ms each, took {} of the time of network threads", percent(of_threads(ns)));
+            let part = percent(of_threads(ns));
+            let text = format!("{handshakes} handshakes of TLS, {each:.1} ms each, took {part} of the time of network threads");
             add("tls-handshake", of_threads(ns), text);
         }
         let filtered = of_threads(second.filtered - first.filtered);
@@ -300,7 +301,8 @@ impl Broker {
             }
         }
         let (name, number, count) = full.first()?;
-        let text = format!("{} of AMQP wait for acknowledgements; channel {number} of {name} has {count} messages, as many as it may have", full.len());
+        let channels = full.len();
+        let text = format!("{channels} channels wait for acknowledgements; channel {number} of {name} has {count} messages, as many as it may");
         Some(WhyReason { cause: "unacknowledged", share: 1.0, worst: 1.0, connections: full.len(), text })
     }
 

@@ -51,6 +51,10 @@ impl Gateway {
     /// For one broker. Answers that clients have not read hold at most about `pinned_bytes_max`.
     pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics, pinned_bytes_max: usize) -> Arc<Self> {
         let int = |name| broker.settings().int(name).max(0) as usize;
+        let pinned = Pinned::new(pinned_bytes_max);
+        // Those who ask why somebody is slow want to know how much memory answers hold.
+        let held = Arc::clone(&pinned);
+        broker.waits().set_answer_memory(AnswerMemory { used: Box::new(move || held.used()), max: pinned_bytes_max });
         Arc::new(Self {
             fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
             share_sessions: ShareSessions::new(SHARE_SESSIONS_MAX),
@@ -58,7 +62,7 @@ impl Gateway {
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
             auto_create: broker.settings().bool("auto.create.topics.enable"),
-            pinned: Pinned::new(pinned_bytes_max),
+            pinned,
             broker,
             metrics,
         })
@@ -72,12 +76,6 @@ impl Gateway {
     /// Measurements.
     pub fn metrics(&self) -> &GatewayMetrics {
         &self.metrics
-    }
-
-    /// Tells those who ask why somebody is slow how much memory answers hold.
-    pub fn tell_answer_memory(&self) {
-        let (pinned, max) = (Arc::clone(&self.pinned), self.pinned.max());
-        self.broker.waits().set_answer_memory(AnswerMemory { used: Box::new(move || pinned.used()), max });
     }
 
     /// Bytes of memory held by answers that clients have not read.

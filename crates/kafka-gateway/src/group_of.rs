@@ -139,8 +139,8 @@ impl Spoken {
         self.member |= !self.several;
     }
 
-    /// The rules of the group that fetches here, as far as that is known. A connection is a group's if it has spoken as a member or asked for the
-    /// coordinator, of no other group, or if no other group has a member with its client id at its host. Unlike with filters a wrong guess
+    /// The rules of the group that fetches here, as far as that is known. A connection is a group's if it has spoken as a member or asked for
+    /// the coordinator, of no other group, or if no other group has a member with its client id at its host. Unlike with filters a wrong guess
     /// costs time and no records.
     pub fn laggard(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Option<Arc<Laggard>> {
         let laggards = broker.quotas().laggards();

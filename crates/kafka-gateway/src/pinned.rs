@@ -42,11 +42,6 @@ impl Pinned {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be held.
-    pub fn max(&self) -> usize {
-        self.max
-    }
-
     /// Nothing more may be fetched.
     pub fn is_full(&self) -> bool {
         self.used() >= self.max

@@ -307,13 +307,9 @@ impl Session {
         self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         self.spoken.note_api(header.api_key);
-        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
         let client_id = header.client_id.as_deref().unwrap_or_default();
-        self.throttle.look(self.gateway.broker.quotas(), user.map_or(ANONYMOUS, |user| user.name()), client_id, now);
-        if *self.introduced.0 != *client_id || self.introduced.1 != user.is_some() {
-            self.waits.introduce(user.map_or("", |user| user.name()), client_id);
-            self.introduced = (client_id.into(), user.is_some());
-        }
+        self.look_at_client(client_id, now);
+        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
         let timed = self.throttle.is_timed().then(Instant::now);
         let outcome = if api.serves(version) {
             let mut context = Context {
@@ -340,9 +336,8 @@ impl Session {
             let (first, last) = api.range();
             return Err(CloseReason::UnsupportedVersion { name: wire.name, version, first, last });
         };
-        if header.api_key == PRODUCE {
-            self.throttle.take(self.gateway.broker.quotas(), QuotaKey::ProducerByteRate, length as u64, now);
-        }
+        let produced = if header.api_key == PRODUCE { length as u64 } else { 0 };
+        self.throttle.take(self.gateway.broker.quotas(), QuotaKey::ProducerByteRate, produced, now);
         self.note_time(timed, now);
         let throttled = self.throttle.told_ms(now);
         let slot = |state, version| Slot {
@@ -411,6 +406,16 @@ impl Session {
             }
             let pieces = frame(slot.api, slot.version, slot.correlation_id, &*body);
             slot.state = SlotState::Ready(self.gateway.pinned.hold(pieces));
+        }
+    }
+
+    /// Who sends a request: what limits him, and what those see who look on.
+    fn look_at_client(&mut self, client_id: &str, now: Instant) {
+        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
+        self.throttle.look(self.gateway.broker.quotas(), user.map_or(ANONYMOUS, |user| user.name()), client_id, now);
+        if *self.introduced.0 != *client_id || self.introduced.1 != user.is_some() {
+            self.waits.introduce(user.map_or("", |user| user.name()), client_id);
+            self.introduced = (client_id.into(), user.is_some());
         }
     }
 
@@ -492,7 +497,8 @@ impl Session {
             SlotState::Ready(_) => None,
         });
         let login = self.sasl.as_ref().and_then(|sasl| sasl.deadline());
-        waiting.chain(login).chain(self.refusal.as_ref().map(|(_, from)| *from)).chain(self.throttle.next()).min()
+        let refusal = self.refusal.as_ref().map(|(_, from)| *from);
+        waiting.chain(login).chain(refusal).chain(self.throttle.next()).min()
     }
 
     /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is

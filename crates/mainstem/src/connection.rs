@@ -125,11 +125,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
-        let slow_reader = if sends { Cause::Reader.bit() } else { 0 };
-        let no_memory = if memory { Cause::Memory.bit() } else { 0 };
-        let causes = connection.session.borrow().causes() | slow_reader | no_memory;
-        // Who has yet to take what was sent, or waits for memory, is not the one who asks for nothing.
-        connection.waits.enter(if slow_reader | no_memory == 0 { causes } else { causes & !Cause::Client.bit() }, now);
+        note_waits(connection, sends, memory, now);
         let wake_at = timeout.into_iter().chain(own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until))).min();
         tokio::select! {
             biased;
@@ -150,6 +146,13 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             }
         }
     }
+}
+
+/// Says what the connection waits for. Who has yet to take what was sent, or waits for memory, is not one who asks for nothing.
+fn note_waits(connection: &Connection, sends: bool, no_memory: bool, now: Instant) {
+    let causes = connection.session.borrow().causes();
+    let own = if sends { Cause::Reader.bit() } else { 0 } | if no_memory { Cause::Memory.bit() } else { 0 };
+    connection.waits.enter(if own == 0 { causes } else { own | causes & !Cause::Client.bit() }, now);
 }
 
 /// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.

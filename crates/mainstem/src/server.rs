@@ -88,7 +88,6 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
-    gateway.tell_answer_memory();
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
     manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);

@@ -35,7 +35,8 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whoever has taken nothing for `credit` may take at once what he may in that time. `full`: he has that from the start; otherwise nothing.
+    /// Whoever has taken nothing for `credit` may take at once what he may in that time. `full`: he has that from the start, otherwise
+    /// nothing.
     pub fn new(rate: f64, credit: Duration, full: bool, now: Instant) -> Self {
         let (now, credit) = (nanoseconds(now), credit.as_nanos() as i64);
         let paid_until = AtomicI64::new(if full { now - credit } else { now });

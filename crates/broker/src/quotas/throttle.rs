@@ -1,5 +1,5 @@
-//! A connection under its quotas: what limits it, and until when it is paused because more was taken than is paid for. Gateways stop reading
-//! from a paused connection. Used by one thread.
+//! A connection under its quotas: what limits it, and until when it is paused because more was taken than is paid for. Gateways stop
+//! reading from a paused connection. Used by one thread.
 
 use std::time::{Duration, Instant};
 
@@ -75,9 +75,9 @@ impl Throttle {
         }
     }
 
-    /// Takes units from an account of it, and pauses it if that makes a debt.
+    /// Takes units, if there are any, from an account of it, and pauses it if that makes a debt.
     pub fn take(&mut self, quotas: &Quotas, key: QuotaKey, units: u64, now: Instant) {
-        let Some(account) = self.account(key) else { return };
+        let Some(account) = self.account(key).filter(|_| units > 0) else { return };
         let debt = account.take(units, now);
         let most = if key == QuotaKey::RequestPercentage { quotas.request_wait_max() } else { Duration::MAX };
         self.pause(quotas, Limit::Client(key), debt.min(most), now);

@@ -1,5 +1,5 @@
-//! What creates and deletes partitions under `controller_mutation_rate`. Newer versions are refused what is not paid for, older ones are taken
-//! and pause the connection, as in Kafka.
+//! What creates and deletes partitions under `controller_mutation_rate`. Newer versions are refused what is not paid for, older ones are
+//! taken and pause the connection, as in Kafka.
 
 use broker::QuotaKey;
 
