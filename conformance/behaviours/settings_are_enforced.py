@@ -264,6 +264,37 @@ def compression_zstd_level():
     assert tight < loose, f"{tight} and {loose} bytes"
 
 
+def bytes_in(seconds, act):
+    """Bytes a second that `act` gets done, which is called again and again."""
+    start, done = time.monotonic(), 0
+    while time.monotonic() < start + seconds:
+        done += act()
+    return done / (time.monotonic() - start)
+
+
+def mainstem_producer_byte_rate():
+    name, value = topic(mainstem_producer_byte_rate=1_000_000), bytes(100_000)
+
+    def act():
+        assert write(name, value) is None
+        return len(value)
+
+    rate = bytes_in(2, act)
+    assert 500_000 < rate < 1_300_000, f"{rate:.0f} bytes a second, wanted 1,000,000"
+
+
+def mainstem_consumer_byte_rate():
+    name, value = topic(mainstem_consumer_byte_rate=1_000_000), bytes(100_000)
+    for _ in range(40):
+        assert write(name, value) is None
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "rates", "fetch.message.max.bytes": 100_000})
+    consumer.assign([TopicPartition(name, 0, 0)])
+    assert consumer.poll(20) is not None
+    rate = bytes_in(2, lambda: sum(len(message.value()) for message in consumer.consume(1, 0.2)))
+    consumer.close()
+    assert 500_000 < rate < 1_500_000, f"{rate:.0f} bytes a second, wanted 1,000,000"
+
+
 settings = (Path(__file__).resolve().parents[2] / "crates/broker/src/settings.rs").read_text()
 rows = settings[settings.index("pub const TOPIC"):]
 enforced = re.findall(r'row\("([a-z.]+)", .*, Enforced, ', rows)

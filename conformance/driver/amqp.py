@@ -13,6 +13,8 @@ def run(results, binary, seconds, count, missing):
     if "franz-go" not in missing:
         faces(results, binary, seconds / 2)
     security(results, binary)
+    lines(results, [str(PYTHON), str(HERE / "amqp/quotas.py"), str(binary)], "amqp, quotas")
+    lines(results, [str(PYTHON), str(HERE / "why.py"), str(binary)], "why somebody is slow")
     results.step("amqp: connections that publish and consume go on through a full disk and with little memory",
                  lambda: shown([str(PYTHON), str(HERE / "amqp/pressure.py"), str(binary)], 150))
     for line in call([str(PYTHON), str(HERE / "amqp/delayed.py"), str(binary)], 120).decode().splitlines():

@@ -2,6 +2,7 @@
 //! ([`management`]). It never shares a thread with clients, so that it answers while they keep the shards busy.
 
 pub mod management;
+mod why;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};

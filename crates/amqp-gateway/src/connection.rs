@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{AclOperation, Broker, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost};
+use broker::{AclOperation, Broker, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost, Waits};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
@@ -20,6 +20,7 @@ use crate::error::Failure;
 use crate::gateway::Gateway;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
+use crate::quota::Quota;
 
 /// Tokens of commands for the controller begin here; those of appends count up from 0.
 pub(crate) const CONTROL_TOKENS: u64 = 1 << 62;
@@ -112,6 +113,9 @@ pub(crate) struct Connection {
     pub understands: Understands,
     pub out: Outgoing,
     pub publisher: Publisher,
+    pub quota: Quota,
+    /// Where its time goes.
+    pub waits: Arc<Waits>,
     pub consumers: HashMap<ConsumerId, Consumer>,
     settled: Vec<Settlement>,
     /// When it last did something of which messages may die: it published, or did more than to acknowledge.
@@ -137,6 +141,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, peer: SocketAddr) -> Self {
         let vhost = gateway.broker.vhosts().get(broker::DEFAULT_VHOST).expect("it is always there");
+        let waits = gateway.broker.waits().enter(id, peer, "amqp", Instant::now());
         Self {
             gateway,
             shard,
@@ -151,7 +156,9 @@ impl Connection {
             limits: Limits { frame_max: crate::handlers::FRAME_MAX_BEFORE, channel_max: 0 },
             understands: Understands::default(),
             out: Outgoing::default(),
-            publisher: Publisher::default(),
+            quota: Quota::default(),
+            publisher: Publisher::with(Arc::clone(&waits)),
+            waits,
             consumers: HashMap::new(),
             settled: Vec::new(),
             stirred: None,
@@ -194,6 +201,11 @@ impl Connection {
     /// *403*: not for its group.
     pub fn check_group_of(&mut self, queue: &Queue) -> Result<(), Failure> {
         if queue.is_stream() { Ok(()) } else { self.access.check_group(self.gateway.broker.security(), queue.understood().group()) }
+    }
+
+    /// Since when the oldest of what was published has waited, for its outcome or for its quota.
+    pub fn open_since(&self) -> Option<Instant> {
+        self.publisher.open_since().into_iter().chain(self.quota.held_since().filter(|_| self.publisher.holds())).min()
     }
 
     /// Where replies with this token come.
@@ -286,9 +298,12 @@ impl Connection {
 
     /// Appends what was published, and says what is to become of messages. Not while the routing table is held.
     pub fn flush(&mut self) {
-        if self.publisher.is_ripe() {
+        if self.publisher.is_ripe() && !self.quota.holds_publishes() {
             let alone = self.gateway.is_alone(self.shard, self.id, self.now);
-            self.publisher.flush(&self.gateway.broker, (self.shard, self.id), alone, self.now);
+            while self.publisher.is_ripe() && !self.quota.holds_publishes() {
+                let (bytes, debt) = self.publisher.begin_turn(&self.gateway.broker, (self.shard, self.id), alone, self.now);
+                self.take_published(bytes, debt);
+            }
             self.stirred = Some(self.now);
         }
         self.flush_settled();

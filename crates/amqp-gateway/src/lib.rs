@@ -22,6 +22,7 @@ mod message;
 mod metrics;
 mod outgoing;
 mod publisher;
+mod quota;
 mod post;
 mod reply;
 mod seen;

@@ -8,10 +8,10 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
-use broker::{Broker, Log, Queue, ReplyTo, Vhosts};
+use broker::{Broker, Log, Queue, ReplyTo, Vhosts, Waits};
 use delivery::UnderWay;
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
@@ -58,6 +58,13 @@ pub(crate) struct Wanted {
 pub(crate) struct Told {
     pub wanted: Wanted,
     pub kept: bool,
+}
+
+/// Takes bytes from the quota of a queue's topic; how long to wait.
+fn take_of_topic(queue: &Queue, bytes: usize, now: Instant) -> Duration {
+    let quotas = queue.topic().quotas();
+    let account = quotas.as_ref().and_then(|quotas| quotas.produce.as_ref());
+    account.map_or(Duration::ZERO, |account| account.take(bytes as u64, now))
 }
 
 struct OpenBatch {
@@ -129,8 +136,9 @@ impl Line {
 }
 
 /// What a connection publishes.
-#[derive(Default)]
 pub(crate) struct Publisher {
+    /// Told of the topics of queues.
+    waits: Arc<Waits>,
     batches: Vec<OpenBatch>,
     /// Bytes in `batches`.
     held_bytes: usize,
@@ -149,11 +157,29 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
+    /// Of a connection whose time goes there.
+    pub fn with(waits: Arc<Waits>) -> Self {
+        Self {
+            waits,
+            batches: Vec::new(),
+            held_bytes: 0,
+            turns: VecDeque::new(),
+            first: 0,
+            open_bytes: 0,
+            refused: VecDeque::new(),
+            rests: 0,
+            stopped: false,
+            last_targets: Default::default(),
+            bounded: hashbrown::HashMap::new(),
+        }
+    }
+
     /// The queues with these ids. Those that are gone are left out.
     pub fn targets(&mut self, ids: &[QueueId], vhosts: &Vhosts) -> Targets {
         let (last, targets) = &self.last_targets;
         if last[..] != *ids || targets.iter().any(|queue| queue.is_dropped()) {
-            let found = ids.iter().filter_map(|id| vhosts.queue(*id)).collect();
+            let found: Targets = ids.iter().filter_map(|id| vhosts.queue(*id)).collect();
+            found.iter().for_each(|queue| self.waits.use_topic(queue.topic().id));
             self.last_targets = (ids.into(), found);
         }
         self.last_targets.1.clone()
@@ -225,19 +251,15 @@ impl Publisher {
         !self.batches.is_empty() && self.refused.is_empty() && self.turns.len() < TURNS_MAX && self.open_bytes < OPEN_BYTES_MAX
     }
 
-    /// Appends what came in this turn, and what was held, as far as there is room. `alone`: nothing else is to be done on this shard, so
-    /// that it may write for itself.
-    pub fn flush(&mut self, broker: &Broker, to: (ShardId, ConnectionId), alone: bool, now: Instant) {
-        while self.is_ripe() {
-            self.begin_turn(broker, to, alone, now);
-        }
-    }
-
-    fn begin_turn(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool, now: Instant) {
+    /// Appends what came in this turn or was held, as much of it as one turn takes; how many bytes, and what the quotas of
+    /// topics ask to wait. Only when it is ripe. `alone`: nothing else
+    /// is to be done on this shard, so that it may write for itself.
+    pub fn begin_turn(&mut self, broker: &Broker, (shard, connection): (ShardId, ConnectionId), alone: bool, now: Instant) -> (usize, Duration) {
         // Who does not wait for the outcome sends the next one meanwhile: those are better committed together.
         let here = alone && self.turns.is_empty() && self.batches.iter().any(|batch| !batch.wanted.is_empty());
         let number = self.turn();
         let fitting = self.batches_of_a_turn();
+        let (limits_topics, mut debt) = (broker.quotas().limits_topics(), Duration::ZERO);
         let mut turn = Turn { batches: Vec::with_capacity(fitting), parts: SmallVec::new(), open_parts: 0, bytes: 0, since: now };
         let mut by_journal: SmallVec<[(usize, Vec<AppendItem>); 1]> = SmallVec::new();
         let mut logs: SmallVec<[(usize, Logs); 1]> = SmallVec::new();
@@ -254,6 +276,9 @@ impl Publisher {
             turn.batches.push(Sent { wanted: batch.wanted, count, failed: false });
             let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
             for queue in batch.targets {
+                if limits_topics {
+                    debt = debt.max(take_of_topic(&queue, bytes.len(), now));
+                }
                 let log = Arc::clone(queue.log());
                 let journal = broker.journal_number(log.id());
                 match logs.iter_mut().find(|(other, _)| *other == journal) {
@@ -275,12 +300,14 @@ impl Publisher {
             }
         }
         turn.open_parts = by_journal.len();
+        let appended = turn.bytes;
         self.open_bytes += turn.bytes;
         self.turns.push_back(turn);
         for (part, (journal, items)) in (0u64..).zip(by_journal) {
             let to = ReplyTo { shard, connection, token: number * PARTS_MAX + part };
             self.append(broker, journal, Append { to, items, acknowledge: true }, here);
         }
+        (appended, debt)
     }
 
     /// How many of the batches the next turn takes, at least one.
@@ -384,7 +411,8 @@ impl Publisher {
             _ => 0,
         });
         let lost = held + refused.sum::<u64>();
-        *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, ..Self::default() };
+        let fresh = Self::with(Arc::clone(&self.waits));
+        *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, ..fresh };
         lost
     }
 }

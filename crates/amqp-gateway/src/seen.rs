@@ -11,6 +11,7 @@ use crate::connection::{CONSUMER_TOKEN, Connection};
 impl Connection {
     /// It is open.
     pub fn see(&mut self, local: SocketAddr) {
+        self.waits.introduce(&self.user, &self.quota.client_id);
         let introduction = std::mem::take(&mut self.introduction);
         let details = ConnectionDetails {
             user: self.user.clone(),

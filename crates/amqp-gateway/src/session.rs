@@ -118,6 +118,8 @@ impl Session {
         {
             heartbeat.received(now);
         }
+        self.connection.look_at_quota();
+        let timed = self.connection.begin_timing();
         while self.end.is_none() && self.wants_read() {
             if let Phase::Protocol { .. } = self.phase {
                 if !self.take_protocol_header(buffer) {
@@ -133,6 +135,7 @@ impl Session {
                 self.look_at_frames();
             }
         }
+        self.connection.take_time(timed);
         self.left_over = buffer.len();
         match self.end.take() {
             None => Ok(()),
@@ -406,6 +409,7 @@ impl Session {
         }
         match method {
             Method::Connection(connection::Method::Close(_)) => {
+                self.connection.flush_unpaid();
                 self.abandon_publishes();
                 self.close_as_asked();
                 Ok(frame.bytes())
@@ -687,6 +691,7 @@ impl Session {
             Due::Beat => {}
             Due::GiveUp => self.end = Some(CloseReason::Heartbeat),
         }
+        self.connection.wake_quota();
         self.look_at_pressure();
         match self.phase {
             Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
@@ -717,7 +722,8 @@ impl Session {
             _ => None,
         };
         let pressure = self.pressure.next(&self.connection);
-        [phase, later, pressure, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        let quota = self.connection.quota.next(self.connection.now);
+        [phase, later, pressure, quota, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
     /// Has somebody logged in?
@@ -731,6 +737,7 @@ impl Session {
             && self.connection.waiting.is_none()
             && self.pressure.has_room(&self.connection)
             && !self.connection.out.is_crowded()
+            && !self.connection.quota.stops_reading()
     }
 
     /// Appends what can be sent; true when there was something.
@@ -744,8 +751,8 @@ impl Session {
                 channel.flow.notes().confirmed.add(told);
             }
         }
-        let Connection { out: outgoing, gateway, .. } = &mut self.connection;
-        let sent = outgoing.poll(out, |taken| gateway.broker.taken(&taken.channel, taken.bytes));
+        let Connection { out: outgoing, gateway, quota, now, .. } = &mut self.connection;
+        let sent = outgoing.poll(out, |taken| quota.sent(&gateway.broker, taken, *now));
         if sent > 0 {
             gateway.metrics.sent_bytes.inc_by(sent as u64);
             self.connection.sent(sent);

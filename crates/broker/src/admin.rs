@@ -306,9 +306,18 @@ impl Broker {
         let topic = self.check_config(name, &overrides)?;
         let record = TopicRecord { overrides, ..Self::record_of(&topic) };
         self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
+        let before = topic.config().byte_rates;
         topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability)));
+        self.note_topic_quotas(&topic, before != topic.config().byte_rates);
         self.journals.iter().for_each(|journal| journal.check_retention());
         Ok(())
+    }
+
+    /// A topic is there, or has been configured: does it have quotas, or other ones than before?
+    pub(crate) fn note_topic_quotas(&self, topic: &Topic, changed: bool) {
+        if changed || topic.quotas().is_some() {
+            self.quotas().topic_changed();
+        }
     }
 
     /// Moves the start of a log; the records before it are gone.

@@ -25,6 +25,8 @@ const VERSION: u8 = 1;
 /// What a group wants of the records.
 const FILTER: &str = "mainstem.filter";
 const FILTER_CLIENTS: &str = "mainstem.filter.client.ids";
+/// What slows down who is far behind.
+const LAGGARD_RULES: &str = "mainstem.laggard.rules";
 /// Characters of a filter that a refusal repeats.
 const FILTER_SHOWN: usize = 200;
 
@@ -74,6 +76,7 @@ pub const GROUP: &[Setting] = &[
     ROWS[0].setting, ROWS[1].setting, ROWS[2].setting, ROWS[3].setting, ROWS[4].setting, ROWS[5].setting, ROWS[6].setting,
     ROWS[7].setting, ROWS[8].setting, ROWS[9].setting, ROWS[10].setting, ROWS[11].setting, ROWS[12].setting, ROWS[13].setting,
     ROWS[14].setting, ROWS[15].setting, ROWS[16].setting, ROWS[17].setting, ROWS[18].setting, ROWS[19].setting, ROWS[20].setting,
+    ROWS[21].setting,
 ];
 
 const fn limited(setting: Setting, default: &'static str, low: &'static str, high: &'static str) -> Row {
@@ -151,6 +154,7 @@ const ROWS: &[Row] = &[
     own(row("mainstem.share.key.ordered", Kind::Bool, "false", "Deliver records of a key one after the other.")),
     own(row(FILTER, Kind::Text, "", "Members get only records for which this expression is true, like key IN ('a', 'b') or header.type = 'created'; empty: all.")),
     own(row(FILTER_CLIENTS, Kind::Text, "", "Client ids, separated by commas, under which members of the group alone fetch: for clients whose connections do not tell.")),
+    own(row(LAGGARD_RULES, Kind::Text, "", "Rules for members that are far behind, like 08:00-18:00 lag>1GiB 600MiB/min; lag>10GiB 60MiB/min, times in UTC; empty: none.")),
 ];
 const _: () = assert!(ROWS.len() == GROUP.len(), "every row is shown");
 
@@ -342,6 +346,9 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
         if name == "mainstem.share.dead.letter.topic" && !text.is_empty() {
             crate::check_topic_name(text).or_else(|rule| refuse(rule.to_owned()))?;
         }
+        if name == LAGGARD_RULES {
+            crate::quotas::laggard::check(text).or_else(refuse)?;
+        }
         if name == FILTER
             && !text.is_empty()
             && let Err(error) = crate::filters::check(text)
@@ -404,6 +411,9 @@ impl Broker {
         let configs = self.group_configs();
         let text = |name: &str| overrides.get(name).map_or("", |value| value.trim());
         self.filters().set(group, text(FILTER), text(FILTER_CLIENTS));
+        if self.quotas().laggards().set(group, text(LAGGARD_RULES)) {
+            self.quotas().changed();
+        }
         if overrides.is_empty() {
             configs.of.write().remove(group);
             self.groups().set_times(group, None);

@@ -18,6 +18,7 @@ mod jobs;
 mod mailbox;
 mod overrides;
 mod queues;
+mod quotas;
 mod dead_letters;
 mod read_ahead;
 mod security;
@@ -27,7 +28,9 @@ mod subscriptions;
 mod topic;
 mod transactions;
 mod unsent;
+mod waits;
 mod watches;
+mod why;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +66,10 @@ pub use queues::{
     VhostSeat,
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use quotas::{
+    Account, AlterQuotaError, ANONYMOUS, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues,
+    Quotas, Throttle, Throttled,
+};
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;
 pub use security::{
@@ -74,9 +81,11 @@ pub use security::{
 };
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
-pub use topic::{Source, Topic, TopicConfig, effective};
+pub use topic::{Source, Topic, TopicConfig, TopicQuotas, effective};
 pub use transactions::{Told, Transactions};
+pub use waits::{About, AnswerMemory, Cause, Causes, Effort, WaitBook, Waits};
 pub use watches::Watches;
+pub use why::{Why, WhyConnection, WhyReason, WhySubject};
 
 use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;
@@ -121,6 +130,12 @@ pub enum BrokerOpenError {
         /// Of the record.
         key: String,
     },
+    /// A record of another version, or damaged.
+    #[error("catalog record {key:?} of quotas is not readable by this release")]
+    Quota {
+        /// Of the record.
+        key: String,
+    },
     /// Records of a topic are not there.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
@@ -144,6 +159,8 @@ pub struct Broker {
     groups: Groups,
     group_configs: GroupConfigs,
     filters: Filters,
+    quotas: Quotas,
+    waits: WaitBook,
     internal_topics: InternalTopics,
     transactions: Transactions,
     subscriptions: Subscriptions,
@@ -197,6 +214,7 @@ impl Broker {
         journals[0].add_sink(groups::SHARD, groups.sink());
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
+        let quotas = Quotas::new(&config.settings);
         let delays = queues::DelayService::new(Arc::clone(&config.clock));
         for journal in &journals {
             journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&delays) as Arc<dyn EventSink>);
@@ -218,6 +236,8 @@ impl Broker {
             groups,
             group_configs,
             filters: Filters::default(),
+            quotas,
+            waits: WaitBook::default(),
             internal_topics: InternalTopics::default(),
             transactions,
             vhosts: Vhosts::default(),
@@ -249,6 +269,10 @@ impl Broker {
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
                 Some(&security::SECURITY_KEY) => self.restore_security(&key, &value)?,
+                Some(&quotas::QUOTAS_KEY) if !self.restore_quota(&key, &value) => {
+                    return Err(BrokerOpenError::Quota { key: key.escape_ascii().to_string() });
+                }
+                Some(&quotas::QUOTAS_KEY) => {}
                 Some(&queues::QUEUES_KEY | &queues::DELAYS_KEY) => queues.take(&key, &value),
                 Some(&GROUP_CONFIG_KEY) => self.restore_group_config(&key, &value),
                 _ if self.transactions.restore(&key, &value) || shared.take(&key, &value) => {}
@@ -274,6 +298,7 @@ impl Broker {
         let config = self.topic_config(record.overrides, self.config.durability);
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         let topic = Arc::new(Topic::new(record.id, name, logs, config));
+        self.note_topic_quotas(&topic, false);
         self.catalog.insert(Arc::clone(&topic));
         topic
     }
@@ -355,6 +380,11 @@ impl Broker {
     /// Filters of groups.
     pub fn filters(&self) -> &Filters {
         &self.filters
+    }
+
+    /// What connections wait for.
+    pub fn waits(&self) -> &WaitBook {
+        &self.waits
     }
 
     pub(crate) fn group_configs(&self) -> &GroupConfigs {

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use journal::{Compaction, Log, Retention};
 use parking_lot::RwLock;
 use record::{Compression, Packing};
 use types::{Durability, PartitionIndex, TopicId};
 
+use crate::quotas::Account;
 use crate::settings::{Settings, TOPIC};
 
 /// What the hot path needs of a topic's settings, decoded.
@@ -32,6 +34,10 @@ pub struct TopicConfig {
     pub compacted: bool,
     /// Its records go by compaction only.
     pub compacted_only: bool,
+    /// Bytes that may be produced and fetched in a second.
+    pub byte_rates: (Option<u64>, Option<u64>),
+    /// What has been taken of these; of a topic's own configuration only.
+    quotas: Option<Arc<TopicQuotas>>,
     /// What batches of another codec are packed into.
     pub packing: Option<Packing>,
 }
@@ -99,6 +105,8 @@ impl TopicConfig {
             compaction,
             compacted,
             compacted_only: !deletes && !policy.is_empty(),
+            byte_rates: (limit("mainstem.producer.byte.rate"), limit("mainstem.consumer.byte.rate")),
+            quotas: None,
             packing: packing(value),
             overrides,
         }
@@ -137,6 +145,27 @@ pub fn effective(
     }
     let default = TOPIC.iter().find(|row| row.name == name).map_or("", |row| row.default);
     (default.to_owned(), Source::Default)
+}
+
+/// How much may be produced to and fetched from a topic, by all clients together.
+#[derive(Debug)]
+pub struct TopicQuotas {
+    rates: (Option<u64>, Option<u64>),
+    /// Bytes produced.
+    pub produce: Option<Account>,
+    /// Bytes fetched.
+    pub fetch: Option<Account>,
+}
+
+/// Credit of who uses less than he may.
+const CREDIT: Duration = Duration::from_secs(1);
+
+impl TopicQuotas {
+    fn new(rates: (Option<u64>, Option<u64>)) -> Option<Arc<Self>> {
+        let account = |rate: Option<u64>| rate.map(|rate| Account::new(rate.max(1) as f64, CREDIT, false, Instant::now()));
+        let (produce, fetch) = (account(rates.0), account(rates.1));
+        (produce.is_some() || fetch.is_some()).then(|| Arc::new(Self { rates, produce, fetch }))
+    }
 }
 
 /// A topic as clients see it.
@@ -200,7 +229,19 @@ impl Topic {
             log.set_retention(config.retention);
             log.set_compaction(config.compaction);
         }
-        *self.config.write() = config;
+        let mut place = self.config.write();
+        *place = if config.byte_rates == (None, None) {
+            config
+        } else {
+            // Topics share configurations, but not what is taken.
+            let same = place.quotas.clone().filter(|quotas| quotas.rates == config.byte_rates);
+            Arc::new(TopicConfig { quotas: same.or_else(|| TopicQuotas::new(config.byte_rates)), ..(*config).clone() })
+        };
+    }
+
+    /// How much may be produced and fetched. Asked for only while [`crate::Quotas::limits_topics`].
+    pub fn quotas(&self) -> Option<Arc<TopicQuotas>> {
+        self.config.read().quotas.clone()
     }
 }
 

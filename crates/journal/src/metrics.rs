@@ -11,6 +11,8 @@ pub struct JournalMetrics {
     pub chunk_bytes: Histogram,
     pub write_seconds: Histogram,
     pub commit_seconds: Histogram,
+    commits: Counter,
+    commit_nanoseconds: Counter,
     pub runs: Counter,
     pub syncs: Counter,
     pub flushed_writes: Counter,
@@ -44,6 +46,8 @@ impl Default for JournalMetrics {
             chunk_bytes: Histogram::new(exponential_buckets(4096.0, 2.0, 12)),
             write_seconds: seconds(),
             commit_seconds: seconds(),
+            commits: Counter::default(),
+            commit_nanoseconds: Counter::default(),
             runs: Counter::default(),
             syncs: Counter::default(),
             flushed_writes: Counter::default(),
@@ -73,6 +77,18 @@ impl Default for JournalMetrics {
 }
 
 impl JournalMetrics {
+    /// A chunk is on stable storage, so long after its submission.
+    pub(crate) fn note_commit(&self, took: std::time::Duration) {
+        self.commit_seconds.observe(took.as_secs_f64());
+        self.commits.inc();
+        self.commit_nanoseconds.inc_by(took.as_nanos() as u64);
+    }
+
+    /// Chunks that came to stable storage, and how long all of them took together, in ns.
+    pub fn commits_so_far(&self) -> (u64, u64) {
+        (self.commits.get(), self.commit_nanoseconds.get())
+    }
+
     /// Makes them visible under `mainstem_journal_…`.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("mainstem_journal");

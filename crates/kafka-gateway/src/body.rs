@@ -7,13 +7,24 @@ use kafka_wire::{ApiKey, Writer, encode_response_header};
 pub trait Body: Send {
     /// Writes it for a version.
     fn encode(&self, writer: &mut Writer, version: i16);
+    /// Tells the client that it is not heard for so many milliseconds; a few answers cannot say that.
+    fn set_throttle(&mut self, _milliseconds: i32) {}
 }
 
 macro_rules! bodies {
-    ($($module:ident::$name:ident),* $(,)?) => {
+    ($($module:ident::$name:ident),* $(,)?; $($silent:ident::$silent_name:ident),* $(,)?) => {
         $(impl Body for kafka_wire::$module::$name {
             fn encode(&self, writer: &mut Writer, version: i16) {
                 kafka_wire::$module::$name::encode(self, writer, version);
+            }
+
+            fn set_throttle(&mut self, milliseconds: i32) {
+                self.throttle_time_ms = milliseconds;
+            }
+        })*
+        $(impl Body for kafka_wire::$silent::$silent_name {
+            fn encode(&self, writer: &mut Writer, version: i16) {
+                kafka_wire::$silent::$silent_name::encode(self, writer, version);
             }
         })*
     };
@@ -33,23 +44,25 @@ bodies!(
     get_telemetry_subscriptions::GetTelemetrySubscriptionsResponse, push_telemetry::PushTelemetryResponse,
     describe_log_dirs::DescribeLogDirsResponse, describe_acls::DescribeAclsResponse, create_acls::CreateAclsResponse,
     delete_acls::DeleteAclsResponse, elect_leaders::ElectLeadersResponse,
-    alter_replica_log_dirs::AlterReplicaLogDirsResponse, describe_quorum::DescribeQuorumResponse,
+    alter_replica_log_dirs::AlterReplicaLogDirsResponse,
     alter_partition_reassignments::AlterPartitionReassignmentsResponse,
     list_partition_reassignments::ListPartitionReassignmentsResponse, list_config_resources::ListConfigResourcesResponse,
     add_partitions_to_txn::AddPartitionsToTxnResponse, add_offsets_to_txn::AddOffsetsToTxnResponse, end_txn::EndTxnResponse,
-    txn_offset_commit::TxnOffsetCommitResponse, write_txn_markers::WriteTxnMarkersResponse,
+    txn_offset_commit::TxnOffsetCommitResponse,
     describe_transactions::DescribeTransactionsResponse, list_transactions::ListTransactionsResponse,
     describe_producers::DescribeProducersResponse, share_fetch::ShareFetchResponse,
     share_acknowledge::ShareAcknowledgeResponse, describe_share_group_offsets::DescribeShareGroupOffsetsResponse,
     alter_share_group_offsets::AlterShareGroupOffsetsResponse, delete_share_group_offsets::DeleteShareGroupOffsetsResponse,
     update_features::UpdateFeaturesResponse,
-    sasl_handshake::SaslHandshakeResponse, sasl_authenticate::SaslAuthenticateResponse,
     describe_user_scram_credentials::DescribeUserScramCredentialsResponse,
     alter_user_scram_credentials::AlterUserScramCredentialsResponse,
     consumer_group_heartbeat::ConsumerGroupHeartbeatResponse,
     consumer_group_describe::ConsumerGroupDescribeResponse,
     share_group_heartbeat::ShareGroupHeartbeatResponse, share_group_describe::ShareGroupDescribeResponse,
     streams_group_heartbeat::StreamsGroupHeartbeatResponse, streams_group_describe::StreamsGroupDescribeResponse,
+    describe_client_quotas::DescribeClientQuotasResponse, alter_client_quotas::AlterClientQuotasResponse;
+    describe_quorum::DescribeQuorumResponse, write_txn_markers::WriteTxnMarkersResponse, sasl_handshake::SaslHandshakeResponse,
+    sasl_authenticate::SaslAuthenticateResponse,
 );
 
 /// A whole response frame.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::Broker;
+use broker::{AnswerMemory, Broker};
 
 use crate::fetch_sessions::FetchSessions;
 use crate::group_of::Asked;
@@ -57,6 +57,10 @@ impl Gateway {
     /// When `ssl.principal.mapping.rules` has not been checked.
     pub fn new(broker: Arc<Broker>, metrics: GatewayMetrics, pinned_bytes_max: usize) -> Arc<Self> {
         let int = |name| broker.settings().int(name).max(0) as usize;
+        let pinned = Pinned::new(pinned_bytes_max);
+        // Those who ask why somebody is slow want to know how much memory answers hold.
+        let held = Arc::clone(&pinned);
+        broker.waits().set_answer_memory(AnswerMemory { used: Box::new(move || held.used()), max: pinned_bytes_max });
         Arc::new(Self {
             fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
             share_sessions: ShareSessions::new(SHARE_SESSIONS_MAX),
@@ -65,10 +69,15 @@ impl Gateway {
             fetch_bytes_max: int("fetch.max.bytes"),
             auto_create: broker.settings().bool("auto.create.topics.enable"),
             principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
-            pinned: Pinned::new(pinned_bytes_max),
+            pinned,
             broker,
             metrics,
         })
+    }
+
+    /// The broker.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
     }
 
     /// Measurements.

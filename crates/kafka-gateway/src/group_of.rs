@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use broker::{Broker, GroupFilter};
+use broker::{Broker, GroupFilter, Laggard, Waits};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -29,6 +29,9 @@ const DOUBT_MAX: Duration = Duration::from_secs(7);
 const ASKED_MAX: usize = 10_000;
 /// How often a client id that names a group without such a member is looked up again.
 const LOOK_UP_AGAIN: Duration = Duration::from_millis(50);
+
+/// For so long it is known whose the fetches of a client id are.
+const LAGGARD_KNOWN: Duration = Duration::from_millis(500);
 
 /// APIs by which administrators look at groups: describe, list, delete groups and offsets, describe consumer groups.
 const INSPECTING: [i16; 5] = [15, 16, 42, 47, 69];
@@ -51,6 +54,10 @@ pub(crate) struct Spoken {
     doubt: Doubt,
     /// Which filters `doubt` is about.
     generation: u64,
+    /// The group with rules for those who are far behind that it was found to be of, until when.
+    laggard: Option<(Instant, Option<String>)>,
+    /// Told of each group, for those who look on.
+    pub waits: Option<Arc<Waits>>,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +118,11 @@ impl Spoken {
 
     /// It asks about a group what members ask, and others might.
     pub fn ask(&mut self, group: &str) {
+        if self.group.as_deref() != Some(group)
+            && let Some(waits) = &self.waits
+        {
+            waits.use_group(group);
+        }
         match &self.group {
             Some(known) => self.several |= **known != *group,
             None => self.group = Some(group.into()),
@@ -126,6 +138,29 @@ impl Spoken {
     pub fn speak(&mut self, group: &str) {
         self.ask(group);
         self.member |= !self.several;
+    }
+
+    /// The rules of the group that fetches here, as far as that is known. A connection is a group's if it has spoken as a member or asked for
+    /// the coordinator, of no other group, or if no other group has a member with its client id at its host. Unlike with filters a wrong guess
+    /// costs time and no records.
+    pub fn laggard(&mut self, broker: &Broker, client_id: &str, peer: SocketAddr, now: Instant) -> Option<Arc<Laggard>> {
+        let laggards = broker.quotas().laggards();
+        if !laggards.any() {
+            return None;
+        }
+        let own = self.group.as_deref().filter(|_| !self.several && (self.member || !self.inspects));
+        if let Some(group) = own {
+            return laggards.of_group(group);
+        }
+        if let Some((until, known)) = &self.laggard
+            && now < *until
+        {
+            return known.as_ref().and_then(|group| laggards.of_group(group));
+        }
+        let at = host(peer);
+        let found = laggards.find(|group| broker.groups().has_only_member(group, client_id, &at));
+        self.laggard = Some((now + LAGGARD_KNOWN, found.as_ref().map(|laggard| laggard.group.clone())));
+        found
     }
 
     /// Whose a fetch of this connection is; asked for each while there are filters.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{AclOperation, AuditLine, Reply, ReplyTo, User, Watches};
+use broker::{ANONYMOUS, AclOperation, AuditLine, Cause, Causes, Limit, QuotaKey, Reply, ReplyTo, Throttle, User, Waits, Watches};
 use bytes::Bytes;
 use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
@@ -25,6 +25,8 @@ pub use sasl::{SaslMechanism, SaslRules};
 
 /// Requests of one connection that may wait for their answers; more are not read.
 const PENDING_MAX: usize = 64;
+/// The number of the API that produces.
+const PRODUCE: i16 = 0;
 /// Bytes of requests that may wait for their answers.
 const PENDING_BYTES_MAX: usize = 16 << 20;
 
@@ -148,6 +150,10 @@ pub(crate) struct Context<'a> {
     pub refused: &'a mut VecDeque<(usize, Append)>,
     /// Groups of which the connection has spoken.
     pub spoken: &'a mut Spoken,
+    /// What limits the connection.
+    pub throttle: &'a mut Throttle,
+    /// Where its time goes.
+    pub waits: &'a Arc<Waits>,
 }
 
 /// Parts that one request may be split into.
@@ -216,6 +222,10 @@ pub struct Session {
     spoken: Box<Spoken>,
     access: Access,
     certified: Option<Box<str>>,
+    throttle: Throttle,
+    waits: Arc<Waits>,
+    /// What the client was said to be called, and whether it had logged in.
+    introduced: (Box<str>, bool),
     broken: bool,
     /// `None`: the listener asks nobody who he is.
     sasl: Option<Box<Sasl>>,
@@ -236,6 +246,9 @@ impl Session {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
         let access = Access::new(gateway.broker.security());
+        let waits = gateway.broker.waits().enter(connection, peer, "kafka", Instant::now());
+        let mut spoken = Box::new(Spoken::default());
+        spoken.waits = Some(Arc::clone(&waits));
         Self {
             gateway,
             advertise,
@@ -247,9 +260,12 @@ impl Session {
             first: 0,
             pending_bytes: 0,
             refused,
-            spoken: Box::default(),
+            spoken,
             access,
             certified: None,
+            throttle: Throttle::default(),
+            waits,
+            introduced: Default::default(),
             broken: false,
             sasl: None,
             refusal: None,
@@ -337,14 +353,18 @@ impl Session {
         self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         self.spoken.note_api(header.api_key);
+        let client_id = header.client_id.as_deref().unwrap_or_default();
+        self.look_at_client(client_id, now);
+        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
+        let timed = self.throttle.is_timed().then(Instant::now);
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
                 shard,
                 to,
                 version,
-                client_id: header.client_id.as_deref().unwrap_or_default(),
-                user: self.sasl.as_ref().and_then(|sasl| sasl.user()),
+                client_id,
+                user,
                 certified: self.certified.as_deref(),
                 access: &self.access,
                 local: self.local,
@@ -354,6 +374,8 @@ impl Session {
                 alone,
                 refused: &mut self.refused,
                 spoken: &mut self.spoken,
+                throttle: &mut self.throttle,
+                waits: &self.waits,
             };
             api.handle(reader, &mut context)
         } else if wire.name == "ApiVersions" {
@@ -362,6 +384,10 @@ impl Session {
             let (first, last) = api.range();
             return Err(CloseReason::UnsupportedVersion { name: wire.name, version, first, last });
         };
+        let produced = if header.api_key == PRODUCE { length as u64 } else { 0 };
+        self.throttle.take(self.gateway.broker.quotas(), QuotaKey::ProducerByteRate, produced, now);
+        self.note_time(timed, now);
+        let throttled = self.throttle.told_ms(now);
         let slot = |state, version| Slot {
             api: wire,
             version,
@@ -374,7 +400,10 @@ impl Session {
             Err(error) => return Err(error.into()),
             Ok(Outcome::Silent) => return Ok(()),
             Ok(Outcome::Close(code)) => return Err(CloseReason::Unanswered(code.name())),
-            Ok(Outcome::Answer(body)) => {
+            Ok(Outcome::Answer(mut body)) => {
+                if throttled > 0 {
+                    body.set_throttle(throttled);
+                }
                 let pieces = frame(wire, version, header.correlation_id, &*body);
                 self.slots.push_back(slot(SlotState::Ready(pieces), version));
             }
@@ -394,6 +423,7 @@ impl Session {
         let number = self.first + at as u64;
         let Some(slot) = self.slots.get_mut(at) else { return };
         let SlotState::Waiting(wait) = &mut slot.state else { return };
+        let timed = self.throttle.is_timed().then(Instant::now);
         let mut context = Context {
             gateway: &self.gateway,
             shard,
@@ -410,14 +440,39 @@ impl Session {
             alone: false,
             refused: &mut self.refused,
             spoken: &mut self.spoken,
+            throttle: &mut self.throttle,
+            waits: &self.waits,
         };
         let body: Option<Box<dyn Body>> = match reply {
             Some((part, reply)) => wait.handle_reply(part, reply, &mut context),
             None => wait.look(&mut context),
         };
-        if let Some(body) = body {
+        self.note_time(timed, now);
+        let Some(slot) = self.slots.get_mut(at) else { return };
+        if let Some(mut body) = body {
+            let throttled = self.throttle.told_ms(now);
+            if throttled > 0 {
+                body.set_throttle(throttled);
+            }
             let pieces = frame(slot.api, slot.version, slot.correlation_id, &*body);
             slot.state = SlotState::Ready(self.gateway.pinned.hold(pieces));
+        }
+    }
+
+    /// Who sends a request: what limits him, and what those see who look on.
+    fn look_at_client(&mut self, client_id: &str, now: Instant) {
+        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
+        self.throttle.look(self.gateway.broker.quotas(), user.map_or(ANONYMOUS, |user| user.name()), client_id, now);
+        if *self.introduced.0 != *client_id || self.introduced.1 != user.is_some() {
+            self.waits.introduce(user.map_or("", |user| user.name()), client_id);
+            self.introduced = (client_id.into(), user.is_some());
+        }
+    }
+
+    /// What a request took of a thread since `began` counts where its client's share is limited.
+    fn note_time(&mut self, began: Option<Instant>, now: Instant) {
+        if let Some(began) = began {
+            self.throttle.take(self.gateway.broker.quotas(), QuotaKey::RequestPercentage, began.elapsed().as_nanos() as u64, now);
         }
     }
 
@@ -443,7 +498,31 @@ impl Session {
         for at in 0..self.slots.len() {
             self.advance_slot(at, None, shard, now);
         }
+        self.throttle.wake(self.gateway.broker.quotas(), now);
         self.look_at_login(now);
+    }
+
+    /// Where the connection's time goes.
+    pub fn waits(&self) -> &Arc<Waits> {
+        &self.waits
+    }
+
+    /// What it waits for now.
+    pub fn causes(&self) -> Causes {
+        let paused = self.throttle.paused().map_or(0, |(limit, _)| match limit {
+            Limit::Client(_) => Cause::Quota.bit(),
+            Limit::Topic => Cause::TopicQuota.bit(),
+            Limit::Laggard => Cause::Laggard.bit(),
+        });
+        let refused = if self.refused.is_empty() { 0 } else { Cause::Disk.bit() };
+        let first = match self.slots.front().map(|slot| &slot.state) {
+            Some(SlotState::Waiting(wait)) => wait.cause().bit(),
+            Some(SlotState::Ready(_)) => 0,
+            None if paused != 0 => 0,
+            None if self.sasl.as_ref().is_some_and(|sasl| !sasl.wants_read()) => Cause::Login.bit(),
+            None => Cause::Client.bit(),
+        };
+        paused | refused | first
     }
 
     /// Why the connection is to end, once what is due has been answered.
@@ -468,7 +547,8 @@ impl Session {
             SlotState::Ready(_) => None,
         });
         let login = self.sasl.as_ref().and_then(|sasl| sasl.deadline());
-        waiting.chain(login).chain(self.refusal.as_ref().map(|(_, from)| *from)).min()
+        let refusal = self.refusal.as_ref().map(|(_, from)| *from);
+        waiting.chain(login).chain(refusal).chain(self.throttle.next()).min()
     }
 
     /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is
@@ -476,7 +556,7 @@ impl Session {
     pub fn wants_read(&self) -> bool {
         let fetching = self.slots.back().is_some_and(|slot| ["Fetch", "ShareFetch"].contains(&slot.api.name));
         let login = self.sasl.as_ref().is_none_or(|sasl| sasl.wants_read()) && self.refusal.is_none();
-        login && !fetching && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
+        login && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
     }
 
     /// Ends the connection: a request of it met a defect of ours and will not be answered.
@@ -523,6 +603,7 @@ impl Session {
             let rules = self.gateway.broker.share_rules(&group);
             self.gateway.broker.release_consumer(&group, consumer, &rules);
         }
+        self.gateway.broker.waits().leave(self.connection);
         self.gateway.metrics.connections.dec();
     }
 }

@@ -38,15 +38,17 @@ pub enum Met {
     PerAddress,
     Strangers,
     StrangersPerAddress,
+    Rate,
 }
 
 impl Met {
-    /// The setting that it is.
+    /// The setting, or the quota, that it is.
     pub fn setting(self) -> &'static str {
         match self {
             Self::PerAddress => "max.connections.per.ip",
             Self::Strangers => "mainstem.unauthenticated.connections",
             Self::StrangersPerAddress => "mainstem.unauthenticated.connections.per.ip",
+            Self::Rate => "connection_creation_rate",
         }
     }
 }

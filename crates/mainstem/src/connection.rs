@@ -4,6 +4,7 @@
 use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
+use broker::Cause;
 use bytes::{Buf, Bytes, BytesMut};
 use kafka_gateway::MemoryPressure;
 use tokio::io::Interest;
@@ -124,6 +125,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
+        note_waits(connection, sends, memory, now);
         let wake_at = timeout.into_iter().chain(own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until))).min();
         tokio::select! {
             biased;
@@ -144,6 +146,13 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             }
         }
     }
+}
+
+/// Says what the connection waits for. Who has yet to take what was sent, or waits for memory, is not one who asks for nothing.
+fn note_waits(connection: &Connection, sends: bool, no_memory: bool, now: Instant) {
+    let causes = connection.session.borrow().causes();
+    let own = if sends { Cause::Reader.bit() } else { 0 } | if no_memory { Cause::Memory.bit() } else { 0 };
+    connection.waits.enter(if own == 0 { causes } else { own | causes & !Cause::Client.bit() }, now);
 }
 
 /// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.
@@ -272,6 +281,7 @@ fn turn(outgoing: &Outgoing, mut most: usize) -> smallvec::SmallVec<[IoSlice<'_>
 /// Reads what is there, up to a turn's worth, and handles the frames in it.
 fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> Option<End> {
     let started = Instant::now();
+    connection.waits.enter(0, started);
     let (mut turn, mut first) = (0, Some(started));
     while turn < TURN_BYTES {
         input.drained = false;

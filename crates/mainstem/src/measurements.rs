@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use broker::{Broker, ShareEvent};
+use broker::{Broker, Cause, QuotaKey, ShareEvent};
 use journal::{Journal, JournalStatus};
 use kafka_gateway::Gateway;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -40,6 +40,18 @@ struct Shared {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Filtered {
     how: &'static str,
+}
+
+/// Label of what connections wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Waited {
+    cause: &'static str,
+}
+
+/// Label of a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Quota {
+    key: &'static str,
 }
 
 /// Transactions that are named, those open longest.
@@ -84,6 +96,9 @@ pub struct Measurements {
     filter_bytes: Family<Filtered, Counter>,
     filter_unproven: Counter,
     filter_notes: Gauge,
+    waited: Family<Waited, Gauge<f64, AtomicU64>>,
+    throttled: Family<Quota, Counter>,
+    throttled_seconds: Family<Quota, Gauge<f64, AtomicU64>>,
 }
 
 impl Measurements {
@@ -125,6 +140,11 @@ impl Measurements {
         registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
         let help = "Connections that may be of a member of a group with a filter and are not proven to be: they get everything";
         registry.register("filter_unproven_connections", help, self.filter_unproven.clone());
+        let help = "What connections waited for since the start, by cause; several causes may hold at once";
+        registry.register("connection_wait_seconds", help, self.waited.clone());
+        let help = "How often a request or a connection was held up by a quota, by its key";
+        registry.register("quota_throttled", help, self.throttled.clone());
+        registry.register("quota_throttled_seconds", "For how long, when it was decided", self.throttled_seconds.clone());
     }
 
     /// A journal has been recovered.
@@ -154,6 +174,7 @@ impl Measurements {
         self.tail_used.set(sum(&|journal| journal.tail_memory().1));
         self.pinned.set(node.gateway.pinned_bytes() as i64);
         self.refresh_filters(&node.broker);
+        self.refresh_waits(&node.broker);
         self.windows.set(node.broker.vhosts().window_bytes() as i64);
         self.state.set(sum(&|journal| journal.state_memory()));
         self.queued.set(sum(&|journal| journal.queued_bytes()));
@@ -187,6 +208,17 @@ impl Measurements {
         }
         self.filter_unproven.inner().store(counts.unproven.load(Ordering::Relaxed), Ordering::Relaxed);
         self.filter_notes.set(broker.filters().notes_bytes() as i64);
+    }
+
+    fn refresh_waits(&self, broker: &Broker) {
+        for (cause, total) in Cause::ALL.into_iter().zip(broker.waits().totals()) {
+            self.waited.get_or_create(&Waited { cause: cause.name() }).set(total as f64 / 1e9);
+        }
+        for key in QuotaKey::ALL {
+            let (label, throttled) = (Quota { key: key.name() }, broker.quotas().throttled(key));
+            self.throttled.get_or_create(&label).inner().store(throttled.count.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.throttled_seconds.get_or_create(&label).set(throttled.waited_ns.load(Ordering::Relaxed) as f64 / 1e9);
+        }
     }
 
     fn refresh_shared(&self, broker: &Broker) {

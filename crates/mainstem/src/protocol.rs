@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use broker::Reply;
+use broker::{Causes, Reply, Waits};
 use bytes::Bytes;
 use kafka_gateway::{Advertise, SaslRules, ShardContext};
 use types::{ConnectionId, ShardId};
@@ -96,6 +96,16 @@ impl Session {
             Self::Kafka(session) => session.take_refusal(now).map(Refusal::from),
             Self::Amqp(_) => None,
         }
+    }
+
+    /// Where the connection's time goes.
+    pub fn waits(&self) -> &Arc<Waits> {
+        each!(self, session => session.waits())
+    }
+
+    /// What it waits for now.
+    pub fn causes(&self) -> Causes {
+        each!(self, session => session.causes())
     }
 
     /// False: do not read from the socket now.

@@ -17,7 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 
-use crate::admission::{Admission, Bounds};
+use crate::admission::{Admission, Bounds, Met};
 use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
@@ -100,7 +100,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
-    accept_all(listeners, &shards, &config.settings, &stop)?;
+    accept_all(listeners, &shards, &broker, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
     wait_for_end(&signal, tls.as_deref(), &shards)?;
@@ -474,13 +474,15 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     Ok(bound)
 }
 
-fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, settings: &Settings, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Broker>, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
+    let settings = broker.settings();
     let (most, admission) = (settings.int("max.connections") as usize, Admission::new(Bounds::of(settings)));
     for one in bound {
         socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
         let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
+        let broker = Arc::clone(broker);
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
             let mut turned_away = TurnedAway::default();
             loop {
@@ -500,7 +502,9 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, settings: &Sett
                     turned_away.note("max.connections", peer);
                     continue;
                 }
-                let place = match admission.enter(peer.ip(), one.asks()) {
+                let admitted = broker.quotas().admit_connection(peer.ip(), Instant::now());
+                let entered = if admitted { admission.enter(peer.ip(), one.asks()) } else { Err(Met::Rate) };
+                let place = match entered {
                     Ok(place) => place,
                     Err(met) => {
                         turned_away.note(met.setting(), peer);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use broker::{Event, Mailbox};
+use broker::{Cause, Event, Mailbox, Waits};
 use bytes::Bytes;
 use kafka_gateway::{Gateway, ShardContext};
 use prometheus_client::metrics::counter::Counter;
@@ -76,6 +76,8 @@ pub struct Connection {
     pub wake: Notify,
     /// Among those that may connect.
     pub place: Place,
+    /// Where its time goes.
+    pub waits: Arc<Waits>,
     /// Its own task is at work on it, and looks at the session when it is done.
     served: Cell<bool>,
 }
@@ -124,6 +126,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
     let drain = Arc::new(Notify::new());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().event_interval(31).build()?;
     let busy = Arc::new(AtomicU64::new(0));
+    broker.waits().add_thread(Arc::clone(&busy));
     let (count, drained, busy_here) = (Arc::clone(&connections), Arc::clone(&drain), Arc::clone(&busy));
     let thread = std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
         let shard = Rc::new(Shard {
@@ -183,7 +186,9 @@ impl Shard {
         };
         let asks = arrival.protocol.asks();
         let session = Session::new(arrival.protocol, &self.shared, self.id, arrival.id, local, peer);
-        let connection = Rc::new(Connection { session: RefCell::new(session), wake: Notify::new(), place: arrival.place, served: Cell::new(false) });
+        let waits = Arc::clone(session.waits());
+        let (session, served) = (RefCell::new(session), Cell::new(false));
+        let connection = Rc::new(Connection { session, wake: Notify::new(), place: arrival.place, waits, served });
         self.connections.borrow_mut().insert(arrival.id, Rc::clone(&connection));
         tokio::task::spawn_local(Rc::clone(self).serve(arrival.id, peer, connection, (stream, arrival.tls, asks)));
     }
@@ -193,7 +198,7 @@ impl Shard {
         let closing = Closing { shard: &self, id, connection: &connection };
         let stream = match socket {
             (stream, None, _) => Stream::Plain(stream),
-            (stream, Some(tls), asks) => match Stream::accept(stream, tls.config()).await {
+            (stream, Some(tls), asks) => match self.shake_hands(stream, &tls, &connection.waits).await {
                 Ok(stream) => {
                     let certificate = stream.certificate();
                     let name = |part| certificate.as_ref().and_then(|certificate| user_name(certificate, part));
@@ -222,6 +227,24 @@ impl Shard {
             connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
             connection::End::Stalled => tracing::info!(%peer, "connection closed: the client does not read what it asked for"),
         }
+    }
+
+    /// The handshake of TLS; what it takes of the thread is noted.
+    async fn shake_hands(&self, socket: TokioStream, tls: &Tls, waits: &Waits) -> std::io::Result<Stream> {
+        waits.enter(Cause::Tls.bit(), Instant::now());
+        let mut spent = Duration::ZERO;
+        let mut shaking = std::pin::pin!(Stream::accept(socket, tls.config()));
+        let outcome = std::future::poll_fn(|context| {
+            let began = Instant::now();
+            let polled = shaking.as_mut().poll(context);
+            let took = began.elapsed();
+            self.busy.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+            spent += took;
+            polled
+        });
+        let outcome = outcome.await;
+        self.shared.gateway.broker().waits().handshakes.add(1, spent);
+        outcome
     }
 
     async fn deliver_mail(self: Rc<Self>, bell: Arc<Notify>) {

@@ -30,6 +30,7 @@ mod server;
 mod users;
 mod values;
 mod vhosts;
+mod why;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
+use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts, why};
 
 /// Who may ask for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,7 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
         channels::ROUTES,
         health::ROUTES,
         definitions::ROUTES,
+        why::ROUTES,
     ]
     .into_iter()
     .flatten()

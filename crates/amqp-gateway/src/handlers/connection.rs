@@ -116,6 +116,8 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instan
     to.understands.consumer_cancel_notify = can("consumer_cancel_notify");
     to.understands.connection_blocked = can("connection.blocked");
     to.understands.authentication_failure_close = can("authentication_failure_close");
+    let name = method.client_properties.get("connection_name").and_then(amqp_wire::Value::as_bytes);
+    to.quota.client_id = name.map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
     let mechanism = &*method.mechanism;
     mechanism.clone_into(&mut to.introduction.mechanism);
     to.introduction.client_properties = bytes::Bytes::copy_from_slice(method.client_properties.as_bytes());

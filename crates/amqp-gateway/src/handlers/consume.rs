@@ -70,6 +70,7 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
         arguments: crate::arguments::arguments(arguments),
     };
     let parts = begin(connection, &queue, wish, arguments)?;
+    connection.waits.use_topic(queue.topic().id);
     if !no_wait {
         let consumer_tag = std::str::from_utf8(&tag).ok().and_then(ShortStr::new).unwrap_or(short(""));
         connection.out.method(channel.number, &basic::ConsumeOk { consumer_tag });

@@ -84,6 +84,7 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
             let method = basic::GetOk { delivery_tag, redelivered, exchange, routing_key, message_count: count(left) };
             connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
             connection.gateway.metrics.got.inc();
+            connection.take_got(message.bytes());
         }
     }
     Ok(())

@@ -1,19 +1,45 @@
 //! How a session ends: the node stops, or the connection is gone.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::ReplyCode;
+use broker::{Cause, Causes, Waits};
 
 use super::{Phase, Session, Slot};
 use crate::channel::Mode;
-use crate::connection::{deletion, deletion_of_declared};
+use crate::connection::{Connection, Waiting, deletion, deletion_of_declared};
 use crate::error::Failure;
 
 impl Session {
+    /// Where the connection's time goes.
+    pub fn waits(&self) -> &Arc<Waits> {
+        &self.connection.waits
+    }
+
+    /// What it waits for now.
+    pub fn causes(&self) -> Causes {
+        let Connection { waiting, publisher, quota, gateway, .. } = &self.connection;
+        let quota = quota.causes();
+        let disk = if publisher.open_since().is_some() { Cause::Disk.bit() } else { 0 };
+        let memory = if gateway.held.is_full() && !self.pressure.has_room(&self.connection) { Cause::Memory.bit() } else { 0 };
+        let waiting = match waiting {
+            Some(Waiting::Login { .. }) => Cause::Login.bit(),
+            Some(Waiting::Channel { .. } | Waiting::Connection { .. }) => Cause::Coordinator.bit(),
+            Some(Waiting::Later(_)) => Cause::History.bit(),
+            Some(Waiting::Publishes | Waiting::Letters | Waiting::Commit { .. }) | None => 0,
+        };
+        match quota | disk | memory | waiting {
+            0 => Cause::Client.bit(),
+            causes => causes,
+        }
+    }
+
     /// The node stops: what was asked is answered, then the client is told.
     pub fn drain(&mut self, now: Instant) {
         self.connection.now = now;
         self.draining = true;
+        self.connection.flush_unpaid();
         self.try_drain();
     }
 
@@ -39,6 +65,7 @@ impl Session {
 
     /// The connection is gone: consumers leave, and what goes with the connection goes.
     pub fn close(&mut self) {
+        self.connection.flush_unpaid();
         let mut doomed = self.leave_all();
         self.abandon_publishes();
         doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
@@ -50,6 +77,7 @@ impl Session {
         }
         self.phase = Phase::Ended;
         self.connection.unsee();
+        self.connection.gateway.broker.waits().leave(self.connection.id);
         self.connection.gateway.metrics.connections.dec();
     }
 }

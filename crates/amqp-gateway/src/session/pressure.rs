@@ -1,4 +1,5 @@
-//! What a session does while its publishes find no room: the disk is full, a journal cannot keep up, or it waits for its archive.
+//! What a session does while its publishes find no room: the disk is full, a journal cannot keep up, it waits for its archive, or a quota is
+//! used up.
 //!
 //! | state | begins when | what comes |
 //! |---|---|---|
@@ -19,7 +20,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use amqp_wire::{Frame, FrameKind, Method, MethodId, basic, channel, connection, short, tx};
-use broker::Broker;
 use broker::append::AppendError;
 use bytes::BytesMut;
 use smallvec::SmallVec;
@@ -63,7 +63,7 @@ impl HeldMemory {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.used() >= self.max.load(Ordering::Relaxed)
     }
 
@@ -178,7 +178,7 @@ impl Pressure {
 
     /// When to look again without an event.
     pub fn next(&self, connection: &Connection) -> Option<Instant> {
-        let publishes = connection.publisher.open_since().and_then(|since| match self.blocked {
+        let publishes = connection.open_since().and_then(|since| match self.blocked {
             false => Some(since + BLOCKED_AFTER),
             true => (!self.has_room(connection) && connection.gateway.held.is_full()).then(|| connection.now + MEMORY_RETRY),
         });
@@ -187,9 +187,11 @@ impl Pressure {
 }
 
 /// In RabbitMQ's words where it has some.
-fn reason(broker: &Broker) -> &'static str {
-    let journals = broker.journals();
-    if journals.iter().any(|journal| journal.is_disk_full()) {
+fn reason(connection: &Connection) -> &'static str {
+    let journals = connection.broker().journals();
+    if connection.quota.holds_publishes() {
+        "publish quota"
+    } else if journals.iter().any(|journal| journal.is_disk_full()) {
         "low on disk"
     } else if journals.iter().any(|journal| journal.waits_for_archive()) {
         "waiting for the archive"
@@ -262,8 +264,7 @@ impl Session {
         if self.phase != Phase::Running {
             return;
         }
-        let publisher = &self.connection.publisher;
-        let waited = publisher.open_since().map(|since| self.connection.now.saturating_duration_since(since));
+        let waited = self.connection.open_since().map(|since| self.connection.now.saturating_duration_since(since));
         match waited {
             Some(waited) if !self.pressure.blocked && waited >= BLOCKED_AFTER => self.block(),
             waited if self.pressure.blocked => {
@@ -282,7 +283,7 @@ impl Session {
         self.pressure.blocked = true;
         self.connection.gateway.metrics.blocked.inc();
         if self.connection.understands.connection_blocked {
-            let reason = short(reason(self.connection.broker()));
+            let reason = short(reason(&self.connection));
             self.connection.out.method(0, &connection::Blocked { reason });
         }
         self.park();

@@ -309,7 +309,7 @@ impl<S: Submitter> Writer<S> {
 
     fn release_durable_one(&mut self) {
         let Some(flight) = self.flights.take_durable() else { return };
-        self.journal.metrics().commit_seconds.observe(flight.submitted.elapsed().as_secs_f64());
+        self.journal.metrics().note_commit(flight.submitted.elapsed());
         for (log, to) in &flight.trims {
             log.trim(*to);
         }

@@ -3,11 +3,12 @@
 //! passes it (`fetch/filtered.rs`).
 
 mod filtered;
+pub(super) mod limited;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{AclOperation, Broker, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead};
+use broker::{Account, AclOperation, Broker, Cause, ColdData, ColdWant, HISTORY_BYTES_MAX, Log, ReadError, Reply, TailRead, Waits};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use kafka_wire::fetch::{
@@ -100,10 +101,20 @@ struct FetchWait {
     /// Other clients have to read their answers first; when to look again.
     held_back: Option<Instant>,
     hold_back: Duration,
+    /// Where its connection's time goes.
+    waits: Arc<Waits>,
     /// Of a member of a group with a filter.
     filtered: Option<Box<Filtered>>,
-    /// It may be one of a group with a filter, and gets nothing.
-    in_doubt: bool,
+    /// It may be one of a group with a filter, or more was fetched than is paid for.
+    gets_nothing: bool,
+    /// The account of a group that is far behind.
+    laggard: Option<Arc<Account>>,
+}
+
+/// A filter has gone through records for a connection.
+fn note_filtering(broker: &Broker, waits: &Waits, took: Duration) {
+    waits.add(Cause::Filter, took);
+    broker.waits().filtered.add(1, took);
 }
 
 /// What became of the partitions whose records are not in memory.
@@ -124,10 +135,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))
     };
     let sessions = &context.gateway.fetch_sessions;
-    let broker = &context.gateway.broker;
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
-    let mut listed = list_wanted(&request, by_id, broker);
+    let mut listed = list_wanted(&request, by_id, context);
     judge(&mut listed, by_id, broker, &asking);
     let mut start = 0;
     let (session, incremental, wanted) = if epoch <= 0 {
@@ -165,16 +175,21 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if in_doubt {
         wait = wait.min(IN_DOUBT);
     }
+    let limited = limited::begin(context, &wanted);
+    if limited.gets_nothing {
+        wait = Duration::ZERO;
+    }
     Ok(Outcome::Wait(Box::new(FetchWait {
         session,
         incremental,
         wanted,
         start,
         min_bytes: request.min_bytes.max(0) as usize,
-        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
+        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes),
         by_id,
         committed_only: request.isolation_level == READ_COMMITTED,
         deadline: context.now + wait,
+        waits: Arc::clone(context.waits),
         watching: false,
         found: Vec::new(),
         cold: None,
@@ -182,7 +197,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         held_back: None,
         hold_back: HOLD_BACK,
         filtered,
-        in_doubt,
+        gets_nothing: in_doubt || limited.gets_nothing,
+        laggard: limited.laggard,
     })))
 }
 
@@ -201,11 +217,15 @@ fn filtered(context: &mut Context<'_>, wanted: &[Wanted], start: &mut usize) -> 
     }
 }
 
-fn list_wanted(request: &FetchRequest, by_id: bool, broker: &Broker) -> Vec<Wanted> {
+fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Vec<Wanted> {
+    let broker = &context.gateway.broker;
     let count = request.topics.iter().map(|topic| topic.partitions.len()).sum();
     let mut wanted = Vec::with_capacity(count);
     for topic in &request.topics {
         let found = if by_id { broker.topic_by_id(TopicId(topic.topic_id)) } else { broker.topic(&topic.topic) };
+        if let Some(found) = &found {
+            context.waits.use_topic(found.id);
+        }
         let logs = found.map(|found| found.logs());
         for partition in &topic.partitions {
             let at = usize::try_from(partition.partition).unwrap_or(usize::MAX);
@@ -291,8 +311,8 @@ impl FetchWait {
     fn read_tails(&mut self, broker: &Broker) -> bool {
         self.found.clear();
         self.found.resize_with(self.wanted.len(), Found::default);
-        let (mut bytes, mut urgent) = (0, false);
-        if self.in_doubt {
+        let (mut bytes, mut urgent, mut took) = (0, false, Duration::ZERO);
+        if self.gets_nothing {
             return false;
         }
         if let Some(filtered) = &mut self.filtered {
@@ -322,7 +342,12 @@ impl FetchWait {
             }
             let read = match &mut self.filtered {
                 None => broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, room, bytes == 0),
-                Some(filtered) => filtered.read_tail(at, broker, log, Offset(offset)..end, room),
+                Some(filtered) => {
+                    let began = Instant::now();
+                    let read = filtered.read_tail(at, broker, log, Offset(offset)..end, room);
+                    took += began.elapsed();
+                    read
+                }
             };
             match read {
                 TailRead::Data { slices, bytes: read, next } => {
@@ -338,6 +363,9 @@ impl FetchWait {
                     urgent = true;
                 }
             }
+        }
+        if !took.is_zero() {
+            note_filtering(broker, &self.waits, took);
         }
         // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
         let spent = self.filtered.as_ref().is_some_and(|filtered| filtered.is_spent());
@@ -372,6 +400,7 @@ impl FetchWait {
             })
             .collect();
         let filter = self.filtered.as_ref().map(|filtered| Arc::clone(filtered.filter()));
+        let waits = Arc::clone(&self.waits);
         let work = Box::new(move |broker: &Arc<Broker>| {
             let mut results: Vec<Option<FromHistory>> = wants.iter().map(|_| None).collect();
             for (number, journal) in broker.journals().iter().enumerate() {
@@ -382,7 +411,12 @@ impl FetchWait {
                 }
                 for (at, result) in own.into_iter().zip(journal.read_cold(&part, room)) {
                     results[at] = Some(result.map(|data| match &filter {
-                        Some(filter) => pass_cold(broker, &wants[at].1.log, filter, data),
+                        Some(filter) => {
+                            let began = Instant::now();
+                            let passed = pass_cold(broker, &wants[at].1.log, filter, data);
+                            note_filtering(broker, &waits, began.elapsed());
+                            passed
+                        }
                         None => (data, Offset::ZERO),
                     }));
                 }
@@ -478,6 +512,7 @@ impl FetchWait {
             }
         }
         context.gateway.metrics.fetched_bytes.inc_by(fetched as u64);
+        limited::take(context, &response, self.laggard.as_deref(), fetched);
         Some(Box::new(response))
     }
 }
@@ -522,6 +557,14 @@ fn partition_data(wanted: &Wanted, found: Found, node: i32, committed_only: bool
 }
 
 impl Wait for FetchWait {
+    fn cause(&self) -> Cause {
+        match (&self.cold, &self.held_back) {
+            (Some(_), _) => Cause::History,
+            (None, Some(_)) => Cause::Memory,
+            (None, None) => Cause::Records,
+        }
+    }
+
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         type Results = Vec<Option<FromHistory>>;
         let cold = self.cold.take()?;

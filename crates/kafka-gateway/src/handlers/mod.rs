@@ -15,9 +15,11 @@ mod group_offsets;
 mod groups;
 mod list_offsets;
 mod metadata;
+mod mutations;
 mod partitions;
 mod produce;
 mod producers;
+mod quotas;
 mod replication;
 mod sasl;
 mod scram;
@@ -34,7 +36,7 @@ mod transactions;
 
 use std::time::Instant;
 
-use broker::Reply;
+use broker::{Cause, Reply};
 use kafka_wire::{ApiKey, DecodeError, ErrorCode, Reader};
 use types::ConnectionId;
 
@@ -70,6 +72,10 @@ pub(crate) trait Wait {
     /// Something may have changed: look.
     fn look(&mut self, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         None
+    }
+    /// What it waits for.
+    fn cause(&self) -> Cause {
+        Cause::Coordinator
     }
     /// When to look at the latest.
     fn deadline(&self) -> Option<Instant> {
@@ -213,6 +219,8 @@ static APIS: &[Api] = &[
     Api::new(45, 0, 1, replication::alter_reassignments),
     Api::new(46, 0, 0, replication::list_reassignments),
     Api::new(47, 0, 0, group_offsets::delete),
+    Api::new(48, 0, 1, quotas::describe),
+    Api::new(49, 0, 1, quotas::alter),
     Api::new(50, 0, 0, scram::describe),
     Api::new(51, 0, 0, scram::alter),
     Api::new(55, 0, 2, replication::describe_quorum),

@@ -13,12 +13,16 @@ use kafka_wire::offset_for_leader_epoch::{
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 use types::{Offset, Term};
 
+use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control};
 use crate::error_code::{of_append, of_partitions};
 use crate::session::Context;
 
+/// First version of CreatePartitions that is refused what its quota does not have.
+const CREATES_STRICTLY_SINCE: i16 = 3;
+
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = CreatePartitionsRequest::decode(reader, context.version)?;
+    let mut request = CreatePartitionsRequest::decode(reader, context.version)?;
     let names: Vec<_> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let result = |name, code: Option<ErrorCode>, message: Option<String>| CreatePartitionsTopicResult {
         name,
@@ -26,6 +30,19 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         error_message: message.map(Into::into),
         ..CreatePartitionsTopicResult::default()
     };
+    let mut refused = Vec::new();
+    if !request.validate_only {
+        let broker = Arc::clone(&context.gateway.broker);
+        let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
+        request.topics.retain(|topic| {
+            let have = broker.topic(&topic.name).map_or(0, |known| known.logs().len());
+            let admitted = mutations.admit((topic.count.max(0) as usize).saturating_sub(have));
+            if !admitted {
+                refused.push(result(topic.name.clone(), Some(ErrorCode::ThrottlingQuotaExceeded), Some(EXCEEDED.to_string())));
+            }
+            admitted
+        });
+    }
     let acting = context.acting("CreatePartitions");
     let denied = super::denied_topics(&context.asking(), AclOperation::Alter, request.topics.iter().map(|topic| &topic.name));
     let one = move |broker: &Broker, topic: &CreatePartitionsTopic, validate_only: bool| {
@@ -58,6 +75,7 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                     true => result(topic.name.clone(), Some(ErrorCode::InvalidRequest), Some("Duplicate topic name.".to_owned())),
                     false => one(broker, topic, request.validate_only),
                 })
+                .chain(refused)
                 .collect();
             if !request.validate_only {
                 results.iter().for_each(|one| acting.note(&one.name, one.error_code));

@@ -1,9 +1,10 @@
 //! Produce: validates each batch by its head and checksum and hands it to its journal as it is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{AclOperation, Broker, Log, Reply, ReplyTo, TopicConfig};
+use broker::{AclOperation, Broker, Cause, Limit, Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
 use delivery::{Claim, ProducerEpoch, TransactionError, UnderWay, Version};
 use kafka_wire::produce::{
@@ -49,6 +50,8 @@ struct ProduceWait {
     transactional: bool,
     records: u64,
     bytes: u64,
+    /// What topics' quotas ask the connection to wait.
+    debt: Duration,
 }
 
 /// Why a partition's data is refused.
@@ -78,6 +81,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         transactional: false,
         records: 0,
         bytes: 0,
+        debt: Duration::ZERO,
     };
     let mut items: ByJournal<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
     let whole = check_request(&request).or_else(|| check_transaction(&request, context));
@@ -96,6 +100,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             context.append(journal, Append { to, items, acknowledge });
         }
     }
+    context.throttle.pause(context.gateway.broker.quotas(), Limit::Topic, wait.debt, context.now);
     let metrics = &context.gateway.metrics;
     metrics.produced_bytes.inc_by(wait.bytes);
     metrics.produced_records.inc_by(wait.records);
@@ -144,6 +149,11 @@ impl ProduceWait {
             partition_responses: Vec::with_capacity(data.partition_data.len()),
             ..TopicProduceResponse::default()
         });
+        if let Some(topic) = &topic {
+            context.waits.use_topic(topic.id);
+        }
+        let quotas = topic.as_ref().filter(|_| broker.quotas().limits_topics()).and_then(|topic| topic.quotas());
+        let before = self.bytes;
         let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms(), bounded: topic.is_bounded() });
         let share = data.partition_data.len() / broker.journals().len();
         items.iter_mut().for_each(|items| items.reserve(share));
@@ -184,6 +194,9 @@ impl ProduceWait {
                 }
             }
             answers.push(answer);
+        }
+        if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.produce.as_ref()) {
+            self.debt = self.debt.max(account.take(self.bytes - before, context.now));
         }
         if self.response.responses[at].partition_responses.is_empty() {
             self.response.responses.pop();
@@ -392,6 +405,10 @@ fn check_timestamps(bytes: &[u8], header: &BatchHeader, (before, after): (i64, i
 }
 
 impl Wait for ProduceWait {
+    fn cause(&self) -> Cause {
+        Cause::Disk
+    }
+
     fn handle_reply(&mut self, part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Appended(results) = reply else { return None };
         for ((topic, partition), result) in self.parts[part as usize].iter().zip(results) {

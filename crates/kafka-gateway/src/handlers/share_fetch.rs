@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Reply, ShareRules, SharedSubscription, Sharing, TailRead,
+    AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Cause, QuotaKey, Reply, ShareRules, SharedSubscription, Sharing, TailRead,
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
@@ -187,7 +187,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         closes,
         acknowledging: true,
         min_bytes: request.min_bytes.max(0) as usize,
-        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max),
+        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(super::fetch::limited::of_client(context).max_bytes),
         bytes: 0,
         records_left: request.max_records.max(0) as u64,
         batch_size: request.batch_size.max(1) as u64,
@@ -452,11 +452,20 @@ impl ShareFetchWait {
             }
         }
         context.gateway.metrics.fetched_bytes.inc_by(self.bytes as u64);
+        context.throttle.take(context.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, self.bytes as u64, context.now);
         Some(Box::new(response))
     }
 }
 
 impl Wait for ShareFetchWait {
+    fn cause(&self) -> Cause {
+        match (self.is_reading(), &self.held_back) {
+            (true, _) => Cause::History,
+            (false, Some(_)) => Cause::Memory,
+            (false, None) => Cause::Records,
+        }
+    }
+
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Done(done) = reply else { return None };
         let acknowledged = *done.downcast::<Acknowledged>().ok()?;

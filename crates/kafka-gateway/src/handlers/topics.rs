@@ -14,6 +14,7 @@ use types::TopicId;
 use uuid::Uuid;
 
 use super::configs::source_code;
+use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control, denied_topics, once};
 use crate::error_code::{of_append, of_create};
 use crate::session::Context;
@@ -82,8 +83,40 @@ fn wish(topic: &CreatableTopic, node: i32) -> Result<CreateTopic, (ErrorCode, St
     Ok(CreateTopic { name: topic.name.to_string(), partitions, replication, overrides })
 }
 
+/// First versions of CreateTopics and DeleteTopics that are refused what their quota does not have.
+const CREATES_STRICTLY_SINCE: i16 = 6;
+const DELETES_STRICTLY_SINCE: i16 = 5;
+
+/// Partitions that a topic is to have.
+fn partitions_of(topic: &CreatableTopic, default: i64) -> usize {
+    match (topic.num_partitions, topic.assignments.len()) {
+        (-1, 0) => default as usize,
+        (-1, assigned) => assigned,
+        (count, _) => count.max(0) as usize,
+    }
+}
+
+/// Takes out of a request what its quota does not have, with the answers for that.
+fn take_unpaid(request: &mut CreateTopicsRequest, context: &mut Context<'_>) -> Vec<CreatableTopicResult> {
+    let mut refused = Vec::new();
+    if request.validate_only {
+        return refused;
+    }
+    let default = context.gateway.broker.settings().int("num.partitions");
+    let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
+    request.topics.retain(|topic| {
+        let admitted = mutations.admit(partitions_of(topic, default));
+        if !admitted {
+            refused.push(refusal(&topic.name, ErrorCode::ThrottlingQuotaExceeded, EXCEEDED.to_string()));
+        }
+        admitted
+    });
+    refused
+}
+
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = CreateTopicsRequest::decode(reader, context.version)?;
+    let mut request = CreateTopicsRequest::decode(reader, context.version)?;
+    let refused = take_unpaid(&mut request, context);
     let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let (asking, acting) = (context.asking(), context.acting("CreateTopics"));
     let leave = Leave {
@@ -101,7 +134,8 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..CreateTopicsResponse::default()
         },
         move |broker| {
-            let topics = if request.validate_only { validate(broker, &request, &leave) } else { create_all(broker, &request, &leave) };
+            let mut topics = if request.validate_only { validate(broker, &request, &leave) } else { create_all(broker, &request, &leave) };
+            topics.extend(refused);
             if !request.validate_only {
                 topics.iter().for_each(|topic| acting.note(&topic.name, topic.error_code));
             }
@@ -168,8 +202,19 @@ fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteTopicsRequest::decode(reader, context.version)?;
     let by_name = request.topic_names.into_iter().map(|name| (Some(name), Uuid::nil()));
-    let asked: Vec<(Option<Str>, Uuid)> =
+    let mut asked: Vec<(Option<Str>, Uuid)> =
         by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();
+    let broker = Arc::clone(&context.gateway.broker);
+    let mut mutations = Mutations::new(context, DELETES_STRICTLY_SINCE);
+    let mut refused = Vec::new();
+    asked.retain(|(name, id)| {
+        let topic = name.as_ref().map_or_else(|| broker.topic_by_id(TopicId(*id)), |name| broker.topic(name));
+        let admitted = mutations.admit(topic.map_or(0, |topic| topic.logs().len()));
+        if !admitted {
+            refused.push(deleted(name.clone(), *id, Some(ErrorCode::ThrottlingQuotaExceeded)));
+        }
+        admitted
+    });
     let busy = asked.clone();
     let (asking, acting) = (context.asking(), context.acting("DeleteTopics"));
     let all = asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER);
@@ -198,7 +243,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..DeleteTopicsResponse::default()
         },
         move |broker| {
-            let responses = delete_all(broker, &asked, &denied);
+            let responses: Vec<_> = delete_all(broker, &asked, &denied).into_iter().chain(refused).collect();
             for one in &responses {
                 acting.note(&one.name.as_ref().map_or_else(|| one.topic_id.to_string(), ToString::to_string), one.error_code);
             }

@@ -9,5 +9,6 @@ mod login;
 mod long_poll;
 mod node;
 mod order;
+mod quotas;
 mod share;
 mod transactions;

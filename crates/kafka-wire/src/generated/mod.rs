@@ -5,6 +5,7 @@
 
 pub mod add_offsets_to_txn;
 pub mod add_partitions_to_txn;
+pub mod alter_client_quotas;
 pub mod alter_configs;
 pub mod alter_partition_reassignments;
 pub mod alter_replica_log_dirs;
@@ -22,6 +23,7 @@ pub mod delete_records;
 pub mod delete_share_group_offsets;
 pub mod delete_topics;
 pub mod describe_acls;
+pub mod describe_client_quotas;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_groups;
@@ -110,6 +112,8 @@ pub(crate) const APIS: &[ApiKey] = &[
     ApiKey { key: 45, name: "AlterPartitionReassignments", first: 0, last: 1, flexible_from: Some(0) },
     ApiKey { key: 46, name: "ListPartitionReassignments", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 47, name: "OffsetDelete", first: 0, last: 0, flexible_from: None },
+    ApiKey { key: 48, name: "DescribeClientQuotas", first: 0, last: 1, flexible_from: Some(1) },
+    ApiKey { key: 49, name: "AlterClientQuotas", first: 0, last: 1, flexible_from: Some(1) },
     ApiKey { key: 50, name: "DescribeUserScramCredentials", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 51, name: "AlterUserScramCredentials", first: 0, last: 0, flexible_from: Some(0) },
     ApiKey { key: 55, name: "DescribeQuorum", first: 0, last: 2, flexible_from: Some(0) },

@@ -96,6 +96,7 @@ macro_rules! codecs {
 codecs! {
     shared add_offsets_to_txn::{ AddOffsetsToTxnRequest, AddOffsetsToTxnResponse };
     shared add_partitions_to_txn::{ AddPartitionsToTxnRequest, AddPartitionsToTxnResponse };
+    shared alter_client_quotas::{ AlterClientQuotasRequest, AlterClientQuotasResponse };
     shared alter_configs::{ AlterConfigsRequest, AlterConfigsResponse };
     shared alter_partition_reassignments::{ AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse };
     shared alter_replica_log_dirs::{ AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse };
@@ -113,6 +114,7 @@ codecs! {
     shared delete_share_group_offsets::{ DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse };
     shared delete_topics::{ DeleteTopicsRequest, DeleteTopicsResponse };
     shared describe_acls::{ DescribeAclsRequest, DescribeAclsResponse };
+    shared describe_client_quotas::{ DescribeClientQuotasRequest, DescribeClientQuotasResponse };
     shared describe_cluster::{ DescribeClusterRequest, DescribeClusterResponse };
     shared describe_configs::{ DescribeConfigsRequest, DescribeConfigsResponse };
     shared describe_groups::{ DescribeGroupsRequest, DescribeGroupsResponse };

@@ -1,0 +1,99 @@
+"""Quotas of users hold for pika's publishers and consumers, and acknowledgements and heartbeats go on meanwhile. Arguments: the binary. Prints a
+line a case."""
+
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pika
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from driver.broker import Broker
+from quotas import Meter, Quotas, near
+
+MB = 1_000_000
+BODY = bytes(20_000)
+
+
+def connect(broker, name, **more):
+    host, port = broker.amqp.rsplit(":", 1)
+    return pika.BlockingConnection(pika.ConnectionParameters(host, int(port), client_properties={"connection_name": name}, **more))
+
+
+def publishers(broker, quotas):
+    """One that is limited by its user, and changes while it runs; nothing that it has published is lost when it closes."""
+    quotas.set({"user": "guest"}, producer_byte_rate=2 * MB)
+    meter, ends, count = Meter(), threading.Event(), [0]
+
+    def publish():
+        connection = connect(broker, "publisher", heartbeat=5)
+        channel = connection.channel()
+        channel.queue_declare("limited", durable=True)
+        while not ends.is_set():
+            channel.basic_publish("", "limited", BODY)
+            count[0] += 1
+            meter.add(len(BODY))
+        connection.close()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    time.sleep(1.5)
+    near(meter.over(2), 2 * MB, 0.25, "published at 2 MB/s")
+    quotas.set({"user": "guest"}, producer_byte_rate=6 * MB)
+    time.sleep(1)
+    near(meter.over(2), 6 * MB, 0.25, "published a second after the change to 6 MB/s")
+    ends.set()
+    thread.join(30)
+    quotas.set({"user": "guest"}, producer_byte_rate=None)
+    connection = connect(broker, "looker")
+    until = time.monotonic() + 5
+    while (found := connection.channel().queue_declare("limited", passive=True).method.message_count) != count[0] and time.monotonic() < until:
+        time.sleep(0.05)
+    connection.close()
+    assert found == count[0], f"{found} messages of {count[0]}"
+
+
+def consumers(broker, quotas):
+    """One that acknowledges, limited by its connection's name; others of the same user are not."""
+    quotas.set({"client-id": "slow"}, consumer_byte_rate=2 * MB)
+    rates = {}
+    for name, seconds in (("slow", 3), ("quick", 0.5)):
+        connection, meter = connect(broker, name), Meter()
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=100)
+
+        def take(_channel, method, _properties, body):
+            meter.add(len(body))
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume("limited", take)
+        connection.process_data_events(1 if name == "slow" else 0)
+        start = time.monotonic()
+        while time.monotonic() < start + seconds:
+            connection.process_data_events(0.05)
+        rates[name] = meter.between(start, start + seconds)
+        connection.close()
+    near(rates["slow"], 2 * MB, 0.35, "consumed at 2 MB/s")
+    assert rates["quick"] > 6 * MB, f"without a quota {rates['quick'] / MB:.1f} MB/s"
+    quotas.set({"client-id": "slow"}, consumer_byte_rate=None)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="mainstem-quotas-") as scratch:
+        broker = Broker(sys.argv[1], f"{scratch}/data", ["--set", "mainstem.shards=2"]).start()
+        try:
+            quotas = Quotas(broker.bootstrap)
+            for name, case in (("publishers-are-held-to-their-rate", publishers), ("consumers-are-held-to-their-rate", consumers)):
+                try:
+                    case(broker, quotas)
+                    print(f"ok {name}", flush=True)
+                except Exception as error:
+                    print(f"failed {name}: {error or type(error).__name__}", flush=True)
+        finally:
+            broker.end(signal.SIGTERM)
+
+
+main()

@@ -1,0 +1,135 @@
+//! A connection under the quotas of its user and client id, which is the client property `connection_name`. What is published beyond them is
+//! held, and beyond what may be held is not read ([`crate::session`], pressure); acknowledgements and heartbeats go on meanwhile. What is
+//! delivered beyond them makes room for more only when it is paid for. A share of time, and single messages that are asked for, pause all reading.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use broker::{ANONYMOUS, Broker, Cause, Causes, Limit, QuotaKey, Throttle};
+
+use crate::connection::Connection;
+use crate::outgoing::Taken;
+
+/// A shorter debt delays nothing: it counts with the next.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+
+/// Who waits looks so often whether quotas have changed.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// See the head.
+#[derive(Default)]
+pub(crate) struct Quota {
+    throttle: Throttle,
+    /// What the client calls itself.
+    pub client_id: String,
+    /// Sent, not paid for: until when each keeps its room.
+    owed: VecDeque<(Instant, Taken)>,
+    /// The connection ends: what was published goes out, paid for or not.
+    ending: bool,
+}
+
+impl Quota {
+    fn limit(&self) -> Option<Limit> {
+        self.throttle.paused().map(|(limit, _)| limit)
+    }
+
+    /// Are publishes held?
+    pub fn holds_publishes(&self) -> bool {
+        !self.ending && self.throttle.is_paused()
+    }
+
+    /// Since when they are held.
+    pub fn held_since(&self) -> Option<Instant> {
+        self.throttle.paused().filter(|_| !self.ending).map(|(_, since)| since)
+    }
+
+    /// Is nothing to be read?
+    pub fn stops_reading(&self) -> bool {
+        matches!(self.limit(), Some(Limit::Client(QuotaKey::RequestPercentage | QuotaKey::ConsumerByteRate)))
+    }
+
+    /// Messages have been handed to the socket: their room is free again once they are paid for.
+    pub fn sent(&mut self, broker: &Arc<Broker>, taken: Taken, now: Instant) {
+        let debt = self.throttle.account(QuotaKey::ConsumerByteRate).map_or(Duration::ZERO, |account| account.take(taken.bytes as u64, now));
+        if debt >= DELAY_MIN {
+            broker.quotas().note_throttled(QuotaKey::ConsumerByteRate, debt);
+            self.owed.push_back((now + debt, taken));
+        } else {
+            broker.taken(&taken.channel, taken.bytes);
+        }
+    }
+
+    /// When to look again without an event; `now` or later.
+    pub fn next(&self, now: Instant) -> Option<Instant> {
+        // The quota may have changed meanwhile.
+        let owed = self.owed.front().map(|(due, _)| (*due).min(now + LOOK_AGAIN));
+        self.throttle.next().into_iter().chain(owed).min()
+    }
+
+    /// What the connection waits for because of quotas.
+    pub fn causes(&self) -> Causes {
+        let paused = match self.limit() {
+            Some(Limit::Topic) => Cause::TopicQuota.bit(),
+            Some(Limit::Client(_) | Limit::Laggard) => Cause::Quota.bit(),
+            None => 0,
+        };
+        if self.owed.is_empty() { paused } else { paused | Cause::Quota.bit() }
+    }
+}
+
+impl Connection {
+    /// Makes sure that the limits are those in force.
+    pub fn look_at_quota(&mut self) {
+        let quotas = self.gateway.broker.quotas();
+        let user = if self.user.is_empty() { ANONYMOUS } else { &self.user };
+        self.quota.throttle.look(quotas, user, &self.quota.client_id, self.now);
+    }
+
+    /// So many bytes of batches were appended; the quotas of their topics ask to wait for `debt`.
+    pub fn take_published(&mut self, bytes: usize, debt: Duration) {
+        let quotas = self.gateway.broker.quotas();
+        self.quota.throttle.take(quotas, QuotaKey::ProducerByteRate, bytes as u64, self.now);
+        self.quota.throttle.pause(quotas, Limit::Topic, debt, self.now);
+    }
+
+    /// A message of so many bytes was asked for, and is on its way.
+    pub fn take_got(&mut self, bytes: usize) {
+        self.quota.throttle.take(self.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, bytes as u64, self.now);
+    }
+
+    /// Begins to measure what a turn takes of the thread, where that is limited.
+    pub fn begin_timing(&self) -> Option<Instant> {
+        self.quota.throttle.is_timed().then(Instant::now)
+    }
+
+    /// Ends it.
+    pub fn take_time(&mut self, began: Option<Instant>) {
+        if let Some(began) = began {
+            let took = began.elapsed().as_nanos() as u64;
+            self.quota.throttle.take(self.gateway.broker.quotas(), QuotaKey::RequestPercentage, took, self.now);
+        }
+    }
+
+    /// Time has passed.
+    pub fn wake_quota(&mut self) {
+        let quotas = self.gateway.broker.quotas();
+        let before = self.quota.throttle.account(QuotaKey::ConsumerByteRate).map(std::ptr::from_ref);
+        let ended = self.quota.throttle.wake(quotas, self.now);
+        self.look_at_quota();
+        // What was owed to an account that is gone is paid.
+        let same = before == self.quota.throttle.account(QuotaKey::ConsumerByteRate).map(std::ptr::from_ref);
+        while let Some((_, taken)) = self.quota.owed.pop_front_if(|(due, _)| !same || *due <= self.now) {
+            self.gateway.broker.taken(&taken.channel, taken.bytes);
+        }
+        if ended {
+            self.flush();
+        }
+    }
+
+    /// The connection ends: what is held because of a quota goes out, and is paid for by those who come next.
+    pub fn flush_unpaid(&mut self) {
+        self.quota.ending = true;
+        self.flush();
+    }
+}

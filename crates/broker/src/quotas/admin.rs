@@ -1,0 +1,98 @@
+//! Changes of quotas: on the controller's thread, durable before they count.
+
+use std::collections::BTreeMap;
+
+use journal::{AppendError, AppendItem};
+
+use super::entity::{InvalidQuota, QuotaEntity, QuotaKey, QuotaValues};
+use super::record;
+use super::Quotas;
+use crate::Broker;
+
+/// Entities that can have quotas.
+const ENTITIES_MAX: usize = 100_000;
+
+/// What is to become of an entity's quotas.
+#[derive(Clone, Debug)]
+pub struct QuotaChange {
+    /// Whose.
+    pub entity: QuotaEntity,
+    /// By key: the value, `None`: the entity has none any more.
+    pub values: Vec<(QuotaKey, Option<f64>)>,
+}
+
+/// Why quotas stay as they are.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum AlterQuotaError {
+    /// There cannot be such a quota.
+    #[error(transparent)]
+    Invalid(#[from] InvalidQuota),
+    /// There is no room for more entities.
+    #[error("at most {ENTITIES_MAX} entities have quotas")]
+    Full,
+    /// The journal did not take it.
+    #[error("{0}")]
+    Append(#[from] AppendError),
+}
+
+impl QuotaChange {
+    /// A change from names and values; a value of `None` takes the quota away.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn of<'a>(entity: QuotaEntity, values: impl IntoIterator<Item = (&'a str, Option<f64>)>) -> Result<Self, InvalidQuota> {
+        let checked = |(key, value): (&str, Option<f64>)| Ok((entity.check(key, value)?, value));
+        let values = values.into_iter().map(checked).collect::<Result<_, _>>()?;
+        Ok(Self { entity, values })
+    }
+}
+
+impl Broker {
+    /// How much users, clients and addresses may do.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// Changes quotas, all of them or none. On the controller's thread.
+    ///
+    /// # Errors
+    /// `Full`, `Append`.
+    pub fn alter_quotas(&self, changes: &[QuotaChange]) -> Result<(), AlterQuotaError> {
+        let mut after: BTreeMap<&QuotaEntity, QuotaValues> = BTreeMap::new();
+        let (mut items, count) = (Vec::new(), {
+            let configured = self.quotas.configured.read();
+            for QuotaChange { entity, values } in changes {
+                let now = after.entry(entity).or_insert_with(|| configured.get(entity).cloned().unwrap_or_default());
+                for (key, value) in values {
+                    now.remove(key);
+                    now.extend(value.map(|value| (*key, value)));
+                }
+            }
+            after.retain(|entity, values| configured.get(*entity).unwrap_or(&QuotaValues::new()) != &*values);
+            configured.len() + after.keys().filter(|entity| !configured.contains_key(**entity)).count()
+        });
+        if count > ENTITIES_MAX {
+            return Err(AlterQuotaError::Full);
+        }
+        for (entity, values) in &after {
+            let value = (!values.is_empty()).then(|| record::encode(values));
+            items.push(AppendItem::State { key: record::key(entity), value });
+        }
+        if items.is_empty() {
+            return Ok(());
+        }
+        self.commit(0, items)?;
+        after.into_iter().for_each(|(entity, values)| self.quotas.put(entity, values));
+        Ok(())
+    }
+
+    /// Puts a record back at start; false: it is not readable.
+    pub(crate) fn restore_quota(&self, key: &[u8], value: &[u8]) -> bool {
+        let found = record::decode(key, value);
+        let readable = found.is_some();
+        if let Some((entity, values)) = found {
+            self.quotas.put(&entity, values);
+        }
+        readable
+    }
+}

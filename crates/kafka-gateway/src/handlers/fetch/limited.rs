@@ -1,0 +1,105 @@
+//! A fetch under quotas: of its client, of topics, and of its group when that is far behind. It gets no more than may be had in a second, and
+//! nothing at all while more was fetched than is paid for; what it gets is taken from all accounts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::{Account, Lag, Limit, QuotaKey};
+use kafka_wire::Records;
+use kafka_wire::fetch::FetchResponse;
+use types::TopicId;
+
+use super::Wanted;
+use crate::session::Context;
+
+/// What quotas leave to one fetch.
+pub(crate) struct Limited {
+    /// Bytes.
+    pub max_bytes: usize,
+    /// More was fetched than is paid for.
+    pub gets_nothing: bool,
+    /// The account of a group that is far behind.
+    pub laggard: Option<Arc<Account>>,
+}
+
+/// What the quota of its client leaves to a fetch.
+pub(crate) fn of_client(context: &mut Context<'_>) -> Limited {
+    let Some(account) = context.throttle.account(QuotaKey::ConsumerByteRate) else {
+        return Limited { max_bytes: usize::MAX, gets_nothing: false, laggard: None };
+    };
+    let (max_bytes, debt) = (account.rate().max(1.0) as usize, account.debt(context.now));
+    pause(context, Limit::Client(QuotaKey::ConsumerByteRate), debt);
+    Limited { max_bytes, gets_nothing: context.throttle.is_paused(), laggard: None }
+}
+
+/// What quotas leave to a fetch of these.
+pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
+    let mut limited = of_client(context);
+    let broker = &context.gateway.broker;
+    if broker.quotas().limits_topics() {
+        let mut debt = Duration::ZERO;
+        for topic in wanted.chunk_by(|one, next| one.name == next.name && one.id == next.id) {
+            let quotas = topic_of(context, &topic[0].name, TopicId(topic[0].id)).and_then(|topic| topic.quotas());
+            if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.fetch.as_ref()) {
+                limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
+                debt = debt.max(account.debt(context.now));
+            }
+        }
+        pause(context, Limit::Topic, debt);
+    }
+    let laggard = context.spoken.laggard(&context.gateway.broker, context.client_id, context.peer, context.now);
+    if let Some(laggard) = laggard {
+        let now_ms = context.gateway.broker.now_ms();
+        limited.laggard = laggard.hear(context.to.connection, lag(wanted), context.now, now_ms);
+        if let Some(account) = &limited.laggard {
+            limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
+            pause(context, Limit::Laggard, account.debt(context.now));
+        }
+    }
+    limited.gets_nothing = context.throttle.is_paused();
+    limited
+}
+
+/// What was fetched is taken from all accounts.
+pub(super) fn take(context: &mut Context<'_>, response: &FetchResponse, laggard: Option<&Account>, fetched: usize) {
+    if fetched == 0 {
+        return;
+    }
+    context.throttle.take(context.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, fetched as u64, context.now);
+    if context.gateway.broker.quotas().limits_topics() {
+        for topic in &response.responses {
+            let quotas = topic_of(context, &topic.topic, TopicId(topic.topic_id)).and_then(|topic| topic.quotas());
+            if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.fetch.as_ref()) {
+                let bytes: usize = topic.partitions.iter().map(|data| data.records.as_ref().map_or(0, Records::len)).sum();
+                let debt = account.take(bytes as u64, context.now);
+                pause(context, Limit::Topic, debt);
+            }
+        }
+    }
+    if let Some(account) = laggard {
+        let debt = account.take(fetched as u64, context.now);
+        pause(context, Limit::Laggard, debt);
+    }
+}
+
+fn pause(context: &mut Context<'_>, limit: Limit, debt: Duration) {
+    context.throttle.pause(context.gateway.broker.quotas(), limit, debt, context.now);
+}
+
+fn topic_of(context: &Context<'_>, name: &str, id: TopicId) -> Option<Arc<broker::Topic>> {
+    let broker = &context.gateway.broker;
+    if name.is_empty() { broker.topic_by_id(id) } else { broker.topic(name) }
+}
+
+/// How far behind the end these are; bytes by the mean size of a log's records.
+fn lag(wanted: &[Wanted]) -> Lag {
+    let mut lag = Lag::default();
+    for (log, offset) in wanted.iter().filter_map(|wanted| Some((wanted.log.as_ref()?, u64::try_from(wanted.offset).ok()?))) {
+        let (start, end) = (log.start().0, log.high_watermark().0);
+        let behind = end.saturating_sub(offset.max(start));
+        let mean = log.live_bytes() as f64 / end.saturating_sub(start).max(1) as f64;
+        lag.records += behind;
+        lag.bytes += (behind as f64 * mean) as u64;
+    }
+    lag
+}
