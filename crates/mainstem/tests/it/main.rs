@@ -3,5 +3,6 @@
 mod administration;
 mod monitoring;
 mod process;
+mod reference;
 mod serve;
 mod tree;
