@@ -43,7 +43,6 @@ pub struct Gateway {
     /// Limits taken from the settings once.
     pub(crate) frame_bytes_max: usize,
     pub(crate) fetch_bytes_max: usize,
-    pub(crate) auto_create: bool,
     /// Who shows a certificate.
     pub(crate) principal_rules: PrincipalRules,
     /// Memory of answers that clients have not read.
@@ -67,7 +66,6 @@ impl Gateway {
             asked: Asked::default(),
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
-            auto_create: broker.settings().bool("auto.create.topics.enable"),
             principal_rules: PrincipalRules::parse(broker.settings().text("ssl.principal.mapping.rules").0).expect("checked at the start"),
             pinned,
             broker,

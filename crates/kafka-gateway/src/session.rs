@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{ANONYMOUS, AclOperation, AuditLine, Cause, Causes, Limit, QuotaKey, Reply, ReplyTo, Throttle, User, Waits, Watches};
+use broker::{ANONYMOUS, AclOperation, AuditLine, Cause, Causes, ClientConnection, Limit, QuotaKey, Reply, ReplyTo, Throttle, User, Waits, Watches};
 use bytes::Bytes;
 use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
@@ -154,6 +154,8 @@ pub(crate) struct Context<'a> {
     pub throttle: &'a mut Throttle,
     /// Where its time goes.
     pub waits: &'a Arc<Waits>,
+    /// The connection, as those see it who look on.
+    pub seen: &'a ClientConnection,
 }
 
 /// Parts that one request may be split into.
@@ -231,6 +233,9 @@ pub struct Session {
     sasl: Option<Box<Sasl>>,
     /// The connection is to end, from then on.
     refusal: Option<(CloseReason, Instant)>,
+    /// For those who look on, and whether they know its client id.
+    seen: Arc<ClientConnection>,
+    named: bool,
 }
 
 impl Session {
@@ -249,6 +254,8 @@ impl Session {
         let waits = gateway.broker.waits().enter(connection, peer, "kafka", Instant::now());
         let mut spoken = Box::new(Spoken::default());
         spoken.waits = Some(Arc::clone(&waits));
+        let dismissal = ReplyTo { shard, connection, token: sasl::DISMISSAL };
+        let seen = gateway.broker.kafka_connections().enter(local, peer, gateway.broker.now_ms(), dismissal);
         Self {
             gateway,
             advertise,
@@ -269,6 +276,8 @@ impl Session {
             broken: false,
             sasl: None,
             refusal: None,
+            seen,
+            named: false,
         }
     }
 
@@ -318,6 +327,8 @@ impl Session {
     pub fn handle_frame(&mut self, bytes: Bytes, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
         let length = bytes.len();
         self.gateway.metrics.received_bytes.inc_by(length as u64);
+        self.seen.received_bytes.add(length as u64);
+        self.seen.requests.add(1);
         let outcome = match &mut self.sasl {
             Some(sasl) => sasl.takes(&bytes, now),
             None => Ok(false),
@@ -357,6 +368,10 @@ impl Session {
         self.look_at_client(client_id, now);
         let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
         let timed = self.throttle.is_timed().then(Instant::now);
+        if !self.named {
+            self.named = true;
+            self.seen.set_client_id(header.client_id.as_deref().unwrap_or_default());
+        }
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -376,6 +391,7 @@ impl Session {
                 spoken: &mut self.spoken,
                 throttle: &mut self.throttle,
                 waits: &self.waits,
+                seen: &self.seen,
             };
             api.handle(reader, &mut context)
         } else if wire.name == "ApiVersions" {
@@ -442,6 +458,7 @@ impl Session {
             spoken: &mut self.spoken,
             throttle: &mut self.throttle,
             waits: &self.waits,
+            seen: &self.seen,
         };
         let body: Option<Box<dyn Body>> = match reply {
             Some((part, reply)) => wait.handle_reply(part, reply, &mut context),
@@ -584,6 +601,7 @@ impl Session {
             if let SlotState::Ready(pieces) = slot.state {
                 let sent: usize = pieces.iter().map(Bytes::len).sum();
                 self.gateway.metrics.sent_bytes.inc_by(sent as u64);
+                self.seen.sent_bytes.add(sent as u64);
                 out.extend(pieces);
                 any = true;
             }
@@ -604,6 +622,7 @@ impl Session {
             self.gateway.broker.release_consumer(&group, consumer, &rules);
         }
         self.gateway.broker.waits().leave(self.connection);
+        self.gateway.broker.kafka_connections().leave(self.connection);
         self.gateway.metrics.connections.dec();
     }
 }

@@ -1,6 +1,6 @@
 //! Who asks: HTTP Basic authentication, and what the tags and permissions of a user allow.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, StatusCode, header};
@@ -9,12 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, User, topic_name};
 
 use super::Management;
-use super::answer::{Answer, Outcome, Refusal};
+use super::answer::{Answer, Refusal};
 use super::exchanges::DEFAULT;
 use super::route::Access;
 
 /// Bytes of a claimed name that the log shows.
-const NAME_SHOWN_MAX: usize = 255;
+pub(crate) const NAME_SHOWN_MAX: usize = 255;
 /// Bytes of a path that the log shows.
 const PATH_SHOWN_MAX: usize = 1000;
 
@@ -27,14 +27,18 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Who asks from there.
+    pub fn new(user: Arc<User>, broker: &Arc<Broker>, from: IpAddr) -> Self {
+        let subject = broker.security().subject(Some(user.name()), from);
+        Self { user, subject, broker: Arc::clone(broker) }
+    }
+
     pub fn name(&self) -> &str {
         self.user.name()
     }
 
     /// Writes what came of a request that is to change something, and of any that it may not make.
-    pub fn audit(&self, method: &str, path: &str, from: std::net::IpAddr, outcome: &Outcome) {
-        let (Ok(answer) | Err(answer)) = outcome;
-        let status = answer.status;
+    pub fn audit(&self, method: &str, path: &str, from: IpAddr, status: StatusCode) {
         let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&status);
         let what = String::from_utf8_lossy(&path.as_bytes()[..path.len().min(PATH_SHOWN_MAX)]);
         let outcome = if status.is_success() { "done".to_owned() } else { status.to_string() };
@@ -50,7 +54,7 @@ impl Identity {
         self.user.tags()
     }
 
-    fn has(&self, tags: &[&str]) -> bool {
+    pub fn has(&self, tags: &[&str]) -> bool {
         tags.iter().any(|tag| self.user.has_tag(tag))
     }
 
@@ -70,6 +74,11 @@ impl Identity {
     /// Has it permissions in a virtual host?
     pub fn enters(&self, vhost: &str) -> bool {
         self.broker.security().permissions(vhost, self.name()).is_some()
+    }
+
+    /// May it do that with what has this name, by permissions and by access control entries?
+    pub fn may(&self, vhost: &str, permission: Permission, name: &[u8]) -> bool {
+        self.check_permission(vhost, permission, name).is_ok()
     }
 
     /// # Errors
@@ -149,7 +158,7 @@ impl Identity {
 }
 
 /// Name and password of the header `Authorization`.
-fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = given.split_once(' ')?;
     let decoded = STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
@@ -165,10 +174,7 @@ impl Management {
     pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Identity, Refusal> {
         let (name, password) = credentials(headers).ok_or_else(Answer::who_are_you)?;
         match self.broker.security().authenticate(Credentials { name: &name, password: &password, peer }) {
-            Ok(user) => {
-                let subject = self.broker.security().subject(Some(user.name()), peer.ip());
-                Ok(Identity { user, subject, broker: Arc::clone(&self.broker) })
-            }
+            Ok(user) => Ok(Identity::new(user, &self.broker, peer.ip())),
             Err(reason) => {
                 let (who, outcome) = (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());
                 let line = AuditLine { who: &who, from: peer.ip(), through: "http", act: "login", what: "", outcome: &outcome };

@@ -73,7 +73,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let topics = broker.topics().iter().filter_map(seen).collect();
         return Ok(Outcome::answer(frame.response(broker, topics)));
     }
-    let may_create = context.gateway.auto_create && (context.version < 4 || request.allow_auto_topic_creation);
+    let may_create = (context.version < 4 || request.allow_auto_topic_creation) && broker.live_settings().bool("auto.create.topics.enable");
     let asked = asked(broker, &asking, request.topics.unwrap_or_default(), operations);
     let (missing, uncreated) = if may_create { missing(broker, &asking, &asked) } else { Default::default() };
     if missing.is_empty() {
