@@ -15,6 +15,7 @@ mod group_config;
 mod groups;
 mod internal_topics;
 mod jobs;
+mod log_names;
 mod mailbox;
 mod overrides;
 mod queues;
@@ -54,6 +55,7 @@ pub use journal::{
 pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
+pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
     BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,

@@ -15,6 +15,8 @@ use crate::stream::Stream;
 
 /// After a request that ends the connection, what was asked before may be answered for this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// What was sent within this time may still be on its way to the client.
+const JUST_SENT: Duration = Duration::from_secs(1);
 /// A socket that takes nothing for this long, while answers wait, is closed …
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// … or for this long, when such answers hold much of the memory …
@@ -46,12 +48,17 @@ pub enum End {
     Stalled,
     /// A request of it met a defect of ours.
     Broken,
+    /// The node stops, and what was asked has been answered.
+    Drained {
+        /// Something was sent just now that the client is to read.
+        told: bool,
+    },
 }
 
 impl End {
     /// Has the client been told, so that it is to read that before the socket is closed?
     pub fn is_polite(&self) -> bool {
-        matches!(self, Self::Refused(Refusal::Amqp(_)))
+        matches!(self, Self::Refused(Refusal::Amqp(_)) | Self::Drained { told: true })
     }
 }
 
@@ -79,7 +86,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut last_progress = Instant::now();
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
-    let mut turn_ends = false;
+    let (mut turn_ends, mut last_sent) = (false, None);
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
@@ -87,6 +94,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
+                last_sent = Some(now);
                 shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
                     tokio::task::yield_now().await;
@@ -111,6 +119,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         let answered = !sends && connection.session.borrow().is_idle();
         if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
             return End::Refused(reason);
+        }
+        if answered && shard.draining.get() {
+            return End::Drained { told: last_sent.is_some_and(|at: Instant| at.elapsed() < JUST_SENT) };
         }
         let may_read = refused.is_none() && has_room(connection, &outgoing) && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.

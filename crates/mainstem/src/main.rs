@@ -1,33 +1,45 @@
-//! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder.
+//! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder, and the other commands tell a running broker
+//! what to do or look after a data folder while none runs.
 
 mod admission;
 mod archive_folder;
+mod backup;
 mod certificate;
 mod cli;
 mod config;
 mod connection;
+mod damage;
 mod data_folder;
+mod ending;
 mod frames;
 mod management;
 mod measurements;
 mod memory;
+mod operator;
 mod placement;
+mod progress;
 mod protocol;
 mod server;
 mod shard;
 mod stream;
 mod tls;
+mod utc;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, JournalCommand};
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => config::Config::load(*arguments).map_err(Into::into).and_then(server::run),
         Command::Inspect { file } => inspect(&file),
+        Command::Backup { to, node } => operator::backup(&node, &to),
+        Command::Restore { from, data, archive } => backup::restore::run(&from, &data, archive),
+        Command::Journal(JournalCommand::Verify { data, archive, json }) => damage::verify(&data, archive, json),
+        Command::Journal(JournalCommand::Salvage { data, out, archive }) => damage::salvage(&data, &out, archive),
+        Command::Drain { node, no_wait } => operator::drain(&node, no_wait),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

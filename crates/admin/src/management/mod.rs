@@ -42,6 +42,10 @@ pub use definitions::{Imported, InvalidDefinitions, NotTaken, load as load_defin
 pub use messages::Message;
 pub use server::{Peers, Server};
 
+pub(crate) use answer::{Answer, Refusal};
+pub(crate) use route::Access;
+pub(crate) use server::{blocking, check_origin};
+
 use rates::Rates;
 
 /// The release of RabbitMQ whose API this is.

@@ -92,7 +92,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
 }
 
 /// Runs on a thread that may wait. A defect of ours costs the request.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Answer::failed("a defect of the broker"))
 }
 
@@ -114,7 +114,7 @@ impl axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, toki
 
 /// A page of somebody else's that is open in a browser here must not reach what only this machine may: on loopback the name under which
 /// the browser asks, and the page that makes it ask, have to be of this machine.
-fn check_origin(peers: &Peers, headers: &HeaderMap) -> Result<(), Refusal> {
+pub(crate) fn check_origin(peers: &Peers, headers: &HeaderMap) -> Result<(), Refusal> {
     if !peers.local.ip().to_canonical().is_loopback() {
         return Ok(());
     }

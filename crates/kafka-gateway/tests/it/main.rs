@@ -1,5 +1,6 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
+mod drain;
 mod fetch_sessions;
 mod filters;
 mod full_disk;
@@ -7,6 +8,7 @@ mod idempotence;
 mod login;
 mod long_poll;
 mod node;
+mod one_journal;
 mod order;
 mod share;
 mod transactions;

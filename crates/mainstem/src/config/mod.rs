@@ -87,6 +87,8 @@ pub struct Config {
     pub memory: ByteSize,
     pub io: Option<IoMode>,
     pub log: LogFormat,
+    /// Damage that the operator knows of.
+    pub accept_loss: Vec<String>,
     pub settings: Settings,
 }
 
@@ -108,8 +110,9 @@ impl Config {
             Some(path) => Layer::from_file(&path)?,
             None => Layer::default(),
         };
+        let accept_loss = arguments.accept_loss.clone();
         let merged = file.under(environment).under(Layer::from_flags(arguments)?);
-        Self::check(merged)
+        Ok(Self { accept_loss, ..Self::check(merged)? })
     }
 
     fn check(layer: Layer) -> Result<Self, ConfigError> {
@@ -147,6 +150,7 @@ impl Config {
             memory,
             io: layer.io.map(|text| parse("--io", &text)).transpose()?,
             log: layer.log.map_or(Ok(LogFormat::Text), |text| parse("--log", &text))?,
+            accept_loss: Vec::new(),
             settings,
         })
     }
