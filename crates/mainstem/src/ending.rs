@@ -10,14 +10,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use admin::operations::Operations;
-use anyhow::Context;
+use anyhow::bail;
 use broker::Settings;
 
 use crate::backup::Backups;
+use crate::memory::Rest;
 use crate::shard::ShardHandle;
 use crate::tls::Tls;
 
@@ -87,11 +88,14 @@ impl Orders {
     ///
     /// # Errors
     /// When there is nobody left to say so.
-    pub fn wait_for_end(&self, tls: Option<&Tls>) -> anyhow::Result<()> {
+    pub fn wait_for_end(&self, tls: Option<&Tls>, shards: &[ShardHandle]) -> anyhow::Result<()> {
+        let mut rest = Rest::new();
         loop {
-            match self.taken.recv().context("signals cannot be waited for")? {
-                Order::End => return Ok(()),
-                Order::Reload => match tls.map_or(Ok(()), Tls::reload) {
+            match self.taken.recv_timeout(Rest::SPAN) {
+                Err(RecvTimeoutError::Timeout) => rest.look(shards, Instant::now()),
+                Err(RecvTimeoutError::Disconnected) => bail!("signals cannot be waited for"),
+                Ok(Order::End) => return Ok(()),
+                Ok(Order::Reload) => match tls.map_or(Ok(()), Tls::reload) {
                     Ok(()) => tracing::info!("certificates read again: new connections have them"),
                     Err(error) => tracing::error!(%error, "certificates stay as they were"),
                 },

@@ -25,6 +25,7 @@ use crate::data_folder::DataFolder;
 use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
 use crate::management;
+use crate::memory::{self, Rest};
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
@@ -52,7 +53,7 @@ fn bound_memory(broker: &Broker, budget: usize) {
 pub fn run(config: Config) -> anyhow::Result<()> {
     start_log(config.log == LogFormat::Json);
     watch_for_defects();
-    crate::memory::keep_freed(config.memory);
+    memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
@@ -97,7 +98,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
-    crate::memory::give_back_unused();
+    memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
@@ -105,7 +106,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     accept_all(listeners, &shards, &config.settings, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
-    orders.wait_for_end(tls.as_deref())?;
+    orders.wait_for_end(tls.as_deref(), &shards)?;
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
     let ending = Ending::begin(&config.settings);

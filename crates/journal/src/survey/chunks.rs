@@ -221,7 +221,7 @@ impl Surveyor<'_> {
                 log.end = log.end.max(log.start);
             }
             EntryKind::Data => {
-                let log = self.found.logs.entry(entry.log).or_insert_with(LogSurvey::default);
+                let log = self.found.logs.entry(entry.log).or_default();
                 let before = std::mem::replace(&mut log.end, entry.next());
                 if before < entry.base {
                     let holes = self.found.damages.iter_mut().rev().filter_map(|damage| match &mut damage.place {
