@@ -15,3 +15,8 @@ def run(results, binary):
                  lambda: program("backup.py", binary))
     results.step("a damaged folder is verified, salvaged and repaired, and moves to another file system",
                  lambda: program("damage.py", binary))
+    results.step("settings that are read again are in force, and a wrong file is refused with its line", lambda: program("reload.py", binary))
+    for kept in sorted((HERE / "operations").glob("format-*.tar.gz")):
+        results.step(f"a data folder of {kept.name.split('.')[0].replace('-', ' ')} opens with all that was in it",
+                     lambda kept=kept: program("format.py", "check", binary, kept))
+    results.step("a client that reads nothing does not hold up the end of a broker", lambda: program("stubborn.py", binary))

@@ -4,6 +4,7 @@
 //! | method | path | |
 //! |---|---|---|
 //! | POST | /v1/drain | the node ends as on SIGTERM; 202 |
+//! | POST | /v1/reload | configuration file and certificates are read again; what has changed, and what waits for a restart |
 //! | POST | /v1/backup | `{"to": DIR}`: a backup is begun; 202 |
 //! | GET | /v1/backup | `{"state": "none", "running", "done" or "failed", "to", "bytes", "bytes_total", "seconds", "reason"}` |
 
@@ -34,6 +35,11 @@ pub trait Operations: Send + Sync {
     /// # Errors
     /// Why not, in words.
     fn backup(&self, to: &Path) -> Result<(), String>;
+    /// Reads configuration and certificates again; what came of it, as JSON.
+    ///
+    /// # Errors
+    /// What is wrong, with file and line; nothing has changed then.
+    fn reload(&self) -> Result<Value, String>;
     /// How far the last backup is, as JSON.
     fn backup_progress(&self) -> Value;
 }
@@ -51,7 +57,7 @@ impl Server {
     }
 
     pub(crate) fn router(&self) -> Router {
-        let paths = ["/v1/drain", "/v1/backup"];
+        let paths = ["/v1/drain", "/v1/reload", "/v1/backup"];
         paths.into_iter().fold(Router::new(), |router, path| router.route(path, any(answer))).with_state(self.clone())
     }
 }
@@ -82,6 +88,10 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
                     operations.drain();
                 });
                 Ok(Answer::with_status(StatusCode::ACCEPTED, json!({"draining": true})))
+            }
+            (&Method::POST, "/v1/reload") => {
+                tracing::warn!(target: "audit", user, address = %peers.peer.ip(), "reload ordered");
+                operations.reload().map(Answer::of).map_err(Answer::bad_request)
             }
             (&Method::POST, "/v1/backup") => {
                 let asked: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);

@@ -156,7 +156,7 @@ impl Broker {
             return Err(CreateError::Exists(topic.name.clone()));
         }
         let partitions = match topic.partitions {
-            -1 => self.settings().int("num.partitions") as i32,
+            -1 => self.current_settings().int("num.partitions") as i32,
             number => number,
         };
         if !(1..=PARTITIONS_MAX).contains(&partitions) {

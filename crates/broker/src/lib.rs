@@ -21,6 +21,7 @@ mod overrides;
 mod queues;
 mod dead_letters;
 mod read_ahead;
+mod reload;
 mod security;
 mod settings;
 mod share_rules;
@@ -73,7 +74,8 @@ pub use security::{
     ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
     TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish, place_of,
 };
-pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
+pub use reload::SettingsChange;
+pub use settings::{BROKER, Class, DYNAMIC, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, effective};
 pub use transactions::{Told, Transactions};
@@ -144,6 +146,7 @@ pub struct Broker {
     own: Arc<OwnSink>,
     groups: Groups,
     group_configs: GroupConfigs,
+    current: reload::Current,
     filters: Filters,
     internal_topics: InternalTopics,
     transactions: Transactions,
@@ -197,6 +200,7 @@ impl Broker {
         let groups = Groups::new(&config.settings, Arc::clone(&catalog));
         journals[0].add_sink(groups::SHARD, groups.sink());
         let group_configs = GroupConfigs::new(&config.settings);
+        let current = reload::Current::new(&config.settings);
         let security = Security::new(&config.settings);
         let delays = queues::DelayService::new(Arc::clone(&config.clock));
         for journal in &journals {
@@ -218,6 +222,7 @@ impl Broker {
             own,
             groups,
             group_configs,
+            current,
             filters: Filters::default(),
             internal_topics: InternalTopics::default(),
             transactions,

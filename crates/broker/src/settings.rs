@@ -160,6 +160,10 @@ pub const BROKER: &[Setting] = &[
     row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
 ];
 
+/// Settings of the broker that take effect while it runs; the others with the next start.
+pub const DYNAMIC: &[&str] =
+    &["num.partitions", "auto.create.topics.enable", "max.connections", "mainstem.queue.consumer.timeout.ms", "mainstem.shutdown.timeout.ms"];
+
 /// Settings of a topic.
 pub const TOPIC: &[Setting] = &[
     row("cleanup.policy", ListOf(&["delete", "compact"]), "delete", Enforced, "delete lets old records go; compact keeps the newest of each key, and refuses records without one."),

@@ -52,6 +52,40 @@ pub enum Command {
         #[arg(long, value_name = "DIR")]
         archive: Option<PathBuf>,
     },
+    /// Have a running broker read its configuration file and certificates again.
+    Reload {
+        #[command(flatten)]
+        node: NodeArguments,
+    },
+    /// Look at disk, limits, clock and permissions of this machine, and say what to do.
+    Doctor {
+        /// The data folder of the broker, if it is to be there or is there already
+        #[arg(long, value_name = "DIR", default_value = "./mainstem-data")]
+        data: PathBuf,
+        /// One JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say of which format a data folder is, and with --finalize have it written in this release's.
+    Upgrade {
+        /// The data folder; no broker may have it open
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// From now on; older releases refuse the folder then
+        #[arg(long)]
+        finalize: bool,
+    },
+    /// Print a script for a shell that completes commands and flags.
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages, one a command, to a folder.
+    Man {
+        /// Where to
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Look after a data folder that no broker has open.
     #[command(subcommand)]
     Journal(JournalCommand),
@@ -112,7 +146,7 @@ pub struct NodeArguments {
 /// Every flag has a key of the same name in the configuration file and an environment variable (`MAINSTEM_DATA`,
 /// …; `MAINSTEM_SET_NUM_PARTITIONS` for `--set num.partitions=…`). Flags win over the environment, the
 /// environment over the file.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct ServeArguments {
     /// Folder of all data [default: ./mainstem-data]
     #[arg(long, value_name = "DIR")]
@@ -155,7 +189,16 @@ pub struct ServeArguments {
     /// Start without what is damaged under this name (`mainstem journal verify` lists names); may be repeated. Only as a flag
     #[arg(long, value_name = "ID")]
     pub accept_loss: Vec<String>,
-    /// Format of the log on stderr: text or json [default: text]
+    /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<String>,
+    /// File for the log [default: stderr]
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<String>,
+    /// A log file that has grown to this size is renamed to FILE.1, and so on [default: 100MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub log_file_size: Option<String>,
+    /// Log files that are kept beside the one that is written [default: 9]
+    #[arg(long, value_name = "COUNT")]
+    pub log_file_count: Option<String>,
 }

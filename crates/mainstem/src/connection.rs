@@ -112,16 +112,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         } else if is_stalled(shard, last_progress) {
             return End::Stalled;
         }
-        if connection.session.borrow().is_broken() {
-            return End::Broken;
-        }
         judge_login(connection, &mut refused, now);
         let answered = !sends && connection.session.borrow().is_idle();
-        if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
-            return End::Refused(reason);
-        }
-        if answered && shard.draining.get() {
-            return End::Drained { told: last_sent.is_some_and(|at: Instant| at.elapsed() < JUST_SENT) };
+        if let Some(end) = is_over(shard, connection, &mut refused, answered.then_some(last_sent)) {
+            return end;
         }
         let may_read = refused.is_none() && has_room(connection, &outgoing) && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
@@ -155,6 +149,18 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             }
         }
     }
+}
+
+/// Is there nothing more to be done? `answered`: everything is, and when something was sent last.
+fn is_over(shard: &Shard, connection: &Connection, refused: &mut Option<(Refusal, Instant)>, answered: Option<Option<Instant>>) -> Option<End> {
+    if connection.session.borrow().is_broken() {
+        return Some(End::Broken);
+    }
+    if let Some((reason, _)) = refused.take_if(|(_, until)| answered.is_some() || Instant::now() >= *until) {
+        return Some(End::Refused(reason));
+    }
+    let last_sent = answered.filter(|_| shard.draining.get())?;
+    Some(End::Drained { told: last_sent.is_some_and(|at| at.elapsed() < JUST_SENT) })
 }
 
 /// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.

@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-const FORMAT_VERSION: u32 = 1;
+/// The newest format that this release reads, and writes into folders that are finalized.
+pub const FORMAT_VERSION: u32 = 1;
 /// There while a backup is being restored to the folder.
 pub const RESTORING: &str = "restoring";
 
@@ -25,6 +26,8 @@ pub struct DataFolder {
     pub cluster_id: String,
     /// Number of journals, fixed at creation.
     pub journals: usize,
+    /// What is written is readable for releases that read this format.
+    pub format_version: u32,
     _lock: File,
 }
 
@@ -55,7 +58,7 @@ impl DataFolder {
         if meta.journals != journals {
             bail!("mainstem.journals = {journals} is not possible: {} was created with {}", path.display(), meta.journals);
         }
-        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, _lock: lock })
+        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
     }
 
     /// A folder that is there, for looking at it: a broker must not have it open. Of a backup nothing is locked.
@@ -67,7 +70,18 @@ impl DataFolder {
         let text = fs::read_to_string(&meta_path).with_context(|| format!("--data {}: no data folder: {}", path.display(), meta_path.display()))?;
         let meta = read_meta(&text, &meta_path)?;
         let lock = if path.join("lock").exists() { take_lock(path)? } else { File::open(&meta_path)? };
-        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, _lock: lock })
+        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
+    }
+
+    /// From now on it is of this format, which older releases may refuse.
+    ///
+    /// # Errors
+    /// Those of writing `meta.toml`.
+    pub fn finalize(&mut self, format_version: u32) -> anyhow::Result<()> {
+        let meta = Meta { format_version, cluster_id: self.cluster_id.clone(), journals: self.journals };
+        write_durably(&self.path, "meta.toml", &toml::to_string(&meta)?)?;
+        self.format_version = format_version;
+        Ok(())
     }
 
     /// The folder of one journal.

@@ -19,8 +19,8 @@ use broker::Settings;
 
 use crate::backup::Backups;
 use crate::memory::Rest;
+use crate::reload::Reload;
 use crate::shard::ShardHandle;
-use crate::tls::Tls;
 
 /// Of the time for the whole, connections get all but this part: journals want to end, too.
 const REST_SHARE: u32 = 5;
@@ -80,25 +80,23 @@ impl Orders {
     }
 
     /// What the administration port may order.
-    pub fn operator(&self, backups: Arc<Backups>) -> Operator {
-        Operator { give: self.give.clone(), backups }
+    pub fn operator(&self, backups: Arc<Backups>, reload: Arc<Reload>) -> Operator {
+        Operator { give: self.give.clone(), backups, reload }
     }
 
     /// Until the process is to end.
     ///
     /// # Errors
     /// When there is nobody left to say so.
-    pub fn wait_for_end(&self, tls: Option<&Tls>, shards: &[ShardHandle]) -> anyhow::Result<()> {
+    pub fn wait_for_end(&self, reload: &Reload, shards: &[ShardHandle]) -> anyhow::Result<()> {
         let mut rest = Rest::new();
         loop {
             match self.taken.recv_timeout(Rest::SPAN) {
                 Err(RecvTimeoutError::Timeout) => rest.look(shards, Instant::now()),
                 Err(RecvTimeoutError::Disconnected) => bail!("signals cannot be waited for"),
                 Ok(Order::End) => return Ok(()),
-                Ok(Order::Reload) => match tls.map_or(Ok(()), Tls::reload) {
-                    Ok(()) => tracing::info!("certificates read again: new connections have them"),
-                    Err(error) => tracing::error!(%error, "certificates stay as they were"),
-                },
+                // What is wrong is in the log.
+                Ok(Order::Reload) => drop(reload.run()),
             }
         }
     }
@@ -108,6 +106,7 @@ impl Orders {
 pub struct Operator {
     give: Sender<Order>,
     backups: Arc<Backups>,
+    reload: Arc<Reload>,
 }
 
 impl Operations for Operator {
@@ -117,6 +116,10 @@ impl Operations for Operator {
 
     fn backup(&self, to: &Path) -> Result<(), String> {
         self.backups.begin(to).map_err(|error| format!("{error:#}"))
+    }
+
+    fn reload(&self) -> Result<serde_json::Value, String> {
+        self.reload.run().map(|reloaded| reloaded.json())
     }
 
     fn backup_progress(&self) -> serde_json::Value {

@@ -20,15 +20,18 @@ use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 use crate::admission::{Admission, Bounds};
 use crate::archive_folder::FolderArchive;
 use crate::backup::{Backups, Source};
+use crate::cli::ServeArguments;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
+use crate::log_file::RotatingLog;
 use crate::management;
-use crate::memory::{self, Rest};
+use crate::memory;
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
+use crate::reload::Reload;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 use crate::tls::{ClientCertificates, Tls};
 
@@ -50,8 +53,9 @@ fn bound_memory(broker: &Broker, budget: usize) {
 }
 
 /// Runs a broker until a signal ends it.
-pub fn run(config: Config) -> anyhow::Result<()> {
-    start_log(config.log == LogFormat::Json);
+pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
+    let config = Config::load(arguments.clone())?;
+    start_log(&config)?;
     watch_for_defects();
     memory::keep_freed(config.memory);
     let started = Instant::now();
@@ -60,7 +64,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
-    let orders = Orders::catch_signals(tls.is_some())?;
+    let orders = Orders::catch_signals(tls.is_some() || arguments.config.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
     let (managed, operated) = (Server::default(), operations::Server::default());
@@ -93,7 +97,8 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
     let management = manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
-    operated.attach(management, Arc::new(orders.operator(backups(&config, &folder, &journals, mode))));
+    let reload = Reload::new(arguments, &config, &broker, tls.as_ref());
+    operated.attach(management, Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
@@ -103,24 +108,29 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
-    accept_all(listeners, &shards, &config.settings, &stop)?;
+    accept_all(listeners, &shards, &broker, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
-    orders.wait_for_end(tls.as_deref(), &shards)?;
+    orders.wait_for_end(&reload, &shards)?;
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
-    let ending = Ending::begin(&config.settings);
+    let ending = Ending::begin(&broker.current_settings());
     ending.drain(&shards);
+    finish((&broker, broker_threads), (&journals, threads));
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Queues and groups end, and then the journals under them.
+fn finish((broker, of_broker): (&Broker, Threads), (journals, of_journals): (&[Arc<Journal>], Threads)) {
     broker.shutdown();
-    for thread in broker_threads {
+    for thread in of_broker {
         let _ = thread.join();
     }
     journals.iter().for_each(|journal| journal.shutdown());
-    for thread in threads {
+    for thread in of_journals {
         let _ = thread.join();
     }
-    tracing::info!("stopped");
-    Ok(())
 }
 
 fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
@@ -175,15 +185,25 @@ fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>)
     Ok(shards)
 }
 
-fn start_log(json: bool) {
+/// Times are RFC 3339, UTC; a line says which part of the broker it comes from, or `audit`.
+fn start_log(config: &Config) -> anyhow::Result<()> {
     use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::fmt::writer::BoxMakeWriter;
     let filter = EnvFilter::try_from_env("MAINSTEM_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
-    if json {
+    let writer = match &config.log_file {
+        Some(rules) => {
+            let shown = rules.path.display().to_string();
+            BoxMakeWriter::new(RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {shown}"))?)
+        }
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).with_writer(writer);
+    if config.log == LogFormat::Json {
         log.json().init();
     } else {
         log.with_ansi(false).init();
     }
+    Ok(())
 }
 
 /// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
@@ -449,13 +469,14 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     Ok(bound)
 }
 
-fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, settings: &Settings, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Broker>, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
-    let (most, admission) = (settings.int("max.connections") as usize, Admission::new(Bounds::of(settings)));
+    let admission = Admission::new(Bounds::of(broker.settings()));
     for one in bound {
         socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
         let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
+        let broker = Arc::clone(broker);
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {
             let mut turned_away = TurnedAway::default();
             loop {
@@ -471,7 +492,7 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, settings: &Sett
                     return;
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
-                if open >= most {
+                if open >= broker.current_settings().int("max.connections") as usize {
                     turned_away.note("max.connections", peer);
                     continue;
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use types::{LogIndex, Term};
 
-use super::{Hole, LogSurvey, Opened, Place, SegmentSurvey, Surveyor};
+use super::{Hole, Opened, Place, SegmentSurvey, Surveyor};
 use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_DELETED, body, check_bodies, decode_directory, split_state};
 use crate::disk::{File, SECTOR};
 use crate::recovery::scan::{Chain, WINDOW_BYTES};

@@ -149,7 +149,8 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port)
                 return Err((ErrorCode::InvalidRequest, format!("Unexpected broker id, expected {}", broker.node_id().0)));
             }
             let of_broker = |setting: &'static Setting| {
-                let (value, set) = broker.settings().text(setting.name);
+                let settings = broker.current_settings();
+                let (value, set) = settings.text(setting.name);
                 (setting, value.to_owned(), if set { Source::Broker } else { Source::Default })
             };
             let address = (&ADVERTISED_LISTENERS, format!("PLAINTEXT://{host}:{port}"), Source::Broker);

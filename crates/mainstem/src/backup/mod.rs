@@ -81,7 +81,8 @@ impl Backups {
             bail!("a backup to {} is being made", state.1.display());
         }
         self.check(to)?;
-        (self.done.store(0, Ordering::Relaxed), self.total.store(0, Ordering::Relaxed));
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(0, Ordering::Relaxed);
         *state = (State::Running, to.to_owned());
         let (backups, to) = (Arc::clone(self), to.to_owned());
         std::thread::Builder::new().name("backup".to_owned()).spawn(move || {

@@ -60,3 +60,19 @@ pub fn backup(arguments: &NodeArguments, to: &Path) -> anyhow::Result<()> {
         std::thread::sleep(LOOK);
     }
 }
+
+/// Has a broker read its configuration file and certificates again.
+pub fn reload(arguments: &NodeArguments) -> anyhow::Result<()> {
+    let came = Node::of(arguments)?.post("/v1/reload", &Value::Null)?;
+    let list = |name: &str| came[name].as_array().cloned().unwrap_or_default();
+    for change in list("changed") {
+        println!("changed: {} = {}", change["setting"].as_str().unwrap_or_default(), change["value"].as_str().unwrap_or_default());
+    }
+    for name in list("restart") {
+        println!("waits for a restart: {}", name.as_str().unwrap_or_default());
+    }
+    if came["certificates"] == Value::Bool(true) {
+        println!("certificates: new connections have them as they are now");
+    }
+    Ok(())
+}
