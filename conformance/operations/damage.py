@@ -112,9 +112,12 @@ def damaged(binary, folder, acknowledged, place, refused):
 
 
 def sealed(folder):
-    """The body of a chunk with records in a segment that is sealed long since."""
-    path = segments(folder)[2]
-    return path, next(position for position, length in (body(path, at) for at in chunks(path)[3:]) if length > 2 * SECTOR)
+    """The body of a large chunk, which has records, in a segment that is sealed long since."""
+    for path in segments(folder)[:-2]:
+        for position, length in (body(path, at) for at in chunks(path)):
+            if length > 2 * SECTOR:
+                return path, position
+    raise RuntimeError("no chunk is large")
 
 
 def open_one(folder):

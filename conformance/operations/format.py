@@ -31,7 +31,7 @@ def write(broker):
     for made in admin.create_topics(topics).values():
         made.result(10)
     for partition, codec in enumerate(CODECS):
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "transactional.id": codec})
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "transactional.id": codec, "batch.size": 30_000})
         producer.init_transactions(10)
         for commit in (True, False):
             producer.begin_transaction()
@@ -39,7 +39,7 @@ def write(broker):
                 producer.produce("codecs", value(codec, number if commit else -1), key=f"{number}", partition=partition, headers=[("h", b"\0\xff")], timestamp=1_700_000_000_000 + number)
             producer.flush(10)
             (producer.commit_transaction if commit else producer.abort_transaction)(10)
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 30_000})
     for turn in range(20):
         for number in range(KEYS):
             producer.produce("keys", value("turn", turn), key=f"{number}")

@@ -188,7 +188,9 @@ impl ConfigError {
         let Self::Value { name, value, .. } = &self else { return self };
         let Some(text) = file.and_then(|path| std::fs::read_to_string(path).ok()) else { return self };
         let key = name.trim_start_matches('-').replace('-', "_");
-        let there = layer::line_of(&text, &key).filter(|line| text.lines().nth(line - 1).is_some_and(|text| text.contains(value.as_str())));
+        // A size is shown with its unit.
+        let shown = value.split(' ').next().unwrap_or_default();
+        let there = layer::line_of(&text, &key).filter(|line| text.lines().nth(line - 1).is_some_and(|text| text.contains(shown)));
         match (there, file) {
             (Some(line), Some(path)) => Self::InFile { path: path.display().to_string(), line, source: Box::new(self) },
             _ => self,
