@@ -70,11 +70,12 @@ def serves(binary, folder, acknowledged, lost_max, flags=()):
             missing += sum(word not in found for word in words)
         if missing > lost_max:
             raise RuntimeError(f"{folder}: {missing} are missing, at most {lost_max} may be")
-        writers = start_writers(broker)
-        time.sleep(0.5)
+        writers, deadline = start_writers(broker), time.time() + 10
+        while not all(writer.acknowledged for writer in writers):
+            if time.time() > deadline:
+                raise RuntimeError(f"{folder}: nothing can be written by {[one.name for one in writers if not one.acknowledged]}")
+            time.sleep(0.05)
         stop(writers)
-        if not all(writer.acknowledged for writer in writers):
-            raise RuntimeError(f"{folder}: nothing can be written")
         return missing, "\n".join(broker.log_lines())
     finally:
         broker.end(signal.SIGTERM)
@@ -136,7 +137,7 @@ def main():
             broker = Broker(binary, folder, FLAGS).start()
             make(broker)
             writers = start_writers(broker, 1000)
-            time.sleep(2)
+            time.sleep(1)
             stop(writers)
             # One small commit after the other, so that chunks lie behind the one that will be damaged.
             single = Messages(broker, "single", 300)

@@ -142,8 +142,7 @@ def messages(broker):
     connection = pika_connection(broker)
     channel = connection.channel()
     found = {}
-    while True:
-        method, _, body = channel.basic_get(QUEUE, auto_ack=True)
+    for method, _, body in channel.consume(QUEUE, auto_ack=True, inactivity_timeout=1):
         if method is None:
             break
         word = body.split(b" ")[0].decode()
