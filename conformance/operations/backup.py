@@ -89,14 +89,16 @@ def main():
             make(broker)
             gone, left = settle(broker)
             position, ids = committed(broker, 7), topic_ids(broker)
-            writers = start_writers(broker, 4000)
-            time.sleep(4)
+            writers, deadline = start_writers(broker, 4000), time.time() + 20
+            while time.time() < deadline and not any(path.is_file() for path in Path(scratch, "data/archive").rglob("*")):
+                time.sleep(0.2)
+            time.sleep(1)
             before = {writer.name: list(writer.acknowledged) for writer in writers}
             began = time.time()
             must(binary, "backup", "--to", backup, "--admin", f"127.0.0.1:{broker.admin}")
             took = time.time() - began
             refused("not empty", binary, "backup", "--to", backup, "--admin", f"127.0.0.1:{broker.admin}")
-            time.sleep(4)
+            time.sleep(2.5)
             stop(writers)
             after = {writer.name: list(writer.acknowledged) for writer in writers}
             objects = sum(len(files) for _, _, files in os.walk(f"{backup}/archive"))

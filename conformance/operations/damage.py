@@ -32,8 +32,9 @@ def verify(binary, folder):
 
 
 def chunks(path):
-    data = Path(path).read_bytes()
-    return [at for at in range(SECTOR, len(data), SECTOR) if data[at:at + 4] == b"MSCK"]
+    """Positions of the chunks of a segment; those of an earlier life of the file name another."""
+    data, sequence = Path(path).read_bytes(), struct.pack("<Q", int(Path(path).name.split("-")[1]))
+    return [at for at in range(SECTOR, len(data), SECTOR) if data[at:at + 4] == b"MSCK" and data[at + 24:at + 32] == sequence]
 
 
 def body(path, at):
@@ -146,6 +147,7 @@ def main():
             stop([single])
             broker.end(signal.SIGTERM)
             acknowledged = {writer.name: list(writer.acknowledged) for writer in writers}
+            acknowledged["messages"] += single.acknowledged
             if verify(binary, folder)["damages"]:
                 raise RuntimeError("an undamaged folder is damaged")
             in_sealed = damaged(binary, copy(folder, "sealed"), acknowledged, sealed, False)

@@ -72,9 +72,12 @@ class Records(Writer):
             except BufferError:
                 producer.poll(0.05)
             producer.poll(0)
-            if self.number % 50 == 0:
+            if self.number % 10 == 0:
                 time.sleep(0.002)
-        producer.flush(5)
+        if producer.flush(1) > 0:
+            # The broker is gone.
+            producer.purge()
+            producer.flush(1)
 
 
 class Messages(Writer):
