@@ -12,7 +12,7 @@ const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: Connecti
 const CONTROL_MAX: Duration = Duration::from_secs(60);
 
 /// `None`: it has too much to do.
-pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Option<T> {
+pub fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Option<T> {
     let (send, receive) = mpsc::sync_channel(1);
     let queued = broker.control(
         NOBODY,

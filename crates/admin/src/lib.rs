@@ -1,10 +1,12 @@
 //! HTTP administration on a thread of its own: `/metrics`, `/health/live`, `/health/ready`, the administration API under `/v1` ([`api`])
-//! and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread with clients, so that it answers while they keep the shards busy.
+//! with orders to the node ([`operations`]), and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread with clients,
+//! so that it answers while they keep the shards busy.
 
 pub mod api;
 mod control;
 mod exposition;
 pub mod management;
+pub mod operations;
 mod origin;
 mod paths;
 mod why;
@@ -28,18 +30,27 @@ pub enum Phase {
     Recovering,
     /// Serving.
     Ready,
-    /// Serving reads only: a write or sync has failed.
-    Stopped,
     /// Going down.
     Draining,
+}
+
+/// A journal that takes nothing more until a restart: a write or flush of it has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoppedJournal {
+    /// Its number.
+    pub number: u16,
+    /// What failed.
+    pub reason: String,
+    /// Do others go on?
+    pub others_go_on: bool,
 }
 
 /// What the pages show; shared with the rest of the process.
 pub struct AdminState {
     phase: AtomicU8,
     registry: Mutex<Registry>,
-    /// Asked before each answer whether a journal has stopped.
-    stopped: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Asked before each answer which journals have stopped.
+    stopped: Box<dyn Fn() -> Vec<StoppedJournal> + Send + Sync>,
     /// Called before measurements are shown, to fill in what is not counted as it happens.
     refresh: Box<dyn Fn() + Send + Sync>,
 }
@@ -48,7 +59,7 @@ impl AdminState {
     /// `registry` holds all measurements.
     pub fn new(
         registry: Registry,
-        stopped: Box<dyn Fn() -> bool + Send + Sync>,
+        stopped: Box<dyn Fn() -> Vec<StoppedJournal> + Send + Sync>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self { phase: AtomicU8::new(Phase::Recovering as u8), registry: Mutex::new(registry), stopped, refresh })
@@ -62,10 +73,29 @@ impl AdminState {
     /// How far the broker is.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
-            1 if (self.stopped)() => Phase::Stopped,
-            1 => Phase::Ready,
-            3 => Phase::Draining,
+            ready if ready == Phase::Ready as u8 => Phase::Ready,
+            draining if draining == Phase::Draining as u8 => Phase::Draining,
             _ => Phase::Recovering,
+        }
+    }
+
+    /// What `/health/ready` answers. As long as one journal goes on the node serves, and says which does not.
+    fn readiness(&self) -> (StatusCode, String) {
+        match self.phase() {
+            Phase::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "recovering\n".to_owned()),
+            Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n".to_owned()),
+            Phase::Ready => {
+                let stopped = (self.stopped)();
+                let named = |word: &str| {
+                    let lines = stopped.iter().map(|one| format!("{word}: journal {} takes no writes until a restart: {}\n", one.number, one.reason));
+                    lines.collect::<String>()
+                };
+                match stopped.first() {
+                    None => (StatusCode::OK, "ready\n".to_owned()),
+                    Some(first) if first.others_go_on => (StatusCode::OK, named("degraded")),
+                    Some(_) => (StatusCode::SERVICE_UNAVAILABLE, named("stopped")),
+                }
+            }
         }
     }
 
@@ -83,7 +113,12 @@ const MANAGEMENT_THREADS: usize = 4;
 ///
 /// # Errors
 /// When an address cannot be bound.
-pub fn serve(address: SocketAddr, extra: Option<SocketAddr>, state: Arc<AdminState>, management: management::Server) -> std::io::Result<Served> {
+pub fn serve(
+    address: SocketAddr,
+    extra: Option<SocketAddr>,
+    state: Arc<AdminState>,
+    (management, operations): (management::Server, operations::Server),
+) -> std::io::Result<Served> {
     let bind = |address: SocketAddr| {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -101,7 +136,7 @@ pub fn serve(address: SocketAddr, extra: Option<SocketAddr>, state: Arc<AdminSta
                 tokio::spawn(serve_one(listener, management.router()));
             }
             let own = api::Server::new(management.clone());
-            serve_one(listener, router(state).merge(own.router()).merge(management.router())).await;
+            serve_one(listener, router(state).merge(own.router()).merge(management.router()).merge(operations.router())).await;
         });
     })?;
     Ok(served)
@@ -142,12 +177,8 @@ async fn index() -> &'static str {
 }
 
 async fn ready(State(state): State<Arc<AdminState>>) -> Response {
-    match state.phase() {
-        Phase::Ready => "ready\n".into_response(),
-        Phase::Recovering => (StatusCode::SERVICE_UNAVAILABLE, "recovering\n").into_response(),
-        Phase::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "stopped after an I/O error: reads only\n").into_response(),
-        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n").into_response(),
-    }
+    let (status, text) = state.readiness();
+    (status, text).into_response()
 }
 
 async fn metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
@@ -160,5 +191,29 @@ async fn metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Re
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readiness(phase: Phase, stopped: &[StoppedJournal]) -> (u16, String) {
+        let stopped = stopped.to_vec();
+        let state = AdminState::new(Registry::default(), Box::new(move || stopped.clone()), Box::new(|| {}));
+        state.set_phase(phase);
+        let (status, text) = state.readiness();
+        (status.as_u16(), text)
+    }
+
+    #[test]
+    fn a_journal_that_has_stopped_is_named_and_the_others_keep_the_node_ready() {
+        let journal = |others_go_on| StoppedJournal { number: 1, reason: "write: Input/output error".to_owned(), others_go_on };
+        assert_eq!(readiness(Phase::Ready, &[]), (200, "ready\n".to_owned()));
+        let text = "journal 1 takes no writes until a restart: write: Input/output error\n";
+        assert_eq!(readiness(Phase::Ready, &[journal(true)]), (200, format!("degraded: {text}")));
+        assert_eq!(readiness(Phase::Ready, &[journal(false)]), (503, format!("stopped: {text}")));
+        assert_eq!(readiness(Phase::Draining, &[journal(true)]).0, 503);
+        assert_eq!(readiness(Phase::Recovering, &[]).0, 503);
     }
 }

@@ -1,8 +1,8 @@
-//! Settings of the broker that change while it runs. What is set so goes before what the broker was started with, and stays until it is
-//! unset. Kept as one record of the journal's state; changed on the controller's thread, durable before it counts.
+//! Settings of the broker that change while it runs: those of [`DYNAMIC`]; all others wait for the next start. Two things change them: the
+//! configuration is read again, or somebody sets one. What is set goes before what is configured, and stays until it is unset; it is
+//! kept as one record of the journal's state. Both happen on the controller's thread.
 //!
-//! Who needs a setting of [`DYNAMIC`] asks [`Broker::live_settings`] each time, or is told in [`Broker::alter_settings`]. All others are
-//! as they were at the start.
+//! Who needs a setting of [`DYNAMIC`] asks [`Broker::live_settings`] each time, or is told in `settings_changed`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,56 +35,121 @@ pub const DYNAMIC: &[&str] = &[
     "compression.type",
     "compression.gzip.level",
     "compression.zstd.level",
+    "max.connections",
     "mainstem.queue.consumer.timeout.ms",
+    "mainstem.shutdown.timeout.ms",
 ];
 
 /// The record of what is set: u8 version, then as `overrides.rs` has it.
 pub(crate) const SETTINGS_KEY: &[u8] = b"msettings";
 const VERSION: u8 = 1;
 
-/// What is in force, and what of it was set while the broker ran.
+/// What is in force, and where it is from.
 pub(crate) struct Live {
-    inner: RwLock<(Arc<Settings>, Arc<Overrides>)>,
+    inner: RwLock<Layers>,
+}
+
+struct Layers {
+    in_force: Arc<Settings>,
+    /// By flags, environment and file, as they were read last.
+    configured: Arc<Settings>,
+    /// Set while the broker ran.
+    overrides: Arc<Overrides>,
 }
 
 impl Live {
     pub fn new(settings: &Settings) -> Self {
-        Self { inner: RwLock::new((Arc::new(settings.clone()), Arc::default())) }
+        let settings = Arc::new(settings.clone());
+        Self { inner: RwLock::new(Layers { in_force: Arc::clone(&settings), configured: settings, overrides: Arc::default() }) }
     }
 
-    fn put(&self, settings: Settings, overrides: Overrides) {
-        *self.inner.write() = (Arc::new(settings), Arc::new(overrides));
+    fn put(&self, in_force: Settings, overrides: Overrides) {
+        let mut layers = self.inner.write();
+        (layers.in_force, layers.overrides) = (Arc::new(in_force), Arc::new(overrides));
     }
+}
+
+/// What became of settings that were read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettingsChange {
+    /// In force from now on, with their new values.
+    pub changed: Vec<(&'static str, String)>,
+    /// Of these other values were read, which wait for the next start.
+    pub waiting: Vec<&'static str>,
+    /// Of these other values were read, but what was set while the broker ran goes before them.
+    pub overruled: Vec<&'static str>,
 }
 
 fn refused(name: &str, value: &str, expected: &str) -> SettingError {
     SettingError { name: name.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
 }
 
+/// What is in force with these values in place of those that are configured.
+fn in_force(configured: &Settings, overrides: &Overrides) -> Result<Settings, SettingError> {
+    let mut settings = configured.clone();
+    overrides.iter().try_for_each(|(name, value)| settings.set(name, value))?;
+    settings.check()?;
+    let lag = |name| settings.int(name);
+    if lag("log.cleaner.min.compaction.lag.ms") > lag("log.cleaner.max.compaction.lag.ms") {
+        let (name, value) = ("log.cleaner.min.compaction.lag.ms", lag("log.cleaner.min.compaction.lag.ms").to_string());
+        return Err(refused(name, &value, "it is at most log.cleaner.max.compaction.lag.ms"));
+    }
+    Ok(settings)
+}
+
 impl Broker {
     /// The settings in force, as of now.
     pub fn live_settings(&self) -> Arc<Settings> {
-        Arc::clone(&self.live.inner.read().0)
+        Arc::clone(&self.live.inner.read().in_force)
     }
 
     /// What was set while the broker ran.
     pub fn dynamic_settings(&self) -> Arc<BTreeMap<String, String>> {
-        Arc::clone(&self.live.inner.read().1)
+        Arc::clone(&self.live.inner.read().overrides)
     }
 
-    /// What would be in force with these values in place of those the broker was started with.
+    /// What would be in force with these values in place of those that are configured.
     fn with_overrides(&self, overrides: &Overrides) -> Result<Settings, SettingError> {
-        let mut settings = self.settings().clone();
-        overrides.iter().try_for_each(|(name, value)| settings.set(name, value))?;
-        settings.check()?;
-        let lag = |name| settings.int(name);
-        if lag("log.cleaner.min.compaction.lag.ms") > lag("log.cleaner.max.compaction.lag.ms") {
-            let (name, value) = ("log.cleaner.min.compaction.lag.ms", lag("log.cleaner.min.compaction.lag.ms").to_string());
-            return Err(refused(name, &value, "it is at most log.cleaner.max.compaction.lag.ms"));
-        }
-        Ok(settings)
+        let configured = Arc::clone(&self.live.inner.read().configured);
+        in_force(&configured, overrides)
     }
 
+    /// Takes over what may change of a configuration that was read again. On the controller's thread.
+    ///
+    /// # Errors
+    /// What does not fit with what was set while the broker ran; nothing has changed then.
+    pub fn change_settings(&self, fresh: &Settings) -> Result<SettingsChange, SettingError> {
+        let (before, configured) = {
+            let layers = self.live.inner.read();
+            (Arc::clone(&layers.in_force), Arc::clone(&layers.configured))
+        };
+        let (overrides, mut next, mut change) = (self.dynamic_settings(), (*configured).clone(), SettingsChange::default());
+        for name in BROKER.iter().map(|row| row.name) {
+            let (value, _) = fresh.text(name);
+            if value == configured.text(name).0 {
+                continue;
+            }
+            if !DYNAMIC.contains(&name) {
+                change.waiting.push(name);
+                continue;
+            }
+            next.set(name, value)?;
+            match overrides.contains_key(name) {
+                true => change.overruled.push(name),
+                false => change.changed.push((name, value.to_owned())),
+            }
+        }
+        let settings = in_force(&next, &overrides)?;
+        let differs = BROKER.iter().any(|row| settings.text(row.name).0 != before.text(row.name).0);
+        {
+            let mut layers = self.live.inner.write();
+            (layers.in_force, layers.configured) = (Arc::new(settings), Arc::new(next));
+        }
+        if differs {
+            self.settings_changed();
+        }
+        Ok(change)
+    }
     /// Would this change be taken? `None` for a value: what the broker was started with counts again.
     ///
     /// # Errors

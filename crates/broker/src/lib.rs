@@ -18,6 +18,7 @@ mod group_reset;
 mod groups;
 mod internal_topics;
 mod jobs;
+mod log_names;
 mod mailbox;
 mod overrides;
 mod queues;
@@ -46,7 +47,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
-pub use dynamic::DYNAMIC;
+pub use dynamic::{DYNAMIC, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
@@ -63,6 +64,7 @@ pub use journal::{
 pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
+pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
     BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,

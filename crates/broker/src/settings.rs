@@ -166,6 +166,7 @@ pub const BROKER: &[Setting] = &[
     row("mainstem.queue.consumer.timeout.ms", Int(0, MAX), "1800000", Enforced, "A consumer of a quorum queue may keep a message for so many milliseconds, where neither it nor its queue says otherwise."),
     row("mainstem.amqp.held.bytes", Int(0, 1 << 30), "1048576", Enforced, "Publishes of an AMQP connection that are held while a journal has no room for them; beyond it nothing is read."),
     row("mainstem.password.iterations", Int(1000, 10_000_000), "600000", Enforced, "Iterations of PBKDF2 for new passwords: what each guess costs who has stolen the hashes, and each first login the broker (0.2 µs an iteration)."),
+    row("mainstem.shutdown.timeout.ms", Int(100, INT), "10000", Enforced, "A node that is told to end takes at most so long; then it ends as it is."),
     row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
 ];
 

@@ -50,6 +50,8 @@ const VERSION_UNSHARED: u16 = 1;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"MSCK");
 
 const CRC_AT: usize = 92;
+/// The polynomial of CRC-32C, lowest power first.
+const REFLECTED: u32 = 0x82f6_3b78;
 /// Offsets from here on have no room for what follows them.
 const OFFSET_MAX: u64 = i64::MAX as u64 - u32::MAX as u64;
 
@@ -271,6 +273,11 @@ impl ChunkHeader {
         Ok((decoded, expected))
     }
 
+    /// Length of the directory.
+    pub fn directory_bytes(&self) -> usize {
+        self.entries as usize * ENTRY_BYTES + self.references as usize * REFERENCE_BYTES
+    }
+
     fn check_lengths(&self) -> Result<(), ChunkError> {
         let used = bodies_at(self.entries as usize, self.references as usize) as u64 + u64::from(self.body_bytes);
         let whole = u64::from(self.chunk_bytes);
@@ -279,6 +286,22 @@ impl ChunkHeader {
         }
         Ok(())
     }
+}
+
+/// Where reserved bytes lie that a repair may choose.
+const CHOSEN_AT: usize = CRC_AT - 4;
+
+/// Writes the header so that its CRC is `crc`: four reserved bytes, which readers ignore, are chosen accordingly.
+pub fn encode_header_with_crc(header: &ChunkHeader, crc: u32, into: &mut [u8]) {
+    header.encode(into);
+    let before = !crc32c(&into[..CHOSEN_AT]);
+    // What the register of the checksum has to be behind these bytes, taken back by 32 bits.
+    let mut register = !crc;
+    for _ in 0..32 {
+        register = if register >> 31 == 1 { (register ^ REFLECTED) << 1 | 1 } else { register << 1 };
+    }
+    into[CHOSEN_AT..CRC_AT].copy_from_slice(&(before ^ register).to_le_bytes());
+    into[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// How many logs the directory has behind its entries.
@@ -389,6 +412,11 @@ pub fn decode_directory(header: &ChunkHeader, chunk: &[u8]) -> Result<Vec<Entry>
         }
     }
     if references.is_empty() { Ok(decoded) } else { Err(ChunkError::References) }
+}
+
+/// An entry as it stands in the directory, shared ones too; of the chunk around it nothing is checked.
+pub fn decode_raw(entry: &[u8]) -> Option<Entry> {
+    Entry::decode(entry, 0, u64::MAX).ok()
 }
 
 /// Checks every body of a chunk against its CRC, a shared one once.

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::append::{Append, EventSink, JournalEvent};
 use crate::archive::{Archive, ArchiveStore};
 use crate::archiver;
+use crate::backup::PinJob;
 use crate::cold::ColdReader;
 use crate::index::IndexCache;
 use crate::keeper::SealJob;
@@ -179,6 +180,8 @@ pub(crate) struct KeeperInbox {
     pub check_retention: bool,
     /// Runs of sealed segments have moved.
     pub moved: bool,
+    /// Files to be pinned.
+    pub pins: Vec<PinJob>,
 }
 
 /// What the archiver is told.
@@ -596,6 +599,14 @@ impl Journal {
             self.keeper_wakes.wait_for(&mut inbox, wait);
         }
         std::mem::take(&mut inbox)
+    }
+
+    /// Has the keeper pin the journal's files.
+    pub(crate) fn ask_for_pins(&self, job: PinJob) {
+        let mut inbox = self.keeper.lock();
+        inbox.pins.push(job);
+        inbox.woken = true;
+        self.keeper_wakes.notify_one();
     }
 
     /// Tells the keeper that sealed segments hold less than before.

@@ -76,6 +76,12 @@ impl TailCache {
         }
     }
 
+    /// The newest index that was ever pushed; `None` before the first.
+    pub fn last(&self) -> Option<LogIndex> {
+        let ring = self.ring.read();
+        (!ring.chunks.is_empty()).then(|| LogIndex(ring.first.0 + ring.chunks.len() as u64 - 1))
+    }
+
     /// The oldest index held; above every index when empty.
     pub fn first(&self) -> LogIndex {
         let ring = self.ring.read();

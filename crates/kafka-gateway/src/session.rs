@@ -126,6 +126,16 @@ enum SlotState {
     Waiting(Box<dyn Wait>),
 }
 
+/// What a request that waits is told.
+enum News {
+    /// An answer, to a part of it.
+    Reply(u64, Reply),
+    /// What it waits for may be there.
+    Change,
+    /// The node stops.
+    End,
+}
+
 /// What a handler may use.
 pub(crate) struct Context<'a> {
     pub gateway: &'a Arc<Gateway>,
@@ -430,12 +440,12 @@ impl Session {
             Ok(Outcome::Wait(wait)) => self.slots.push_back(slot(SlotState::Waiting(wait), version)),
         }
         self.pending_bytes += length;
-        self.advance_slot(self.slots.len() - 1, None, shard, now);
+        self.advance_slot(self.slots.len() - 1, News::Change, shard, now);
         Ok(())
     }
 
-    /// Gives slot `at` a reply, or a chance to look again.
-    fn advance_slot(&mut self, at: usize, reply: Option<(u64, Reply)>, shard: &mut ShardContext, now: Instant) {
+    /// Tells slot `at` what has happened.
+    fn advance_slot(&mut self, at: usize, news: News, shard: &mut ShardContext, now: Instant) {
         let number = self.first + at as u64;
         let Some(slot) = self.slots.get_mut(at) else { return };
         let SlotState::Waiting(wait) = &mut slot.state else { return };
@@ -460,9 +470,10 @@ impl Session {
             waits: &self.waits,
             seen: &self.seen,
         };
-        let body: Option<Box<dyn Body>> = match reply {
-            Some((part, reply)) => wait.handle_reply(part, reply, &mut context),
-            None => wait.look(&mut context),
+        let body: Option<Box<dyn Body>> = match news {
+            News::Reply(part, reply) => wait.handle_reply(part, reply, &mut context),
+            News::Change => wait.look(&mut context),
+            News::End => wait.hasten(&mut context),
         };
         self.note_time(timed, now);
         let Some(slot) = self.slots.get_mut(at) else { return };
@@ -506,14 +517,14 @@ impl Session {
         let Some(reply) = reply else { return };
         let (number, part) = (token / PARTS_MAX, token % PARTS_MAX);
         if let Some(at) = number.checked_sub(self.first) {
-            self.advance_slot(at as usize, Some((part, reply)), shard, now);
+            self.advance_slot(at as usize, News::Reply(part, reply), shard, now);
         }
     }
 
     /// A watched log moved, or time has passed: waiting fetches look again.
     pub fn handle_wake(&mut self, shard: &mut ShardContext, now: Instant) {
         for at in 0..self.slots.len() {
-            self.advance_slot(at, None, shard, now);
+            self.advance_slot(at, News::Change, shard, now);
         }
         self.throttle.wake(self.gateway.broker.quotas(), now);
         self.look_at_login(now);
@@ -540,6 +551,13 @@ impl Session {
             None => Cause::Client.bit(),
         };
         paused | refused | first
+    }
+
+    /// The node stops: requests that wait for records or for other members are answered now, the others when they are done.
+    pub fn drain(&mut self, shard: &mut ShardContext, now: Instant) {
+        for at in 0..self.slots.len() {
+            self.advance_slot(at, News::End, shard, now);
+        }
     }
 
     /// Why the connection is to end, once what is due has been answered.

@@ -37,12 +37,122 @@ pub enum Command {
     },
     #[command(flatten)]
     Ask(client::Command),
+    /// Have a running broker make a backup of its data folder, while it serves.
+    #[command(after_help = "Examples:\n  mainstem backup --to /backups/monday\n  mainstem restore --from /backups/monday --data /var/lib/mainstem")]
+    Backup {
+        /// A new or empty folder on the broker's machine; on the file system of the data folder it takes little space
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+        #[command(flatten)]
+        node: NodeArguments,
+    },
+    /// Make a data folder from a backup, after checking all of it.
+    Restore {
+        /// The backup
+        #[arg(long, value_name = "DIR")]
+        from: PathBuf,
+        /// A new or empty folder
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// Folder for archive objects, if the broker will have mainstem.archive.folder set [default: archive in the data folder]
+        #[arg(long, value_name = "DIR")]
+        archive: Option<PathBuf>,
+    },
+    /// Have a running broker read its configuration file and certificates again.
+    Reload {
+        #[command(flatten)]
+        node: NodeArguments,
+    },
+    /// Look at disk, limits, clock and permissions of this machine, and say what to do.
+    Doctor {
+        /// The data folder of the broker, if it is to be there or is there already
+        #[arg(long, value_name = "DIR", default_value = "./mainstem-data")]
+        data: PathBuf,
+        /// One JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say of which format a data folder is, and with --finalize have it written in this release's.
+    Upgrade {
+        /// The data folder; no broker may have it open
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// From now on; older releases refuse the folder then
+        #[arg(long)]
+        finalize: bool,
+    },
+    /// Print a script for a shell that completes commands and flags.
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages, one a command, to a folder.
+    Man {
+        /// Where to
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Look after a data folder that no broker has open.
+    #[command(subcommand)]
+    Journal(JournalCommand),
+    /// Have a running broker finish what has begun, and end.
+    #[command(after_help = "Examples:\n  mainstem drain\n  MAINSTEM_OPERATOR_PASS=… mainstem drain --admin 10.0.0.5:8160 --user ops")]
+    Drain {
+        #[command(flatten)]
+        node: NodeArguments,
+        /// Return when the broker has been told, not when it has ended.
+        #[arg(long)]
+        no_wait: bool,
+    },
+}
+
+/// What can be done with a data folder that no broker has open.
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Read everything in a data folder or a backup, and say what is damaged and lost; status 1 if anything is.
+    Verify {
+        /// The data folder, or the folder of a backup
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// Folder of archive objects, if mainstem.archive.folder is set [default: archive in the data folder]
+        #[arg(long, value_name = "DIR")]
+        archive: Option<PathBuf>,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write what is whole to a new data folder, and list what is lost.
+    Salvage {
+        /// The damaged data folder; it stays as it is
+        #[arg(long, value_name = "DIR")]
+        data: PathBuf,
+        /// A new or empty folder
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Folder of archive objects, if mainstem.archive.folder is set [default: archive in the data folder]
+        #[arg(long, value_name = "DIR")]
+        archive: Option<PathBuf>,
+    },
+}
+
+/// Which broker, and who asks. The password is in the environment variable `MAINSTEM_OPERATOR_PASS` or in a file.
+#[derive(Args, Debug, Clone)]
+pub struct NodeArguments {
+    /// Address of the broker's administration port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8160")]
+    pub admin: String,
+    /// A user with tag administrator
+    #[arg(long, value_name = "NAME", default_value = "guest")]
+    pub user: String,
+    /// File whose first line is the password [default: MAINSTEM_OPERATOR_PASS, or guest]
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
 }
 
 /// Every flag has a key of the same name in the configuration file and an environment variable (`MAINSTEM_DATA`,
 /// …; `MAINSTEM_SET_NUM_PARTITIONS` for `--set num.partitions=…`). Flags win over the environment, the
 /// environment over the file.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct ServeArguments {
     /// Folder of all data [default: ./mainstem-data]
     #[arg(long, value_name = "DIR")]
@@ -82,7 +192,19 @@ pub struct ServeArguments {
     /// How the journal does its I/O: uring, direct or buffered [default: the best that works]
     #[arg(long, value_name = "MODE")]
     pub io: Option<String>,
-    /// Format of the log on stderr: text or json [default: text]
+    /// Start without what is damaged under this name (`mainstem journal verify` lists names); may be repeated. Only as a flag
+    #[arg(long, value_name = "ID")]
+    pub accept_loss: Vec<String>,
+    /// Format of the log: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub log: Option<String>,
+    /// File for the log [default: stderr]
+    #[arg(long, value_name = "FILE")]
+    pub log_file: Option<String>,
+    /// A log file that has grown to this size is renamed to FILE.1, and so on [default: 100MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub log_file_size: Option<String>,
+    /// Log files that are kept beside the one that is written [default: 9]
+    #[arg(long, value_name = "COUNT")]
+    pub log_file_count: Option<String>,
 }

@@ -16,6 +16,8 @@ use crate::stream::Stream;
 
 /// After a request that ends the connection, what was asked before may be answered for this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
+/// What was sent within this time may still be on its way to the client.
+const JUST_SENT: Duration = Duration::from_secs(1);
 /// A socket that takes nothing for this long, while answers wait, is closed …
 const STALLED_AFTER: Duration = Duration::from_secs(30);
 /// … or for this long, when such answers hold much of the memory …
@@ -47,12 +49,17 @@ pub enum End {
     Stalled,
     /// A request of it met a defect of ours.
     Broken,
+    /// The node stops, and what was asked has been answered.
+    Drained {
+        /// Something was sent just now that the client is to read.
+        told: bool,
+    },
 }
 
 impl End {
     /// Has the client been told, so that it is to read that before the socket is closed?
     pub fn is_polite(&self) -> bool {
-        matches!(self, Self::Refused(Refusal::Amqp(_)))
+        matches!(self, Self::Refused(Refusal::Amqp(_)) | Self::Drained { told: true })
     }
 }
 
@@ -80,7 +87,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut last_progress = Instant::now();
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
-    let mut turn_ends = false;
+    let (mut turn_ends, mut last_sent) = (false, None);
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
@@ -88,6 +95,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             Ok(0) => {}
             Ok(sent) => {
                 last_progress = now;
+                last_sent = Some(now);
                 shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
                     tokio::task::yield_now().await;
@@ -105,13 +113,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         } else if is_stalled(shard, last_progress) {
             return End::Stalled;
         }
-        if connection.session.borrow().is_broken() {
-            return End::Broken;
-        }
         judge_login(connection, &mut refused, now);
         let answered = !sends && connection.session.borrow().is_idle();
-        if let Some((reason, _)) = refused.take_if(|(_, until)| answered || Instant::now() >= *until) {
-            return End::Refused(reason);
+        if let Some(end) = is_over(shard, connection, &mut refused, answered.then_some(last_sent)) {
+            return end;
         }
         let may_read = refused.is_none() && has_room(connection, &outgoing) && !shard.draining.get();
         // Complete frames may be waiting in the buffer since reading was held back.
@@ -153,6 +158,18 @@ fn note_waits(connection: &Connection, sends: bool, no_memory: bool, now: Instan
     let causes = connection.session.borrow().causes();
     let own = if sends { Cause::Reader.bit() } else { 0 } | if no_memory { Cause::Memory.bit() } else { 0 };
     connection.waits.enter(if own == 0 { causes } else { own | causes & !Cause::Client.bit() }, now);
+}
+
+/// Is there nothing more to be done? `answered`: everything is, and when something was sent last.
+fn is_over(shard: &Shard, connection: &Connection, refused: &mut Option<(Refusal, Instant)>, answered: Option<Option<Instant>>) -> Option<End> {
+    if connection.session.borrow().is_broken() {
+        return Some(End::Broken);
+    }
+    if let Some((reason, _)) = refused.take_if(|(_, until)| answered.is_some() || Instant::now() >= *until) {
+        return Some(End::Refused(reason));
+    }
+    let last_sent = answered.filter(|_| shard.draining.get())?;
+    Some(End::Drained { told: last_sent.is_some_and(|at| at.elapsed() < JUST_SENT) })
 }
 
 /// Who has said who he is counts as a stranger no more; whom the session does not want any longer is refused.

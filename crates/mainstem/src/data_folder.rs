@@ -14,7 +14,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-const FORMAT_VERSION: u32 = 1;
+/// The newest format that this release reads, and writes into folders that are finalized.
+pub const FORMAT_VERSION: u32 = 1;
+/// There while a backup is being restored to the folder.
+pub const RESTORING: &str = "restoring";
 
 /// A folder that this process owns until it ends.
 pub struct DataFolder {
@@ -23,6 +26,8 @@ pub struct DataFolder {
     pub cluster_id: String,
     /// Number of journals, fixed at creation.
     pub journals: usize,
+    /// What is written is readable for releases that read this format.
+    pub format_version: u32,
     _lock: File,
 }
 
@@ -37,23 +42,46 @@ impl DataFolder {
     /// Locks the folder, and creates it with `journals` journals if it is new.
     pub fn open(path: &Path, journals: usize, fresh_cluster_id: &str) -> anyhow::Result<Self> {
         fs::create_dir_all(path).with_context(|| format!("--data {}", path.display()))?;
+        if path.join(RESTORING).exists() {
+            bail!("--data {} holds half of a backup: a restore was interrupted; empty the folder and restore again", path.display());
+        }
         let lock = take_lock(path)?;
         let meta_path = path.join("meta.toml");
         let meta = if meta_path.exists() {
             let text = fs::read_to_string(&meta_path).with_context(|| meta_path.display().to_string())?;
-            toml::from_str::<Meta>(&text).with_context(|| meta_path.display().to_string())?
+            read_meta(&text, &meta_path)?
         } else {
             let meta = Meta { format_version: FORMAT_VERSION, cluster_id: fresh_cluster_id.to_owned(), journals };
             write_durably(path, "meta.toml", &toml::to_string(&meta)?)?;
             meta
         };
-        if meta.format_version > FORMAT_VERSION {
-            bail!("{}: format version {}, this release reads up to {FORMAT_VERSION}", meta_path.display(), meta.format_version);
-        }
         if meta.journals != journals {
             bail!("mainstem.journals = {journals} is not possible: {} was created with {}", path.display(), meta.journals);
         }
-        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, _lock: lock })
+        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
+    }
+
+    /// A folder that is there, for looking at it: a broker must not have it open. Of a backup nothing is locked.
+    ///
+    /// # Errors
+    /// No data folder, of a newer release, or in use.
+    pub fn look(path: &Path) -> anyhow::Result<Self> {
+        let meta_path = path.join("meta.toml");
+        let text = fs::read_to_string(&meta_path).with_context(|| format!("--data {}: no data folder: {}", path.display(), meta_path.display()))?;
+        let meta = read_meta(&text, &meta_path)?;
+        let lock = if path.join("lock").exists() { take_lock(path)? } else { File::open(&meta_path)? };
+        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
+    }
+
+    /// From now on it is of this format, which older releases may refuse.
+    ///
+    /// # Errors
+    /// Those of writing `meta.toml`.
+    pub fn finalize(&mut self, format_version: u32) -> anyhow::Result<()> {
+        let meta = Meta { format_version, cluster_id: self.cluster_id.clone(), journals: self.journals };
+        write_durably(&self.path, "meta.toml", &toml::to_string(&meta)?)?;
+        self.format_version = format_version;
+        Ok(())
     }
 
     /// The folder of one journal.
@@ -61,10 +89,26 @@ impl DataFolder {
         self.path.join(format!("journal-{number}"))
     }
 
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The folder of archive objects, when no other is given.
     pub fn archive(&self) -> PathBuf {
         self.path.join("archive")
     }
+}
+
+/// The version comes first: what else a newer release writes is not known.
+fn read_meta(text: &str, path: &Path) -> anyhow::Result<Meta> {
+    let shown = || path.display().to_string();
+    let table = text.parse::<toml::Table>().with_context(shown)?;
+    let found = table.get("format_version").and_then(toml::Value::as_integer).unwrap_or(0);
+    if found > i64::from(FORMAT_VERSION) {
+        bail!("{}: format version {found}, this release reads up to {FORMAT_VERSION}", path.display());
+    }
+    toml::from_str(text).with_context(shown)
 }
 
 fn take_lock(path: &Path) -> anyhow::Result<File> {
@@ -84,7 +128,8 @@ fn take_lock(path: &Path) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-fn write_durably(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+/// Writes a small file beside itself, flushes it and puts it in its place.
+pub fn write_durably(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
     let (fresh, target) = (folder.join(format!("{name}.new")), folder.join(name));
     let mut file = File::create(&fresh)?;
     file.write_all(text.as_bytes())?;

@@ -1,35 +1,59 @@
-//! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder, the other commands ask a running broker.
+//! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder, and the other commands tell a running broker
+//! what to do or look after a data folder while none runs.
 
 mod admission;
 mod archive_folder;
+mod backup;
 mod certificate;
 mod cli;
 mod client;
 mod config;
 mod connection;
+mod damage;
 mod data_folder;
+mod doctor;
+mod ending;
 mod frames;
+mod log_file;
 mod management;
 mod measurements;
 mod memory;
+mod operator;
 mod placement;
+mod progress;
 mod protocol;
+mod reload;
 mod server;
 mod shard;
 mod stream;
 mod tls;
+mod upgrade;
+mod utc;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, JournalCommand};
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Serve(arguments) => config::Config::load(*arguments).map_err(Into::into).and_then(server::run),
+        Command::Serve(arguments) => server::run(*arguments),
         Command::Inspect { file } => inspect(&file),
         Command::Ask(command) => client::run(command),
+        Command::Backup { to, node } => operator::backup(&node, &to),
+        Command::Restore { from, data, archive } => backup::restore::run(&from, &data, archive),
+        Command::Reload { node } => operator::reload(&node),
+        Command::Doctor { data, json } => doctor::run(&data, json),
+        Command::Upgrade { data, finalize } => upgrade::run(&data, finalize),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "mainstem", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man { folder } => man(&folder),
+        Command::Journal(JournalCommand::Verify { data, archive, json }) => damage::verify(&data, archive, json),
+        Command::Journal(JournalCommand::Salvage { data, out, archive }) => damage::salvage(&data, &out, archive),
+        Command::Drain { node, no_wait } => operator::drain(&node, no_wait),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -52,4 +76,10 @@ fn inspect(file: &std::path::Path) -> anyhow::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         outcome => outcome.map_err(|error| anyhow::anyhow!("{}: {error}", file.display())),
     }
+}
+
+/// A page for each command, `mainstem.1`, `mainstem-serve.1` and so on.
+fn man(folder: &std::path::Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).map_err(|error| anyhow::anyhow!("{}: {error}", folder.display()))?;
+    Ok(clap_mangen::generate_to(Cli::command(), folder)?)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use admin::StoppedJournal;
 use admin::api::{Memory, MemoryUse};
 use broker::{Broker, Cause, QuotaKey, ShareEvent};
 use journal::{Journal, JournalStatus};
@@ -159,9 +160,16 @@ impl Measurements {
         let _ = self.node.set(node);
     }
 
-    /// Has a journal stopped?
-    pub fn is_stopped(&self) -> bool {
-        self.node.get().is_some_and(|node| count(node, stopped) > 0)
+    /// Journals that have stopped.
+    pub fn stopped_journals(&self) -> Vec<StoppedJournal> {
+        let Some(node) = self.node.get() else { return Vec::new() };
+        let journals = node.broker.journals();
+        let others_go_on = count(node, stopped) < journals.len() as i64;
+        let reason = |journal: &Arc<Journal>| match journal.status() {
+            JournalStatus::Stopped { reason } => Some(StoppedJournal { number: journal.number(), reason, others_go_on }),
+            JournalStatus::Running | JournalStatus::DiskFull => None,
+        };
+        journals.iter().filter_map(reason).collect()
     }
 
     /// What memory is used for.

@@ -9,9 +9,12 @@ use crate::shard::ShardHandle;
 
 /// A quarter of what the cgroup or the machine has, whichever is less.
 pub fn default_budget() -> ByteSize {
-    let limits = [machine_bytes(), cgroup_bytes()];
-    let available = limits.into_iter().flatten().min().unwrap_or(4 << 30);
-    ByteSize((available / 4).max(crate::config::MEMORY_MIN.bytes()))
+    ByteSize((available().bytes() / 4).max(crate::config::MEMORY_MIN.bytes()))
+}
+
+/// What the cgroup or the machine has, whichever is less; 4 GiB if nobody can say.
+pub fn available() -> ByteSize {
+    ByteSize([machine_bytes(), cgroup_bytes()].into_iter().flatten().min().unwrap_or(4 << 30))
 }
 
 fn machine_bytes() -> Option<u64> {

@@ -164,10 +164,11 @@ impl Session {
         each!(self, session => session.is_idle())
     }
 
-    /// The node stops.
-    pub fn drain(&mut self, now: Instant) {
-        if let Self::Amqp(session) = self {
-            session.drain(now);
+    /// The node stops: what was asked is answered, and what waits for others to do something at once.
+    pub fn drain(&mut self, context: &mut ShardContext, now: Instant) {
+        match self {
+            Self::Kafka(session) => session.drain(context, now),
+            Self::Amqp(session) => session.drain(now),
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use admin::management::{Listening, Management, NotTaken, Server};
-use admin::{AdminState, Phase, Served};
-use anyhow::{Context, bail};
+use admin::{AdminState, Phase, Served, operations};
+use anyhow::{Context, anyhow, bail};
 use broker::{Broker, BrokerConfig, ScramMechanism, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
 use journal::{ArchiveStore, Journal, JournalConfig, JournalStatus};
@@ -19,14 +19,19 @@ use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 
 use crate::admission::{Admission, Bounds, Met};
 use crate::archive_folder::FolderArchive;
+use crate::backup::{Backups, Source};
+use crate::cli::ServeArguments;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
+use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
+use crate::log_file::RotatingLog;
 use crate::management::{self, NodeVitals};
-use crate::memory::{self, Rest};
+use crate::memory;
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
+use crate::reload::Reload;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 use crate::tls::{ClientCertificates, Tls};
 
@@ -48,8 +53,9 @@ fn bound_memory(broker: &Broker, budget: usize) {
 }
 
 /// Runs a broker until a signal ends it.
-pub fn run(config: Config) -> anyhow::Result<()> {
-    start_log(config.log == LogFormat::Json);
+pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
+    let config = Config::load(arguments.clone())?;
+    start_log(&config)?;
     watch_for_defects();
     memory::keep_freed(config.memory);
     let started = Instant::now();
@@ -58,11 +64,11 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
-    let signal = catch_signals(tls.is_some())?;
+    let orders = Orders::catch_signals(tls.is_some() || arguments.config.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
-    let managed = Server::default();
-    let served = serve_pages(&config, &state, &managed)?;
+    let (managed, operated) = (Server::default(), operations::Server::default());
+    let served = serve_pages(&config, &state, &managed, &operated)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
@@ -90,7 +96,9 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
-    manage(&config, &broker, &managed, listening(&listeners, served), vitals);
+    let management = manage(&config, &broker, &managed, listening(&listeners, served), vitals);
+    let reload = Reload::new(arguments, &config, &broker, tls.as_ref());
+    operated.attach(management, Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
@@ -103,22 +111,26 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     accept_all(listeners, &shards, &broker, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
-    wait_for_end(&signal, tls.as_deref(), &shards)?;
-    tracing::info!("shutting down");
+    orders.wait_for_end(&reload, &shards)?;
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
-    shards.iter().for_each(|shard| shard.drain.notify_one());
-    wait_for(&shards, Duration::from_secs(6));
+    let ending = Ending::begin(&broker.live_settings());
+    ending.drain(&shards);
+    finish((&broker, broker_threads), (&journals, threads));
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Queues and groups end, and then the journals under them.
+fn finish((broker, of_broker): (&Broker, Threads), (journals, of_journals): (&[Arc<Journal>], Threads)) {
     broker.shutdown();
-    for thread in broker_threads {
+    for thread in of_broker {
         let _ = thread.join();
     }
     journals.iter().for_each(|journal| journal.shutdown());
-    for thread in threads {
+    for thread in of_journals {
         let _ = thread.join();
     }
-    tracing::info!("stopped");
-    Ok(())
 }
 
 fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
@@ -130,18 +142,20 @@ fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
     Ok(mode)
 }
 
-fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> anyhow::Result<Served> {
+fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server, operated: &operations::Server) -> anyhow::Result<Served> {
     let named = || match config.management {
         Some(management) => format!("--admin {}, --management {management}", config.admin),
         None => format!("--admin {}", config.admin),
     };
-    admin::serve(config.admin, config.management, Arc::clone(state), managed.clone()).with_context(named)
+    admin::serve(config.admin, config.management, Arc::clone(state), (managed.clone(), operated.clone())).with_context(named)
 }
 
 /// Has management answer.
-fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, vitals: NodeVitals) {
+fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, vitals: NodeVitals) -> Arc<Management> {
     let messages = Arc::new(management::Messages(vitals.amqp.clone()));
-    managed.attach(Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening)));
+    let management = Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening));
+    managed.attach(Arc::clone(&management));
+    management
 }
 
 /// Takes over the definitions of the configuration.
@@ -165,23 +179,25 @@ fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>)
     Ok(shards)
 }
 
-/// Until all shards have answered what they had taken, but not for ever.
-fn wait_for(shards: &[ShardHandle], longest: Duration) {
-    let deadline = Instant::now() + longest;
-    while Instant::now() < deadline && shards.iter().any(|shard| !shard.thread.is_finished()) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn start_log(json: bool) {
+/// Times are RFC 3339, UTC; a line says which part of the broker it comes from, or `audit`.
+fn start_log(config: &Config) -> anyhow::Result<()> {
     use tracing_subscriber::EnvFilter;
+    use tracing_subscriber::fmt::writer::BoxMakeWriter;
     let filter = EnvFilter::try_from_env("MAINSTEM_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(std::io::stderr);
-    if json {
+    let writer = match &config.log_file {
+        Some(rules) => {
+            let shown = rules.path.display().to_string();
+            BoxMakeWriter::new(RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {shown}"))?)
+        }
+        None => BoxMakeWriter::new(std::io::stderr),
+    };
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).with_writer(writer);
+    if config.log == LogFormat::Json {
         log.json().init();
     } else {
         log.with_ansi(false).init();
     }
+    Ok(())
 }
 
 /// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
@@ -217,29 +233,6 @@ fn shard_count(settings: &Settings) -> usize {
     }
 }
 
-/// What a signal asks for.
-enum Asked {
-    End,
-    Reload,
-}
-
-/// Until the process is to end.
-fn wait_for_end(signal: &std::sync::mpsc::Receiver<Asked>, tls: Option<&Tls>, shards: &[ShardHandle]) -> anyhow::Result<()> {
-    use std::sync::mpsc::RecvTimeoutError;
-    let mut rest = Rest::new();
-    loop {
-        match signal.recv_timeout(Rest::SPAN) {
-            Err(RecvTimeoutError::Timeout) => rest.look(shards, Instant::now()),
-            Err(RecvTimeoutError::Disconnected) => bail!("signals cannot be waited for"),
-            Ok(Asked::End) => return Ok(()),
-            Ok(Asked::Reload) => match tls.map_or(Ok(()), Tls::reload) {
-                Ok(()) => tracing::info!("certificates read again: new connections have them"),
-                Err(error) => tracing::error!(%error, "certificates stay as they were"),
-            },
-        }
-    }
-}
-
 /// The mechanisms of SCRAM that some listener offers.
 fn scram_offered(config: &Config) -> Vec<ScramMechanism> {
     let offered = |wanted| config.named.iter().filter_map(|one| one.sasl.as_ref()).any(|sasl| sasl.mechanisms.contains(&SaslMechanism::Scram(wanted)));
@@ -256,52 +249,37 @@ fn prepare_logins(config: &Config, broker: &Broker) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `reloads`: SIGHUP asks for files to be read again; otherwise it ends the process, as is usual.
-fn catch_signals(reloads: bool) -> anyhow::Result<std::sync::mpsc::Receiver<Asked>> {
-    let (send, receive) = std::sync::mpsc::channel();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (mut terminate, mut interrupt, mut hangup) = {
-        use tokio::signal::unix::{SignalKind, signal};
-        let _inside = runtime.enter();
-        let hangup = reloads.then(|| signal(SignalKind::hangup())).transpose()?;
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, hangup)
-    };
-    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        runtime.block_on(async {
-            loop {
-                let again = async {
-                    match &mut hangup {
-                        Some(hangup) => hangup.recv().await,
-                        None => std::future::pending().await,
-                    }
-                };
-                tokio::select! {
-                    _ = terminate.recv() => break,
-                    _ = interrupt.recv() => break,
-                    _ = again => drop(send.send(Asked::Reload)),
-                }
-            }
-        });
-        let _ = send.send(Asked::End);
-    })?;
-    Ok(receive)
-}
-
 fn admin_state(measurements: &Measurements) -> Arc<AdminState> {
     let (for_status, for_pages) = (measurements.clone(), measurements.clone());
     let mut registry = Registry::default();
     measurements.register(&mut registry);
-    AdminState::new(registry, Box::new(move || for_status.is_stopped()), Box::new(move || for_pages.refresh()))
+    AdminState::new(registry, Box::new(move || for_status.stopped_journals()), Box::new(move || for_pages.refresh()))
 }
 
 type Threads = Vec<std::thread::JoinHandle<()>>;
 
-/// Where archive objects are kept.
-fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<Arc<dyn ArchiveStore>> {
-    let path = match config.settings.text("mainstem.archive.folder").0 {
+fn archive_path(config: &Config, folder: &DataFolder) -> std::path::PathBuf {
+    match config.settings.text("mainstem.archive.folder").0 {
         "" => folder.archive(),
         other => other.into(),
-    };
+    }
+}
+
+/// Makes backups of what was opened.
+fn backups(config: &Config, folder: &DataFolder, journals: &[Arc<Journal>], mode: IoMode) -> Arc<Backups> {
+    Backups::new(Source {
+        journals: journals.to_vec(),
+        folder: folder.path().to_owned(),
+        journal_folders: (0..folder.journals).map(|number| folder.journal(number)).collect(),
+        cluster_id: folder.cluster_id.clone(),
+        archive: archive_path(config, folder),
+        mode,
+    })
+}
+
+/// Where archive objects are kept.
+fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::Result<Arc<dyn ArchiveStore>> {
+    let path = archive_path(config, folder);
     Ok(Arc::new(FolderArchive::open(&path, mode).with_context(|| format!("mainstem.archive.folder {}", path.display()))?))
 }
 
@@ -351,8 +329,10 @@ fn open_journals(
             window_bytes: window(&config.settings)?,
             ..timed(&config.settings)
         };
+        crate::damage::accept(&path, number, &*archive, &config.accept_loss)?;
         let started = Instant::now();
         let opened = journal::open(sized, storage, Arc::clone(&archive), submitter(mode)?, Arc::new(SystemClock), uuid::Uuid::new_v4())
+            .map_err(|error| refusal(&error, config))
             .with_context(|| path.display().to_string())?;
         measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
@@ -377,6 +357,15 @@ fn open_journals(
         }
     }
     Ok((journals, threads))
+}
+
+/// Why a journal does not open, and what to do if it is damaged.
+fn refusal(error: &journal::OpenError, config: &Config) -> anyhow::Error {
+    if error.is_damage() {
+        let data = config.data.display();
+        return anyhow!("{error}; `mainstem journal verify --data {data}` says what is lost, docs/operations/damage.md what to do");
+    }
+    anyhow!("{error}")
 }
 
 /// Where AMQP clients look for a broker.
@@ -477,8 +466,7 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
 fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Broker>, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
-    let settings = broker.settings();
-    let (most, admission) = (settings.int("max.connections") as usize, Admission::new(Bounds::of(settings)));
+    let admission = Admission::new(Bounds::of(broker.settings()));
     for one in bound {
         socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
         let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
@@ -498,7 +486,7 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
                     return;
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
-                if open >= most {
+                if open >= broker.live_settings().int("max.connections") as usize {
                     turned_away.note("max.connections", peer);
                     continue;
                 }

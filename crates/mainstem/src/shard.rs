@@ -28,6 +28,9 @@ use crate::tls::Tls;
 /// Blocking a shard for longer than this is counted.
 const BLOCKED_FROM: Duration = Duration::from_millis(5);
 
+/// Between looks whether connections have ended while the node stops.
+const DRAIN_LOOK: Duration = Duration::from_millis(2);
+
 /// A connection on its way to a shard.
 pub struct Arrival {
     /// Accepted, not yet registered anywhere.
@@ -111,6 +114,8 @@ pub struct Shard {
     busy: Arc<AtomicU64>,
     count: Arc<AtomicUsize>,
     id: ShardId,
+    /// Connections whose handshake of TLS is under way.
+    shaking: Cell<usize>,
     /// The node stops: nothing more is read, what was asked is answered.
     pub draining: Cell<bool>,
 }
@@ -138,6 +143,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             busy: busy_here,
             count,
             id,
+            shaking: Cell::new(0),
             draining: Cell::new(false),
         });
         let local = tokio::task::LocalSet::new();
@@ -159,14 +165,18 @@ impl Shard {
             }
         }
         self.draining.set(true);
+        while let Ok(arrival) = incoming.try_recv() {
+            drop(arrival);
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        let now = Instant::now();
         for connection in self.connections.borrow().values() {
-            connection.session.borrow_mut().drain(Instant::now());
+            connection.session.borrow_mut().drain(&mut self.context.borrow_mut(), now);
             connection.wake.notify_one();
         }
-        // Answers that are due are sent; a poll that waits for records is not waited for.
-        let until = Instant::now() + Duration::from_secs(5);
-        while Instant::now() < until && self.connections.borrow().values().any(|one| !one.session.borrow().is_idle()) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        // Each connection ends when what is due has been sent and read; who is still shaking hands is not waited for.
+        while self.count.load(Ordering::Relaxed) > self.shaking.get() {
+            tokio::time::sleep(DRAIN_LOOK).await;
         }
     }
 
@@ -222,7 +232,7 @@ impl Shard {
         }
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
-            connection::End::Closed => {}
+            connection::End::Closed | connection::End::Drained { .. } => {}
             connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, %reason, "connection closed"),
             connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
             connection::End::Stalled => tracing::info!(%peer, "connection closed: the client does not read what it asked for"),
@@ -242,7 +252,9 @@ impl Shard {
             spent += took;
             polled
         });
+        self.shaking.set(self.shaking.get() + 1);
         let outcome = outcome.await;
+        self.shaking.set(self.shaking.get() - 1);
         self.shared.gateway.broker().waits().handshakes.add(1, spent);
         outcome
     }

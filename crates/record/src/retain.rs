@@ -197,6 +197,28 @@ pub fn emptied(batch: &[u8]) -> Result<Bytes, BatchError> {
     Ok(assembled(&header, attributes, header.max_timestamp, header.max_timestamp, 0, &[]))
 }
 
+/// A batch without records that stands for the offsets from `base` to `next`, of no producer: as compaction leaves it where records were.
+/// At most `i32::MAX` offsets.
+pub fn filler(base: Offset, next: Offset, time: Timestamp) -> Bytes {
+    let last_offset_delta = i32::try_from(next.since(base)).expect("not more than a batch can have") - 1;
+    let header = BatchHeader {
+        base_offset: base.0 as i64,
+        batch_length: 0,
+        leader_epoch: 0,
+        magic: 2,
+        crc: 0,
+        attributes: 0,
+        last_offset_delta,
+        base_timestamp: time,
+        max_timestamp: time,
+        producer_id: -1,
+        producer_epoch: -1,
+        base_sequence: -1,
+        records_count: 0,
+    };
+    assembled(&header, 0, time, time, 0, &[])
+}
+
 /// The same records, offsets, timestamps and producer in another codec; `None` when it is that codec already.
 ///
 /// # Errors

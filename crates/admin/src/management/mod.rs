@@ -45,6 +45,10 @@ pub use server::Server;
 
 use crate::api::Vitals;
 
+pub(crate) use answer::{Answer, Refusal};
+pub(crate) use route::Access;
+pub(crate) use server::blocking;
+
 use rates::Rates;
 
 /// The release of RabbitMQ whose API this is.

@@ -108,6 +108,6 @@ fn call(management: &Arc<Management>, who: &Identity, parts: &Parts, body: &[u8]
 }
 
 /// Runs on a thread that may wait. A defect of ours costs the request.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Answer::failed("a defect of the broker"))
 }

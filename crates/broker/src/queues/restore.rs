@@ -49,6 +49,12 @@ impl FoundQueues {
     }
 
     /// Logs of queues' own topics.
+    /// What people call the logs that belong to no topic of Kafka clients.
+    pub fn log_names(&self) -> Vec<(LogId, String)> {
+        let queues = self.queues.iter().map(|(_, name, record)| (record.log, format!("queue {}", String::from_utf8_lossy(name))));
+        queues.chain(self.delays.logs().map(|log| (log, "delayed messages of an exchange".to_owned()))).collect()
+    }
+
     pub fn own_logs(&self) -> impl Iterator<Item = LogId> + '_ {
         self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log).chain(self.delays.logs())
     }

@@ -22,6 +22,7 @@ mod open;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ use uuid::Uuid;
 use crate::transactions::AbortedTransaction;
 
 pub use memory::MemoryArchive;
-pub(crate) use object::{ObjectWriter, print};
+pub(crate) use object::{ObjectWriter, intact_runs, print};
 pub(crate) use open::{OpenObject, OpenObjects};
 
 /// First byte of the keys of archive records. Nobody else's keys begin with it.
@@ -220,11 +221,13 @@ pub(crate) struct Archive {
     pub open: OpenObjects,
     /// Objects that nothing refers to but a record, which is to be deleted, and then the object.
     leftover: Mutex<Vec<Arc<Archived>>>,
+    /// How many want no object to be deleted now.
+    pub holders: AtomicUsize,
 }
 
 impl Archive {
     pub fn new(store: Arc<dyn ArchiveStore>, index_bytes: usize) -> Self {
-        Self { store, open: OpenObjects::new(index_bytes), leftover: Mutex::default() }
+        Self { store, open: OpenObjects::new(index_bytes), leftover: Mutex::default(), holders: AtomicUsize::new(0) }
     }
 
     /// These are no longer part of a log.

@@ -312,6 +312,21 @@ fn run_from(log: LogId, entry: &[u8]) -> Run {
     }
 }
 
+/// The runs of an object, and whether each is as it was written.
+///
+/// # Errors
+/// When its header, footer or index is not readable.
+pub(crate) fn intact_runs(bytes: &[u8], file: &str) -> Result<Vec<(Run, bool)>, SegmentError> {
+    let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
+    let footer = Footer::decode(&bytes[footer_at..], bytes.len() as u64, file)?;
+    if bytes.len() < HEADER_BYTES || u32_at(bytes, 0) != MAGIC || crc32c(&bytes[..60]) != u32_at(bytes, 60) {
+        return Err(SegmentError::Corrupt { file: file.to_owned(), position: 0, what: "header checksum".to_owned() });
+    }
+    let (runs, _) = footer.decode_index(&bytes[footer.index_at as usize..footer_at], file)?;
+    let whole = |run: &Run| crc32c(&bytes[run.position as usize..][..run.bytes as usize]) == run.crc;
+    Ok(runs.into_iter().map(|run| (run, whole(&run))).collect())
+}
+
 /// Prints an object as text, damage with its position.
 ///
 /// # Errors

@@ -18,6 +18,7 @@ mod sweep;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -308,6 +309,9 @@ impl Archiver {
 
     /// Deletes objects that are no part of a log, once no reader has them.
     fn delete_retired(&mut self) -> Result<(), ArchiverError> {
+        if self.journal.archive().holders.load(Ordering::SeqCst) > 0 {
+            return Ok(());
+        }
         for object in std::mem::take(&mut self.retired) {
             let number = self.journal.archive().open.forget(object.id);
             number.into_iter().for_each(|number| self.journal.cold().forget(number));

@@ -45,6 +45,10 @@ pub trait File: Send + Sync {
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes all completed writes durable (fdatasync).
     fn sync(&self) -> io::Result<()>;
+    /// Has the file another name as well, in a backup say? Then it is never written or cut again.
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(false)
+    }
     /// Cuts or extends the file to exactly `size` bytes, with space allocated; `StorageFull` when it cannot.
     fn allocate(&self, size: u64) -> io::Result<()>;
     /// The descriptor, for submitters of the real file system; `None` in a simulation.
@@ -60,6 +64,10 @@ pub trait Storage: Send + Sync {
     fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>>;
+    /// Gives a file that nobody will write another name as well, `path` on the same file system; `Unsupported` where there are no such links.
+    fn link(&self, _name: &str, _path: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Replaces `to` by `from`, atomically; durable after [`Storage::sync_folder`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file; durable after [`Storage::sync_folder`].

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -92,6 +92,10 @@ impl Storage for RealStorage {
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let file = self.options().open(self.folder.join(name))?;
         Ok(self.file(file, name))
+    }
+
+    fn link(&self, name: &str, path: &Path) -> io::Result<()> {
+        fs::hard_link(self.folder.join(name), path)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -237,6 +241,10 @@ impl File for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
+    }
+
+    fn is_linked(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.nlink() > 1)
     }
 
     fn allocate(&self, size: u64) -> io::Result<()> {

@@ -11,6 +11,7 @@ use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,8 +83,10 @@ impl Dead {
 impl Remover {
     /// Takes the file out of the way at once; its space follows when nobody else has `held`.
     pub fn remove(&self, path: &Path, held: Option<Arc<dyn File>>) -> io::Result<()> {
-        let bytes = fs::metadata(path)?.len();
-        if bytes <= STEP_BYTES {
+        let metadata = fs::metadata(path)?;
+        let bytes = metadata.len();
+        // A file that has another name as well, in a backup, keeps its space, and what is in it.
+        if bytes <= STEP_BYTES || metadata.nlink() > 1 {
             return fs::remove_file(path);
         }
         let mut inner = self.inner.lock();
@@ -262,6 +265,28 @@ mod tests {
         }
         until_empty(folder.path());
         assert!(storage.discard("segment-1", None).is_err(), "there is none");
+    }
+
+    #[test]
+    fn what_has_another_name_is_not_cut() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let backup = tempfile::tempdir_in(folder.path()).expect("a folder");
+        let storage = RealStorage::open(folder.path(), IoMode::Buffered).expect("it opens");
+        for name in ["segment-1", "segment-2", "segment-3"] {
+            storage.create(name, 3 * STEP_BYTES).expect("space");
+        }
+        for name in ["segment-1", "segment-2"] {
+            storage.link(name, &backup.path().join(name)).expect("a link");
+        }
+        let held = storage.open("segment-2").expect("it is there");
+        assert!(held.is_linked().expect("known") && !storage.open("segment-3").expect("it is there").is_linked().expect("known"));
+        storage.discard("segment-1", None).expect("it goes");
+        storage.replace("segment-3", "segment-2", held).expect("it goes");
+        assert_eq!(storage.list().expect("a list"), ["segment-2"]);
+        std::thread::sleep(Duration::from_millis(50));
+        for name in ["segment-1", "segment-2"] {
+            assert_eq!(fs::metadata(backup.path().join(name)).expect("it is kept").len(), 3 * STEP_BYTES, "{name}");
+        }
     }
 
     #[test]

@@ -6,10 +6,11 @@
 //! * K2 A checkpoint covers only segments whose index is on disk.
 //! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it that is not in the archive.
 
+mod pin;
 mod retention;
 mod rewrite;
 
-pub(crate) use rewrite::NAME_REWRITING;
+pub(crate) use rewrite::{Copy, NAME_REWRITING};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -191,6 +192,7 @@ impl Keeper {
         self.seals.extend(inbox.seals);
         self.prepare_next();
         let sealed = self.seal_all();
+        inbox.pins.into_iter().for_each(|job| self.pin(job));
         self.prune();
         // On a full disk nothing is sealed, and what is trimmed is all that can help.
         self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full();
@@ -475,7 +477,7 @@ impl Keeper {
         }
         // Two holders are left when no reader has it: this one and the index.
         let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
-        let reusable = unread && segment.file.size()? == self.journal.config().segment_bytes;
+        let reusable = unread && !segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes;
         let name = segment_name(sequence);
         let spares_max = if self.journal.config().window_bytes.is_some() { SPARE_FILES_IN_WINDOW } else { SPARE_FILES_MAX };
         if reusable && self.spares.len() < spares_max {

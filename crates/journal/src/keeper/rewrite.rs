@@ -198,7 +198,7 @@ fn choose(usage: &[&Usage], segment_bytes: u64) -> Option<Vec<u64>> {
 }
 
 /// The new segment while it is filled: bodies are gathered into whole megabytes.
-struct Copy {
+pub(crate) struct Copy {
     file: Arc<dyn File>,
     written: u64,
     pending: Vec<u8>,
@@ -208,11 +208,11 @@ struct Copy {
 }
 
 impl Copy {
-    fn new(file: Arc<dyn File>) -> Self {
+    pub fn new(file: Arc<dyn File>) -> Self {
         Self { file, written: SEGMENT_HEADER_BYTES as u64, pending: Vec::new(), runs: Vec::new(), open: None }
     }
 
-    fn add(&mut self, run: &Run, pieces: &[Bytes]) -> std::io::Result<()> {
+    pub fn add(&mut self, run: &Run, pieces: &[Bytes]) -> std::io::Result<()> {
         let merges = self.open.as_ref().is_some_and(|(open, _)| {
             !open.shared && open.log == run.log && open.next == run.base && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES
         });
@@ -233,7 +233,7 @@ impl Copy {
     }
 
     /// A body that logs share; each of these runs is one of its logs'.
-    fn add_shared(&mut self, sharers: &[Run], pieces: &[Bytes]) -> std::io::Result<()> {
+    pub fn add_shared(&mut self, sharers: &[Run], pieces: &[Bytes]) -> std::io::Result<()> {
         self.close()?;
         let position = (self.written + self.pending.len() as u64) as u32;
         pieces.iter().for_each(|piece| self.pending.extend_from_slice(piece));
@@ -265,7 +265,7 @@ impl Copy {
         Ok(())
     }
 
-    fn finish(mut self) -> std::io::Result<(Arc<dyn File>, Vec<Run>, u64)> {
+    pub fn finish(mut self) -> std::io::Result<(Arc<dyn File>, Vec<Run>, u64)> {
         self.close()?;
         self.pending.resize(padded(self.pending.len()), 0);
         let rest = self.pending.len();

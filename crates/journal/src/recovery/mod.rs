@@ -5,7 +5,7 @@
 //! the journal. It was *torn* by a crash, and is cut off, unless a valid chunk soon after it says that it had
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
-mod scan;
+pub(crate) mod scan;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -60,6 +60,16 @@ pub enum OpenError {
         /// Its sequence.
         sequence: u64,
     },
+}
+
+impl OpenError {
+    /// Is a file not what was written, rather than not to be had?
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Segment(SegmentError::Corrupt { .. }) | Self::Checkpoint(CheckpointError::Corrupt(_)) | Self::MissingSegment { .. } => true,
+            Self::Segment(_) | Self::Checkpoint(_) | Self::Archive(_) | Self::Io { .. } => false,
+        }
+    }
 }
 
 fn io_error(what: &'static str) -> impl Fn(io::Error) -> OpenError {

@@ -13,19 +13,19 @@ use crate::disk::{File, SECTOR};
 use crate::segments::SegmentError;
 
 /// How far behind a bad chunk evidence of its durability is looked for: two of the largest usual chunks.
-const WINDOW_BYTES: u64 = 4 << 20;
+pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
 const READ_BYTES: usize = 4 << 20;
 
 /// The last accepted chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Chain {
+pub(crate) struct Chain {
     pub index: LogIndex,
     pub crc: u32,
     pub term: Term,
 }
 
 /// An accepted chunk.
-pub(super) struct Scanned {
+pub(crate) struct Scanned {
     pub header: ChunkHeader,
     pub crc: u32,
     pub entries: Vec<Entry>,
@@ -33,7 +33,7 @@ pub(super) struct Scanned {
 }
 
 /// Reads a segment front to back through one large buffer.
-pub(super) struct Scanner {
+pub(crate) struct Scanner {
     file: Arc<dyn File>,
     journal: Uuid,
     segment: u64,

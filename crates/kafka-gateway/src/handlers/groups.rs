@@ -76,17 +76,30 @@ enum GroupWait {
     Sync,
 }
 
+impl GroupWait {
+    fn unavailable(&self) -> Box<dyn Body> {
+        let error_code = ErrorCode::CoordinatorNotAvailable.code();
+        match self {
+            Self::Join => Box::new(JoinGroupResponse { error_code, ..JoinGroupResponse::default() }),
+            Self::Sync => Box::new(SyncGroupResponse { error_code, ..SyncGroupResponse::default() }),
+        }
+    }
+}
+
 impl Wait for GroupWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Done(done) = reply else { return None };
-        let unavailable = ErrorCode::CoordinatorNotAvailable.code();
         Some(match (*done.downcast::<GroupReply>().ok()?, self) {
             (Ok(Heard::Classic(Answer::Joined(joined))), _) => Box::new(join_response(joined, context.version)),
             (Ok(Heard::Classic(Answer::Synced(synced))), _) => Box::new(sync_response(synced)),
             (Ok(_), _) => return None,
-            (Err(_), Self::Join) => Box::new(JoinGroupResponse { error_code: unavailable, ..JoinGroupResponse::default() }),
-            (Err(_), Self::Sync) => Box::new(SyncGroupResponse { error_code: unavailable, ..SyncGroupResponse::default() }),
+            (Err(_), wait) => wait.unavailable(),
         })
+    }
+
+    /// A client that hears this looks for the coordinator again.
+    fn hasten(&mut self, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        Some(self.unavailable())
     }
 }
 

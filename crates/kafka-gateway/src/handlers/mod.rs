@@ -81,6 +81,10 @@ pub(crate) trait Wait {
     fn deadline(&self) -> Option<Instant> {
         None
     }
+    /// The node stops: what waits for others to do something is answered now. What waits for the disk is answered by itself.
+    fn hasten(&mut self, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        None
+    }
     /// The connection is gone.
     fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {}
 }

@@ -500,6 +500,11 @@ impl Wait for ShareFetchWait {
         if ready || context.now >= self.deadline { self.respond(context) } else { None }
     }
 
+    fn hasten(&mut self, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        (self.deadline, self.held_back) = (context.now, None);
+        self.look(context)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         (!self.acknowledging && !self.is_reading()).then_some(self.held_back.unwrap_or(self.deadline))
     }

@@ -1,6 +1,7 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
 mod acls;
+mod drain;
 mod fetch_sessions;
 mod filters;
 mod full_disk;
@@ -8,6 +9,7 @@ mod idempotence;
 mod login;
 mod long_poll;
 mod node;
+mod one_journal;
 mod order;
 mod quotas;
 mod share;

@@ -222,6 +222,11 @@ impl Node {
         }
     }
 
+    /// The node is to end, as far as a session is concerned.
+    pub fn drain(&mut self, client: usize) {
+        self.sessions[client].drain(&mut self.context, self.now);
+    }
+
     /// When a session wants to be woken without an event, from its now on.
     pub fn timeout(&self, client: usize) -> Option<Duration> {
         self.sessions[client].next_timeout().map(|at| at.saturating_duration_since(self.now))

@@ -12,7 +12,9 @@ use super::ConfigError;
 use crate::cli::ServeArguments;
 
 /// Keys other than broker settings.
-const KEYS: [&str; 11] = ["data", "kafka", "amqp", "admin", "management", "definitions", "advertise", "durability", "memory", "io", "log"];
+const KEYS: [&str; 14] = [
+    "data", "kafka", "amqp", "admin", "management", "definitions", "advertise", "durability", "memory", "io", "log", "log_file", "log_file_size", "log_file_count",
+];
 /// Those of them that may have several values.
 const LISTS: [&str; 3] = ["kafka", "amqp", "advertise"];
 const PREFIX: &str = "MAINSTEM_";
@@ -33,6 +35,8 @@ pub struct Layer {
     pub memory: Option<String>,
     pub io: Option<String>,
     pub log: Option<String>,
+    /// File, size, count.
+    pub log_file: [Option<String>; 3],
     /// Value and where it was said.
     pub settings: BTreeMap<String, (String, String)>,
 }
@@ -55,6 +59,7 @@ impl Layer {
             memory: over.memory.or(self.memory),
             io: over.io.or(self.io),
             log: over.log.or(self.log),
+            log_file: over.log_file.into_iter().zip(self.log_file).map(|(over, own)| over.or(own)).collect::<Vec<_>>().try_into().unwrap_or_default(),
             settings,
         }
     }
@@ -83,6 +88,7 @@ impl Layer {
             memory: arguments.memory,
             io: arguments.io,
             log: arguments.log,
+            log_file: [arguments.log_file, arguments.log_file_size, arguments.log_file_count],
             settings,
         })
     }
@@ -123,21 +129,22 @@ impl Layer {
         let mut layer = Self::default();
         for (key, value) in table {
             match value {
-                toml::Value::Table(settings) if key == "settings" => layer.put_settings("", settings, path),
-                toml::Value::Array(values) => layer.put(&key, path, values.iter().map(plain).collect())?,
-                value => layer.put(&key, path, vec![plain(&value)])?,
+                toml::Value::Table(settings) if key == "settings" => layer.put_settings("", settings, (text, path)),
+                toml::Value::Array(values) => layer.put(&key, &place(text, path, &key), values.iter().map(plain).collect())?,
+                value => layer.put(&key, &place(text, path, &key), vec![plain(&value)])?,
             }
         }
         Ok(layer)
     }
 
-    fn put_settings(&mut self, prefix: &str, table: toml::Table, path: &str) {
+    fn put_settings(&mut self, prefix: &str, table: toml::Table, (text, path): (&str, &str)) {
         for (key, value) in table {
             let name = if prefix.is_empty() { key } else { format!("{prefix}.{key}") };
             match value {
-                toml::Value::Table(nested) => self.put_settings(&name, nested, path),
+                toml::Value::Table(nested) => self.put_settings(&name, nested, (text, path)),
                 value => {
-                    self.settings.insert(name, (plain(&value), path.to_owned()));
+                    let origin = place(text, path, &format!("settings.{name}"));
+                    self.settings.insert(name, (plain(&value), origin));
                 }
             }
         }
@@ -157,6 +164,9 @@ impl Layer {
             "memory" => self.memory = single,
             "io" => self.io = single,
             "log" => self.log = single,
+            "log_file" => self.log_file[0] = single,
+            "log_file_size" => self.log_file[1] = single,
+            "log_file_count" => self.log_file[2] = single,
             _ if self.security.put(key, &values) => {}
             _ => {
                 let keys = KEYS.into_iter().chain(SecurityLayer::keys()).chain(["settings", "config"]);
@@ -168,7 +178,29 @@ impl Layer {
     }
 }
 
-/// Variables that are no keys: the log's filter, the cache of the test suite, who asks a running broker, service links of Kubernetes.
+/// The file, and the line of a key in it.
+fn place(text: &str, path: &str, key: &str) -> String {
+    line_of(text, key).map_or_else(|| path.to_owned(), |line| format!("{path}, line {line}"))
+}
+
+/// The line, from 1, on which a TOML text gives a key its value; the key with the tables that it is in, dots between.
+pub fn line_of(text: &str, key: &str) -> Option<usize> {
+    let bare = |text: &str| text.chars().filter(|letter| !matches!(letter, '"' | '\'' | ' ' | '\t')).collect::<String>();
+    let mut table = String::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            table = format!("{}.", bare(name));
+        } else if let Some((name, _)) = line.split_once('=')
+            && format!("{table}{}", bare(name)) == key
+        {
+            return Some(number + 1);
+        }
+    }
+    None
+}
+
+/// Variables that are no keys: the log's filter, who asks a running broker, the cache of the test suite, service links of Kubernetes.
 fn is_foreign(key: &str) -> bool {
     matches!(key, "LOG_LEVEL" | "CACHE" | "OPERATOR" | "OPERATOR_PASS") || key.ends_with("SERVICE_HOST") || key.contains("SERVICE_PORT") || key.starts_with("PORT")
 }

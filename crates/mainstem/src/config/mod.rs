@@ -17,6 +17,7 @@ use journal::disk::IoMode;
 use types::{ByteSize, Durability};
 
 use crate::cli::ServeArguments;
+use crate::log_file::LogFile;
 use layer::Layer;
 use listener::Names;
 pub use listener::Listener;
@@ -25,6 +26,13 @@ pub use security::{Security, SecurityArguments};
 
 /// Smallest memory budget that the pools fit in.
 pub const MEMORY_MIN: ByteSize = ByteSize::mib(64);
+
+/// A log file that has grown to this size is ended …
+const LOG_FILE_SIZE: ByteSize = ByteSize::mib(100);
+/// … which is no less than this, …
+const LOG_FILE_SIZE_MIN: ByteSize = ByteSize::mib(1);
+/// … and so many are kept.
+const LOG_FILE_COUNT: usize = 9;
 
 /// In place of an address: nobody is listened to.
 const NO_LISTENER: &str = "none";
@@ -44,6 +52,9 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("--config {path}: {source}")]
     File { path: String, source: std::io::Error },
+    /// A value of the file.
+    #[error("{path}, line {line}: {source}")]
+    InFile { path: String, line: usize, source: Box<ConfigError> },
     /// The file is not TOML.
     #[error("--config {path}: {reason}")]
     Syntax { path: String, reason: String },
@@ -87,6 +98,10 @@ pub struct Config {
     pub memory: ByteSize,
     pub io: Option<IoMode>,
     pub log: LogFormat,
+    /// `None`: stderr.
+    pub log_file: Option<LogFile>,
+    /// Damage that the operator knows of.
+    pub accept_loss: Vec<String>,
     pub settings: Settings,
 }
 
@@ -104,12 +119,15 @@ impl Config {
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
         let (environment, named) = Layer::from_environment(environment)?;
-        let file = match arguments.config.clone().or(named) {
-            Some(path) => Layer::from_file(&path)?,
+        let path = arguments.config.clone().or(named);
+        let file = match &path {
+            Some(path) => Layer::from_file(path)?,
             None => Layer::default(),
         };
+        let accept_loss = arguments.accept_loss.clone();
         let merged = file.under(environment).under(Layer::from_flags(arguments)?);
-        Self::check(merged)
+        let checked = Self::check(merged).map_err(|error| error.located(path.as_deref()))?;
+        Ok(Self { accept_loss, ..checked })
     }
 
     fn check(layer: Layer) -> Result<Self, ConfigError> {
@@ -147,8 +165,56 @@ impl Config {
             memory,
             io: layer.io.map(|text| parse("--io", &text)).transpose()?,
             log: layer.log.map_or(Ok(LogFormat::Text), |text| parse("--log", &text))?,
+            log_file: log_file(layer.log_file)?,
+            accept_loss: Vec::new(),
             settings,
         })
+    }
+}
+
+fn log_file([path, size, count]: [Option<String>; 3]) -> Result<Option<LogFile>, ConfigError> {
+    let bytes_max = size.as_deref().map_or(Ok(LOG_FILE_SIZE), |text| parse::<ByteSize>("--log-file-size", text))?;
+    let count = count.as_deref().map_or(Ok(LOG_FILE_COUNT), |text| parse::<usize>("--log-file-count", text))?;
+    if bytes_max < LOG_FILE_SIZE_MIN {
+        let expected = format!("it is at least {LOG_FILE_SIZE_MIN}");
+        return Err(ConfigError::Value { name: "--log-file-size", value: bytes_max.to_string(), expected });
+    }
+    Ok(path.map(|path| LogFile { path: path.into(), bytes_max: bytes_max.bytes(), count }))
+}
+
+impl ConfigError {
+    /// With the line of the configuration file, if the value stands there.
+    fn located(self, file: Option<&std::path::Path>) -> Self {
+        let Self::Value { name, value, .. } = &self else { return self };
+        let Some(text) = file.and_then(|path| std::fs::read_to_string(path).ok()) else { return self };
+        let key = name.trim_start_matches('-').replace('-', "_");
+        // A size is shown with its unit.
+        let shown = value.split(' ').next().unwrap_or_default();
+        let there = layer::line_of(&text, &key).filter(|line| text.lines().nth(line - 1).is_some_and(|text| text.contains(shown)));
+        match (there, file) {
+            (Some(line), Some(path)) => Self::InFile { path: path.display().to_string(), line, source: Box::new(self) },
+            _ => self,
+        }
+    }
+}
+
+impl Config {
+    /// What only a start takes over, as text: each part with a name that people know.
+    pub fn fixed(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("--data", format!("{:?}", self.data)),
+            ("--kafka, --advertise", format!("{:?}", self.listeners)),
+            ("listeners", format!("{:?}", self.named)),
+            ("--amqp", format!("{:?}", self.amqp)),
+            ("TLS and the first user", format!("{:?}", self.security)),
+            ("--admin", self.admin.to_string()),
+            ("--management", format!("{:?}", self.management)),
+            ("--definitions", format!("{:?}", self.definitions)),
+            ("--durability", self.durability.to_string()),
+            ("--memory", self.memory.to_string()),
+            ("--io", format!("{:?}", self.io)),
+            ("--log", format!("{:?} {:?}", self.log, self.log_file)),
+        ]
     }
 }
 

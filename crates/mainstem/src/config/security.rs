@@ -12,7 +12,7 @@ use super::{ConfigError, parse};
 use crate::tls::{ClientCertificates, LoginFrom, TlsFiles};
 
 /// Flags about who is let in.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct SecurityArguments {
     /// Address for AMQP 0-9-1 clients with TLS; may be repeated [default: none; the usual port is 5671]
     #[arg(long, value_name = "ADDR")]

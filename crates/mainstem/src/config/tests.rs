@@ -52,7 +52,7 @@ fn refusals_name_setting_value_and_what_would_be_right() {
     let text = refusal(ServeArguments::default(), &[("MAINSTEM_DURABILTY", "memory")]);
     assert!(text.contains("did you mean \"durability\""), "{text}");
     let text = Layer::from_toml("dta = 'x'", "file.toml").expect_err("refused").to_string();
-    assert_eq!(text, "file.toml: unknown key \"dta\"; did you mean \"data\"?");
+    assert_eq!(text, "file.toml, line 1: unknown key \"dta\"; did you mean \"data\"?");
 }
 
 #[test]

@@ -31,3 +31,29 @@ fn newer_and_damaged_folders_are_refused_by_name() {
         assert!(refusal(folder.path(), 1).contains("meta.toml"), "{text:?}");
     }
 }
+
+#[test]
+fn an_older_folder_stays_what_it_is_until_it_is_finalized() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(DataFolder::open(folder.path(), 1, "first").unwrap());
+    let before = fs::read_to_string(folder.path().join("meta.toml")).unwrap();
+    drop(DataFolder::open(folder.path(), 1, "again").unwrap());
+    assert_eq!(fs::read_to_string(folder.path().join("meta.toml")).unwrap(), before, "opening it writes nothing");
+    let mut look = DataFolder::look(folder.path()).unwrap();
+    assert_eq!(look.format_version, FORMAT_VERSION);
+    // As the next release would.
+    look.finalize(FORMAT_VERSION + 1).unwrap();
+    assert_eq!(look.format_version, FORMAT_VERSION + 1);
+    drop(look);
+    let text = refusal(folder.path(), 1);
+    let (found, known) = (format!("format version {}", FORMAT_VERSION + 1), format!("up to {FORMAT_VERSION}"));
+    assert!(text.contains(&found) && text.contains(&known), "{text}");
+    assert!(DataFolder::look(folder.path()).is_err());
+}
+
+#[test]
+fn half_of_a_backup_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join(RESTORING), "from /backups\n").unwrap();
+    assert!(refusal(folder.path(), 1).contains("half of a backup"));
+}

@@ -2,6 +2,7 @@
 
 mod administration;
 mod monitoring;
+mod operations;
 mod process;
 mod reference;
 mod serve;

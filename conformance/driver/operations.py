@@ -1,0 +1,22 @@
+"""What an operator does with a node while clients are at work: ending it, and the rest of `docs/operations`. Used by the driver."""
+
+from driver.install import HERE, PYTHON
+from driver.results import call
+
+
+def program(name, *words, limit=120):
+    print("      " + call([str(PYTHON), str(HERE / "operations" / name), *map(str, words)], limit).decode().strip().replace("\n", "\n      "), flush=True)
+
+
+def run(results, binary):
+    results.step("a broker ends under long polls and AMQP consumers: all are told, nothing that was acknowledged is lost",
+                 lambda: program("drain.py", binary, 60, 20, "verb", 5))
+    results.step("a backup under load, restored elsewhere, has all that was acknowledged before it",
+                 lambda: program("backup.py", binary))
+    results.step("a damaged folder is verified, salvaged and repaired, and moves to another file system",
+                 lambda: program("damage.py", binary))
+    results.step("settings that are read again are in force, and a wrong file is refused with its line", lambda: program("reload.py", binary))
+    for kept in sorted((HERE / "operations").glob("format-*.tar.gz")):
+        results.step(f"a data folder of {kept.name.split('.')[0].replace('-', ' ')} opens with all that was in it",
+                     lambda kept=kept: program("format.py", "check", binary, kept))
+    results.step("a client that reads nothing does not hold up the end of a broker", lambda: program("stubborn.py", binary))

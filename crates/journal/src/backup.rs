@@ -1,0 +1,187 @@
+//! A journal as it is at one index, while it is written: what a backup is made of.
+//!
+//! ```text
+//! keeper: checkpoint ── second names for all files ── the index of the newest chunk
+//! caller: waits until that is durable ── links or copies what is sealed ── copies the open segment, cut behind that chunk
+//! ```
+//!
+//! Everything that was acknowledged before lies in the copy. Chunks of the open part are checked one by one while they are copied; what is
+//! sealed is not read. Deleted archive objects are kept while an [`ArchiveHold`] lives.
+
+use std::fs::File as Copied;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use types::LogIndex;
+use uuid::Uuid;
+
+use crate::checkpoint::ReplayFrom;
+use crate::disk::{IoMode, RealStorage, SECTOR, Storage};
+use crate::journal::{Journal, JournalStatus};
+use crate::recovery::scan::{Chain, Scanned, Scanner};
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, segment_name};
+use crate::OpenError;
+
+/// Between looks whether there is still a keeper, and whether a chunk is durable.
+const LOOK: Duration = Duration::from_millis(5);
+/// A chunk is durable within a second and the time of a flush.
+const DURABLE_MAX: Duration = Duration::from_secs(60);
+
+/// Why a journal cannot be backed up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// The node ends.
+    #[error("the journal is shut down")]
+    Ending,
+    /// A write or flush has failed before.
+    #[error("the journal has stopped: {reason}")]
+    Stopped {
+        /// What failed.
+        reason: String,
+    },
+    /// Nothing is flushed.
+    #[error("chunk {index} is not durable after a minute")]
+    Slow {
+        /// Its index.
+        index: LogIndex,
+    },
+    /// A chunk on the way to the cut is not what was written.
+    #[error("{file}: no chunk {index} at byte {position}")]
+    Missing {
+        /// Which file.
+        file: String,
+        /// Of the chunk that should be there.
+        index: LogIndex,
+        /// Where.
+        position: u64,
+    },
+    /// A file is damaged.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A file is damaged.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// While doing what.
+        what: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// The keeper is to pin all files in a folder.
+pub(crate) struct PinJob {
+    pub folder: PathBuf,
+    pub answer: Sender<Result<Pinned, BackupError>>,
+}
+
+/// The files of a journal under their second names, and what of them counts.
+#[derive(Debug)]
+pub struct Pinned {
+    /// Whose.
+    pub journal: Uuid,
+    /// Files that never change: the checkpoint and the segments that it covers.
+    pub sealed: Vec<String>,
+    pub(crate) replay: ReplayFrom,
+    /// The newest chunk that counts.
+    pub until: LogIndex,
+}
+
+/// What was copied of the open part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Files, how many bytes of each say something, and how long each is.
+    pub files: Vec<(String, u64, u64)>,
+}
+
+impl Journal {
+    /// Gives all files of the journal a second name in `folder`, which is on the file system of the journal's, and waits until what they hold
+    /// is durable.
+    ///
+    /// # Errors
+    /// `Ending`, `Stopped`, `Slow`; `Io`: also where the file system has no hard links.
+    pub fn pin(&self, folder: &Path) -> Result<Pinned, BackupError> {
+        let (answer, answered) = channel();
+        self.ask_for_pins(PinJob { folder: folder.to_owned(), answer });
+        let pinned = loop {
+            match answered.recv_timeout(LOOK) {
+                Ok(outcome) => break outcome?,
+                Err(RecvTimeoutError::Timeout) if !self.is_shutting_down() => {}
+                Err(_) => return Err(BackupError::Ending),
+            }
+        };
+        let began = Instant::now();
+        while self.durable_index() < pinned.until {
+            if let JournalStatus::Stopped { reason } = self.status() {
+                return Err(BackupError::Stopped { reason });
+            }
+            if began.elapsed() > DURABLE_MAX {
+                return Err(BackupError::Slow { index: pinned.until });
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(pinned)
+    }
+}
+
+impl Pinned {
+    /// Copies the open segments from `pins` to `to`, up to the newest chunk that counts, and flushes them.
+    ///
+    /// # Errors
+    /// `Missing`, `Open`, `Segment`: a file does not hold what was written. `Io`.
+    pub fn copy_open(&self, pins: &Path, to: &Path, mode: IoMode, progress: &dyn Fn(u64)) -> Result<Cut, BackupError> {
+        let storage = RealStorage::reading(pins, mode);
+        let mut chain = Chain { index: self.replay.index, crc: self.replay.crc, term: self.replay.term };
+        let (mut sequence, mut files) = (self.replay.segment, Vec::new());
+        while chain.index < self.until {
+            let name = segment_name(sequence);
+            let file = storage.open(&name).map_err(|source| BackupError::Io { what: "open a segment", source })?;
+            let header = SegmentHeader::read(&*file)?;
+            let failed = |what: &'static str| move |source| BackupError::Io { what, source };
+            let mut copied = Copied::create(to.join(&name)).map_err(failed("create a file"))?;
+            copied.write_all(&header.encode()).map_err(failed("write a file"))?;
+            let mut scanner = Scanner::new(Arc::clone(&file), self.journal, sequence);
+            let (mut position, first) = (SEGMENT_HEADER_BYTES as u64, chain.index);
+            while chain.index < self.until {
+                let Some(Scanned { header, crc, chunk, .. }) = scanner.next(&chain, position)? else { break };
+                copied.write_all(&chunk).map_err(failed("write a file"))?;
+                position += chunk.len() as u64;
+                chain = Chain { index: header.index, crc, term: header.term };
+                progress(chunk.len() as u64);
+            }
+            if chain.index == first {
+                return Err(BackupError::Missing { file: file.name(), index: first.next(), position });
+            }
+            let size = file.size().map_err(failed("read a segment"))?.next_multiple_of(SECTOR as u64);
+            copied.set_len(size).and_then(|()| copied.sync_all()).map_err(failed("flush a file"))?;
+            files.push((name, position, size));
+            sequence += 1;
+        }
+        Ok(Cut { files })
+    }
+}
+
+/// While it lives no archive object of a journal is deleted.
+pub struct ArchiveHold(Arc<Journal>);
+
+impl ArchiveHold {
+    /// From now on.
+    pub fn new(journal: &Arc<Journal>) -> Self {
+        journal.archive().holders.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(journal))
+    }
+}
+
+impl Drop for ArchiveHold {
+    fn drop(&mut self) {
+        self.0.archive().holders.fetch_sub(1, Ordering::SeqCst);
+        self.0.wake_archiver();
+    }
+}

@@ -1,0 +1,365 @@
+//! Putting something whole in the place of what is damaged: what was lost becomes batches without records, so that offsets stay what they
+//! are and everything else is readable again. The damaged file stays beside the new one, as `damaged-` and its name.
+//!
+//! | damaged | what takes its place |
+//! |---|---|
+//! | segment that the checkpoint covers | a rewritten segment of what is whole in it, and empty batches |
+//! | bodies of a chunk behind the checkpoint | the same chunk, with empty batches in place of those; state records go |
+//! | chunks of which nothing is known | as many chunks, with empty batches for logs that go on behind them |
+//!
+//! The header of a repaired chunk keeps the checksum that the next chunk carries of it: four reserved bytes are chosen so that it comes out.
+//! What a log had at its very end in chunks of which nothing is known is not known either; its offsets are given again, in a later term.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashSet;
+use record::filler;
+use types::{LogId, Offset, Timestamp};
+
+use crate::chunk::{
+    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw, encode_header_with_crc,
+};
+use crate::disk::{File, IoMode, RealStorage, SECTOR, Storage};
+use crate::index::{SealInfo, write_index};
+use crate::keeper::Copy;
+use crate::run::Run;
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name};
+use crate::survey::{Damage, Hole, Place, SegmentSurvey, Survey};
+
+/// A file while it is made.
+const NAME_REPAIRING: &str = "repairing";
+/// Before the name of what a repaired file takes the place of.
+const PREFIX_DAMAGED: &str = "damaged-";
+/// Offsets that one batch can stand for.
+const BATCH_OFFSETS_MAX: u64 = i32::MAX as u64;
+/// What an empty batch of a log takes in a chunk.
+const FILLER_BYTES: usize = record::HEADER_BYTES;
+
+/// Why nothing can be put in the place of damage.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// Nobody knows what was there.
+    #[error("damage {id} cannot be repaired: {file}, byte {position}: {what}; restore a backup")]
+    Beyond {
+        /// Of the damage.
+        id: String,
+        /// Which file.
+        file: String,
+        /// Where.
+        position: u64,
+        /// What does not fit.
+        what: String,
+    },
+    /// Another damage of the same file would go with it.
+    #[error("damage {id} is in the same segment and has to be accepted with it")]
+    Together {
+        /// Of the other damage.
+        id: String,
+    },
+    /// Of the file system.
+    #[error("{what}: {source}")]
+    Io {
+        /// While doing what.
+        what: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+fn failed(what: &'static str) -> impl Fn(io::Error) -> RepairError {
+    move |source| RepairError::Io { what, source }
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Files that were made anew.
+    pub files: Vec<String>,
+}
+
+/// Repairs those damages of `survey` that are accepted, in the folder that it was made of. Nothing is done unless all of them can be.
+///
+/// # Errors
+/// See [`RepairError`].
+pub fn repair(folder: &Path, survey: &Survey, accepted: &dyn Fn(&Damage) -> bool) -> Result<Repaired, RepairError> {
+    let wanted: Vec<&Damage> = survey.damages.iter().filter(|damage| accepted(damage)).collect();
+    let sealed: HashSet<u64> = wanted.iter().filter_map(|damage| if let Place::Sealed(sequence) = damage.place { Some(sequence) } else { None }).collect();
+    for damage in &survey.damages {
+        match damage.place {
+            Place::Elsewhere if accepted(damage) => return Err(beyond(damage)),
+            Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
+            _ => {}
+        }
+    }
+    let storage = RealStorage::open(folder, IoMode::Buffered).map_err(failed("open the journal's folder"))?;
+    let mut repaired = Repaired::default();
+    for segment in survey.segments.iter().filter(|segment| sealed.contains(&segment.sequence)) {
+        let missing = missing_of(survey, segment).ok_or_else(|| {
+            let damage = wanted.iter().find(|damage| damage.place == Place::Sealed(segment.sequence));
+            damage.map_or(RepairError::Together { id: String::new() }, |damage| beyond(damage))
+        })?;
+        rewrite(&storage, survey, segment, missing)?;
+        put_in_place(&storage, folder, segment.sequence)?;
+        repaired.files.push(segment_name(segment.sequence));
+    }
+    let mut open: Vec<u64> = wanted.iter().filter_map(|damage| open_sequence(&damage.place)).collect();
+    open.sort_unstable();
+    open.dedup();
+    for sequence in open {
+        let damages = wanted.iter().filter(|damage| open_sequence(&damage.place) == Some(sequence));
+        patch(&storage, folder, survey, sequence, damages.copied())?;
+        put_in_place(&storage, folder, sequence)?;
+        repaired.files.push(segment_name(sequence));
+    }
+    Ok(repaired)
+}
+
+fn beyond(damage: &Damage) -> RepairError {
+    let Damage { id, file, position, what, .. } = damage.clone();
+    RepairError::Beyond { id, file, position, what }
+}
+
+fn open_sequence(place: &Place) -> Option<u64> {
+    match place {
+        Place::Bodies { sequence, .. } => Some(*sequence),
+        Place::Hole(hole) => Some(hole.sequence),
+        Place::Sealed(_) | Place::Elsewhere => None,
+    }
+}
+
+/// The new file takes the place of the old one, which keeps another name.
+fn put_in_place(storage: &RealStorage, folder: &Path, sequence: u64) -> Result<(), RepairError> {
+    let name = segment_name(sequence);
+    let kept = (0..).map(|number| folder.join(if number == 0 { format!("{PREFIX_DAMAGED}{name}") } else { format!("{PREFIX_DAMAGED}{name}-{number}") }));
+    let kept = kept.into_iter().find(|path| !path.exists()).expect("names do not end");
+    storage.link(&name, &kept).map_err(failed("keep the damaged segment"))?;
+    storage.rename(NAME_REPAIRING, &name).map_err(failed("put the repaired segment in its place"))?;
+    storage.sync_folder().map_err(failed("flush the folder"))
+}
+
+/// Runs of a sealed segment that are lost; `None`: not known.
+fn missing_of(survey: &Survey, segment: &SegmentSurvey) -> Option<Vec<Run>> {
+    if let Some(broken) = &segment.broken {
+        return Some(broken.clone());
+    }
+    // Without its index what is lost of logs is lost here, if it is the only such segment and nothing is shared.
+    let (blind, last) = (survey.segments.iter().filter(|other| other.broken.is_none() && other.last.is_some()).count(), segment.last?);
+    if blind > 1 || segment.runs.iter().any(|run| run.shared) || last.0.0 == 0 {
+        return None;
+    }
+    let whole: HashSet<LogId> = segment.runs.iter().map(|run| run.log).collect();
+    let lost = survey.logs.iter().filter(|(id, _)| whole.contains(*id)).flat_map(|(id, log)| log.lost.iter().map(|range| (*id, range.clone())));
+    Some(lost.map(|(log, range)| lost_run(log, &range)).collect())
+}
+
+fn lost_run(log: LogId, range: &Range<Offset>) -> Run {
+    let (base, next) = (range.start, range.end);
+    Run { log, base, next, position: 0, bytes: 0, crc: 0, records: 0, shared: false, max_timestamp: 0, append_time: 0 }
+}
+
+/// A range in pieces that a batch can stand for.
+fn pieces(range: Range<Offset>) -> impl Iterator<Item = Range<Offset>> {
+    let mut next = range.start;
+    std::iter::from_fn(move || {
+        let from = next;
+        next = from.plus(range.end.since(from).min(BATCH_OFFSETS_MAX));
+        (from < next).then_some(from..next)
+    })
+}
+
+/// Writes what is whole of a sealed segment, and empty batches for the rest, as a rewritten one.
+fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, missing: Vec<Run>) -> Result<(), RepairError> {
+    let io = failed("write a repaired segment");
+    let _ = storage.remove(NAME_REPAIRING);
+    let file = storage.create(NAME_REPAIRING, SEGMENT_HEADER_BYTES as u64).map_err(&io)?;
+    let created = SegmentHeader::read(&*segment.file).map_or(0, |header| header.created);
+    let header = SegmentHeader { kind: SegmentKind::Rewritten, journal: survey.journal, sequence: segment.sequence, created, replaces: vec![segment.sequence] };
+    file.write_at(0, &header.encode()).map_err(&io)?;
+    let mut copy = Copy::new(Arc::clone(&file));
+    let mut all: Vec<(Run, bool)> = segment.runs.iter().map(|run| (*run, true)).chain(missing.into_iter().map(|run| (run, false))).collect();
+    let sharing: HashSet<LogId> = all.iter().filter(|(run, _)| run.shared).map(|(run, _)| run.log).collect();
+    // As rewriting does: log by log; those that share something in the order in which it lies.
+    all.sort_by_key(|(run, _)| match sharing.contains(&run.log) {
+        false => (false, run.log.0, run.base.0, 0),
+        true => (true, u64::from(run.position), 0, run.log.0),
+    });
+    for same in all.chunk_by(|(one, one_whole), (other, other_whole)| one.shared && other.shared && one.position == other.position && one_whole == other_whole) {
+        let (first, is_whole) = same[0];
+        if !is_whole {
+            same.iter().try_for_each(|(run, _)| fill(&mut copy, run)).map_err(&io)?;
+            continue;
+        }
+        let mut bytes = vec![0; first.bytes as usize];
+        segment.file.read_at(u64::from(first.position), &mut bytes).map_err(&io)?;
+        let bytes = [Bytes::from(bytes)];
+        let runs: Vec<Run> = same.iter().map(|(run, _)| *run).collect();
+        if first.shared { copy.add_shared(&runs, &bytes) } else { copy.add(&first, &bytes) }.map_err(&io)?;
+    }
+    let (file, runs, end) = copy.finish().map_err(&io)?;
+    let mut ids: Vec<LogId> = runs.iter().map(|run| run.log).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let places = runs.iter().map(|run| (ids.partition_point(|id| *id < run.log) as u32, *run));
+    let (last_index, last_term, last_crc) = segment.last.unwrap_or_default();
+    let info = SealInfo { journal: survey.journal, sequence: segment.sequence, last_index, last_term, last_crc };
+    write_index(&*file, end, &ids, places, &info).and_then(|_| file.sync()).map_err(&io)
+}
+
+/// Empty batches in place of a run.
+fn fill(copy: &mut Copy, run: &Run) -> io::Result<()> {
+    for range in pieces(run.base..run.next) {
+        let batch = filler(range.start, range.end, run.max_timestamp.max(0));
+        let filled = Run { base: range.start, next: range.end, bytes: batch.len() as u32, records: 0, shared: false, ..*run };
+        copy.add(&filled, &[batch])?;
+    }
+    Ok(())
+}
+
+/// Writes a copy of an open segment in which the damaged chunks are whole.
+fn patch<'d>(
+    storage: &RealStorage,
+    folder: &Path,
+    survey: &Survey,
+    sequence: u64,
+    damages: impl Iterator<Item = &'d Damage>,
+) -> Result<(), RepairError> {
+    let io = failed("write a repaired segment");
+    let (name, _) = (segment_name(sequence), storage.remove(NAME_REPAIRING));
+    copy_file(&folder.join(&name), &folder.join(NAME_REPAIRING)).map_err(&io)?;
+    let file = storage.open(NAME_REPAIRING).map_err(&io)?;
+    for damage in damages {
+        let (position, chunks) = match &damage.place {
+            Place::Bodies { position, .. } => (*position, with_empty_bodies(&*file, *position).map_err(&io)?),
+            Place::Hole(hole) => (hole.bytes.start, fill_hole(survey, hole)),
+            Place::Sealed(_) | Place::Elsewhere => continue,
+        };
+        let chunks = chunks.ok_or_else(|| beyond(damage))?;
+        file.write_at(position, &chunks).map_err(&io)?;
+    }
+    file.sync().map_err(&io)
+}
+
+/// Copies what can be read; zeroes stand for what cannot.
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let (from, to) = (fs::File::open(from)?, fs::File::create(to)?);
+    let size = from.metadata()?.len();
+    to.set_len(size)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < size {
+        match from.read_at(&mut piece, at) {
+            Ok(0) => break,
+            Ok(got) => {
+                to.write_all_at(&piece[..got], at)?;
+                at += got as u64;
+            }
+            Err(_) if piece.len() > SECTOR => piece.truncate(SECTOR),
+            Err(_) => at += SECTOR as u64,
+        }
+    }
+    Ok(())
+}
+
+/// The chunk at `position` with empty batches in place of bodies that are not whole. State records that are not are left out.
+fn with_empty_bodies(file: &dyn File, position: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut head = vec![0; SECTOR];
+    file.read_at(position, &mut head)?;
+    let Ok((header, crc)) = ChunkHeader::decode(&head) else { return Ok(None) };
+    let mut chunk = vec![0; header.chunk_bytes as usize];
+    file.read_at(position, &mut chunk)?;
+    for number in 0..header.entries as usize {
+        let at = HEADER_BYTES + number * ENTRY_BYTES;
+        let Some(mut entry) = decode_raw(&chunk[at..at + ENTRY_BYTES]) else { return Ok(None) };
+        if body(&entry, &chunk).is_ok_and(|bytes| crc32c(bytes) == entry.crc) {
+            continue;
+        }
+        match entry.kind {
+            EntryKind::Data | EntryKind::Shared if entry.bytes as usize >= FILLER_BYTES => {
+                // In a body that logs share offsets are distances.
+                let base = if entry.kind == EntryKind::Shared { Offset::ZERO } else { entry.base };
+                let batch = filler(base, base.plus(u64::from(entry.last_delta) + 1), entry.max_timestamp.max(0));
+                let from = entry.position as usize;
+                chunk[from..from + batch.len()].copy_from_slice(&batch);
+                (entry.bytes, entry.crc, entry.records) = (batch.len() as u32, crc32c(&batch), 0);
+            }
+            EntryKind::State => entry = Entry::EMPTY,
+            _ => return Ok(None),
+        }
+        entry.encode(&mut chunk[at..at + ENTRY_BYTES]);
+    }
+    let directory = HEADER_BYTES + header.directory_bytes();
+    let directory_crc = crc32c(&chunk[HEADER_BYTES..directory]);
+    encode_header_with_crc(&ChunkHeader { directory_crc, ..header }, crc, &mut chunk);
+    Ok(decode_directory(&ChunkHeader { directory_crc, ..header }, &chunk).is_ok().then_some(chunk))
+}
+
+/// As many chunks as are missing, in as many bytes; the last one with what is missing of logs that go on. `None`: that does not fit.
+fn fill_hole(survey: &Survey, hole: &Hole) -> Option<Vec<u8>> {
+    let bytes = usize::try_from(hole.bytes.end - hole.bytes.start).ok()?;
+    let count = usize::try_from(hole.last.0.checked_sub(hole.first.0)? + 1).ok()?;
+    let entries: Vec<(LogId, Range<Offset>)> = hole.gaps.iter().flat_map(|(log, range)| pieces(range.clone()).map(|range| (*log, range))).collect();
+    let last_bytes = bytes.checked_sub((count - 1) * SECTOR)?;
+    if last_bytes < SECTOR || HEADER_BYTES + entries.len() * (ENTRY_BYTES + FILLER_BYTES) > last_bytes {
+        return None;
+    }
+    let mut chunks = vec![0; bytes];
+    let mut previous_crc = hole.previous_crc;
+    for number in 0..count {
+        let (is_last, at) = (number + 1 == count, number * SECTOR);
+        let chunk = &mut chunks[at..if is_last { bytes } else { at + SECTOR }];
+        let held = if is_last { &entries[..] } else { &[] };
+        let body_bytes = put_fillers(held, hole.time, hole.term.0, chunk);
+        let header = ChunkHeader {
+            journal: survey.journal,
+            segment: hole.sequence,
+            index: types::LogIndex(hole.first.0 + number as u64),
+            durable_index: types::LogIndex(hole.first.0 + number as u64 - 1),
+            term: hole.term,
+            previous_crc,
+            time: hole.time,
+            entries: held.len() as u32,
+            references: 0,
+            body_bytes: body_bytes as u32,
+            chunk_bytes: chunk.len() as u32,
+            directory_crc: crc32c(&chunk[HEADER_BYTES..HEADER_BYTES + held.len() * ENTRY_BYTES]),
+        };
+        if is_last {
+            encode_header_with_crc(&header, hole.crc, chunk);
+        } else {
+            previous_crc = header.encode(chunk);
+        }
+    }
+    Some(chunks)
+}
+
+/// Directory and bodies of empty batches; returns the length of the bodies.
+fn put_fillers(held: &[(LogId, Range<Offset>)], time: Timestamp, epoch: u32, chunk: &mut [u8]) -> usize {
+    let mut position = HEADER_BYTES + held.len() * ENTRY_BYTES;
+    let bodies_at = position;
+    for (number, (log, range)) in held.iter().enumerate() {
+        let mut batch = filler(range.start, range.end, time).to_vec();
+        record::set_leader_epoch(&mut batch, epoch);
+        chunk[position..position + batch.len()].copy_from_slice(&batch);
+        let entry = Entry {
+            kind: EntryKind::Data,
+            log: *log,
+            base: range.start,
+            last_delta: (range.end.since(range.start) - 1) as u32,
+            position: position as u32,
+            bytes: batch.len() as u32,
+            crc: crc32c(&batch),
+            max_timestamp: time,
+            ..Entry::EMPTY
+        };
+        entry.encode(&mut chunk[HEADER_BYTES + number * ENTRY_BYTES..]);
+        position += batch.len();
+    }
+    position - bodies_at
+}

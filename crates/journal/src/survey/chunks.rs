@@ -1,0 +1,256 @@
+//! Chunks of a segment, one after the other, and on behind those that are damaged: the next one is where the damaged one says that it ends,
+//! or else at the next sector where a valid header of this segment begins.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use types::{LogIndex, Term};
+
+use super::{Hole, Opened, Place, SegmentSurvey, Surveyor};
+use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_DELETED, body, check_bodies, decode_directory, split_state};
+use crate::disk::{File, SECTOR};
+use crate::recovery::scan::{Chain, WINDOW_BYTES};
+use crate::run::Run;
+use crate::segments::SEGMENT_HEADER_BYTES;
+
+const READ_BYTES: usize = 4 << 20;
+
+/// The newest chunk of a segment: its index, its term, its header's CRC.
+type Newest = (LogIndex, Term, u32);
+
+/// A file read front to back through one buffer.
+struct Window {
+    file: Arc<dyn File>,
+    buffer: Bytes,
+    at: u64,
+}
+
+impl Window {
+    /// Fewer bytes than wanted: the file ends, or cannot be read there.
+    fn get(&mut self, position: u64, length: usize) -> Result<Option<Bytes>, String> {
+        let inside = position.checked_sub(self.at).map(|at| at as usize);
+        if inside.is_none_or(|at| at + length > self.buffer.len()) {
+            let read = |bytes: usize| {
+                let mut fresh = vec![0; bytes];
+                self.file.read_at(position, &mut fresh).map(|got| {
+                    fresh.truncate(got);
+                    fresh
+                })
+            };
+            // A bad block behind what is wanted does not matter here.
+            let fresh = read(length.max(READ_BYTES)).or_else(|_| read(length)).map_err(|error| error.to_string())?;
+            (self.buffer, self.at) = (Bytes::from(fresh), position);
+        }
+        let at = (position - self.at) as usize;
+        Ok((at + length <= self.buffer.len()).then(|| self.buffer.slice(at..at + length)))
+    }
+}
+
+/// What lies at a position.
+enum Found {
+    /// A chunk of this segment; of its entries those that are whole, those that are not if the directory is, and what is wrong.
+    Chunk { header: ChunkHeader, crc: u32, bytes: Bytes, entries: Vec<Entry>, broken: Vec<Entry>, wrong: Option<String> },
+    /// None.
+    Nothing(String),
+}
+
+impl Surveyor<'_> {
+    fn chunk_at(&mut self, window: &mut Window, sequence: u64, position: u64) -> Found {
+        let decoded = match window.get(position, SECTOR) {
+            Ok(Some(sector)) => ChunkHeader::decode(&sector),
+            Ok(None) => Err(ChunkError::NoMagic),
+            Err(error) => return Found::Nothing(error),
+        };
+        let (header, crc) = match decoded {
+            Ok(decoded) if decoded.0.journal == self.found.journal && decoded.0.segment == sequence => decoded,
+            Ok(_) => return Found::Nothing("a chunk of an earlier life of the file".to_owned()),
+            Err(error) => return Found::Nothing(error.to_string()),
+        };
+        let bytes = match window.get(position, header.chunk_bytes as usize) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Found::Nothing("the file ends inside this chunk".to_owned()),
+            Err(error) => return Found::Chunk { header, crc, bytes: Bytes::new(), entries: Vec::new(), broken: Vec::new(), wrong: Some(error) },
+        };
+        let (entries, mut wrong) = match decode_directory(&header, &bytes) {
+            Ok(entries) => (entries, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let (mut whole, mut broken) = (Vec::with_capacity(entries.len()), Vec::new());
+        for entry in entries {
+            match check_bodies(std::slice::from_ref(&entry), &bytes) {
+                Ok(()) => whole.push(entry),
+                Err(error) => {
+                    wrong.get_or_insert_with(|| match entry.kind {
+                        EntryKind::Data => format!("{error}, {} offsets {}..{}", entry.log, entry.base, entry.next()),
+                        _ => format!("{error}, of a state record"),
+                    });
+                    broken.push(entry);
+                }
+            }
+        }
+        Found::Chunk { header, crc, bytes, entries: whole, broken, wrong }
+    }
+
+    /// What is whole of the chunks of a segment that the checkpoint covers, up to `last` if its index says that; and the newest.
+    pub(super) fn sealed_chunks(&mut self, one: &Opened, last: Option<LogIndex>) -> (Vec<Run>, Option<Newest>) {
+        let mut window = Window { file: Arc::clone(&one.file), buffer: Bytes::new(), at: 0 };
+        let size = one.file.size().unwrap_or(0);
+        let (mut position, mut newest, mut runs) = (SEGMENT_HEADER_BYTES as u64, None::<Newest>, Vec::new());
+        while last.is_none_or(|last| newest.is_none_or(|(newest, ..)| newest < last)) && position < size {
+            match self.chunk_at(&mut window, one.sequence, position) {
+                Found::Chunk { header, crc, entries, wrong, .. } => {
+                    self.read(u64::from(header.chunk_bytes));
+                    self.found.chunks += u64::from(wrong.is_none());
+                    if let Some(what) = wrong {
+                        self.damage(one.sequence, &*one.file, position, what);
+                    }
+                    runs.extend(entries.iter().filter_map(|entry| run_of(entry, &header, position)));
+                    newest = Some((header.index, header.term, crc));
+                    position += u64::from(header.chunk_bytes);
+                }
+                Found::Nothing(what) => {
+                    let next = self.next_header(&mut window, one.sequence, (position, size), |_| true);
+                    // Without an index the end of the chunks looks like this.
+                    if next.is_some() || last.is_some() {
+                        self.damage(one.sequence, &*one.file, position, what);
+                    }
+                    let Some(next) = next else { break };
+                    position = next;
+                }
+            }
+        }
+        self.found.runs += runs.len() as u64;
+        (runs, newest)
+    }
+
+    /// The chunks of a segment behind the checkpoint, as recovery takes them; but what was durable and is damaged is passed over. Returns the
+    /// newest.
+    pub(super) fn open_chunks(&mut self, one: Opened, mut chain: Option<Chain>) -> Option<Chain> {
+        let mut window = Window { file: Arc::clone(&one.file), buffer: Bytes::new(), at: 0 };
+        let (mut position, mut time, mut runs) = (SEGMENT_HEADER_BYTES as u64, one.header.created, Vec::new());
+        loop {
+            let what = match self.chunk_at(&mut window, one.sequence, position) {
+                Found::Chunk { header, crc, bytes, entries, broken, wrong } if continues(&header, chain.as_ref()) => {
+                    // A chunk with a wrong body is the end, unless it had been durable.
+                    let durable = |next: &ChunkHeader| next.index > header.index && next.durable_index >= header.index;
+                    let end = position + WINDOW_BYTES;
+                    if wrong.is_some() && self.next_header(&mut window, one.sequence, (position, end), durable).is_none() {
+                        break;
+                    }
+                    let next = position + u64::from(header.chunk_bytes);
+                    self.read(u64::from(header.chunk_bytes));
+                    match wrong {
+                        None => self.found.chunks += 1,
+                        Some(what) if broken.is_empty() => {
+                            let previous_crc = header.previous_crc;
+                            let hole = Hole { sequence: one.sequence, bytes: position..next, first: header.index, last: header.index, ..Hole::default() };
+                            let hole = Hole { term: header.term, time, previous_crc, crc, ..hole };
+                            self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
+                        }
+                        Some(what) => self.damage_at(one.sequence, &*one.file, (position, Place::Bodies { sequence: one.sequence, position }), what),
+                    }
+                    for entry in &entries {
+                        self.replay(entry, &bytes);
+                        runs.extend(run_of(entry, &header, position));
+                    }
+                    broken.iter().filter(|entry| entry.kind == EntryKind::Data).for_each(|entry| self.replay(entry, &bytes));
+                    chain = Some(Chain { index: header.index, crc, term: header.term });
+                    (position, time) = (next, header.time);
+                    continue;
+                }
+                Found::Chunk { .. } => "chunk does not continue the journal".to_owned(),
+                Found::Nothing(what) => what,
+            };
+            let first = chain.map_or(LogIndex(0), |chain| chain.index).next();
+            let durable = |next: &ChunkHeader| next.index > first && next.durable_index >= first;
+            let Some(next) = self.next_header(&mut window, one.sequence, (position, position + WINDOW_BYTES), durable) else { break };
+            let Found::Chunk { header, .. } = self.chunk_at(&mut window, one.sequence, next) else { break };
+            let (last, previous_crc) = (LogIndex(header.index.0 - 1), chain.map_or(0, |chain| chain.crc));
+            let hole = Hole { sequence: one.sequence, bytes: position..next, first, last, term: chain.map_or(header.term, |chain| chain.term), ..Hole::default() };
+            let hole = Hole { time, previous_crc, crc: header.previous_crc, ..hole };
+            self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
+            chain = Some(Chain { index: last, crc: header.previous_crc, term: header.term });
+            position = next;
+        }
+        self.found.last = chain.map_or(self.found.last, |chain| chain.index);
+        self.found.runs += runs.len() as u64;
+        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs, broken: None, last: None });
+        chain
+    }
+
+    /// Where the next chunk header behind `position` and before `end` begins that belongs to the segment and is wanted.
+    fn next_header(
+        &mut self,
+        window: &mut Window,
+        sequence: u64,
+        (position, end): (u64, u64),
+        wanted: impl Fn(&ChunkHeader) -> bool,
+    ) -> Option<u64> {
+        let mut at = position + SECTOR as u64;
+        while at < end {
+            match window.get(at, SECTOR) {
+                Ok(None) => return None,
+                Ok(Some(sector)) => {
+                    if let Ok((header, _)) = ChunkHeader::decode(&sector)
+                        && header.journal == self.found.journal
+                        && header.segment == sequence
+                        && wanted(&header)
+                    {
+                        return Some(at);
+                    }
+                }
+                // Further on it may be readable.
+                Err(_) => {}
+            }
+            at += SECTOR as u64;
+        }
+        None
+    }
+
+    /// What a whole entry behind the checkpoint changes.
+    fn replay(&mut self, entry: &Entry, chunk: &[u8]) {
+        match entry.kind {
+            EntryKind::State => {
+                let split = body(entry, chunk).and_then(split_state);
+                let Ok((key, value)) = split else { return };
+                self.found.state.put(key, (entry.flags & FLAG_DELETED == 0).then_some(value));
+            }
+            EntryKind::Trim => {
+                let log = self.found.logs.entry(entry.log).or_default();
+                log.start = log.start.max(entry.base);
+                log.end = log.end.max(log.start);
+            }
+            EntryKind::Data => {
+                let log = self.found.logs.entry(entry.log).or_default();
+                let before = std::mem::replace(&mut log.end, entry.next());
+                if before < entry.base {
+                    let holes = self.found.damages.iter_mut().rev().filter_map(|damage| match &mut damage.place {
+                        Place::Hole(hole) => Some(hole),
+                        _ => None,
+                    });
+                    holes.take(1).for_each(|hole| hole.gaps.push((entry.log, before..entry.base)));
+                }
+            }
+            EntryKind::NewTerm | EntryKind::Shared => {}
+        }
+    }
+}
+
+fn continues(header: &ChunkHeader, chain: Option<&Chain>) -> bool {
+    chain.is_none_or(|chain| header.index == chain.index.next() && header.previous_crc == chain.crc && header.term >= chain.term)
+}
+
+fn run_of(entry: &Entry, header: &ChunkHeader, position: u64) -> Option<Run> {
+    (entry.kind == EntryKind::Data).then(|| Run {
+        log: entry.log,
+        base: entry.base,
+        next: entry.next(),
+        position: position as u32 + entry.position,
+        bytes: entry.bytes,
+        crc: entry.crc,
+        records: entry.records,
+        shared: entry.shared,
+        max_timestamp: entry.max_timestamp,
+        append_time: header.time,
+    })
+}

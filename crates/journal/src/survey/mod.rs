@@ -1,0 +1,421 @@
+//! Looking at all files of a journal that nobody has open: every checksum, what is damaged, and which offsets of which log are lost with it.
+//!
+//! Recovery reads as little as it can and stops at the first damage; this reads everything and goes on behind it.
+//!
+//! ```text
+//! checkpoint ── segments that it covers: chunks or bodies, index ── segments behind it: chunks, in the chain ── archive objects
+//! ```
+//!
+//! What is lost of a log is what lies between its start and its end and in nothing that is whole. Damage in what no log needs any more loses
+//! nothing.
+
+mod bodies;
+mod chunks;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+use types::{LogId, LogIndex, Offset, Term, Timestamp};
+use uuid::Uuid;
+
+use crate::archive::{ArchiveStore, ArchivedLog, decode_records, intact_runs};
+use crate::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::disk::{File, RealStorage, Storage};
+use crate::index::{IndexCache, SealedIndex};
+use crate::recovery::scan::Chain;
+use crate::run::Run;
+use crate::segments::{SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
+use crate::state::StateMap;
+
+/// Pages of an index that are kept while it is looked through.
+const INDEX_BYTES: usize = 4 << 20;
+
+/// A place where a file is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// By which it is called: number of the journal, sequence of the segment, byte position.
+    pub id: String,
+    /// Which file.
+    pub file: String,
+    /// Where, in bytes.
+    pub position: u64,
+    /// What does not fit.
+    pub what: String,
+    pub(crate) place: Place,
+}
+
+impl Damage {
+    /// Can something whole be put in its place, so that everything else is readable?
+    pub fn is_repairable(&self) -> bool {
+        self.place != Place::Elsewhere
+    }
+}
+
+/// What a repair has to do with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// There is nothing that could be put in its place.
+    #[default]
+    Elsewhere,
+    /// In a segment that the checkpoint covers.
+    Sealed(u64),
+    /// A chunk behind the checkpoint whose directory is whole, and some bodies are not.
+    Bodies { sequence: u64, position: u64 },
+    /// Chunks behind the checkpoint of which nothing is known.
+    Hole(Hole),
+}
+
+/// Chunks of which nothing is known, between two that are whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub sequence: u64,
+    /// The bytes that they take.
+    pub bytes: Range<u64>,
+    /// The first of them, and the last.
+    pub first: LogIndex,
+    pub last: LogIndex,
+    pub term: Term,
+    /// Time of the chunk before.
+    pub time: Timestamp,
+    /// CRC of the header of the chunk before, and the one that the chunk behind expects.
+    pub previous_crc: u32,
+    pub crc: u32,
+    /// What is missing of logs that go on behind it.
+    pub gaps: Vec<(LogId, Range<Offset>)>,
+}
+
+/// What there is of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogSurvey {
+    /// First offset.
+    pub start: Offset,
+    /// Offset after the last.
+    pub end: Offset,
+    /// What lies in between and is gone, in order.
+    pub lost: Vec<Range<Offset>>,
+}
+
+/// A segment and what is whole in it.
+pub(crate) struct SegmentSurvey {
+    pub sequence: u64,
+    pub file: Arc<dyn File>,
+    pub runs: Vec<Run>,
+    /// Runs of its index that are not whole; `None`: the index is not readable either.
+    pub broken: Option<Vec<Run>>,
+    /// What is said of its last chunk.
+    pub last: Option<(LogIndex, Term, u32)>,
+}
+
+/// What was found.
+#[derive(Default)]
+pub struct Survey {
+    /// Whose files; nil when not even that is known.
+    pub journal: Uuid,
+    /// The newest chunk.
+    pub last: LogIndex,
+    /// Chunks and runs that are whole.
+    pub chunks: u64,
+    /// See `chunks`.
+    pub runs: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// In the order of files and positions.
+    pub damages: Vec<Damage>,
+    /// Every log that the checkpoint or a later chunk names, deleted ones too.
+    pub logs: BTreeMap<LogId, LogSurvey>,
+    pub(crate) segments: Vec<SegmentSurvey>,
+    pub(crate) state: StateMap,
+    archived: HashMap<LogId, Vec<Range<Offset>>>,
+}
+
+/// Why a journal cannot even be looked at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SurveyError {
+    /// Written by a newer release.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+    /// The checkpoint is of a newer release.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The folder cannot be read.
+    #[error("{what}: {source}")]
+    Io {
+        /// While doing what.
+        what: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// Told how many bytes were read since the last time.
+pub type Progress<'a> = &'a dyn Fn(u64);
+
+/// Looks at the files in `folder`, which are those of journal `number` of a node.
+///
+/// # Errors
+/// `Io`: the folder cannot be listed. `Segment`, `Checkpoint`: written by a newer release.
+pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress: Progress<'_>) -> Result<Survey, SurveyError> {
+    let storage = RealStorage::read_only(folder);
+    let names = storage.list().map_err(|source| SurveyError::Io { what: "list the journal's folder", source })?;
+    let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
+    sequences.sort_unstable();
+    let mut surveyor = Surveyor { storage: &storage, number, progress, found: Survey::default() };
+    let checkpoint = surveyor.checkpoint(names.iter().any(|name| name == checkpoint::NAME))?;
+    surveyor.sealed_and_open(&sequences, checkpoint)?;
+    surveyor.objects(archive);
+    surveyor.found.find_lost();
+    Ok(surveyor.found)
+}
+
+struct Surveyor<'a> {
+    storage: &'a RealStorage,
+    number: usize,
+    progress: Progress<'a>,
+    found: Survey,
+}
+
+/// A segment that can be opened.
+struct Opened {
+    sequence: u64,
+    file: Arc<dyn File>,
+    header: SegmentHeader,
+}
+
+impl Surveyor<'_> {
+    fn damage(&mut self, sequence: u64, file: &dyn File, position: u64, what: String) {
+        self.damage_at(sequence, file, (position, Place::Sealed(sequence)), what);
+    }
+
+    fn damage_at(&mut self, sequence: u64, file: &dyn File, (position, place): (u64, Place), what: String) {
+        let id = format!("{}-{sequence}-{position}", self.number);
+        self.found.damages.push(Damage { id, file: file.name(), position, what, place });
+    }
+
+    fn read(&mut self, bytes: u64) {
+        self.found.bytes += bytes;
+        (self.progress)(bytes);
+    }
+
+    /// The checkpoint, if it is there and whole. Its logs and state are those to begin with.
+    fn checkpoint(&mut self, is_there: bool) -> Result<Option<Checkpoint>, SurveyError> {
+        if !is_there {
+            return Ok(None);
+        }
+        let outcome = self.storage.open(checkpoint::NAME).and_then(|file| {
+            let mut bytes = vec![0; file.size()? as usize];
+            file.read_at(0, &mut bytes)?;
+            Ok((file, bytes))
+        });
+        let (name, what) = match outcome {
+            Ok((file, bytes)) => {
+                self.read(bytes.len() as u64);
+                match checkpoint::decode(&bytes) {
+                    Ok(checkpoint) => return Ok(Some(self.begin_with(checkpoint))),
+                    Err(error @ CheckpointError::NewerVersion { .. }) => return Err(error.into()),
+                    Err(error) => (file.name(), error.to_string()),
+                }
+            }
+            Err(error) => (checkpoint::NAME.to_owned(), error.to_string()),
+        };
+        self.found.damages.push(Damage { id: format!("{}-checkpoint", self.number), file: name, position: 0, what, place: Place::Elsewhere });
+        Ok(None)
+    }
+
+    fn begin_with(&mut self, mut checkpoint: Checkpoint) -> Checkpoint {
+        self.found.journal = checkpoint.journal;
+        self.found.last = checkpoint.replay.index;
+        for log in &checkpoint.logs {
+            self.found.logs.insert(log.id, LogSurvey { start: log.start, end: log.end, lost: Vec::new() });
+        }
+        self.found.state = std::mem::take(&mut checkpoint.state);
+        checkpoint
+    }
+
+    /// Opens a segment; damage when it is none of this journal.
+    fn open(&mut self, sequence: u64, covered: bool) -> Result<Option<Opened>, SurveyError> {
+        let name = segment_name(sequence);
+        let file = match self.storage.open(&name) {
+            Ok(file) => file,
+            Err(error) => {
+                let id = format!("{}-{sequence}-0", self.number);
+                self.found.damages.push(Damage { id, file: name, position: 0, what: error.to_string(), place: Place::Elsewhere });
+                return Ok(None);
+            }
+        };
+        match SegmentHeader::read(&*file) {
+            Ok(header) if self.found.journal.is_nil() || header.journal == self.found.journal && header.sequence == sequence => {
+                self.found.journal = header.journal;
+                return Ok(Some(Opened { sequence, file, header }));
+            }
+            // Behind the checkpoint it may have been prepared and not begun when the power went.
+            _ if !covered => {}
+            Ok(_) => self.damage(sequence, &*file, 0, "a segment of another journal or another place".to_owned()),
+            Err(error @ SegmentError::NewerVersion { .. }) => return Err(error.into()),
+            Err(error) => self.damage(sequence, &*file, 0, error.to_string()),
+        }
+        Ok(None)
+    }
+
+    fn sealed_and_open(&mut self, sequences: &[u64], checkpoint: Option<Checkpoint>) -> Result<(), SurveyError> {
+        let replay = checkpoint.as_ref().map(|checkpoint| checkpoint.replay);
+        let covered_until = replay.map_or(0, |replay| replay.segment);
+        let mut covered = Vec::new();
+        for sequence in sequences.iter().filter(|sequence| **sequence < covered_until) {
+            covered.extend(self.open(*sequence, true)?);
+        }
+        // A crash between a rewriting's rename and the end of what it replaces.
+        let replaced: HashSet<u64> = covered
+            .iter()
+            .filter(|one| one.header.kind == SegmentKind::Rewritten)
+            .flat_map(|one| one.header.replaces.iter().copied().filter(|replaced| *replaced != one.sequence))
+            .collect();
+        for one in covered.into_iter().filter(|one| !replaced.contains(&one.sequence)) {
+            self.sealed(one);
+        }
+        let mut chain = replay.map(|replay| Chain { index: replay.index, crc: replay.crc, term: replay.term });
+        let mut sequence = if replay.is_some() { covered_until } else { sequences.first().copied().unwrap_or(1) };
+        while sequences.contains(&sequence) {
+            let Some(one) = self.open(sequence, false)? else { break };
+            let before = chain;
+            chain = self.open_chunks(one, chain);
+            if chain == before && before.is_some() {
+                break;
+            }
+            sequence += 1;
+        }
+        Ok(())
+    }
+
+    fn sealed(&mut self, one: Opened) {
+        let cache = Arc::new(IndexCache::new(INDEX_BYTES));
+        let index = SealedIndex::open(Arc::clone(&one.file), self.found.journal, one.sequence, cache);
+        let rows = index.as_ref().map_err(ToString::to_string).and_then(|index| self.check_index(index));
+        let info = index.as_ref().ok().map(|index| *index.info());
+        let runs = rows.map_err(|what| {
+            let at = one.file.size().unwrap_or(0);
+            self.damage(one.sequence, &*one.file, at, format!("index: {what}"));
+        });
+        let mut last = info.map(|info| (info.last_index, info.last_term, info.last_crc));
+        let whole = match (one.header.kind, &runs) {
+            (SegmentKind::Journal, _) => {
+                let (whole, newest) = self.sealed_chunks(&one, info.map(|info| info.last_index));
+                last = last.or(newest);
+                whole
+            }
+            (SegmentKind::Rewritten, Ok(runs)) => self.bodies(&one, runs.clone()),
+            (SegmentKind::Rewritten, Err(())) => Vec::new(),
+        };
+        let there: HashSet<(LogId, Offset)> = whole.iter().map(|run| (run.log, run.base)).collect();
+        let broken = runs.ok().map(|runs| runs.into_iter().filter(|run| !there.contains(&(run.log, run.base))).collect());
+        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs: whole, broken, last });
+    }
+
+    /// All entries of an index, page by page.
+    fn check_index(&mut self, index: &SealedIndex) -> Result<Vec<Run>, String> {
+        let mut runs = Vec::new();
+        for row in index.rows().map_err(|error| error.to_string())? {
+            for number in 0..row.entries {
+                runs.push(index.run(&row, number).map_err(|error| error.to_string())?);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Archive objects that the state names.
+    fn objects(&mut self, archive: &dyn ArchiveStore) {
+        let records = match decode_records(self.found.state.iter()) {
+            Ok(records) => records,
+            Err(error) => {
+                let id = format!("{}-archive", self.number);
+                return self.found.damages.push(Damage { id, file: "keyed state".to_owned(), position: 0, what: error.to_string(), place: Place::Elsewhere });
+            }
+        };
+        let mut logs: HashMap<LogId, ArchivedLog> = HashMap::new();
+        for record in records {
+            logs.entry(record.log).or_default().enter(record);
+        }
+        let mut logs: Vec<_> = logs.into_iter().collect();
+        logs.sort_by_key(|(id, _)| *id);
+        for (log, objects) in logs {
+            for object in objects.iter() {
+                let whole = match object.length {
+                    // Nothing is left of these offsets, and that is as it should be.
+                    0 => vec![object.base..object.next],
+                    length => self.object(archive, &object.name(self.found.journal), length, (log, object.base)),
+                };
+                self.found.archived.entry(log).or_default().extend(whole);
+            }
+        }
+    }
+
+    /// What is whole of an object.
+    fn object(&mut self, archive: &dyn ArchiveStore, name: &str, length: u64, (log, base): (LogId, Offset)) -> Vec<Range<Offset>> {
+        let number = self.number;
+        let damage = |position: u64, what: String| {
+            Damage { id: format!("{number}-object-{}-{}-{position}", log.0, base.0), file: name.to_owned(), position, what, place: Place::Elsewhere }
+        };
+        let mut bytes = vec![0; length as usize];
+        let got = match archive.read_at(name, 0, &mut bytes) {
+            Ok(got) => got,
+            Err(error) => {
+                self.found.damages.push(damage(0, error.to_string()));
+                return Vec::new();
+            }
+        };
+        self.read(got as u64);
+        bytes.truncate(got);
+        let runs = intact_runs(&bytes, name).unwrap_or_else(|error| {
+            self.found.damages.push(damage(0, error.to_string()));
+            Vec::new()
+        });
+        let mut whole = Vec::new();
+        for (run, is_whole) in runs {
+            if is_whole {
+                self.found.runs += 1;
+                whole.push(run.base..run.next);
+            } else {
+                self.found.damages.push(damage(u64::from(run.position), format!("run checksum, offsets {}..{}", run.base, run.next)));
+            }
+        }
+        whole
+    }
+}
+
+impl Survey {
+    /// What of each log is in nothing that is whole.
+    fn find_lost(&mut self) {
+        let mut whole: HashMap<LogId, Vec<Range<Offset>>> = std::mem::take(&mut self.archived);
+        for run in self.segments.iter().flat_map(|segment| &segment.runs) {
+            let ranges = whole.entry(run.log).or_default();
+            match ranges.last_mut() {
+                Some(last) if last.end == run.base => last.end = run.next,
+                _ => ranges.push(run.base..run.next),
+            }
+        }
+        for (id, log) in &mut self.logs {
+            let mut ranges = whole.remove(id).unwrap_or_default();
+            ranges.sort_by_key(|range| range.start);
+            let mut next = log.start;
+            for range in ranges {
+                if range.start > next {
+                    log.lost.push(next..range.start.min(log.end));
+                }
+                next = next.max(range.end);
+            }
+            if next < log.end {
+                log.lost.push(next..log.end);
+            }
+            log.lost.retain(|range| range.start < range.end);
+        }
+    }
+
+    /// The keyed state at the newest chunk, without what is the journal's own.
+    pub fn state(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.state.iter().filter(|(key, _)| !crate::archive::is_record(key))
+    }
+}

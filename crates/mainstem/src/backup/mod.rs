@@ -1,0 +1,293 @@
+//! Backups of a running node: every journal as it is at one index, the archive's objects, and a manifest (`docs/operations/backup.md`).
+//!
+//! ```text
+//! DIR/backup.toml        the manifest, written last
+//! DIR/meta.toml          as in the data folder
+//! DIR/journal-N/         checkpoint, sealed segments (hard links where DIR is on the same file system), the open one up to the index
+//! DIR/archive/           objects
+//! ```
+//!
+//! While it is made, `journal-N/pinned` has second names of the journal's files; the next start removes what a crash leaves of it.
+
+pub mod manifest;
+pub mod restore;
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, bail};
+use journal::disk::IoMode;
+use journal::{ArchiveHold, Journal, Pinned};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use crate::data_folder::write_durably;
+use crate::utc::rfc3339;
+use manifest::{FORMAT_VERSION, FilePart, JournalPart, Manifest, ObjectPart};
+
+/// Where second names are, in a journal's folder.
+const PINNED: &str = "pinned";
+/// Copied at a time.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// What backups are made of.
+pub struct Source {
+    pub journals: Vec<Arc<Journal>>,
+    /// The data folder …
+    pub folder: PathBuf,
+    /// … and where in it each journal is.
+    pub journal_folders: Vec<PathBuf>,
+    pub cluster_id: String,
+    pub archive: PathBuf,
+    pub mode: IoMode,
+}
+
+/// How the last backup went.
+enum State {
+    Idle,
+    Running,
+    Done { bytes: u64, seconds: f64 },
+    Failed(String),
+}
+
+/// Makes backups, one at a time.
+pub struct Backups {
+    source: Source,
+    state: Mutex<(State, PathBuf)>,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Backups {
+    /// Removes what a crash left of an earlier one.
+    pub fn new(source: Source) -> Arc<Self> {
+        for folder in &source.journal_folders {
+            let _ = fs::remove_dir_all(folder.join(PINNED));
+        }
+        Arc::new(Self { source, state: Mutex::new((State::Idle, PathBuf::new())), done: AtomicU64::new(0), total: AtomicU64::new(0) })
+    }
+
+    /// Begins one.
+    ///
+    /// # Errors
+    /// One is being made; the folder is not empty, or not one that can be used.
+    pub fn begin(self: &Arc<Self>, to: &Path) -> anyhow::Result<()> {
+        let mut state = self.state.lock();
+        if matches!(state.0, State::Running) {
+            bail!("a backup to {} is being made", state.1.display());
+        }
+        self.check(to)?;
+        self.done.store(0, Ordering::Relaxed);
+        self.total.store(0, Ordering::Relaxed);
+        *state = (State::Running, to.to_owned());
+        let (backups, to) = (Arc::clone(self), to.to_owned());
+        std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
+            let began = Instant::now();
+            let outcome = backups.make(&to);
+            let seconds = began.elapsed().as_secs_f64();
+            let state = match outcome {
+                Ok(()) => {
+                    tracing::info!(to = %to.display(), seconds, "backup made");
+                    State::Done { bytes: backups.done.load(Ordering::Relaxed), seconds }
+                }
+                Err(error) => {
+                    tracing::error!(to = %to.display(), "backup failed: {error:#}");
+                    State::Failed(format!("{error:#}"))
+                }
+            };
+            backups.state.lock().0 = state;
+        })?;
+        Ok(())
+    }
+
+    fn check(&self, to: &Path) -> anyhow::Result<()> {
+        if !to.is_absolute() {
+            bail!("{} is not an absolute path of the broker's machine", to.display());
+        }
+        fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+        let (there, data) = (to.canonicalize()?, self.source.folder.canonicalize()?);
+        if there.starts_with(&data) {
+            bail!("{} is in the data folder", to.display());
+        }
+        if fs::read_dir(to)?.next().is_some() {
+            bail!("{} is not empty", to.display());
+        }
+        Ok(())
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Value {
+        let state = self.state.lock();
+        let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
+        let to = state.1.display().to_string();
+        match &state.0 {
+            State::Idle => json!({"state": "none"}),
+            State::Running => json!({"state": "running", "to": to, "bytes": done, "bytes_total": total}),
+            State::Done { bytes, seconds } => json!({"state": "done", "to": to, "bytes": bytes, "seconds": seconds}),
+            State::Failed(reason) => json!({"state": "failed", "to": to, "reason": reason}),
+        }
+    }
+
+    fn advance(&self, bytes: u64) {
+        self.done.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn make(&self, to: &Path) -> anyhow::Result<()> {
+        let Source { journals, journal_folders, .. } = &self.source;
+        let made = rfc3339(SystemTime::now());
+        // Objects that the journals name at their indexes are not to go before they are copied.
+        let _holds: Vec<ArchiveHold> = journals.iter().map(ArchiveHold::new).collect();
+        let mut pinned = Vec::new();
+        // Journal 0, which has the catalog, first: what it names may have grown in the others since, but is there.
+        for (journal, folder) in journals.iter().zip(journal_folders) {
+            pinned.push(Pins::new(journal, folder).with_context(|| format!("journal {}", journal.number()))?);
+        }
+        let objects = self.objects(&pinned)?;
+        let sealed: u64 = pinned.iter().map(Pins::sealed_bytes).sum();
+        self.total.store(sealed + objects.iter().map(|object| object.bytes).sum::<u64>(), Ordering::Relaxed);
+        let mut parts = Vec::new();
+        for (number, pins) in pinned.iter().enumerate() {
+            parts.push(self.journal(number, pins, to).with_context(|| format!("journal {number}"))?);
+        }
+        for object in &objects {
+            let target = to.join("archive").join(&object.name);
+            fs::create_dir_all(target.parent().unwrap_or(to))?;
+            self.take(&self.source.archive.join(&object.name), &target)?;
+        }
+        fs::copy(self.source.folder.join("meta.toml"), to.join("meta.toml")).context("meta.toml")?;
+        sync_all(to)?;
+        let manifest = Manifest {
+            format_version: FORMAT_VERSION,
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            made,
+            cluster_id: self.source.cluster_id.clone(),
+            journals: parts,
+            objects,
+        };
+        write_durably(to, manifest::NAME, &toml::to_string(&manifest)?)
+    }
+
+    fn journal(&self, number: usize, pins: &Pins, to: &Path) -> anyhow::Result<JournalPart> {
+        let folder = to.join(format!("journal-{number}"));
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        let mut files = Vec::new();
+        for name in &pins.pinned.sealed {
+            let bytes = self.take(&pins.folder.join(name), &folder.join(name))?;
+            files.push(FilePart { name: name.clone(), bytes, used: bytes });
+        }
+        let progress = |bytes| {
+            self.total.fetch_add(bytes, Ordering::Relaxed);
+            self.advance(bytes);
+        };
+        let cut = pins.pinned.copy_open(&pins.folder, &folder, self.source.mode, &progress)?;
+        files.extend(cut.files.into_iter().map(|(name, used, bytes)| FilePart { name, bytes, used }));
+        Ok(JournalPart { number, uuid: pins.pinned.journal.to_string(), index: pins.pinned.until.0, files })
+    }
+
+    /// Objects of the journals that are there now: all that they name at their indexes, and perhaps a few more.
+    fn objects(&self, pinned: &[Pins]) -> anyhow::Result<Vec<ObjectPart>> {
+        let mut found = Vec::new();
+        for pins in pinned {
+            let prefix = pins.pinned.journal.to_string();
+            list_objects(&self.source.archive, &prefix, &mut found).with_context(|| self.source.archive.display().to_string())?;
+        }
+        Ok(found)
+    }
+
+    /// Links a file that nobody writes, or copies it where that cannot be. Returns its length.
+    fn take(&self, from: &Path, to: &Path) -> anyhow::Result<u64> {
+        let bytes = fs::metadata(from).with_context(|| from.display().to_string())?.len();
+        if fs::hard_link(from, to).is_ok() {
+            self.advance(bytes);
+            return Ok(bytes);
+        }
+        copy(from, to, bytes, bytes, &|copied| self.advance(copied))?;
+        Ok(bytes)
+    }
+}
+
+/// Second names of a journal's files, as long as this lives.
+struct Pins {
+    folder: PathBuf,
+    pinned: Pinned,
+}
+
+impl Pins {
+    fn new(journal: &Journal, folder: &Path) -> anyhow::Result<Self> {
+        let folder = folder.join(PINNED);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+        match journal.pin(&folder) {
+            Ok(pinned) => Ok(Self { folder, pinned }),
+            Err(error) => {
+                let _ = fs::remove_dir_all(&folder);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn sealed_bytes(&self) -> u64 {
+        self.pinned.sealed.iter().filter_map(|name| fs::metadata(self.folder.join(name)).ok()).map(|data| data.len()).sum()
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Copies the first `used` bytes of a file, makes the copy `bytes` long and flushes it.
+fn copy(from: &Path, to: &Path, used: u64, bytes: u64, progress: &dyn Fn(u64)) -> anyhow::Result<()> {
+    let shown = || format!("{} to {}", from.display(), to.display());
+    let mut copied = File::create_new(to).with_context(|| to.display().to_string())?;
+    let mut source = File::open(from).with_context(|| from.display().to_string())?.take(used);
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut all = 0;
+    loop {
+        let got = source.read(&mut piece).with_context(shown)?;
+        if got == 0 {
+            break;
+        }
+        copied.write_all(&piece[..got]).with_context(shown)?;
+        all += got as u64;
+        progress(got as u64);
+    }
+    if all != used {
+        bail!("{}: {all} bytes long, it was {used}", from.display());
+    }
+    copied.set_len(bytes).and_then(|()| copied.sync_all()).with_context(shown)
+}
+
+/// Files below `folder`/`name`, with their paths from `folder` on; those that are being written (`#`) are none yet.
+fn list_objects(folder: &Path, name: &str, found: &mut Vec<ObjectPart>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder.join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let below = format!("{name}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            list_objects(folder, &below, found)?;
+        } else if !below.contains('#') {
+            found.push(ObjectPart { name: below, bytes: entry.metadata()?.len() });
+        }
+    }
+    Ok(())
+}
+
+/// Flushes a folder and those in it.
+fn sync_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_all(&entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
+}

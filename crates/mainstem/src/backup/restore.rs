@@ -1,0 +1,81 @@
+//! A data folder from a backup: everything is copied, then everything is read and checked, and only then it is a data folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use journal::disk::IoMode;
+
+use super::manifest::Manifest;
+use super::{copy, sync_all};
+use crate::archive_folder::FolderArchive;
+use crate::data_folder::{RESTORING, write_durably};
+use crate::progress::Bar;
+
+/// Restores the backup in `from` to `data`, archive objects to `archive` if they are to be elsewhere.
+///
+/// # Errors
+/// `data` is not empty; the backup is not whole; a checksum does not fit. Nothing of it is left then.
+pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
+    let manifest = Manifest::read(from)?;
+    fs::create_dir_all(data).with_context(|| format!("--data {}", data.display()))?;
+    if fs::read_dir(data).with_context(|| format!("--data {}", data.display()))?.next().is_some() {
+        bail!("--data {} is not empty", data.display());
+    }
+    let target = archive.unwrap_or_else(|| data.join("archive"));
+    let outcome = restore(&manifest, from, data, &target);
+    if outcome.is_err() {
+        // It was empty. A restart of the broker on half of a backup would be worse than none.
+        let entries = fs::read_dir(data).into_iter().flatten().flatten();
+        for path in entries.map(|entry| entry.path()) {
+            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        }
+    }
+    outcome
+}
+
+fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> anyhow::Result<()> {
+    write_durably(data, RESTORING, &format!("from {}\n", from.display()))?;
+    let files: u64 = manifest.journals.iter().flat_map(|journal| &journal.files).map(|file| file.used).sum();
+    let objects: u64 = manifest.objects.iter().map(|object| object.bytes).sum();
+    let bar = Bar::new("copying", files + objects);
+    for part in &manifest.journals {
+        let (source, target) = (from.join(format!("journal-{}", part.number)), data.join(format!("journal-{}", part.number)));
+        fs::create_dir(&target).with_context(|| target.display().to_string())?;
+        for file in &part.files {
+            copy(&source.join(&file.name), &target.join(&file.name), file.used, file.bytes, &|bytes| bar.advance(bytes))?;
+        }
+    }
+    for object in &manifest.objects {
+        let target = archive.join(&object.name);
+        fs::create_dir_all(target.parent().unwrap_or(archive))?;
+        copy(&from.join("archive").join(&object.name), &target, object.bytes, object.bytes, &|bytes| bar.advance(bytes))?;
+    }
+    bar.end();
+    sync_all(data)?;
+    check(manifest, data, archive, files + objects)?;
+    let meta = fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
+    write_durably(data, "meta.toml", &meta)?;
+    fs::remove_file(data.join(RESTORING))?;
+    sync_all(data)?;
+    println!("restored {} journals and {} archive objects to {}: as of {}", manifest.journals.len(), manifest.objects.len(), data.display(), manifest.made);
+    Ok(())
+}
+
+/// Reads all that was copied, and compares it with what the backup says of itself.
+fn check(manifest: &Manifest, data: &Path, archive: &Path, bytes: u64) -> anyhow::Result<()> {
+    let bar = Bar::new("checking", bytes);
+    let store = FolderArchive::open(archive, IoMode::Buffered).with_context(|| archive.display().to_string())?;
+    for part in &manifest.journals {
+        let folder = data.join(format!("journal-{}", part.number));
+        let survey = journal::survey(&folder, part.number, &store, &|bytes| bar.advance(bytes))?;
+        if let Some(first) = survey.damages.first() {
+            bail!("the backup is damaged in {} places, first {} at byte {}: {}", survey.damages.len(), first.file, first.position, first.what);
+        }
+        if survey.last.0 != part.index || survey.journal.to_string() != part.uuid {
+            bail!("journal {} of the backup ends at chunk {}, and should at {}", part.number, survey.last, part.index);
+        }
+    }
+    bar.end();
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Damaged data folders: what is damaged and lost (`mainstem journal verify`), what of it is left in another folder (`mainstem journal
+//! salvage`), and starting without what is lost (`mainstem serve --accept-loss`). `docs/operations/damage.md` is the runbook.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use broker::log_names;
+use journal::disk::IoMode;
+use journal::{ArchiveStore, Damage, Survey};
+use serde_json::{Value, json};
+use types::{ByteSize, LogId};
+
+use crate::archive_folder::FolderArchive;
+use crate::data_folder::DataFolder;
+use crate::progress::Bar;
+
+/// Read at a time, and skipped where that much cannot be read.
+const PIECE_BYTES: usize = 1 << 20;
+const SECTOR: usize = 4096;
+
+/// All journals of a folder, and what their logs are called.
+struct Look {
+    surveys: Vec<Survey>,
+    names: BTreeMap<LogId, String>,
+}
+
+impl Look {
+    fn at(folder: &DataFolder, archive: &Path) -> anyhow::Result<Self> {
+        let store = FolderArchive::open(archive, IoMode::Buffered).with_context(|| archive.display().to_string())?;
+        let total = (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum::<u64>() + folder_bytes(archive);
+        let bar = Bar::new("reading", total);
+        let mut surveys = Vec::new();
+        for number in 0..folder.journals {
+            let survey = journal::survey(&folder.journal(number), number, &store, &|bytes| bar.advance(bytes));
+            surveys.push(survey.with_context(|| format!("journal {number}"))?);
+        }
+        bar.end();
+        let names = log_names(surveys.iter().flat_map(Survey::state));
+        Ok(Self { surveys, names })
+    }
+
+    fn damages(&self) -> impl Iterator<Item = &Damage> {
+        self.surveys.iter().flat_map(|survey| &survey.damages)
+    }
+
+    /// Logs in use and what is lost of each, first offset and the one after the last.
+    fn lost(&self) -> Vec<(String, u64, u64)> {
+        let logs = self.surveys.iter().flat_map(|survey| &survey.logs);
+        // Without a readable catalog nobody knows which are in use.
+        let named = logs.filter_map(|(id, log)| match self.names.get(id) {
+            Some(name) => Some((name.clone(), log)),
+            None if self.names.is_empty() => Some((id.to_string(), log)),
+            None => None,
+        });
+        named.flat_map(|(name, log)| log.lost.iter().map(move |range| (name.clone(), range.start.0, range.end.0))).collect()
+    }
+
+    fn json(&self) -> Value {
+        let damages: Vec<Value> = self
+            .damages()
+            .map(|damage| json!({"id": damage.id, "file": damage.file, "position": damage.position, "what": damage.what, "repairable": damage.is_repairable()}))
+            .collect();
+        let lost: Vec<Value> = self.lost().into_iter().map(|(log, from, until)| json!({"log": log, "from": from, "until": until})).collect();
+        let journals: Vec<Value> = self
+            .surveys
+            .iter()
+            .enumerate()
+            .map(|(number, survey)| {
+                let (uuid, index) = (survey.journal.to_string(), survey.last.0);
+                json!({"number": number, "uuid": uuid, "index": index, "chunks": survey.chunks, "runs": survey.runs, "bytes": survey.bytes})
+            })
+            .collect();
+        json!({"journals": journals, "damages": damages, "lost": lost})
+    }
+
+    fn print(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        for (number, survey) in self.surveys.iter().enumerate() {
+            let Survey { last, chunks, runs, bytes, .. } = survey;
+            writeln!(out, "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read", ByteSize(*bytes))?;
+        }
+        for Damage { id, file, position, what, .. } in self.damages() {
+            writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}")?;
+        }
+        for (log, from, until) in self.lost() {
+            writeln!(out, "LOST     {log} offsets {from}..{until}, {} records at most", until - from)?;
+        }
+        Ok(())
+    }
+}
+
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| if entry.path().is_dir() { folder_bytes(&entry.path()) } else { entry.metadata().map_or(0, |data| data.len()) }).sum()
+}
+
+/// Reads everything in a data folder, or in a backup, that no broker has open.
+///
+/// # Errors
+/// When something is damaged or lost, so that the status says so.
+pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
+    let folder = DataFolder::look(data)?;
+    let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()))?;
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        writeln!(out, "{}", look.json())?;
+    } else {
+        look.print(&mut out)?;
+    }
+    let (damages, lost) = (look.damages().count(), look.lost().len());
+    match (damages, lost) {
+        (0, 0) => Ok(()),
+        (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
+        _ => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
+    }
+}
+
+/// Writes what is whole in a data folder to another one, which a broker opens.
+///
+/// # Errors
+/// When the other is not empty; when nothing can be done without a checkpoint.
+pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
+    let folder = DataFolder::look(data)?;
+    let archive = archive.unwrap_or_else(|| folder.archive());
+    fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
+    if fs::read_dir(out)?.next().is_some() {
+        bail!("--out {} is not empty", out.display());
+    }
+    let bar = Bar::new("copying", (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum());
+    for number in 0..folder.journals {
+        let (from, to) = (folder.journal(number), out.join(format!("journal-{number}")));
+        fs::create_dir(&to)?;
+        for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
+            let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+            let wanted = name == "checkpoint" || name.to_string_lossy().starts_with("segment-");
+            if wanted && path.is_file() {
+                copy_readable(&path, &to.join(&name), &|bytes| bar.advance(bytes)).with_context(|| path.display().to_string())?;
+            }
+        }
+    }
+    bar.end();
+    fs::copy(data.join("meta.toml"), out.join("meta.toml")).context("meta.toml")?;
+    copy_tree(&archive, &out.join("archive")).with_context(|| archive.display().to_string())?;
+    let copied = DataFolder::look(out)?;
+    let look = Look::at(&copied, &copied.archive())?;
+    look.print(&mut std::io::stdout().lock())?;
+    for (number, survey) in look.surveys.iter().enumerate() {
+        if let Some(damage) = survey.damages.iter().find(|damage| damage.id.ends_with("checkpoint")) {
+            bail!("{}: {}: without it nobody knows which records are whose; restore a backup", damage.file, damage.what);
+        }
+        let repaired = journal::repair(&copied.journal(number), survey, &Damage::is_repairable)?;
+        for file in repaired.files {
+            println!("repaired {}", copied.journal(number).join(file).display());
+        }
+    }
+    println!("{} is a data folder with all that was whole; what is lost is listed above", out.display());
+    Ok(())
+}
+
+/// Copies what can be read of a file; holes and zeroes stand for what cannot.
+fn copy_readable(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> std::io::Result<()> {
+    let (from, to) = (fs::File::open(from)?, fs::File::create_new(to)?);
+    let size = from.metadata()?.len();
+    to.set_len(size)?;
+    let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);
+    while at < size {
+        let step = match from.read_at(&mut piece, at) {
+            Ok(0) => break,
+            Ok(got) => {
+                if piece[..got].iter().any(|byte| *byte != 0) {
+                    to.write_all_at(&piece[..got], at)?;
+                }
+                got as u64
+            }
+            Err(_) if piece.len() > SECTOR => {
+                piece.truncate(SECTOR);
+                continue;
+            }
+            Err(_) => SECTOR as u64,
+        };
+        at += step;
+        progress(step);
+    }
+    to.sync_all()
+}
+
+/// Objects never change: they are linked where that can be, and copied elsewhere.
+fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).into_iter().flatten() {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else if fs::hard_link(entry.path(), &target).is_err() {
+            copy_readable(&entry.path(), &target, &|_| {})?;
+        }
+    }
+    Ok(())
+}
+
+/// Before journal `number` is opened: repairs what the operator has accepted as lost.
+///
+/// # Errors
+/// When nothing of that name is damaged, or it cannot be repaired.
+pub fn accept(folder: &Path, number: usize, store: &dyn ArchiveStore, accepted: &[String]) -> anyhow::Result<()> {
+    let prefix = format!("{number}-");
+    let wanted: Vec<&String> = accepted.iter().filter(|id| id.starts_with(&prefix)).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let survey = journal::survey(folder, number, store, &|_| {})?;
+    for id in &wanted {
+        if !survey.damages.iter().any(|damage| damage.id == **id) {
+            let known: Vec<&str> = survey.damages.iter().map(|damage| damage.id.as_str()).collect();
+            let known = if known.is_empty() { "nothing is".to_owned() } else { known.join(", ") };
+            bail!("--accept-loss {id}: that is not damaged in journal {number}; {known}");
+        }
+    }
+    let is_wanted = |damage: &Damage| wanted.iter().any(|id| **id == damage.id);
+    let repaired = journal::repair(folder, &survey, &is_wanted).context("--accept-loss")?;
+    for damage in survey.damages.iter().filter(|damage| is_wanted(damage)) {
+        let (id, file, position, what) = (&damage.id, &damage.file, damage.position, &damage.what);
+        tracing::warn!(target: "audit", journal = number, id, file, position, what, "loss accepted by --accept-loss");
+    }
+    for (id, log) in &survey.logs {
+        for range in &log.lost {
+            tracing::warn!(target: "audit", journal = number, log = id.0, from = range.start.0, until = range.end.0, "records lost");
+        }
+    }
+    for file in repaired.files {
+        tracing::warn!(target: "audit", journal = number, file, "repaired; the damaged file stays beside it");
+    }
+    Ok(())
+}

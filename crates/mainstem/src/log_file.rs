@@ -1,0 +1,145 @@
+//! The log in a file: when it has grown to a size it is renamed to `FILE.1`, the one before to `FILE.2`, and so on; the oldest goes. Lines are
+//! whole in one file. When a line cannot be written (a full disk) it goes to stderr.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Where, how long, how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    pub path: PathBuf,
+    /// A file that has grown to this many bytes is ended.
+    pub bytes_max: u64,
+    /// Ended files that are kept.
+    pub count: usize,
+}
+
+/// An open log.
+#[derive(Clone)]
+pub struct RotatingLog(Arc<Mutex<Open>>);
+
+struct Open {
+    rules: LogFile,
+    file: File,
+    bytes: u64,
+}
+
+impl RotatingLog {
+    /// Goes on where an earlier process ended.
+    ///
+    /// # Errors
+    /// Those of opening the file.
+    pub fn open(rules: LogFile) -> io::Result<Self> {
+        let (file, bytes) = append_to(&rules.path)?;
+        Ok(Self(Arc::new(Mutex::new(Open { rules, file, bytes }))))
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let bytes = file.metadata()?.len();
+    Ok((file, bytes))
+}
+
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+impl Open {
+    fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.bytes > 0 && self.bytes + line.len() as u64 > self.rules.bytes_max {
+            self.rotate()?;
+        }
+        self.file.write_all(line)?;
+        self.bytes += line.len() as u64;
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        let LogFile { path, count, .. } = &self.rules;
+        if *count == 0 {
+            self.file.set_len(0)?;
+            self.bytes = 0;
+            return Ok(());
+        }
+        for number in (1..*count).rev() {
+            if numbered(path, number).exists() {
+                fs::rename(numbered(path, number), numbered(path, number + 1))?;
+            }
+        }
+        fs::rename(path, numbered(path, 1))?;
+        (self.file, self.bytes) = append_to(path)?;
+        Ok(())
+    }
+}
+
+/// Takes one line at a time, as the formatter gives them.
+pub struct LineWriter(Arc<Mutex<Open>>);
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut open = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if open.write_line(line).is_err() {
+            io::stderr().write_all(line)?;
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for RotatingLog {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(Arc::clone(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(path: &Path, bytes_max: u64, count: usize) -> LineWriter {
+        RotatingLog::open(LogFile { path: path.to_owned(), bytes_max, count }).expect("it opens").make_writer()
+    }
+
+    #[test]
+    fn files_are_ended_whole_and_the_oldest_goes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut writer = log(&path, 30, 2);
+        for number in 0..10 {
+            writer.write_all(format!("line {number} of ten\n").as_bytes()).expect("written");
+        }
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        for (file, lines) in [(path.clone(), [8, 9]), (numbered(&path, 1), [6, 7]), (numbered(&path, 2), [4, 5])] {
+            assert_eq!(read(&file), lines.map(|number| format!("line {number} of ten\n")).concat());
+        }
+        assert!(!numbered(&path, 3).exists());
+        drop(writer);
+        let mut writer = log(&path, 60, 2);
+        writer.write_all(b"line 10\n").expect("written");
+        assert!(read(&path).ends_with("line 9 of ten\nline 10\n"), "a restart goes on in the same file");
+    }
+
+    #[test]
+    fn without_older_files_it_begins_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut writer = log(&path, 10, 0);
+        for number in 0..3 {
+            writer.write_all(format!("line {number}\n").as_bytes()).expect("written");
+        }
+        assert_eq!(fs::read_to_string(&path).expect("it is there"), "line 2\n");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+}

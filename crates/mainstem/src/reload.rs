@@ -1,0 +1,78 @@
+//! Reading configuration and certificates again while the broker runs. What is wrong changes nothing; what can change does so together.
+
+use std::sync::Arc;
+
+use broker::Broker;
+use serde_json::{Value, json};
+
+use crate::cli::ServeArguments;
+use crate::config::Config;
+use crate::tls::Tls;
+
+/// What the process was started with, and what it may change.
+pub struct Reload {
+    arguments: ServeArguments,
+    /// As the start found it.
+    fixed: Vec<(&'static str, String)>,
+    broker: Arc<Broker>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// What has come of it.
+#[derive(Debug, Default)]
+pub struct Reloaded {
+    /// Settings in force from now on.
+    pub changed: Vec<(&'static str, String)>,
+    /// What waits for the next start.
+    pub waiting: Vec<&'static str>,
+    /// What was set while the broker ran goes before these.
+    pub overruled: Vec<&'static str>,
+    /// New connections have the certificates as they are now.
+    pub certificates: bool,
+}
+
+impl Reload {
+    /// For a broker that was started with `arguments`, which came to `config`.
+    pub fn new(arguments: ServeArguments, config: &Config, broker: &Arc<Broker>, tls: Option<&Arc<Tls>>) -> Arc<Self> {
+        Arc::new(Self { arguments, fixed: config.fixed(), broker: Arc::clone(broker), tls: tls.cloned() })
+    }
+
+    /// Reads everything again.
+    ///
+    /// # Errors
+    /// The first value or file that cannot be taken; nothing has changed then.
+    pub fn run(&self) -> Result<Reloaded, String> {
+        let outcome = self.read();
+        match &outcome {
+            Ok(Reloaded { changed, waiting, overruled, certificates }) => {
+                for (setting, value) in changed {
+                    tracing::warn!(target: "audit", setting, value, "setting changed");
+                }
+                tracing::info!(changed = changed.len(), waiting = waiting.join(", "), overruled = overruled.join(", "), certificates, "configuration read again");
+            }
+            Err(error) => tracing::error!(error, "configuration stays as it was"),
+        }
+        outcome
+    }
+
+    fn read(&self) -> Result<Reloaded, String> {
+        let fresh = Config::load(self.arguments.clone()).map_err(|error| error.to_string())?;
+        if let Some(tls) = &self.tls {
+            tls.reload().map_err(|error| error.to_string())?;
+        }
+        let settings = fresh.settings.clone();
+        let change = admin::control(&self.broker, move |broker| broker.change_settings(&settings));
+        let change = change.ok_or("the broker has too much to do: try again")?.map_err(|error| error.to_string())?;
+        let moved = fresh.fixed().into_iter().zip(&self.fixed).filter(|(new, old)| new != *old).map(|((name, _), _)| name);
+        let waiting = moved.chain(change.waiting).collect();
+        Ok(Reloaded { changed: change.changed, waiting, overruled: change.overruled, certificates: self.tls.is_some() })
+    }
+}
+
+impl Reloaded {
+    /// For who asked over the administration port.
+    pub fn json(&self) -> Value {
+        let changed: Vec<Value> = self.changed.iter().map(|(setting, value)| json!({"setting": setting, "value": value})).collect();
+        json!({"changed": changed, "restart": self.waiting, "overruled": self.overruled, "certificates": self.certificates})
+    }
+}
