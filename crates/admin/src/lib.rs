@@ -11,6 +11,8 @@ mod origin;
 mod paths;
 mod why;
 
+pub use control::control;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};

@@ -46,6 +46,7 @@ pub use server::Server;
 use crate::api::Vitals;
 
 pub(crate) use answer::{Answer, Refusal};
+pub(crate) use authority::Identity;
 pub(crate) use route::Access;
 pub(crate) use server::blocking;
 
