@@ -124,14 +124,13 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
         }
-        let timeout = connection.session.borrow().next_timeout();
         let memory = matches!(input.reading, Reading::NoMemory { .. });
         let interest = interest(may_read && !memory && connection.session.borrow().wants_read(), sends);
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
         note_waits(connection, sends, memory, now);
-        let wake_at = timeout.into_iter().chain(own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until))).min();
+        let wake_at = wake_at(connection, sends, memory, refused.as_ref().map(|(_, until)| *until));
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
@@ -212,6 +211,11 @@ fn own_timeouts(sends: bool, no_memory: bool, refused_until: Option<Instant>) ->
     let stalls = sends.then(|| Instant::now() + STALLED_AFTER_FULL);
     let retry = no_memory.then(|| Instant::now() + MEMORY_RETRY);
     [stalls, retry, refused_until].into_iter().flatten()
+}
+
+/// When a connection is to be looked at again without an event.
+fn wake_at(connection: &Connection, sends: bool, no_memory: bool, refused_until: Option<Instant>) -> Option<Instant> {
+    connection.session.borrow().next_timeout().into_iter().chain(own_timeouts(sends, no_memory, refused_until)).min()
 }
 
 /// How long a client may read nothing while answers wait for it.
