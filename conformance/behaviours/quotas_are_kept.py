@@ -76,15 +76,15 @@ def producers_are_held_to_their_rate_and_hear_of_it():
     quotas.set(client, producer_byte_rate=2 * MB)
     running = Running()
     try:
-        time.sleep(1)
-        near(running.meter.over(3), 2 * MB, 0.1, "at 2 MB/s")
+        time.sleep(0.7)
+        near(running.meter.over(2), 2 * MB, 0.1, "at 2 MB/s")
         assert running.throttled and max(running.throttled) > 0, "librdkafka heard nothing"
         quotas.set(client, producer_byte_rate=6 * MB)
         time.sleep(1)
-        near(running.meter.over(2), 6 * MB, 0.1, "a second after the change to 6 MB/s")
+        near(running.meter.over(1.5), 6 * MB, 0.15, "a second after the change to 6 MB/s")
         quotas.set(client, producer_byte_rate=None)
         time.sleep(1)
-        assert running.meter.over(1) > 10 * MB, "a second after the quota was taken away"
+        assert running.meter.over(0.7) > 10 * MB, "a second after the quota was taken away"
     finally:
         running.end()
 
@@ -111,14 +111,15 @@ def consume(group, config, seconds, warm=1):
 
 def consumers_are_held_to_their_rate():
     quotas.set({"user": None, "client-id": None}, consumer_byte_rate=2 * MB)
-    near(consume(f"{name}-c", {}, 3), 2 * MB, 0.25, "consumed at 2 MB/s")
+    near(consume(f"{name}-c", {}, 2.5), 2 * MB, 0.35, "consumed at 2 MB/s")
     quotas.set({"user": None, "client-id": None}, consumer_byte_rate=None)
 
 
 def groups_that_are_far_behind_are_slowed_down():
     group = f"{name}-laggard"
     quotas.group(group, mainstem_laggard_rules="lag>1MiB 60MiB/min; lag>1000GiB 1KiB/min")
-    near(consume(group, {}, 3), 1 << 20, 0.25, "a laggard at 1 MiB/s")
+    # Fetches bring a second's worth at once, so that a span of a few seconds has one more or less.
+    near(consume(group, {}, 4), 1 << 20, 0.4, "a laggard at 1 MiB/s")
     rate = consume(f"{group}-other", {}, 1, warm=0)
     assert rate > 10 * MB, f"a group without rules: {rate / MB:.1f} MB/s"
 
