@@ -81,6 +81,19 @@ impl AdminState {
         }
     }
 
+    /// In a word, for those who look on.
+    pub fn phase_name(&self) -> &'static str {
+        match self.phase() {
+            Phase::Recovering => "recovering",
+            Phase::Draining => "draining",
+            Phase::Ready => match (self.stopped)().first() {
+                None => "ready",
+                Some(first) if first.others_go_on => "degraded",
+                Some(_) => "stopped",
+            },
+        }
+    }
+
     /// What `/health/ready` answers. As long as one journal goes on the node serves, and says which does not.
     fn readiness(&self) -> (StatusCode, String) {
         match self.phase() {

@@ -81,7 +81,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
         let who = management.authenticate(&parts.headers, peers.peer)?;
         let outcome = obey(&who, &operations, &parts, &body);
         let (Ok(answer) | Err(answer)) = &outcome;
-        who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status());
+        who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status);
         outcome
     })
     .await?

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{ANONYMOUS, Broker, Cause, Causes, Limit, QuotaKey, Throttle};
+use broker::{ANONYMOUS_NAME, Broker, Cause, Causes, Limit, QuotaKey, Throttle};
 
 use crate::connection::Connection;
 use crate::outgoing::Taken;
@@ -82,7 +82,7 @@ impl Connection {
     /// Makes sure that the limits are those in force.
     pub fn look_at_quota(&mut self) {
         let quotas = self.gateway.broker.quotas();
-        let user = if self.user.is_empty() { ANONYMOUS } else { &self.user };
+        let user = if self.user.is_empty() { ANONYMOUS_NAME } else { &self.user };
         self.quota.throttle.look(quotas, user, &self.quota.client_id, self.now);
     }
 

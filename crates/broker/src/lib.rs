@@ -75,7 +75,7 @@ pub use queues::{
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use quotas::{
-    Account, AlterQuotaError, ANONYMOUS, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues,
+    Account, AlterQuotaError, ANONYMOUS_NAME, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues,
     Quotas, Throttle, Throttled,
 };
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};

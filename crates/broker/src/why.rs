@@ -231,7 +231,7 @@ impl Broker {
 
     /// The quotas of a client, with figures.
     fn quotas_of(&self, about: &About) -> String {
-        let user = if about.user.is_empty() { crate::ANONYMOUS } else { &about.user };
+        let user = if about.user.is_empty() { crate::ANONYMOUS_NAME } else { &about.user };
         let Some(limits) = self.quotas().of(user, &about.client_id, Instant::now()) else { return "it has none any more".to_owned() };
         let accounts = [
             (QuotaKey::ProducerByteRate, &limits.produce), (QuotaKey::ConsumerByteRate, &limits.fetch),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{ANONYMOUS, AclOperation, AuditLine, Cause, Causes, ClientConnection, Limit, QuotaKey, Reply, ReplyTo, Throttle, User, Waits, Watches};
+use broker::{ANONYMOUS_NAME, AclOperation, AuditLine, Cause, Causes, ClientConnection, Limit, QuotaKey, Reply, ReplyTo, Throttle, User, Waits, Watches};
 use bytes::Bytes;
 use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
@@ -490,7 +490,7 @@ impl Session {
     /// Who sends a request: what limits him, and what those see who look on.
     fn look_at_client(&mut self, client_id: &str, now: Instant) {
         let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
-        self.throttle.look(self.gateway.broker.quotas(), user.map_or(ANONYMOUS, |user| user.name()), client_id, now);
+        self.throttle.look(self.gateway.broker.quotas(), user.map_or(ANONYMOUS_NAME, |user| user.name()), client_id, now);
         if *self.introduced.0 != *client_id || self.introduced.1 != user.is_some() {
             self.waits.introduce(user.map_or("", |user| user.name()), client_id);
             self.introduced = (client_id.into(), user.is_some());

@@ -69,8 +69,8 @@ impl Vitals for NodeVitals {
         self.measurements.memory()
     }
 
-    fn phase(&self) -> Phase {
-        self.state.phase()
+    fn phase(&self) -> &'static str {
+        self.state.phase_name()
     }
 }
 

@@ -77,7 +77,7 @@ const OVERVIEW: Schema = Schema::new("Overview", &[
     ("cluster_id", Kind::Text, "The same for the life of the data."),
     ("node_id", Kind::Int, "This node."),
     ("host", Kind::Text, "The machine's name."),
-    ("phase", Kind::Text, "recovering, ready, stopped (reads only) or draining."),
+    ("phase", Kind::Text, "recovering, ready, degraded (some journals have stopped), stopped (reads only) or draining."),
     ("started_at", Kind::Int, "ms since 1970."),
     ("uptime_ms", Kind::Int, "Since the start."),
     ("now_at", Kind::Int, "The broker's clock, ms since 1970."),
@@ -92,16 +92,6 @@ const OVERVIEW: Schema = Schema::new("Overview", &[
 ]);
 
 pub(crate) const ROUTES: &[Route] = &[get("/overview", Access::LoggedIn, "The node at a glance", &OVERVIEW, overview)];
-
-/// Words for how far the process is.
-pub(crate) fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Recovering => "recovering",
-        Phase::Ready => "ready",
-        Phase::Stopped => "stopped",
-        Phase::Draining => "draining",
-    }
-}
 
 /// Counts, or rates of them, in the order of [`NodeTotals::counts`].
 fn flows<T: Copy + std::ops::Add<Output = T> + Into<Value>>(of: &[T]) -> Value {
@@ -187,7 +177,7 @@ fn overview(call: &Call<'_>) -> Outcome {
         "cluster_id": broker.cluster_id(),
         "node_id": broker.node_id().0,
         "host": management.node.split_once('@').map_or("", |(_, host)| host),
-        "phase": phase_name(management.vitals.phase()),
+        "phase": management.vitals.phase(),
         "started_at": now - uptime_ms,
         "uptime_ms": uptime_ms,
         "now_at": now,

@@ -12,7 +12,7 @@ pub trait Vitals: Send + Sync {
     fn memory(&self) -> Memory;
 
     /// How far the process is.
-    fn phase(&self) -> Phase;
+    fn phase(&self) -> &'static str;
 }
 
 /// What has passed clients of all protocols since the start.

@@ -31,7 +31,7 @@ pub use throttle::{Limit, Throttle};
 use crate::settings::Settings;
 
 /// Who nobody has logged in as, in Kafka's words.
-pub const ANONYMOUS: &str = "ANONYMOUS";
+pub const ANONYMOUS_NAME: &str = "ANONYMOUS";
 /// Accounts from which on those are looked for that nobody uses.
 const ACCOUNTS_TIDY: usize = 1024;
 

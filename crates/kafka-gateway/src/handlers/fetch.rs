@@ -134,7 +134,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let fail = |code: ErrorCode| {
         Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))
     };
-    let sessions = &context.gateway.fetch_sessions;
+    let (broker, sessions) = (&context.gateway.broker, &context.gateway.fetch_sessions);
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
     let mut listed = list_wanted(&request, by_id, context);
