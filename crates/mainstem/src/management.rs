@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use admin::api::{Memory, NodeTotals, Vitals};
 use admin::management::{Gateway, Listening, Message, NodeFacts, Totals};
-use admin::{AdminState, Phase};
+use admin::AdminState;
 use amqp_gateway::{GatewayMetrics, Postcard};
 use broker::{Broker, Delivery, Vhost};
 

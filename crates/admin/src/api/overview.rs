@@ -9,7 +9,6 @@ use super::journals::{self, JOURNAL};
 use super::route::{Access, Route, get};
 use super::schema::{Kind, Schema};
 use super::vitals::{Memory, NodeTotals};
-use crate::Phase;
 use crate::management::Management;
 use crate::management::rates::Subject;
 

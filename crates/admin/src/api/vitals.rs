@@ -1,6 +1,5 @@
 //! What the process tells the API of itself: what has passed its clients, what its memory is used for, how far it is.
 
-use crate::Phase;
 use crate::management::rates::{COUNTS, Counts};
 
 /// What the API asks the process.
