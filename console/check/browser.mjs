@@ -44,7 +44,9 @@ export class Visitor {
   }
 
   async open(hash) {
-    await this.page.goto(`${this.origin}/#/${hash}`);
+    const address = `${this.origin}/#/${hash}`;
+    if (this.page.url() === address) await this.page.reload();
+    else await this.page.goto(address);
     await this.settled();
   }
 

@@ -11,7 +11,7 @@ const number = (text) => Number(text.replace(/[^0-9.]/g, ''));
 
 async function emptyNode({ visitor, page, shown }) {
   await visitor.open('');
-  await page.getByText('Nobody has to log in').waitFor();
+  await page.locator('.notice', { hasText: 'Nobody has to log in' }).waitFor();
   await visitor.open('topics');
   await page.getByText('There is no topic yet.').waitFor();
   await shown('topics-empty');
@@ -36,11 +36,11 @@ async function createTopic({ visitor, page, broker }) {
 async function publish({ visitor, page, broker, shown }) {
   await visitor.open('topics/orders?tab=records');
   await page.getByRole('button', { name: 'Publish a record' }).first().click();
-  await page.getByLabel('Key').last().fill('anna');
-  await page.getByRole('dialog').getByLabel('Value').fill('{"order": {"id": 4711, "total": 99.5}, "note": "by hand"}');
+  await page.getByRole('dialog').getByLabel('Key').fill('anna');
+  await page.getByRole('dialog').getByLabel('Value', { exact: true }).fill('{"order": {"id": 4711, "total": 99.5}, "note": "by hand"}');
   await visitor.button('Header', page.getByRole('dialog'));
   await page.getByRole('dialog').getByLabel('Name').fill('trace');
-  await page.getByRole('dialog').getByLabel('Value').last().fill('t-1');
+  await page.getByRole('dialog').getByLabel('Value', { exact: true }).last().fill('t-1');
   await shown('publish');
   await visitor.button('Publish', page.getByRole('dialog'));
   await page.getByText(/Published to partition \d at offset 0/).waitFor();
@@ -97,11 +97,11 @@ async function topicSettings({ visitor, page, broker, shown }) {
   await page.getByRole('tab', { name: 'Configuration' }).click();
   await page.getByPlaceholder('Search by name or meaning').fill('retention.ms');
   await visitor.button('Change retention.ms');
-  await page.getByLabel('retention.ms').fill('soon');
+  await page.getByLabel('retention.ms', { exact: true }).fill('soon');
   visitor.await(400, '/v1/topics/orders/config');
   await visitor.button('Save');
   await page.locator('dialog .wrong').waitFor();
-  await page.getByLabel('retention.ms').fill('3600000');
+  await page.getByLabel('retention.ms', { exact: true }).fill('3600000');
   await visitor.button('Save');
   await page.locator('tr', { hasText: 'set for the topic' }).waitFor();
   await shown('topic-settings');
@@ -167,8 +167,8 @@ async function exchanges({ visitor, page, broker, shown }) {
   await bind('invoices', 'mail', 'queue', '');
   await bind('letters', 'mail', 'queue', 'welcome');
   await visitor.button('Bind', page.locator('header.title'));
-  await page.getByLabel('From exchange').selectOption('events');
-  await page.getByLabel('Routing key').fill('order.#');
+  await page.getByRole('dialog').getByLabel('From exchange').selectOption('events');
+  await page.getByRole('dialog').getByLabel('Routing key').fill('order.#');
   await page.getByLabel('Queue', { exact: true }).fill('work');
   await visitor.button('Bind', page.getByRole('dialog'));
   await page.getByRole('link', { name: 'Queue work' }).waitFor();
@@ -209,7 +209,7 @@ async function createUser({ visitor, page, broker, shown }) {
   await visitor.button('New user', page.locator('header.title'));
   await page.getByLabel('Name').fill('bert');
   await page.getByLabel('Password').fill('a secret of bert');
-  await page.getByLabel(/^monitoring/).check();
+  await page.getByRole('checkbox', { name: /monitoring/ }).check();
   await visitor.button('Create user');
   await page.getByRole('heading', { level: 1, name: 'bert' }).waitFor();
   await page.getByText('everything').first().waitFor();
@@ -286,20 +286,20 @@ async function journal({ visitor, page, shown }) {
 async function configuration({ visitor, page, broker, shown }) {
   await visitor.open('config');
   await page.locator('tbody tr').first().waitFor();
-  await page.getByPlaceholder('Search by name or meaning').fill('log.retention.hours');
-  await visitor.button('Change log.retention.hours');
-  await page.getByLabel('log.retention.hours').fill('a week');
+  await page.getByPlaceholder('Search by name or meaning').fill('log.retention.ms');
+  await visitor.button('Change log.retention.ms');
+  await page.getByLabel('log.retention.ms', { exact: true }).fill('a week');
   visitor.await(400, '/v1/config');
   await visitor.button('Save');
   await page.locator('dialog .wrong').waitFor();
-  await page.getByLabel('log.retention.hours').fill('100');
+  await page.getByLabel('log.retention.ms', { exact: true }).fill('360000000');
   await visitor.button('Save');
   await page.locator('dialog').waitFor({ state: 'detached' });
-  await page.locator('td', { hasText: '100' }).first().waitFor();
+  await page.locator('td', { hasText: '360000000' }).first().waitFor();
   await page.getByPlaceholder('Search by name or meaning').fill('log.');
   await shown('config');
-  const { items } = await broker.ask('GET', '/config?search=log.retention.hours');
-  return equal('hours', items[0]?.value, '100');
+  const { items } = await broker.ask('GET', '/config?search=log.retention.ms');
+  return equal('retention', items[0]?.value, '360000000');
 }
 
 /** Without a mouse: to a page by the navigation, into a window and out of it. */

@@ -102,3 +102,17 @@ export function isAborted(error: unknown): boolean {
 export function asRefusal(error: unknown): Refusal {
   return error instanceof Refusal ? error : new Refusal(0, '', error instanceof Error ? error.message : String(error), null);
 }
+
+let paths: Promise<Set<string>> | null = null;
+
+/** Is there such a path? What the broker serves is in its description of itself. */
+export async function isServed(wanted: string): Promise<boolean> {
+  paths ??= get<{ paths: Record<string, unknown> }>('/v1/openapi.json').then(
+    (document) => new Set(Object.keys(document.paths)),
+    () => {
+      paths = null;
+      return new Set<string>();
+    },
+  );
+  return (await paths).has(wanted);
+}

@@ -213,8 +213,7 @@ export interface Queue {
 export interface Consumer {
   tag: string;
   connection: string;
-  channel: number;
-  user: string;
+  user: string | null;
   prefetch: number;
   ack_required: boolean;
   active: boolean;
@@ -256,7 +255,7 @@ export interface Connection {
   software: string | null;
   vhost: string | null;
   mechanism: string | null;
-  tls: boolean | null;
+  tls?: boolean | null;
   connected_at: number;
   channels: number | null;
   received_bytes: number;

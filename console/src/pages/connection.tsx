@@ -73,7 +73,7 @@ function Facts({ connection }: { connection: Connection }) {
     ['Software', connection.software],
     ['From', connection.address],
     ['To', connection.local],
-    ['TLS', connection.tls === null ? null : connection.tls ? 'yes' : 'no'],
+    ['TLS', connection.tls === null || connection.tls === undefined ? null : connection.tls ? 'yes' : 'no'],
     ['Virtual host', connection.vhost],
     ['Channels', connection.channels === null ? null : count(connection.channels)],
     ['Connected (local)', time(connection.connected_at)],

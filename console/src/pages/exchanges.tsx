@@ -152,7 +152,6 @@ function NodeShape({ node, faint, onChoose }: { node: Node; faint: boolean; onCh
       transform={`translate(${node.x} ${node.y})`}
       tabIndex={0}
       role="link"
-      aria-label={said}
       onMouseEnter={() => onChoose(true)}
       onMouseLeave={() => onChoose(false)}
       onFocus={() => onChoose(true)}
@@ -161,11 +160,11 @@ function NodeShape({ node, faint, onChoose }: { node: Node; faint: boolean; onCh
       onKeyDown={(event) => event.key === 'Enter' && open()}
     >
       <rect width={NODE_WIDTH} height={NODE_HEIGHT} rx={node.kind === 'queue' ? 4 : NODE_HEIGHT / 2} />
-      <text x={14} y={node.kind === 'queue' ? 24 : 17} aria-hidden="true">
+      <text x={14} y={node.kind === 'queue' ? 24 : 17}>
         {clipped(node.name, 24)}
       </text>
       {node.kind === 'exchange' && (
-        <text class="type" x={14} y={31} aria-hidden="true">
+        <text class="type" x={14} y={31}>
           {node.type}
         </text>
       )}

@@ -1,7 +1,7 @@
 // One group: its lag now and over time, its members, its offsets, and setting them anew.
 
 import { useMemo, useState } from 'preact/hooks';
-import { ask, path, type List } from '../api.ts';
+import { ask, path } from '../api.ts';
 import { count, time } from '../format.ts';
 import { useWatched } from '../live.ts';
 import { useResource } from '../resource.ts';
@@ -14,7 +14,7 @@ import { Table, type Column } from '../ui/table.tsx';
 import { GroupState } from './groups.tsx';
 import { Reset } from './reset.tsx';
 import { SettingsTable } from './settings.tsx';
-import { Why } from './why.tsx';
+import { Why, useWhy } from './why.tsx';
 
 interface LagSample {
   lag: number;
@@ -24,7 +24,6 @@ const TABS = [
   { id: 'offsets', text: 'Offsets' },
   { id: 'members', text: 'Members' },
   { id: 'settings', text: 'Configuration' },
-  { id: 'why', text: 'Why slow?' },
 ];
 
 export function GroupPage({ name, query }: { name: string; query: URLSearchParams }) {
@@ -53,7 +52,7 @@ export function GroupPage({ name, query }: { name: string; query: URLSearchParam
         </Notice>
       )}
       <Lag name={name} />
-      <Tabs tabs={TABS} chosen={tab} />
+      <Tabs tabs={useWhy() ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
         {data && tab === 'offsets' && <Offsets group={data} />}
         {data && tab === 'members' && <Members group={data} />}
@@ -141,12 +140,12 @@ function Members({ group }: { group: GroupFull }) {
 }
 
 function Settings({ name }: { name: string }) {
-  const { data, refusal, loading, reload } = useResource<List<Setting>>(path('groups', name, 'config'), { limit: 1000 });
+  const { data, refusal, loading, reload } = useResource<{ config: Setting[] }>(path('groups', name, 'config'));
   return (
     <>
       <Refused refusal={refusal} />
       {loading && <Loading />}
-      {data && <SettingsTable settings={data.items} address={path('groups', name, 'config')} onChanged={reload} />}
+      {data && <SettingsTable settings={data.config} address={path('groups', name, 'config')} onChanged={reload} />}
     </>
   );
 }

@@ -49,7 +49,6 @@ export function QueuePage({ vhost, name }: { vhost: string; name: string }) {
 const CONSUMERS: Column<Consumer>[] = [
   { head: 'Consumer', main: true, cell: (one) => <span class="mono">{one.tag}</span> },
   { head: 'User', cell: (one) => one.user },
-  { head: 'Channel', number: true, cell: (one) => one.channel },
   { head: 'Prefetch', number: true, cell: (one) => (one.prefetch === 0 ? 'no limit' : count(one.prefetch)) },
   { head: 'Acknowledges', cell: (one) => (one.ack_required ? 'yes' : 'no') },
   { head: 'State', cell: (one) => <Badge tone={one.active ? 'good' : 'plain'}>{one.active ? 'active' : 'waiting'}</Badge> },
@@ -76,7 +75,7 @@ function Shown({ queue }: { queue: QueueFull }) {
         <Stat name="Acknowledged" value={rate(queue.rates.acknowledged)} />
       </dl>
       <Section title="Consumers">
-        {queue.consumers_list.length === 0 ? <Empty title="Nobody consumes from it." /> : <Table label="Consumers" columns={CONSUMERS} rows={queue.consumers_list} id={(one) => `${one.connection}/${one.channel}/${one.tag}`} />}
+        {queue.consumers_list.length === 0 ? <Empty title="Nobody consumes from it." /> : <Table label="Consumers" columns={CONSUMERS} rows={queue.consumers_list} id={(one) => `${one.connection}/${one.tag}`} />}
       </Section>
       <Section title="Bindings" actions={<a href={to(['exchanges'], { vhost: queue.vhost, search: queue.name })}>As a picture</a>}>
         {queue.bindings.length === 0 ? (

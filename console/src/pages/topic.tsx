@@ -14,14 +14,13 @@ import { Empty, Loading, Refused, Section, Stat, Tabs, Title } from '../ui/parts
 import { Table, type Column } from '../ui/table.tsx';
 import { Records } from './records.tsx';
 import { SettingsTable } from './settings.tsx';
-import { Why } from './why.tsx';
+import { Why, useWhy } from './why.tsx';
 
 const TABS = [
   { id: 'partitions', text: 'Partitions' },
   { id: 'records', text: 'Records' },
   { id: 'settings', text: 'Configuration' },
   { id: 'groups', text: 'Groups' },
-  { id: 'why', text: 'Why slow?' },
 ];
 
 type Asked = 'delete' | 'partitions' | 'truncate' | null;
@@ -57,7 +56,7 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && <Sums topic={data} />}
-      <Tabs tabs={TABS} chosen={tab} />
+      <Tabs tabs={useWhy() ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
         {data && tab === 'partitions' && <Partitions topic={data} />}
         {data && tab === 'records' && <Records topic={name} partitions={data.partitions} query={query} />}

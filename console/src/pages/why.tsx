@@ -1,7 +1,7 @@
 // Why is it slow? The broker looks for a second at what held a client, a topic or a group up, and says it in order of weight.
 
 import { useEffect, useState } from 'preact/hooks';
-import { asRefusal, get, type Refusal } from '../api.ts';
+import { asRefusal, get, isServed, type Refusal } from '../api.ts';
 import { plural } from '../format.ts';
 import { Empty, Refused, Section } from '../ui/parts.tsx';
 
@@ -51,7 +51,18 @@ interface Props {
   peer?: string;
 }
 
-export function Why({ subject, peer }: Props) {
+/** Whether this broker says why. */
+export function useWhy(): boolean {
+  const [served, setServed] = useState(false);
+  useEffect(() => void isServed('/v1/why').then(setServed), []);
+  return served;
+}
+
+export function Why(props: Props) {
+  return useWhy() ? <Reasons {...props} /> : null;
+}
+
+function Reasons({ subject, peer }: Props) {
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [refusal, setRefusal] = useState<Refusal | null>(null);
   const [busy, setBusy] = useState(false);

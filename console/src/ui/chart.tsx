@@ -41,7 +41,7 @@ function options(props: Props, width: number, hover: (index: number | null) => v
   return {
     width,
     height: props.height ?? 180,
-    padding: [8, 8, 0, 0],
+    padding: [8, 28, 0, 0],
     cursor: { y: false, points: { size: 6 } },
     legend: { show: false },
     scales: { x: { time: true }, y: { range: (_chart, low, high) => [Math.min(0, low ?? 0), nice(high ?? 0)] } },

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::BytesMut;
 use delivery::UnderWay;
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
-use record::{BatchBuilder, BatchError, BatchHeader, Record, SlicedBatch, records_within, repacked, sliced_batches, stamp_append_time, validate_produced, whole};
-use types::{Offset, PartitionIndex, Timestamp};
+use record::{BatchBuilder, BatchError, BatchHeader, Record, SlicedBatch, records_within, repacked};
+use record::{sliced_batches, stamp_append_time, validate_produced, whole};
+use types::{Offset, Timestamp};
 
 use crate::queues::partition_of;
 use crate::{Broker, Topic, aborted};
@@ -149,7 +150,7 @@ impl Broker {
         let timestamp = header.max_timestamp;
         let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
         let appended = self.commit_all(self.journal_number(log.id()), vec![item]).pop().ok_or(AppendError::Stopped)??;
-        Ok(Published { partition: PartitionIndex(partition as u32).0, offset: appended.base, timestamp })
+        Ok(Published { partition: partition as u32, offset: appended.base, timestamp })
     }
 }
 

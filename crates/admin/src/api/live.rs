@@ -29,8 +29,7 @@ use crate::management::Management;
 const UNUSED: Schema = Schema::new("Events", &[]);
 
 pub(crate) const ROUTES: &[Route] = &[Route {
-    answer: Shape::Other("text/event-stream: `node` each second with at, rates, memory, connections and latency, after `history`, a list of those before; \
-        `topics` and `groups` with at and an object by name: in_records and in_bytes a second, lag."),
+    answer: Shape::Other("text/event-stream"),
     ..get("/live", Access::LoggedIn, "What happens now, as server-sent events", &UNUSED, live).asks(&[
         ("node", "false: nothing of the node, which needs tag monitoring or administrator."),
         ("topic", "A topic; may come up to 32 times."),
@@ -159,11 +158,13 @@ impl Stream {
         }
         let now = self.management.broker.now_ms();
         if !self.topics.is_empty() {
-            let all: Map<String, Value> = self.topics.iter_mut().filter_map(|(topic, last)| Some((topic.name.clone(), growth(topic, last)?))).collect();
+            let one = |(topic, last): &mut (Arc<Topic>, Option<TopicLook>)| Some((topic.name.clone(), growth(topic, last)?));
+            let all: Map<String, Value> = self.topics.iter_mut().filter_map(one).collect();
             put("topics", &json!({"at": now, "topics": all}));
         }
         if !self.groups.is_empty() {
-            let all: Map<String, Value> = self.groups.iter().map(|group| (group.clone(), json!({"lag": lag(&self.management.broker, group)}))).collect();
+            let one = |group: &String| (group.clone(), json!({"lag": lag(&self.management.broker, group)}));
+            let all: Map<String, Value> = self.groups.iter().map(one).collect();
             put("groups", &json!({"at": now, "groups": all}));
         }
         self.sent += 1;

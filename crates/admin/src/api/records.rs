@@ -85,7 +85,7 @@ const PUBLISHED: Schema = Schema::new("Published", &[
 ]);
 
 pub(crate) const ROUTES: &[Route] = &[
-    get("/topics/{name}/records", Access::LoggedIn, "Look for records", &RECORDS, browse).asks(&[
+    get("/topics/{topic}/records", Access::LoggedIn, "Look for records", &RECORDS, browse).asks(&[
         ("partition", "One partition; otherwise all, at most 256."),
         ("order", "newest (first, if absent) or oldest."),
         ("at_offset", "Begin at this offset; newest first: go back from it."),
@@ -100,7 +100,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ("time_ms", "Search at most so long: 1500, at most 5000."),
         ("cursor", "Of the answer before."),
     ]),
-    change(Verb::Post, "/topics/{name}/records", Access::LoggedIn, "Publish a record", Shape::One(&PUBLISHED), publish).takes(&NEW_RECORD),
+    change(Verb::Post, "/topics/{topic}/records", Access::LoggedIn, "Publish a record", Shape::One(&PUBLISHED), publish).takes(&NEW_RECORD),
 ];
 
 const LIMIT_DEFAULT: u64 = 50;
@@ -136,7 +136,7 @@ impl Drop for Place {
 
 /// The topic of the path, if who asks may do that with it.
 fn topic_of(call: &Call<'_>, permission: Permission) -> Result<Arc<Topic>, Refusal> {
-    let name = call.path("name");
+    let name = call.path("topic");
     let missing = || Answer::not_found(format!("there is no topic {name:?}"));
     let topic = call.broker().topic(name).filter(|_| call.sees_topic(name)).ok_or_else(missing)?;
     call.check_topic(permission, name)?;
@@ -202,13 +202,15 @@ fn scans(call: &Call<'_>, topic: &Topic, newest_first: bool) -> Result<Vec<Scan>
     if let Some(cursor) = call.query("cursor").filter(|cursor| !cursor.is_empty()) {
         let left = parse_cursor(cursor, newest_first).filter(|left| left.len() <= PARTITIONS_MAX);
         let left = left.ok_or_else(|| Answer::invalid("cursor", "it is not one of this search"))?;
-        let known = left.into_iter().filter_map(|(partition, range)| Some(Scan::new(partition, Arc::clone(logs.get(partition as usize)?), range)));
-        return Ok(known.collect());
+        let scan = |(partition, range)| Some(Scan::new(partition, Arc::clone(logs.get(partition as usize)?), range));
+        return Ok(left.into_iter().filter_map(scan).collect());
     }
     let chosen = match call.number("partition")? {
         Some(partition) if (partition as usize) < logs.len() => partition as usize..partition as usize + 1,
         Some(_) => return Err(Answer::invalid("partition", format!("the topic has partitions 0 to {}", logs.len() - 1))),
-        None if logs.len() > PARTITIONS_MAX => return Err(Answer::invalid("partition", format!("more than {PARTITIONS_MAX} are not searched together: choose one"))),
+        None if logs.len() > PARTITIONS_MAX => {
+            return Err(Answer::invalid("partition", format!("more than {PARTITIONS_MAX} are not searched together: choose one")));
+        }
         None => 0..logs.len(),
     };
     let offset = call.number("at_offset")?;
@@ -236,7 +238,8 @@ fn of_time(call: &Call<'_>, log: &Arc<Log>, time: i64) -> Result<u64, Refusal> {
 
 /// What is left, as text: the order, then `partition:start-end` of each partition that has something left.
 fn cursor_of(scans: &[Scan], newest_first: bool) -> Option<String> {
-    let left: Vec<String> = scans.iter().filter(|scan| !scan.left.is_empty()).map(|scan| format!("{}:{}-{}", scan.partition, scan.left.start, scan.left.end)).collect();
+    let one = |scan: &Scan| format!("{}:{}-{}", scan.partition, scan.left.start, scan.left.end);
+    let left: Vec<String> = scans.iter().filter(|scan| !scan.left.is_empty()).map(one).collect();
     (!left.is_empty()).then(|| format!("{}.{}", if newest_first { "newest" } else { "oldest" }, left.join(".")))
 }
 
