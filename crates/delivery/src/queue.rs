@@ -394,7 +394,9 @@ impl Queue {
     /// All that is ready is gone; returns how many messages that were.
     pub fn purge(&mut self, subscription: &mut Subscription, log_end: u64) -> u64 {
         self.weights.check(subscription);
-        let purged = subscription.purge(log_end);
+        // What waits for whoever takes dead letters takes the room of ready messages, and goes as they do.
+        let waiting = if self.rules.letters_wait { subscription.purge_dying() } else { 0 };
+        let purged = subscription.purge(log_end) + waiting;
         self.weights.purged();
         self.weights.note(subscription);
         purged

@@ -1,6 +1,11 @@
 //! How much memory there is to plan with, how much is used, and how much of what is freed stays for the next use.
 
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
 use types::ByteSize;
+
+use crate::shard::ShardHandle;
 
 /// A quarter of what the cgroup or the machine has, whichever is less.
 pub fn default_budget() -> ByteSize {
@@ -54,6 +59,51 @@ pub fn give_back_unused() {
     }
 }
 
+/// Gives back what work has left in the allocator's heaps, once there is none: how much each heap may keep is chosen for work that goes
+/// on. Giving back holds up whoever asks for memory meanwhile, and what comes next faults its pages in again; so it waits until the shards
+/// have rested for a while, and is done once after each stretch of work.
+pub struct Rest {
+    looked: Instant,
+    /// Busy time of all shards when last looked, ns.
+    busy: u64,
+    /// Busy time of all shards when memory was last given back, ns.
+    given_back: u64,
+}
+
+impl Rest {
+    /// How often [`Self::look`] is to be called.
+    pub const SPAN: Duration = Duration::from_secs(10);
+    /// Shards that were busy for less than this share of a span were at rest.
+    const SHARE: u32 = 100;
+    /// Work that is worth it.
+    const WORTH: Duration = Duration::from_millis(500);
+
+    pub fn new() -> Self {
+        Self { looked: Instant::now(), busy: 0, given_back: 0 }
+    }
+
+    /// Gives back if it is time to.
+    pub fn look(&mut self, shards: &[ShardHandle], now: Instant) {
+        if self.is_due(shards.iter().map(|shard| shard.busy.load(Ordering::Relaxed)).sum(), now) {
+            give_back_unused();
+        }
+    }
+
+    fn is_due(&mut self, busy: u64, now: Instant) -> bool {
+        let span = now.saturating_duration_since(self.looked);
+        if span < Self::SPAN {
+            return false;
+        }
+        let lately = Duration::from_nanos(busy - self.busy);
+        (self.looked, self.busy) = (now, busy);
+        let due = lately < span / Self::SHARE && Duration::from_nanos(busy - self.given_back) >= Self::WORTH;
+        if due {
+            self.given_back = busy;
+        }
+        due
+    }
+}
+
 /// Resident memory of this process.
 pub fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -61,4 +111,24 @@ pub fn resident_bytes() -> u64 {
     // SAFETY: a plain question to the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     pages * u64::try_from(page).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_once_after_work() {
+        let mut rest = Rest::new();
+        let begin = rest.looked;
+        let mut at = |seconds: u64, busy_ms: u64| rest.is_due(busy_ms * 1_000_000, begin + Duration::from_secs(seconds));
+        assert!(!at(10, 0), "nothing has been done yet");
+        assert!(!at(20, 4000), "there is work");
+        assert!(!at(25, 4000), "it may only pause");
+        assert!(at(30, 4050));
+        assert!(!at(40, 4060), "nothing since");
+        assert!(!at(50, 4120), "a little that goes on is no reason");
+        assert!(!at(60, 4650));
+        assert!(at(70, 4650));
+    }
 }

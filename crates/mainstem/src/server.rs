@@ -23,6 +23,7 @@ use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
 use crate::management;
+use crate::memory::{self, Rest};
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
@@ -50,7 +51,7 @@ fn bound_memory(broker: &Broker, budget: usize) {
 pub fn run(config: Config) -> anyhow::Result<()> {
     start_log(config.log == LogFormat::Json);
     watch_for_defects();
-    crate::memory::keep_freed(config.memory);
+    memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
@@ -94,7 +95,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
-    crate::memory::give_back_unused();
+    memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
@@ -102,7 +103,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     accept_all(listeners, &shards, &config.settings, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
-    wait_for_end(&signal, tls.as_deref())?;
+    wait_for_end(&signal, tls.as_deref(), &shards)?;
     tracing::info!("shutting down");
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
@@ -223,11 +224,15 @@ enum Asked {
 }
 
 /// Until the process is to end.
-fn wait_for_end(signal: &std::sync::mpsc::Receiver<Asked>, tls: Option<&Tls>) -> anyhow::Result<()> {
+fn wait_for_end(signal: &std::sync::mpsc::Receiver<Asked>, tls: Option<&Tls>, shards: &[ShardHandle]) -> anyhow::Result<()> {
+    use std::sync::mpsc::RecvTimeoutError;
+    let mut rest = Rest::new();
     loop {
-        match signal.recv().context("signals cannot be waited for")? {
-            Asked::End => return Ok(()),
-            Asked::Reload => match tls.map_or(Ok(()), Tls::reload) {
+        match signal.recv_timeout(Rest::SPAN) {
+            Err(RecvTimeoutError::Timeout) => rest.look(shards, Instant::now()),
+            Err(RecvTimeoutError::Disconnected) => bail!("signals cannot be waited for"),
+            Ok(Asked::End) => return Ok(()),
+            Ok(Asked::Reload) => match tls.map_or(Ok(()), Tls::reload) {
                 Ok(()) => tracing::info!("certificates read again: new connections have them"),
                 Err(error) => tracing::error!(%error, "certificates stay as they were"),
             },

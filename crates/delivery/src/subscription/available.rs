@@ -2,7 +2,8 @@
 
 use super::ready::Waiting;
 use super::returned::RETURNED;
-use super::{ConsumerId, Dead, DeadReason, Done, Flight, Rules, Subscription, Tries};
+use super::time_outs::DELAYED;
+use super::{ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, Flight, Rules, Subscription, Tries};
 use crate::runs::Run;
 
 impl Subscription {
@@ -128,7 +129,7 @@ impl Subscription {
         self.reach(first, last);
         let dropped = self.take_ready(first, last);
         for Run { first, last, value: Waiting { tries, level } } in &dropped {
-            let flight = Flight { consumer: super::DEAD_LETTERS, deadline: 0, tries: *tries, level: *level, reason: Some(reason) };
+            let flight = Flight { consumer: DEAD_LETTERS, deadline: 0, tries: *tries, level: *level, reason: Some(reason) };
             self.bury(Run { first: *first, last: *last, value: flight }, reason, rules, dead, now);
         }
         self.advance();
@@ -158,9 +159,16 @@ impl Subscription {
             self.forget_keys(run.first, run.last, false);
             self.settle(run.first, run.last, Done::Archived);
         }
-        let delayed = self.purge_delayed();
+        let delayed = if self.delayed > 0 { self.purge_held(DELAYED) } else { 0 };
         self.advance();
         purged.iter().map(|run| run.last - run.first + 1).sum::<u64>() + delayed
+    }
+
+    /// What is dead and waits until its copy is durable is gone without one; returns how many records that were.
+    pub fn purge_dying(&mut self) -> u64 {
+        let purged = if self.dying > 0 { self.purge_held(DEAD_LETTERS) } else { 0 };
+        self.advance();
+        purged
     }
 
     /// What is new in `first..=last` has been looked at. What follows on something that has not stays as it is.

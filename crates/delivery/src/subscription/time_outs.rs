@@ -101,12 +101,9 @@ impl Subscription {
         self.earliest_time = self.in_flight.iter().map(|run| run.value.deadline).filter(|at| *at >= FIRST).min().unwrap_or(NO_LOCK);
     }
 
-    /// What came back and waits is gone; returns how many records that were.
-    pub(super) fn purge_delayed(&mut self) -> u64 {
-        if self.delayed == 0 {
-            return 0;
-        }
-        let purged: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == DELAYED).collect();
+    /// What `holder`, who is none of the consumers, holds is gone; returns how many records that were.
+    pub(super) fn purge_held(&mut self, holder: ConsumerId) -> u64 {
+        let purged: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == holder).collect();
         for run in &purged {
             self.let_go(run.first, run.last);
             self.forget_keys(run.first, run.last, false);

@@ -361,3 +361,21 @@ fn a_channel_that_takes_nothing_is_passed_over_until_it_does() {
     assert!(!rig.queue.has_taker());
     assert_eq!(rig.queue.consumer_status(ConsumerId('A' as u64)), Some(ConsumerStatus::Blocked));
 }
+
+/// Letters that wait for whoever takes them take room, and a purge takes them along; without at-least-once they are on their way.
+#[test]
+fn a_purge_takes_dead_letters_that_wait() {
+    for (letters_wait, purged) in [(true, 3), (false, 2)] {
+        let rules = QueueRules { dead_letters: true, letters_wait, priority_max: None, overflow: Overflow::RejectPublish, ..QueueRules::new(Quorum) };
+        let mut rig = Rig::new(rules, false);
+        rig.publish(3);
+        assert_eq!(rig.get(), Some(1));
+        rig.say(GETTER, 1, Verdict::Reject);
+        assert_eq!((rig.subscription.dying(), rig.ready()), (1, 2));
+        let end = rig.end();
+        assert_eq!(rig.queue.purge(&mut rig.subscription, end), purged);
+        assert_eq!((rig.subscription.dying(), rig.ready()), (3 - purged, 0));
+        rig.subscription.buried(0, 0);
+        assert_eq!(rig.subscription.start(), 3);
+    }
+}
