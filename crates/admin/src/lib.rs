@@ -1,7 +1,13 @@
-//! HTTP administration on a thread of its own: `/metrics`, `/health/live`, `/health/ready`, and RabbitMQ's management API under `/api`
-//! ([`management`]). It never shares a thread with clients, so that it answers while they keep the shards busy.
+//! HTTP administration on a thread of its own: the console at `/` ([`console`]), `/metrics`, `/health/live`, `/health/ready`, the administration API under `/v1` ([`api`])
+//! and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread with clients, so that it answers while they keep the shards busy.
 
+pub mod api;
+mod console;
+mod control;
+mod exposition;
 pub mod management;
+mod origin;
+mod paths;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
@@ -53,7 +59,8 @@ impl AdminState {
         self.phase.store(phase as u8, Ordering::SeqCst);
     }
 
-    fn phase(&self) -> Phase {
+    /// How far the broker is.
+    pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             1 if (self.stopped)() => Phase::Stopped,
             1 => Phase::Ready,
@@ -93,7 +100,8 @@ pub fn serve(address: SocketAddr, extra: Option<SocketAddr>, state: Arc<AdminSta
             if let Some((_, listener)) = extra {
                 tokio::spawn(serve_one(listener, management.router()));
             }
-            serve_one(listener, router(state).merge(management.router())).await;
+            let own = api::Server::new(management.clone());
+            serve_one(listener, router(state).merge(console::router()).merge(own.router()).merge(management.router())).await;
         });
     })?;
     Ok(served)
@@ -109,7 +117,7 @@ pub struct Served {
 }
 
 async fn serve_one(listener: std::net::TcpListener, router: Router) {
-    let service = router.into_make_service_with_connect_info::<management::Peers>();
+    let service = router.into_make_service_with_connect_info::<origin::Peers>();
     let served = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => axum::serve(listener, service).await,
         Err(error) => Err(error),
@@ -121,16 +129,11 @@ async fn serve_one(listener: std::net::TcpListener, router: Router) {
 
 fn router(state: Arc<AdminState>) -> Router {
     Router::new()
-        .route("/", get(index))
         .route("/metrics", get(metrics))
         .route("/health/live", get(|| async { "live\n" }))
         .route("/health/ready", get(ready))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /metrics, /health/live, /health/ready and /api\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /, /metrics, /health/live, /health/ready, /v1 and /api\n") })
         .with_state(state)
-}
-
-async fn index() -> &'static str {
-    "Mainstem\n\n/metrics       measurements in Prometheus text\n/health/live   the process runs\n/health/ready  it serves reads and writes\n/api           management, as in RabbitMQ\n"
 }
 
 async fn ready(State(state): State<Arc<AdminState>>) -> Response {
@@ -142,12 +145,15 @@ async fn ready(State(state): State<Arc<AdminState>>) -> Response {
     }
 }
 
-async fn metrics(State(state): State<Arc<AdminState>>) -> Response {
+async fn metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
     (state.refresh)();
     let mut text = String::new();
     let registry = state.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response(),
+        Ok(()) => {
+            let (kind, text) = exposition::of(&headers, &text);
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
         Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
     }
 }

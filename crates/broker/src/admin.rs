@@ -156,7 +156,7 @@ impl Broker {
             return Err(CreateError::Exists(topic.name.clone()));
         }
         let partitions = match topic.partitions {
-            -1 => self.settings().int("num.partitions") as i32,
+            -1 => self.live_settings().int("num.partitions") as i32,
             number => number,
         };
         if !(1..=PARTITIONS_MAX).contains(&partitions) {
@@ -167,7 +167,7 @@ impl Broker {
             2.. => return Err(CreateError::TooFewNodes(topic.replication)),
             _ => return Err(CreateError::Replication),
         }
-        check_overrides(&topic.overrides, self.settings(), self.durability())?;
+        check_overrides(&topic.overrides, &self.live_settings(), self.durability())?;
         Ok(partitions as u32)
     }
 
@@ -291,7 +291,7 @@ impl Broker {
     /// All but `Append`.
     pub fn check_config(&self, name: &str, overrides: &BTreeMap<String, String>) -> Result<Arc<Topic>, AlterError> {
         let topic = self.topic(name).ok_or(AlterError::UnknownTopic)?;
-        check_overrides(overrides, self.settings(), self.durability())?;
+        check_overrides(overrides, &self.live_settings(), self.durability())?;
         if self.queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream()) {
             check_queue_overrides(overrides)?;
         }
@@ -306,7 +306,7 @@ impl Broker {
         let topic = self.check_config(name, &overrides)?;
         let record = TopicRecord { overrides, ..Self::record_of(&topic) };
         self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
-        topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.config.settings, self.config.durability)));
+        topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.live_settings(), self.config.durability)));
         self.journals.iter().for_each(|journal| journal.check_retention());
         Ok(())
     }

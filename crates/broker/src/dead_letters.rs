@@ -218,7 +218,7 @@ impl Broker {
 
     /// Where topics are made by being named, this one is as well; the records follow when their lock runs out.
     fn create_dead_letter_topic(&self, name: String) {
-        if !self.settings().bool("auto.create.topics.enable") {
+        if !self.live_settings().bool("auto.create.topics.enable") {
             return;
         }
         let work = Box::new(move |broker: &Arc<Self>| {

@@ -10,9 +10,12 @@ mod admin;
 mod arc_table;
 mod browse;
 mod catalog;
+mod clients;
 mod connections;
+mod dynamic;
 mod filters;
 mod group_config;
+mod group_reset;
 mod groups;
 mod internal_topics;
 mod jobs;
@@ -42,15 +45,18 @@ use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
 pub use browse::{NewRecord, Page, Published, PublishError};
+pub use dynamic::DYNAMIC;
+pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, SharedFilter};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
+pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
 pub use journal::{
-    AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, TailRead,
+    AbortedTransaction, Appended, ColdData, ColdWant, HISTORY_BYTES_MAX, Journal, JournalStatus, Log, ReadError, ReplyTo, Retention, SegmentLook, TailRead,
 };
 /// The journal's vocabulary for appends, as gateways use it.
 pub mod append {
@@ -122,6 +128,9 @@ pub enum BrokerOpenError {
         /// Of the record.
         key: String,
     },
+    /// The record of settings that were changed while the broker ran is of another version, or damaged.
+    #[error("catalog record of settings is not readable by this release")]
+    Settings,
     /// Records of a topic are not there.
     #[error(transparent)]
     Journal(#[from] journal::OpenError),
@@ -150,6 +159,8 @@ pub struct Broker {
     subscriptions: Subscriptions,
     vhosts: Vhosts,
     connections: Connections,
+    clients: Clients,
+    live: dynamic::Live,
     ticker: queues::Ticker,
     delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
@@ -198,6 +209,7 @@ impl Broker {
         journals[0].add_sink(groups::SHARD, groups.sink());
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
+        let live = dynamic::Live::new(&config.settings);
         let delays = queues::DelayService::new(Arc::clone(&config.clock));
         for journal in &journals {
             journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&delays) as Arc<dyn EventSink>);
@@ -223,6 +235,8 @@ impl Broker {
             transactions,
             vhosts: Vhosts::default(),
             connections: Connections::default(),
+            clients: Clients::default(),
+            live,
             ticker: queues::Ticker::default(),
             delays,
             undertaker: queues::TheUndertaker::default(),
@@ -248,6 +262,11 @@ impl Broker {
                     topics.push((name, record));
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
+                _ if key == dynamic::SETTINGS_KEY => {
+                    if !self.restore_settings(&value) {
+                        return Err(BrokerOpenError::Settings);
+                    }
+                }
                 _ if key == NEXT_PRODUCER_KEY => self.next_producer.store(number(&value), Ordering::Relaxed),
                 Some(&security::SECURITY_KEY) => self.restore_security(&key, &value)?,
                 Some(&queues::QUEUES_KEY | &queues::DELAYS_KEY) => queues.take(&key, &value),
@@ -333,7 +352,7 @@ impl Broker {
         self.config.node_id
     }
 
-    /// In force.
+    /// As the broker was started with. Those of [`DYNAMIC`] that are in force are in [`Broker::live_settings`].
     pub fn settings(&self) -> &Settings {
         &self.config.settings
     }
@@ -493,10 +512,11 @@ impl Broker {
 
     /// The settings of a topic in force, in the table's order.
     pub fn describe_topic(&self, overrides: &BTreeMap<String, String>) -> Vec<(&'static Setting, String, Source)> {
+        let settings = self.live_settings();
         TOPIC
             .iter()
             .map(|row| {
-                let (value, source) = effective(overrides, &self.config.settings, self.config.durability, row.name);
+                let (value, source) = effective(overrides, &settings, self.config.durability, row.name);
                 (row, value, source)
             })
             .collect()

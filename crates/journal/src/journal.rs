@@ -23,7 +23,7 @@ use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
 use crate::state::StateMap;
-use crate::segments::{PreparedSegment, SegmentTable};
+use crate::segments::{PreparedSegment, SegmentLook, SegmentTable};
 use crate::tail::TailCache;
 use crate::touched::Drops;
 use crate::window::{Marks, Relief, WindowState};
@@ -411,6 +411,11 @@ impl Journal {
     /// Number of segment files and bytes of them that are live, as of the keeper's last look.
     pub fn segment_usage(&self) -> (usize, usize) {
         (self.segments.len(), self.live_segment_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Its segments, oldest first.
+    pub fn segments_listed(&self) -> Vec<SegmentLook> {
+        self.segments.looks()
     }
 
     /// Its number in the node.

@@ -51,6 +51,7 @@ pub use pool::{Block, BlockPool};
 pub use recovery::{OpenError, Opened, open};
 pub use producers::{Producer, Seen};
 pub use run::Run;
+pub use segments::SegmentLook;
 pub use transactions::{AbortedTransaction, OpenTransaction};
 pub use writer::Writer;
 

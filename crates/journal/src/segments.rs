@@ -274,4 +274,28 @@ impl SegmentTable {
     pub fn len(&self) -> usize {
         self.by_sequence.read().len()
     }
+
+    /// What there is, oldest first.
+    pub fn looks(&self) -> Vec<SegmentLook> {
+        let look = |segment: &Arc<Segment>| SegmentLook {
+            sequence: segment.sequence,
+            file: segment_name(segment.sequence),
+            sealed: segment.index.get().is_some(),
+            bytes: segment.bytes(),
+        };
+        self.by_sequence.read().values().map(look).collect()
+    }
+}
+
+/// A segment, as those see it who look on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentLook {
+    /// Rises with every segment.
+    pub sequence: u64,
+    /// The name of its file.
+    pub file: String,
+    /// Nothing is written to it any more.
+    pub sealed: bool,
+    /// Length of its file.
+    pub bytes: u64,
 }

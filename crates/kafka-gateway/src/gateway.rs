@@ -42,7 +42,6 @@ pub struct Gateway {
     /// Limits taken from the settings once.
     pub(crate) frame_bytes_max: usize,
     pub(crate) fetch_bytes_max: usize,
-    pub(crate) auto_create: bool,
     /// Memory of answers that clients have not read.
     pub(crate) pinned: Arc<Pinned>,
 }
@@ -57,7 +56,6 @@ impl Gateway {
             asked: Asked::default(),
             frame_bytes_max: int("socket.request.max.bytes"),
             fetch_bytes_max: int("fetch.max.bytes"),
-            auto_create: broker.settings().bool("auto.create.topics.enable"),
             pinned: Pinned::new(pinned_bytes_max),
             broker,
             metrics,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
-use broker::{Reply, ReplyTo, User, Watches};
+use broker::{ClientConnection, Reply, ReplyTo, User, Watches};
 use bytes::Bytes;
 use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
@@ -143,6 +143,8 @@ pub(crate) struct Context<'a> {
     pub refused: &'a mut VecDeque<(usize, Append)>,
     /// Groups of which the connection has spoken.
     pub spoken: &'a mut Spoken,
+    /// The connection, as those see it who look on.
+    pub seen: &'a ClientConnection,
 }
 
 /// Parts that one request may be split into.
@@ -194,6 +196,9 @@ pub struct Session {
     sasl: Option<Box<Sasl>>,
     /// The connection is to end, from then on.
     refusal: Option<(CloseReason, Instant)>,
+    /// For those who look on, and whether they know its client id.
+    seen: Arc<ClientConnection>,
+    named: bool,
 }
 
 impl Session {
@@ -208,6 +213,8 @@ impl Session {
     ) -> Self {
         gateway.metrics.connections.inc();
         let (slots, refused) = (VecDeque::new(), VecDeque::new());
+        let dismissal = ReplyTo { shard, connection, token: sasl::DISMISSAL };
+        let seen = gateway.broker.kafka_connections().enter(local, peer, gateway.broker.now_ms(), dismissal);
         Self {
             gateway,
             advertise,
@@ -223,6 +230,8 @@ impl Session {
             broken: false,
             sasl: None,
             refusal: None,
+            seen,
+            named: false,
         }
     }
 
@@ -256,6 +265,8 @@ impl Session {
     pub fn handle_frame(&mut self, bytes: Bytes, shard: &mut ShardContext, now: Instant) -> Result<(), CloseReason> {
         let length = bytes.len();
         self.gateway.metrics.received_bytes.inc_by(length as u64);
+        self.seen.received_bytes.add(length as u64);
+        self.seen.requests.add(1);
         let outcome = match &mut self.sasl {
             Some(sasl) => sasl.takes(&bytes, now),
             None => Ok(false),
@@ -291,6 +302,10 @@ impl Session {
         self.gateway.metrics.of(wire).requests.inc();
         let alone = shard.is_alone(self.connection, now) && self.slots.is_empty();
         self.spoken.note_api(header.api_key);
+        if !self.named {
+            self.named = true;
+            self.seen.set_client_id(header.client_id.as_deref().unwrap_or_default());
+        }
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -306,6 +321,7 @@ impl Session {
                 alone,
                 refused: &mut self.refused,
                 spoken: &mut self.spoken,
+                seen: &self.seen,
             };
             api.handle(reader, &mut context)
         } else if wire.name == "ApiVersions" {
@@ -360,6 +376,7 @@ impl Session {
             alone: false,
             refused: &mut self.refused,
             spoken: &mut self.spoken,
+            seen: &self.seen,
         };
         let body: Option<Box<dyn Body>> = match reply {
             Some((part, reply)) => wait.handle_reply(part, reply, &mut context),
@@ -454,6 +471,7 @@ impl Session {
             if let SlotState::Ready(pieces) = slot.state {
                 let sent: usize = pieces.iter().map(Bytes::len).sum();
                 self.gateway.metrics.sent_bytes.inc_by(sent as u64);
+                self.seen.sent_bytes.add(sent as u64);
                 out.extend(pieces);
                 any = true;
             }
@@ -473,6 +491,7 @@ impl Session {
             let rules = self.gateway.broker.share_rules(&group);
             self.gateway.broker.release_consumer(&group, consumer, &rules);
         }
+        self.gateway.broker.kafka_connections().leave(self.connection);
         self.gateway.metrics.connections.dec();
     }
 }

@@ -1,9 +1,11 @@
-//! The command line, as clap reads it. Values are checked in `config`, where flags, environment and file meet.
+//! The command line, as clap reads it. Values of `serve` are checked in `config`, where flags, environment and file meet; commands for a
+//! running broker are in `client`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::client;
 use crate::config::SecurityArguments;
 
 const EXAMPLES: &str = "Examples:
@@ -11,6 +13,8 @@ const EXAMPLES: &str = "Examples:
   mainstem serve --data /var/lib/mainstem --kafka 0.0.0.0:9092 --advertise broker.example.org
   mainstem serve --durability memory --set num.partitions=12 --set log.retention.hours=24
   mainstem serve --config mainstem.toml --log json
+  mainstem topic create orders --partitions 12
+  mainstem overview
   mainstem inspect mainstem-data/journal-0/checkpoint";
 
 /// A durable log engine that speaks the protocols of Kafka and RabbitMQ (AMQP 0-9-1).
@@ -31,6 +35,8 @@ pub enum Command {
         /// A segment or checkpoint.
         file: PathBuf,
     },
+    #[command(flatten)]
+    Ask(client::Command),
 }
 
 /// Every flag has a key of the same name in the configuration file and an environment variable (`MAINSTEM_DATA`,

@@ -1,14 +1,16 @@
-//! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder.
+//! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder, the other commands ask a running broker.
 
 mod admission;
 mod archive_folder;
 mod certificate;
 mod cli;
+mod client;
 mod config;
 mod connection;
 mod data_folder;
 mod frames;
 mod management;
+mod latencies;
 mod measurements;
 mod memory;
 mod placement;
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Serve(arguments) => config::Config::load(*arguments).map_err(Into::into).and_then(server::run),
         Command::Inspect { file } => inspect(&file),
+        Command::Ask(command) => client::run(command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use admin::api::{Latencies, Memory, NodeTotals, Vitals};
 use admin::management::{Gateway, Listening, Message, NodeFacts, Totals};
+use admin::{AdminState, Phase};
 use amqp_gateway::{GatewayMetrics, Postcard};
 use broker::{Broker, Delivery, Vhost};
 
 use crate::config::Config;
+use crate::latencies::LatencyLook;
+use crate::measurements::Measurements;
 
 /// The AMQP gateway, as management knows it.
 pub struct Messages(pub GatewayMetrics);
@@ -33,6 +37,46 @@ impl Gateway for Messages {
             got: got.get(),
             settled: settled.get(),
         }
+    }
+}
+
+/// What passes clients, and what memory is used for.
+pub struct NodeVitals {
+    pub state: Arc<AdminState>,
+    pub measurements: Measurements,
+    pub kafka: kafka_gateway::GatewayMetrics,
+    pub amqp: GatewayMetrics,
+    pub latencies: LatencyLook,
+}
+
+impl Vitals for NodeVitals {
+    fn totals(&self) -> NodeTotals {
+        let (kafka, amqp) = (&self.kafka, &self.amqp);
+        NodeTotals {
+            kafka_received: kafka.received_bytes.get(),
+            kafka_sent: kafka.sent_bytes.get(),
+            kafka_records: kafka.produced_records.get(),
+            kafka_produced: kafka.produced_bytes.get(),
+            kafka_fetched: kafka.fetched_bytes.get(),
+            amqp_received: amqp.received_bytes.get(),
+            amqp_sent: amqp.sent_bytes.get(),
+            amqp_published: amqp.published.get(),
+            amqp_confirmed: amqp.confirmed.get(),
+            amqp_delivered: amqp.delivered.get() + amqp.got.get(),
+            amqp_settled: amqp.settled.get(),
+        }
+    }
+
+    fn memory(&self) -> Memory {
+        self.measurements.memory()
+    }
+
+    fn latencies(&self) -> Latencies {
+        self.latencies.read()
+    }
+
+    fn phase(&self) -> Phase {
+        self.state.phase()
     }
 }
 

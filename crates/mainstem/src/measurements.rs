@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use admin::api::{Memory, MemoryUse};
 use broker::{Broker, ShareEvent};
 use journal::{Journal, JournalStatus};
 use kafka_gateway::Gateway;
@@ -141,6 +142,24 @@ impl Measurements {
     /// Has a journal stopped?
     pub fn is_stopped(&self) -> bool {
         self.node.get().is_some_and(|node| count(node, stopped) > 0)
+    }
+
+    /// What memory is used for.
+    pub fn memory(&self) -> Memory {
+        let resident_bytes = crate::memory::resident_bytes();
+        let Some(node) = self.node.get() else { return Memory { resident_bytes, ..Memory::default() } };
+        let sum = |of: &dyn Fn(&Journal) -> usize| node.broker.journals().iter().map(|journal| of(journal)).sum::<usize>();
+        let uses = [
+            ("tail_cache", sum(&|journal| journal.tail_memory().0), "Newest chunks, for readers at the end"),
+            ("frames", node.frames.used_bytes(), "Large requests"),
+            ("pinned", node.gateway.pinned_bytes(), "Answers that clients have not read"),
+            ("filters", node.broker.filters().notes_bytes(), "What filters have found out about batches"),
+            ("windows", node.broker.vhosts().window_bytes(), "Messages that queues have read and not given out"),
+            ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
+            ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
+        ];
+        let uses = uses.into_iter().map(|(name, bytes, text)| MemoryUse { name, bytes: bytes as u64, text }).collect();
+        Memory { budget_bytes: node.budget.bytes(), resident_bytes, uses }
     }
 
     /// Looks everything up.

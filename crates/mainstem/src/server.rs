@@ -22,7 +22,8 @@ use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
-use crate::management;
+use crate::latencies::LatencyLook;
+use crate::management::{self, NodeVitals};
 use crate::memory::{self, Rest};
 use crate::measurements::{Measurements, Node};
 use crate::placement::Placement;
@@ -76,8 +77,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
     )?;
     let broker_threads = broker.start();
     prepare_logins(&config, &broker)?;
-    let (metrics, amqp_metrics) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default());
-    let blocked = Counter::default();
+    let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
     state.with_registry(|registry| {
         metrics.register(registry);
         amqp_metrics.register(registry);
@@ -87,10 +87,11 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         }
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
+    let vitals = NodeVitals { state: Arc::clone(&state), measurements: measurements.clone(), kafka: metrics.clone(), amqp: amqp_metrics.clone(), latencies };
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
-    manage(&config, &broker, &managed, listening(&listeners, served), &amqp_metrics);
+    manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
@@ -139,9 +140,9 @@ fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server) -> an
 }
 
 /// Has management answer.
-fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, amqp: &amqp_gateway::GatewayMetrics) {
-    let messages = Arc::new(management::Messages(amqp.clone()));
-    managed.attach(Management::new(Arc::clone(broker), messages, management::facts(config, listening)));
+fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, vitals: NodeVitals) {
+    let messages = Arc::new(management::Messages(vitals.amqp.clone()));
+    managed.attach(Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening)));
 }
 
 /// Takes over the definitions of the configuration.

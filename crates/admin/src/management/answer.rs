@@ -110,6 +110,12 @@ impl Answer {
         Self { location: Some(location), ..self }
     }
 
+    /// What is wrong, of a refusal.
+    pub fn reason(&self) -> String {
+        let reason = self.body.as_ref().and_then(|body| body.get("reason"));
+        reason.map_or_else(String::new, |reason| reason.as_str().map_or_else(|| reason.to_string(), str::to_owned))
+    }
+
     /// As it is sent.
     pub fn into_response(self) -> Response<Body> {
         let body = self.body.map(|body| body.to_string());

@@ -20,6 +20,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    pub fn new(user: Arc<User>, broker: &Arc<Broker>) -> Self {
+        Self { user, broker: Arc::clone(broker) }
+    }
+
     pub fn name(&self) -> &str {
         self.user.name()
     }
@@ -28,7 +32,7 @@ impl Identity {
         self.user.tags()
     }
 
-    fn has(&self, tags: &[&str]) -> bool {
+    pub fn has(&self, tags: &[&str]) -> bool {
         tags.iter().any(|tag| self.user.has_tag(tag))
     }
 
@@ -50,16 +54,18 @@ impl Identity {
         self.broker.security().permissions(vhost, self.name()).is_some()
     }
 
-    /// # Errors
-    /// 401: it may not do that with what has this name.
-    pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
+    /// May it do that with what has this name?
+    pub fn may(&self, vhost: &str, permission: Permission, name: &[u8]) -> bool {
         // The default exchange has this name for permissions.
         let name = if name.is_empty() { DEFAULT.as_bytes() } else { name };
         let permissions = self.broker.security().permissions(vhost, self.name());
-        match permissions.is_some_and(|permissions| permissions.of(permission).matches(name)) {
-            true => Ok(()),
-            false => Err(Answer::not_authorised("Access refused.")),
-        }
+        permissions.is_some_and(|permissions| permissions.of(permission).matches(name))
+    }
+
+    /// # Errors
+    /// 401: it may not do that with what has this name.
+    pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
+        if self.may(vhost, permission, name) { Ok(()) } else { Err(Answer::not_authorised("Access refused.")) }
     }
 
     /// # Errors
@@ -86,7 +92,7 @@ impl Identity {
 }
 
 /// Name and password of the header `Authorization`.
-fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = given.split_once(' ')?;
     let decoded = STANDARD.decode(encoded.trim()).ok().filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
@@ -102,7 +108,7 @@ impl Management {
     pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Identity, Refusal> {
         let (name, password) = credentials(headers).ok_or_else(Answer::who_are_you)?;
         match self.broker.security().authenticate(Credentials { name: &name, password: &password, peer }) {
-            Ok(user) => Ok(Identity { user, broker: Arc::clone(&self.broker) }),
+            Ok(user) => Ok(Identity::new(user, &self.broker)),
             Err(Refused::Busy) => Err(Answer::busy()),
             Err(Refused::Credentials | Refused::NotLocal) => Err(Answer::wrong_credentials()),
         }

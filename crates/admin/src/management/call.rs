@@ -1,23 +1,16 @@
 //! A request, authenticated and read: what handlers ask it, and how they have the controller do something.
 
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use broker::{Broker, ReplyTo, Vhost};
+use broker::{Broker, Vhost};
 use routing::Name;
 use serde_json::{Map, Value};
-use types::{ConnectionId, ShardId};
 
 use super::Management;
 use super::answer::{Answer, Refusal};
 use super::authority::Identity;
-use super::route::Filled;
-
-/// Nobody waits for a mail about the outcome: it comes by a channel.
-const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
-/// A command that takes longer is answered as if the broker were too busy, though it may still be done.
-const CONTROL_MAX: Duration = Duration::from_secs(60);
+use crate::paths::Filled;
 
 /// A request.
 pub(crate) struct Call<'a> {
@@ -105,19 +98,7 @@ impl Call<'_> {
 
 /// See [`Call::control`].
 pub(crate) fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
-    let (send, receive) = mpsc::sync_channel(1);
-    let queued = broker.control(
-        NOBODY,
-        Box::new(move |broker| {
-            // Who has given up waiting hears nothing.
-            let _ = send.send(work(broker));
-            Box::new(())
-        }),
-    );
-    if !queued {
-        return Err(Answer::busy());
-    }
-    receive.recv_timeout(CONTROL_MAX).map_err(|_| Answer::busy())
+    crate::control::control(broker, work).ok_or_else(Answer::busy)
 }
 
 /// A name as the broker has it.

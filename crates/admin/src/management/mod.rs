@@ -7,7 +7,7 @@
 //! Source: RabbitMQ 4.3, `rabbit_mgmt_dispatcher` and `rabbit_mgmt_wm_*`; asked of the real one (`conformance/amqp/management`).
 
 mod answer;
-mod authority;
+pub(crate) mod authority;
 mod bindings;
 mod call;
 mod channels;
@@ -23,12 +23,12 @@ mod overview;
 mod parameters;
 mod permissions;
 mod policies;
-mod queues;
-mod rates;
+pub(crate) mod queues;
+pub(crate) mod rates;
 mod route;
 mod server;
 mod users;
-mod values;
+pub(crate) mod values;
 mod vhosts;
 
 use std::net::SocketAddr;
@@ -40,7 +40,9 @@ use types::ByteSize;
 
 pub use definitions::{Imported, InvalidDefinitions, NotTaken, load as load_definitions};
 pub use messages::Message;
-pub use server::{Peers, Server};
+pub use server::Server;
+
+use crate::api::Vitals;
 
 use rates::Rates;
 
@@ -105,19 +107,21 @@ pub struct NodeFacts {
 
 /// What is managed.
 pub struct Management {
-    broker: Arc<Broker>,
+    pub(crate) broker: Arc<Broker>,
     gateway: Arc<dyn Gateway>,
-    facts: NodeFacts,
-    node: String,
-    started: Instant,
-    rates: Rates,
+    pub(crate) vitals: Arc<dyn Vitals>,
+    pub(crate) facts: NodeFacts,
+    pub(crate) node: String,
+    pub(crate) started: Instant,
+    pub(crate) rates: Rates,
 }
 
 impl Management {
     /// Of one broker.
-    pub fn new(broker: Arc<Broker>, gateway: Arc<dyn Gateway>, facts: NodeFacts) -> Arc<Self> {
+    pub fn new(broker: Arc<Broker>, gateway: Arc<dyn Gateway>, vitals: Arc<dyn Vitals>, facts: NodeFacts) -> Arc<Self> {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
-        Arc::new(Self { broker, gateway, facts, node: format!("mainstem@{host}"), started: Instant::now(), rates: Rates::default() })
+        let (node, started) = (format!("mainstem@{host}"), Instant::now());
+        Arc::new(Self { broker, gateway, vitals, facts, node, started, rates: Rates::default() })
     }
 }

@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use routing::QueueId;
 use serde_json::{Map, Value, json};
+use types::LogId;
 
 use super::{Management, Totals};
 
@@ -28,13 +29,18 @@ pub(crate) enum Subject {
     /// By the number of its channel in the broker.
     Channel(u64),
     Connection(u64),
+    /// What passes clients of AMQP.
     Node,
+    /// What passes clients of all protocols, as [`NodeTotals::counts`] has it.
+    Protocols,
 }
 
 #[derive(Default)]
 struct Look {
     at: Option<Instant>,
     counts: HashMap<Subject, Counts>,
+    /// High watermarks.
+    ends: HashMap<LogId, u64>,
 }
 
 #[derive(Default)]
@@ -64,23 +70,43 @@ impl Rates {
         wanted
     }
 
-    fn keep(&self, counts: HashMap<Subject, Counts>) {
+    fn keep(&self, counts: HashMap<Subject, Counts>, ends: HashMap<LogId, u64>) {
         let mut looks = self.0.lock();
-        let look = Look { at: Some(Instant::now()), counts };
+        let look = Look { at: Some(Instant::now()), counts, ends };
         looks.before = std::mem::replace(&mut looks.last, look);
     }
 
     /// Growth of a subject's counts in a second; signed, because some shrink.
     pub fn of(&self, subject: Subject) -> [f64; COUNTS] {
         let looks = self.0.lock();
-        let (Some(from), Some(to)) = (looks.before.at, looks.last.at) else { return [0.0; COUNTS] };
-        let seconds = to.duration_since(from).as_secs_f64();
+        let Some(seconds) = looks.seconds() else { return [0.0; COUNTS] };
         let (Some(before), Some(last)) = (looks.before.counts.get(&subject), looks.last.counts.get(&subject)) else { return [0.0; COUNTS] };
         let mut rates = [0.0; COUNTS];
         for (rate, (before, last)) in rates.iter_mut().zip(before.iter().zip(last)) {
-            *rate = ((*last as f64 - *before as f64) / seconds.max(0.001) * 10.0).round() / 10.0;
+            *rate = rounded((*last as f64 - *before as f64) / seconds);
         }
         rates
+    }
+}
+
+impl Looks {
+    fn seconds(&self) -> Option<f64> {
+        Some(self.last.at?.duration_since(self.before.at?).as_secs_f64().max(0.001))
+    }
+}
+
+/// One decimal is enough for people.
+fn rounded(rate: f64) -> f64 {
+    (rate * 10.0).round() / 10.0
+}
+
+impl Rates {
+    /// Records that came to a log in a second.
+    pub fn of_log(&self, log: LogId) -> f64 {
+        let looks = self.0.lock();
+        let ends = looks.before.ends.get(&log).zip(looks.last.ends.get(&log));
+        let rate = |(from, to): (&u64, &u64)| Some(to.saturating_sub(*from) as f64 / looks.seconds()?);
+        rounded(ends.and_then(rate).unwrap_or(0.0))
     }
 }
 
@@ -163,6 +189,15 @@ impl Management {
             }
         }
         counts.insert(Subject::Node, of_node(&self.gateway.totals(), self.broker.connections().churn()));
-        self.rates.keep(counts);
+        for (id, connected) in self.broker.kafka_connections().all() {
+            let mut own = [0; COUNTS];
+            own[..2].copy_from_slice(&[connected.received_bytes.get(), connected.sent_bytes.get()]);
+            counts.insert(Subject::Connection(id.0), own);
+        }
+        counts.insert(Subject::Protocols, self.vitals.totals().counts());
+        let topics = self.broker.topics();
+        let logs = topics.iter().flat_map(|topic| topic.logs().iter().map(|log| (log.id(), log.high_watermark().0)).collect::<Vec<_>>());
+        let ends = logs.collect();
+        self.rates.keep(counts, ends);
     }
 }

@@ -4,6 +4,7 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
+use crate::paths;
 use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
 
 /// Who may ask for something.
@@ -59,64 +60,28 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
     .flatten()
 }
 
-/// Segments of a path that stand in place of names in braces.
-pub(crate) type Filled<'s> = Vec<(&'static str, &'s str)>;
+impl paths::Row for Route {
+    fn takes(&self, method: &Method) -> bool {
+        self.method == *method
+    }
+
+    fn path(&self) -> &'static str {
+        self.path
+    }
+}
 
 /// What a path leads to.
-pub(crate) enum Found<'s> {
-    /// A handler, and what stands in place of the braces.
-    Route(&'static Route, Filled<'s>),
-    /// The path is known, the method is not.
-    OtherMethod,
-    Nothing,
-}
+pub(crate) type Found<'s> = paths::Found<'s, Route>;
 
-/// Looks a path up; `segments` are decoded, without `api`. A literal segment goes before one in braces.
+/// Looks a path up; `segments` are decoded, without `api`.
 pub(crate) fn find<'s>(method: &Method, segments: &'s [String]) -> Found<'s> {
-    let mut best: Option<(usize, &'static Route, Filled<'s>)> = None;
-    let mut known = false;
-    for route in tables() {
-        let Some((literal, filled)) = fit(route.path, segments) else { continue };
-        known = true;
-        if route.method == *method && best.as_ref().is_none_or(|(most, _, _)| literal > *most) {
-            best = Some((literal, route, filled));
-        }
-    }
-    match best {
-        Some((_, route, filled)) => Found::Route(route, filled),
-        None if known => Found::OtherMethod,
-        None => Found::Nothing,
-    }
-}
-
-/// How many segments are literally those of the pattern, and what the others are.
-fn fit<'s>(pattern: &'static str, segments: &'s [String]) -> Option<(usize, Filled<'s>)> {
-    let (mut literal, mut filled) = (0, Vec::new());
-    let mut given = segments.iter();
-    for wanted in pattern.split('/').skip(1) {
-        let segment = given.next()?;
-        match wanted.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-            Some(name) => filled.push((name, segment.as_str())),
-            None if wanted == segment => literal += 1,
-            None => return None,
-        }
-    }
-    given.next().is_none().then_some((literal, filled))
-}
-
-/// Takes a path apart: segments are decoded, empty ones at the end left out. `None`: not UTF-8.
-pub(crate) fn segments(path: &str) -> Option<Vec<String>> {
-    let decode = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().ok().map(|text| text.into_owned());
-    let mut all: Vec<String> = path.split('/').skip(1).map(decode).collect::<Option<_>>()?;
-    while all.last().is_some_and(String::is_empty) {
-        all.pop();
-    }
-    Some(all)
+    paths::find(tables(), method, segments)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths::segments;
 
     #[test]
     fn a_literal_segment_goes_first() {

@@ -1,22 +1,22 @@
 //! Serves the API: on the administration port under `/api`, and on a port of its own if that is wanted. A request's name and password
 //! are looked at before its body is read; answers are made on a few threads that may wait.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, Response, StatusCode, header};
+use axum::http::{Method, Response, StatusCode};
 use axum::routing::any;
 use serde_json::json;
 
+use super::Management;
 use super::answer::{Answer, Refusal};
 use super::call::Call;
 use super::rates::EVERY;
-use super::route::{Found, find, segments};
-use super::Management;
+use super::route::{Found, find};
+use crate::origin::{self, Peers};
+use crate::paths::segments;
 
 /// Bytes of a body. Definitions of tens of thousands of queues fit.
 const BODY_MAX: usize = 64 << 20;
@@ -29,6 +29,11 @@ impl Server {
     /// There is a broker: requests are answered from now on.
     pub fn attach(&self, management: Arc<Management>) {
         let _ = self.0.set(management);
+    }
+
+    /// What is managed, once it is there.
+    pub(crate) fn get(&self) -> Option<Arc<Management>> {
+        self.0.get().cloned()
     }
 
     /// The routes, to be merged with others.
@@ -59,7 +64,7 @@ async fn answer(State(server): State<Server>, ConnectInfo(peer): ConnectInfo<Pee
 }
 
 async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answer, Refusal> {
-    check_origin(&peers, request.headers())?;
+    origin::check_loopback(&peers, request.headers()).map_err(Answer::forbidden)?;
     if *request.method() == Method::OPTIONS {
         return Ok(Answer::done());
     }
@@ -94,70 +99,4 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
 /// Runs on a thread that may wait. A defect of ours costs the request.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Answer::failed("a defect of the broker"))
-}
-
-/// Both ends of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Peers {
-    /// Ours.
-    pub local: SocketAddr,
-    /// Whose.
-    pub peer: SocketAddr,
-}
-
-impl axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, tokio::net::TcpListener>> for Peers {
-    fn connect_info(stream: axum::serve::IncomingStream<'_, tokio::net::TcpListener>) -> Self {
-        let peer = *stream.remote_addr();
-        Self { local: stream.io().local_addr().unwrap_or(peer), peer }
-    }
-}
-
-/// A page of somebody else's that is open in a browser here must not reach what only this machine may: on loopback the name under which
-/// the browser asks, and the page that makes it ask, have to be of this machine.
-fn check_origin(peers: &Peers, headers: &HeaderMap) -> Result<(), Refusal> {
-    if !peers.local.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    if text(header::HOST).is_some_and(|host| !is_here(host)) {
-        return Err(Answer::forbidden("this port is served on loopback, under names of this machine"));
-    }
-    let origin = text(header::ORIGIN).filter(|origin| *origin != "null");
-    match origin {
-        Some(origin) if !origin.split_once("://").is_some_and(|(_, host)| is_here(host)) => {
-            Err(Answer::forbidden("the page that asks is not of this machine"))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn is_here(authority: &str) -> bool {
-    let Ok(authority) = authority.parse::<Authority>() else { return false };
-    let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(local: &str, name: header::HeaderName, value: &str) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.insert(name, value.parse().expect("a header"));
-        let local = local.parse().expect("an address");
-        check_origin(&Peers { local, peer: local }, &headers).is_ok()
-    }
-
-    #[test]
-    fn pages_of_others_do_not_reach_loopback() {
-        for host in ["localhost", "localhost:15672", "127.0.0.1:8160", "[::1]:8160"] {
-            assert!(check("127.0.0.1:8160", header::HOST, host), "{host}");
-        }
-        for host in ["evil.example", "evil.example:8160", "127.0.0.1.evil.example", "", "10.0.0.1"] {
-            assert!(!check("127.0.0.1:8160", header::HOST, host), "{host}");
-        }
-        assert!(check("10.0.0.1:8160", header::HOST, "broker.example"));
-        assert!(check("127.0.0.1:8160", header::ORIGIN, "http://localhost:3000"));
-        assert!(!check("127.0.0.1:8160", header::ORIGIN, "http://evil.example"));
-    }
 }

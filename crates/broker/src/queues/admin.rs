@@ -426,7 +426,7 @@ impl Broker {
 
     /// The configuration of a topic; all queues' own topics of a class share one.
     pub(crate) fn topic_config(&self, overrides: BTreeMap<String, String>, durability: Durability) -> Arc<TopicConfig> {
-        let new = |overrides| Arc::new(TopicConfig::new(overrides, &self.config.settings, durability));
+        let new = |overrides| Arc::new(TopicConfig::new(overrides, &self.live_settings(), durability));
         if overrides.len() != ONLY.len() || !ONLY.iter().all(|(name, value)| overrides.get(*name).is_some_and(|set| set == value)) {
             return new(overrides);
         }

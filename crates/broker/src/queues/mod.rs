@@ -130,7 +130,7 @@ pub struct Vhosts {
     /// Number of the next durable binding.
     next_binding: AtomicU64,
     /// Configurations of queues' own topics, by class.
-    configs: Mutex<Vec<(Durability, Arc<TopicConfig>)>>,
+    pub(crate) configs: Mutex<Vec<(Durability, Arc<TopicConfig>)>>,
     /// Of what queues have read and not given out.
     windows: Arc<WindowMemory>,
     /// Parameters of the broker, by name.

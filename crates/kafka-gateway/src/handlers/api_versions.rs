@@ -40,6 +40,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let error_code = ErrorCode::InvalidRequest.code();
         return Ok(Outcome::answer(ApiVersionsResponse { error_code, ..ApiVersionsResponse::default() }));
     }
+    if context.version >= 3 {
+        context.seen.set_software(&request.client_software_name, &request.client_software_version);
+    }
     let supported = FEATURES.iter().map(|feature| SupportedFeatureKey {
         name: Str::from_static(feature.name),
         min_version: feature.level,

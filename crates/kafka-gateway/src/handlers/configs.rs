@@ -148,8 +148,9 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port)
             if resource.resource_name.parse() != Ok(broker.node_id().0) {
                 return Err((ErrorCode::InvalidRequest, format!("Unexpected broker id, expected {}", broker.node_id().0)));
             }
+            let settings = broker.live_settings();
             let of_broker = |setting: &'static Setting| {
-                let (value, set) = broker.settings().text(setting.name);
+                let (value, set) = settings.text(setting.name);
                 (setting, value.to_owned(), if set { Source::Broker } else { Source::Default })
             };
             let address = (&ADVERTISED_LISTENERS, format!("PLAINTEXT://{host}:{port}"), Source::Broker);
@@ -204,7 +205,7 @@ fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, kind: i8, 
             let message = format!("Config value append is not allowed for config key: {name}");
             return Err((ErrorCode::InvalidConfig, message));
         }
-        let (value, _) = broker::effective(overrides, broker.settings(), broker.durability(), name);
+        let (value, _) = broker::effective(overrides, &broker.live_settings(), broker.durability(), name);
         Ok(value.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect())
     };
     match change {

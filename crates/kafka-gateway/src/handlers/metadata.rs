@@ -55,7 +55,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         .collect();
     // A topic is described once, however often it is named.
     let asked: Vec<Asked> = once(&asked, |asked| asked).map(|(asked, _)| asked.clone()).collect();
-    let may_create = context.gateway.auto_create && (context.version < 4 || request.allow_auto_topic_creation);
+    let may_create = (context.version < 4 || request.allow_auto_topic_creation) && broker.live_settings().bool("auto.create.topics.enable");
     let missing: Vec<CreateTopic> = asked
         .iter()
         .filter_map(|asked| match asked {

@@ -29,7 +29,7 @@ const RENEWAL_MIN: Duration = Duration::from_secs(1);
 /// Bytes of a claimed name that the log shows.
 const NAME_SHOWN_MAX: usize = 255;
 /// A dismissal is told under this token, which is no request's.
-const DISMISSAL: u64 = u64::MAX;
+pub(super) const DISMISSAL: u64 = u64::MAX;
 
 const HANDSHAKE: i16 = 17;
 const VERSIONS: i16 = 18;
@@ -380,7 +380,6 @@ impl Session {
 
     /// Takes what became of a password, or that the connection is to end. False: it is for a request.
     pub(super) fn take_word(&mut self, token: u64, reply: &mut Option<Reply>, now: Instant) -> bool {
-        let Some(sasl) = &mut self.sasl else { return false };
         if token == DISMISSAL {
             if let Some(Reply::Done(said)) = reply.take()
                 && let Ok(dismissed) = said.downcast::<Dismissed>()
@@ -389,6 +388,7 @@ impl Session {
             }
             return true;
         }
+        let Some(sasl) = &mut self.sasl else { return false };
         let Phase::Verifying { token: awaited, name } = &mut sasl.phase else { return false };
         if *awaited != token {
             return false;
@@ -424,6 +424,7 @@ impl Session {
             let Some(mechanism) = sasl.chosen() else { return Err(Refusal::new(user.name(), "no mechanism", None)) };
             let seat = gateway.broker.security().seats().take(to, user.name(), user.limits(), broker::DEFAULT_VHOST);
             let seat = seat.map_err(|full| Refusal::new(user.name(), full, None))?;
+            self.seen.set_user(user.name(), mechanism.name());
             sasl.known = Some(Known { user, mechanism, _seat: seat });
         }
         sasl.phase = Phase::Known;

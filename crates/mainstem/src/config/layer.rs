@@ -168,9 +168,9 @@ impl Layer {
     }
 }
 
-/// Variables that are no keys: the log's filter, the cache of the test suite, service links of Kubernetes.
+/// Variables that are no keys: the log's filter, the cache of the test suite, who asks a running broker, service links of Kubernetes.
 fn is_foreign(key: &str) -> bool {
-    matches!(key, "LOG_LEVEL" | "CACHE") || key.ends_with("SERVICE_HOST") || key.contains("SERVICE_PORT") || key.starts_with("PORT")
+    matches!(key, "LOG_LEVEL" | "CACHE" | "OPERATOR" | "OPERATOR_PASS") || key.ends_with("SERVICE_HOST") || key.contains("SERVICE_PORT") || key.starts_with("PORT")
 }
 
 fn plain(value: &toml::Value) -> String {

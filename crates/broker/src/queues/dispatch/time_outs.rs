@@ -14,7 +14,7 @@ impl Broker {
     /// How long somebody may keep a message of a queue, in ms; `own`: as he says.
     pub(super) fn time_out_ms(&self, queue: &Arc<Queue>, own: Option<u64>) -> Option<u64> {
         let understood = queue.understood();
-        let of_all = || self.settings().int("mainstem.queue.consumer.timeout.ms").unsigned_abs();
+        let of_all = || self.live_settings().int("mainstem.queue.consumer.timeout.ms").unsigned_abs();
         let otherwise = || understood.consumer_time_out.unwrap_or_else(of_all);
         (understood.kind == QueueKind::Quorum).then(|| own.unwrap_or_else(otherwise))
     }

@@ -1,0 +1,239 @@
+//! A request, authenticated and read: what handlers ask it, what they check of who asks, and how they have the controller do something.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use broker::{Broker, Permission, SettingError, Vhost};
+use routing::Name;
+use serde_json::{Map, Value};
+
+use super::answer::{Answer, Refusal};
+use super::server::Api;
+use super::sessions::Caller;
+use crate::management::Management;
+use crate::management::rates::Rates;
+use crate::paths::Filled;
+
+/// The virtual host whose permissions count for topics and groups.
+pub(crate) const TOPICS_VHOST: &str = "/";
+
+/// A request.
+pub(crate) struct Call<'a> {
+    pub api: &'a Api,
+    pub management: &'a Arc<Management>,
+    pub caller: &'a Caller,
+    pub filled: Filled<'a>,
+    pub query: Vec<(String, String)>,
+    pub headers: &'a HeaderMap,
+    pub body: &'a [u8],
+    /// The route can be asked what it would do.
+    pub tries: bool,
+}
+
+impl Call<'_> {
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.management.broker
+    }
+
+    pub fn rates(&self) -> &Rates {
+        &self.management.rates
+    }
+
+    /// What stands in the path in place of `{name}`.
+    pub fn path(&self, name: &str) -> &str {
+        self.filled.iter().find(|(found, _)| *found == name).map_or("", |(_, value)| value)
+    }
+
+    /// A parameter of the query.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Is a parameter of the query true?
+    pub fn flag(&self, name: &str) -> bool {
+        self.query(name) == Some("true")
+    }
+
+    /// A parameter that is a number.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        let parse = |text: &str| text.parse().map_err(|_| Answer::invalid(name, "it is a whole number that is not negative"));
+        self.query(name).map(parse).transpose()
+    }
+
+    /// Is only to be said what would be done?
+    pub fn dry_run(&self) -> bool {
+        self.tries && self.flag("dry_run")
+    }
+
+    /// The body as an object.
+    ///
+    /// # Errors
+    /// 400: it is none.
+    pub fn object(&self) -> Result<Fields, Refusal> {
+        match serde_json::from_slice(self.body) {
+            Ok(Value::Object(object)) => Ok(Fields(object)),
+            Ok(_) => Err(Answer::bad_request("the body is an object")),
+            Err(error) => Err(Answer::bad_request(format!("the body is no JSON: {error}"))),
+        }
+    }
+
+    /// The virtual host of the path.
+    ///
+    /// # Errors
+    /// 404: there is none, or none that who asks may look into.
+    pub fn vhost(&self) -> Result<Arc<Vhost>, Refusal> {
+        let name = self.path("vhost");
+        let found = self.broker().vhosts().get(name).filter(|vhost| self.caller.who.sees(vhost.name()));
+        found.ok_or_else(|| Answer::not_found(format!("there is no virtual host {name:?}")))
+    }
+
+    /// The virtual host of the path if there is one in it, otherwise all that who asks may look into.
+    ///
+    /// # Errors
+    /// 404.
+    pub fn chosen_vhosts(&self) -> Result<Vec<Arc<Vhost>>, Refusal> {
+        if self.filled.iter().any(|(name, _)| *name == "vhost") {
+            return Ok(vec![self.vhost()?]);
+        }
+        Ok(self.broker().vhosts().all().into_iter().filter(|vhost| self.caller.who.sees(vhost.name())).collect())
+    }
+
+    /// May who asks do this with what has the name? Administrators may do all.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
+        let who = &self.caller.who;
+        if who.is_administrator() || who.may(vhost, permission, name) {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(name);
+        Err(Answer::not_allowed(format!("user {:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}", who.name())))
+    }
+
+    /// May who asks do this with a topic or a group of this name?
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_topic(&self, permission: Permission, name: &str) -> Result<(), Refusal> {
+        self.check_permission(TOPICS_VHOST, permission, name.as_bytes())
+    }
+
+    /// May who asks see a topic or a group of this name?
+    pub fn sees_topic(&self, name: &str) -> bool {
+        let who = &self.caller.who;
+        let any = [Permission::Configure, Permission::Write, Permission::Read];
+        who.monitors() || any.into_iter().any(|permission| who.may(TOPICS_VHOST, permission, name.as_bytes()))
+    }
+
+    /// Has the controller do something, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// 503: it has too much to do.
+    pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
+        crate::control::control(self.broker(), work).ok_or_else(Answer::busy)
+    }
+}
+
+/// The fields of a body. What is missing or of another kind is refused by its name.
+pub(crate) struct Fields(pub Map<String, Value>);
+
+impl Fields {
+    /// A field that is there and is not null.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Is it there, as null or not?
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// # Errors
+    /// 400: another field than these is there, which would be passed over.
+    pub fn only(&self, names: &[&str]) -> Result<(), Refusal> {
+        match self.0.keys().find(|name| !names.contains(&name.as_str())) {
+            Some(other) => Err(Answer::invalid(other, format!("there is no such field; there are {}", names.join(", ")))),
+            None => Ok(()),
+        }
+    }
+
+    /// Text.
+    ///
+    /// # Errors
+    /// 400: it is something else.
+    pub fn text(&self, name: &str) -> Result<Option<&str>, Refusal> {
+        self.get(name).map(|value| value.as_str().ok_or_else(|| Answer::invalid(name, "it is a text"))).transpose()
+    }
+
+    /// Text that has to be there.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn needed(&self, name: &str) -> Result<&str, Refusal> {
+        self.text(name)?.ok_or_else(|| Answer::invalid(name, "it is needed"))
+    }
+
+    /// # Errors
+    /// 400.
+    pub fn bool(&self, name: &str, absent: bool) -> Result<bool, Refusal> {
+        match self.get(name) {
+            None => Ok(absent),
+            Some(value) => value.as_bool().ok_or_else(|| Answer::invalid(name, "it is true or false")),
+        }
+    }
+
+    /// A whole number in a range.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn int(&self, name: &str, range: std::ops::RangeInclusive<i64>) -> Result<Option<i64>, Refusal> {
+        let check = |value: &Value| {
+            let number = value.as_i64().filter(|number| range.contains(number));
+            number.ok_or_else(|| Answer::invalid(name, format!("it is a whole number from {} to {}", range.start(), range.end())))
+        };
+        self.get(name).map(check).transpose()
+    }
+
+    /// A list of words.
+    ///
+    /// # Errors
+    /// 400.
+    pub fn words(&self, name: &str) -> Result<Option<Vec<String>>, Refusal> {
+        let refuse = || Answer::invalid(name, "it is a list of texts");
+        let word = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(refuse);
+        let all = |value: &Value| value.as_array().ok_or_else(refuse)?.iter().map(word).collect();
+        self.get(name).map(all).transpose()
+    }
+
+    /// Names with values as texts; numbers and true or false are taken as they are written.
+    ///
+    /// # Errors
+    /// 400, for `name.key`.
+    pub fn settings(&self, name: &str) -> Result<Vec<(String, String)>, Refusal> {
+        let Some(value) = self.get(name) else { return Ok(Vec::new()) };
+        let object = value.as_object().ok_or_else(|| Answer::invalid(name, "it is an object"))?;
+        let one = |(key, value): (&String, &Value)| match value {
+            Value::String(text) => Ok((key.clone(), text.clone())),
+            Value::Number(_) | Value::Bool(_) => Ok((key.clone(), value.to_string())),
+            _ => Err(Answer::invalid(&format!("{name}.{key}"), "it is a text, a number, true or false")),
+        };
+        object.iter().map(one).collect()
+    }
+}
+
+/// A name as the broker has it.
+///
+/// # Errors
+/// 400: it is too long.
+pub(crate) fn name_of(field: &str, text: &str) -> Result<Name, Refusal> {
+    Name::new(text.as_bytes()).map_err(|error| Answer::invalid(field, error.to_string()))
+}
+
+/// A setting that is refused; `under` is the object of the body that has it.
+pub(crate) fn setting_refused(under: &str, error: &SettingError) -> Refusal {
+    Answer::invalid(&format!("{under}.{}", error.name), error.to_string())
+}

@@ -1,0 +1,474 @@
+//! Groups of all kinds: who is in them, how far they are, and what they have of their own.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use broker::{Broker, GroupValue, Permission, Setting, SharedSubscription};
+use delivery::{GroupError, GroupLine, Owned, Target};
+use serde_json::{Value, json};
+use types::{PartitionIndex, TopicId};
+
+use super::answer::{Answer, Outcome, Refusal};
+use super::call::Call;
+use super::config::{CHANGES, Changes, refused};
+use super::listing::list;
+use super::route::{self, Access, Route, Shape, Verb, change, get};
+use super::schema::{Kind, Schema};
+use super::settings::{SETTING, described as setting};
+
+const GROUP: Schema = Schema::new("Group", &[
+    ("name", Kind::Text, "Its name."),
+    ("kind", Kind::Text, "classic, consumer, share or streams."),
+    ("state", Kind::Text, "As Kafka calls it: Empty, Stable, Reconciling …"),
+    ("protocol_type", Kind::Text, "consumer for groups that read topics."),
+    ("members", Kind::Int, "How many are in it."),
+    ("topics", Kind::Int, "Topics that it has offsets of or shares."),
+    ("lag", Kind::Int, "Records that it has not done with, of all partitions that it has an offset of."),
+    ("filter", Kind::OrNull(&Kind::Text), "Members get only records for which this is true."),
+]);
+
+const ASSIGNED: Schema = Schema::new("Assigned", &[
+    ("topic", Kind::Text, "Its name."),
+    ("partitions", Kind::List(&Kind::Int), "Indexes."),
+]);
+
+const MEMBER: Schema = Schema::new("Member", &[
+    ("id", Kind::Text, "Of the member."),
+    ("instance", Kind::OrNull(&Kind::Text), "Of a static member."),
+    ("client_id", Kind::Text, "As the client says."),
+    ("host", Kind::Text, "Where it connects from."),
+    ("session_timeout_ms", Kind::OrNull(&Kind::Int), "Of a classic group: silent for so long it is out."),
+    ("epoch", Kind::OrNull(&Kind::Int), "Of the target that it has got to."),
+    ("assignment", Kind::List(&Kind::One(&ASSIGNED)), "What it reads."),
+]);
+
+const OFFSET: Schema = Schema::new("GroupOffset", &[
+    ("topic", Kind::Text, "Its name."),
+    ("partition", Kind::Int, "Index."),
+    ("committed", Kind::OrNull(&Kind::Int), "Where the group goes on; of a share group, before which everything is done."),
+    ("start", Kind::Int, "The first offset that there is."),
+    ("high_watermark", Kind::Int, "The offset after the last record that can be read."),
+    ("lag", Kind::OrNull(&Kind::Int), "Records that are not done."),
+    ("committed_at", Kind::OrNull(&Kind::Int), "ms since 1970."),
+    ("metadata", Kind::OrNull(&Kind::Text), "The client's text."),
+    ("member", Kind::OrNull(&Kind::Text), "Who reads it."),
+    ("in_flight", Kind::OrNull(&Kind::Int), "Of a share group: records that members have."),
+]);
+
+const GROUP_FULL: Schema = Schema::more("GroupFull", &GROUP, &[
+    ("epoch", Kind::OrNull(&Kind::Int), "Raised with each change of members or topics."),
+    ("assignment_epoch", Kind::OrNull(&Kind::Int), "For which partitions are given out."),
+    ("assignor", Kind::OrNull(&Kind::Text), "Who gives partitions out."),
+    ("member_list", Kind::List(&Kind::One(&MEMBER)), "Who is in it."),
+    ("offsets", Kind::List(&Kind::One(&OFFSET)), "How far it is."),
+]);
+
+const SETTINGS: Schema = Schema::new("GroupSettings", &[("config", Kind::List(&Kind::One(&SETTING)), "Its settings.")]);
+
+pub(crate) const ROUTES: &[Route] = &[
+    route::list("/groups", Access::LoggedIn, "Groups of all kinds", &GROUP, all).asks(&[("kind", "Only classic, consumer, share or streams groups."), ("state", "Only those in this state.")]),
+    get("/groups/{group}", Access::LoggedIn, "A group, its members and offsets", &GROUP_FULL, show),
+    change(Verb::Delete, "/groups/{group}", Access::LoggedIn, "Delete a group without members", Shape::Nothing, delete).tries(),
+    change(Verb::Delete, "/groups/{group}/offsets", Access::LoggedIn, "Forget offsets of a topic that no member reads", Shape::Nothing, forget)
+        .asks(&[("topic", "Its name."), ("partition", "Index; all if absent.")])
+        .tries(),
+    get("/groups/{group}/config", Access::LoggedIn, "Settings of a group", &SETTINGS, |call| Ok(Answer::of(json!({"config": settings(call, call.path("group"))})))),
+    change(Verb::Patch, "/groups/{group}/config", Access::LoggedIn, "Change settings of a group", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
+];
+
+/// The expression of a group's filter.
+pub(crate) fn describe_filter(broker: &Broker, group: &str) -> Option<String> {
+    broker.group_config(group).overrides.get("mainstem.filter").map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A member, as all kinds of groups have them.
+struct Member {
+    id: String,
+    instance: Option<String>,
+    client_id: String,
+    host: String,
+    session_timeout_ms: Option<u64>,
+    epoch: Option<i32>,
+    /// By topic.
+    assignment: BTreeMap<String, Vec<u32>>,
+}
+
+/// What there is beside offsets.
+#[derive(Default)]
+struct Look {
+    epoch: Option<i32>,
+    assignment_epoch: Option<i32>,
+    assignor: Option<String>,
+    members: Vec<Member>,
+}
+
+/// Topics by their names.
+fn named(broker: &Broker, of: impl Iterator<Item = (TopicId, Vec<u32>)>) -> BTreeMap<String, Vec<u32>> {
+    of.filter_map(|(id, partitions)| Some((broker.topic_by_id(id)?.name.clone(), partitions))).collect()
+}
+
+fn owned(broker: &Broker, owned: &Owned) -> BTreeMap<String, Vec<u32>> {
+    named(broker, owned.iter().map(|(id, partitions)| (*id, partitions.keys().copied().collect())))
+}
+
+fn target(broker: &Broker, target: &Target) -> BTreeMap<String, Vec<u32>> {
+    named(broker, target.iter().map(|(id, partitions)| (*id, partitions.iter().copied().collect())))
+}
+
+/// The assignment of a member of the classic protocol, as its leader has written it. Source: Kafka's `ConsumerProtocolAssignment`:
+/// i16 version, i32 count of topics: i16 length and name, i32 count of i32 partitions. What is none is nothing.
+fn classic_assignment(bytes: &[u8]) -> BTreeMap<String, Vec<u32>> {
+    fn take<'b, const N: usize>(bytes: &mut &'b [u8]) -> Option<[u8; N]> {
+        let (head, rest): (&'b [u8; N], _) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(*head)
+    }
+    fn read(mut bytes: &[u8]) -> Option<BTreeMap<String, Vec<u32>>> {
+        let mut found = BTreeMap::new();
+        take::<2>(&mut bytes)?;
+        for _ in 0..i32::from_be_bytes(take(&mut bytes)?) {
+            let length = usize::try_from(i16::from_be_bytes(take(&mut bytes)?)).ok()?;
+            let (name, rest) = bytes.split_at_checked(length)?;
+            bytes = rest;
+            let mut partitions = Vec::new();
+            for _ in 0..i32::from_be_bytes(take(&mut bytes)?) {
+                partitions.push(u32::from_be_bytes(take(&mut bytes)?));
+            }
+            found.insert(String::from_utf8(name.to_vec()).ok()?, partitions);
+        }
+        Some(found)
+    }
+    read(bytes).unwrap_or_default()
+}
+
+fn look(broker: &Broker, name: &str, kind: &str) -> Option<Look> {
+    match kind {
+        "consumer" => {
+            let found = broker.groups().describe_consumers(name)?;
+            let member = |(one, _): &(delivery::ConsumerMember, Target)| Member {
+                id: one.id.clone(),
+                instance: one.instance.clone(),
+                client_id: one.client_id.clone(),
+                host: one.host.clone(),
+                session_timeout_ms: None,
+                epoch: Some(one.epoch),
+                assignment: owned(broker, &one.assigned),
+            };
+            let members = found.members.iter().map(member).collect();
+            Some(Look { epoch: Some(found.epoch), assignment_epoch: Some(found.assignment_epoch), assignor: Some(found.assignor.to_owned()), members })
+        }
+        "share" => {
+            let found = broker.groups().describe_share(name)?;
+            let member = |one: &delivery::ShareMember| Member {
+                id: one.id.clone(),
+                instance: None,
+                client_id: one.client_id.clone(),
+                host: one.host.clone(),
+                session_timeout_ms: None,
+                epoch: Some(one.epoch),
+                assignment: target(broker, &one.assigned),
+            };
+            let members = found.members.iter().map(member).collect();
+            Some(Look { epoch: Some(found.epoch), assignment_epoch: Some(found.assignment_epoch), assignor: Some("simple".to_owned()), members })
+        }
+        "streams" => {
+            let found = broker.groups().describe_streams(name)?;
+            let member = |(one, _): &(delivery::StreamsMember, delivery::TaskSets)| Member {
+                id: one.id.clone(),
+                instance: None,
+                client_id: one.client_id.clone(),
+                host: one.host.clone(),
+                session_timeout_ms: None,
+                epoch: Some(one.epoch),
+                assignment: BTreeMap::new(),
+            };
+            let members = found.members.iter().map(member).collect();
+            Some(Look { epoch: Some(found.epoch), assignment_epoch: Some(found.assignment_epoch), assignor: None, members })
+        }
+        _ => {
+            let found = broker.groups().describe(name)?;
+            let of_consumers = found.protocol_type == "consumer";
+            let member = |one: &delivery::Member<broker::ReplyTo>| Member {
+                id: one.id.clone(),
+                instance: one.instance.clone(),
+                client_id: one.client_id.clone(),
+                host: one.host.clone(),
+                session_timeout_ms: Some(one.session_timeout),
+                epoch: None,
+                assignment: if of_consumers { classic_assignment(&one.assignment) } else { BTreeMap::new() },
+            };
+            let members = found.members.iter().map(member).collect();
+            Some(Look { assignor: Some(found.protocol).filter(|protocol| !protocol.is_empty()), members, ..Look::default() })
+        }
+    }
+}
+
+/// How far a group is in a partition.
+struct Place {
+    topic: String,
+    partition: u32,
+    committed: Option<u64>,
+    start: u64,
+    end: u64,
+    lag: Option<u64>,
+    committed_at: Option<u64>,
+    metadata: Option<String>,
+    in_flight: Option<u64>,
+}
+
+/// The topic that a shared subscription reads.
+fn topic_name(broker: &Broker, shared: &SharedSubscription) -> Option<String> {
+    broker.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic))).map(|topic| topic.name.clone())
+}
+
+fn shared_place(broker: &Broker, shared: &Arc<SharedSubscription>) -> Option<Place> {
+    let topic = topic_name(broker, shared)?;
+    let (log, state) = (shared.log(), shared.lock());
+    let end = log.high_watermark().0;
+    Some(Place {
+        topic,
+        partition: shared.name().partition,
+        committed: Some(state.start()),
+        start: log.start().0,
+        end,
+        lag: Some(state.backlog(end)),
+        committed_at: None,
+        metadata: None,
+        in_flight: Some(state.in_flight()),
+    })
+}
+
+fn places(broker: &Broker, name: &str, kind: &str) -> Vec<Place> {
+    if kind == "share" {
+        return broker.subscriptions().of_group(name).iter().filter_map(|shared| shared_place(broker, shared)).collect();
+    }
+    let place = |(topic, partition, committed): (String, u32, delivery::CommittedOffset)| {
+        let log = broker.topic(&topic)?.log(PartitionIndex(partition))?;
+        let (end, offset) = (log.high_watermark().0, u64::try_from(committed.offset).ok());
+        Some(Place {
+            topic,
+            partition,
+            committed: offset,
+            start: log.start().0,
+            end,
+            // What was deleted meanwhile will not be read any more.
+            lag: offset.map(|offset| end.saturating_sub(offset.max(log.start().0))),
+            committed_at: Some(committed.committed_at),
+            metadata: Some(committed.metadata),
+            in_flight: None,
+        })
+    };
+    broker.groups().offsets(name).into_iter().filter_map(place).collect()
+}
+
+/// Partitions that a member reads and of which nothing is committed.
+fn unread(broker: &Broker, members: &[Member], known: &mut Vec<Place>) {
+    for (topic, partitions) in members.iter().flat_map(|member| &member.assignment) {
+        for partition in partitions {
+            let log = broker.topic(topic).and_then(|found| found.log(PartitionIndex(*partition)));
+            let Some(log) = log.filter(|_| !known.iter().any(|place| place.topic == *topic && place.partition == *partition)) else { continue };
+            let (topic, partition) = (topic.clone(), *partition);
+            let (start, end) = (log.start().0, log.high_watermark().0);
+            known.push(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None });
+        }
+    }
+    known.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
+}
+
+fn summary(call: &Call<'_>, line: &GroupLine, members: usize, places: &[Place]) -> Value {
+    let mut topics: Vec<&str> = places.iter().map(|place| place.topic.as_str()).collect();
+    topics.sort_unstable();
+    topics.dedup();
+    json!({
+        "name": line.group,
+        "kind": line.kind,
+        "state": line.state,
+        "protocol_type": line.protocol_type,
+        "members": members,
+        "topics": topics.len(),
+        "lag": places.iter().filter_map(|place| place.lag).sum::<u64>(),
+        "filter": describe_filter(call.broker(), &line.group),
+    })
+}
+
+fn described(call: &Call<'_>, line: &GroupLine) -> Option<Value> {
+    let look = look(call.broker(), &line.group, line.kind)?;
+    Some(summary(call, line, look.members.len(), &places(call.broker(), &line.group, line.kind)))
+}
+
+/// Groups that who asks may see.
+fn lines(call: &Call<'_>) -> Vec<GroupLine> {
+    call.broker().groups().list().into_iter().filter(|line| call.sees_topic(&line.group)).collect()
+}
+
+fn all(call: &Call<'_>) -> Outcome {
+    let mut found = lines(call);
+    if let Some(kind) = call.query("kind") {
+        if !["classic", "consumer", "share", "streams"].contains(&kind) {
+            return Err(Answer::invalid("kind", "it is classic, consumer, share or streams"));
+        }
+        found.retain(|line| line.kind == kind);
+    }
+    if let Some(state) = call.query("state") {
+        found.retain(|line| line.state.eq_ignore_ascii_case(state));
+    }
+    list(call, found.into_iter().map(|line| (line.group.clone(), line)), |line| described(call, line))
+}
+
+/// The group of the path.
+///
+/// # Errors
+/// 404.
+pub(crate) fn line_of(call: &Call<'_>) -> Result<GroupLine, Refusal> {
+    let name = call.path("group");
+    let found = lines(call).into_iter().find(|line| line.group == name);
+    found.ok_or_else(|| Answer::not_found(format!("there is no group {name:?}")))
+}
+
+fn member_json(member: &Member) -> Value {
+    let assignment = member.assignment.iter().map(|(topic, partitions)| json!({"topic": topic, "partitions": partitions}));
+    json!({
+        "id": member.id,
+        "instance": member.instance,
+        "client_id": member.client_id,
+        "host": member.host,
+        "session_timeout_ms": member.session_timeout_ms,
+        "epoch": member.epoch,
+        "assignment": assignment.collect::<Vec<_>>(),
+    })
+}
+
+fn show(call: &Call<'_>) -> Outcome {
+    let line = line_of(call)?;
+    let gone = || Answer::not_found(format!("there is no group {:?}", line.group));
+    let look = look(call.broker(), &line.group, line.kind).ok_or_else(gone)?;
+    let mut places = places(call.broker(), &line.group, line.kind);
+    let mut found = summary(call, &line, look.members.len(), &places);
+    unread(call.broker(), &look.members, &mut places);
+    let reader = |place: &Place| {
+        let reads = |member: &&Member| member.assignment.get(&place.topic).is_some_and(|partitions| partitions.contains(&place.partition));
+        look.members.iter().find(reads).filter(|_| line.kind != "share").map(|member| member.id.clone())
+    };
+    let offset = |place: &Place| {
+        json!({
+            "topic": place.topic,
+            "partition": place.partition,
+            "committed": place.committed,
+            "start": place.start,
+            "high_watermark": place.end,
+            "lag": place.lag,
+            "committed_at": place.committed_at,
+            "metadata": place.metadata,
+            "member": reader(place),
+            "in_flight": place.in_flight,
+        })
+    };
+    found["epoch"] = look.epoch.into();
+    found["assignment_epoch"] = look.assignment_epoch.into();
+    found["assignor"] = look.assignor.clone().into();
+    found["member_list"] = look.members.iter().map(member_json).collect();
+    found["offsets"] = places.iter().map(offset).collect();
+    Ok(Answer::of(found))
+}
+
+/// Why a group is as it was.
+pub(crate) fn group_refused(error: GroupError) -> Refusal {
+    match error {
+        GroupError::GroupNotFound => Answer::not_found("there is no such group, or it is of another kind"),
+        GroupError::NonEmptyGroup => Answer::conflict("the group has members: stop them first"),
+        GroupError::Subscribed => Answer::conflict("a member reads this topic: stop it first"),
+        GroupError::InvalidGroupId => Answer::invalid("group", "a group has a name"),
+        other => Answer::conflict(other.to_string()),
+    }
+}
+
+fn not_written() -> Refusal {
+    Answer::failed("the journal does not take it")
+}
+
+fn delete(call: &Call<'_>) -> Outcome {
+    let line = line_of(call)?;
+    call.check_topic(Permission::Configure, &line.group)?;
+    let members = look(call.broker(), &line.group, line.kind).map_or(0, |look| look.members.len());
+    if members > 0 {
+        return Err(group_refused(GroupError::NonEmptyGroup));
+    }
+    if !call.dry_run() {
+        let done = call.control(move |broker| broker.delete_group(&line.group))?;
+        done.map_err(|error| error.map_or_else(not_written, group_refused))?;
+    }
+    Ok(Answer::done())
+}
+
+fn forget(call: &Call<'_>) -> Outcome {
+    let line = line_of(call)?;
+    call.check_topic(Permission::Configure, &line.group)?;
+    let topic = call.query("topic").ok_or_else(|| Answer::invalid("topic", "it is needed"))?.to_owned();
+    let only = call.number("partition")?;
+    if line.kind == "share" {
+        return Err(Answer::conflict("a share group has no committed offsets: reset it instead"));
+    }
+    let all = call.broker().groups().offsets(&line.group).into_iter();
+    let wanted: Vec<u32> = all.filter(|(name, partition, _)| *name == topic && only.is_none_or(|only| only == u64::from(*partition))).map(|(_, partition, _)| partition).collect();
+    if wanted.is_empty() {
+        return Err(Answer::not_found("the group has no such offset"));
+    }
+    let readers = look(call.broker(), &line.group, line.kind).unwrap_or_default().members;
+    let subscribed = readers.iter().any(|member| member.assignment.contains_key(&topic)) || call.broker().groups().consumers_read(&line.group, &topic) == Some(true);
+    if subscribed {
+        return Err(group_refused(GroupError::Subscribed));
+    }
+    if !call.dry_run() {
+        let done = call.control(move |broker| wanted.iter().try_for_each(|partition| broker.delete_offset(&line.group, &topic, *partition, false)))?;
+        done.map_err(|error| error.map_or_else(not_written, group_refused))?;
+    }
+    Ok(Answer::done())
+}
+
+/// Settings of a group with these overrides.
+fn shown(rows: Vec<(&'static Setting, GroupValue<'_>)>, overrides: &BTreeMap<String, String>) -> Value {
+    let one = |(row, value): (&'static Setting, GroupValue<'_>)| {
+        let default = value.broker.map_or(row.default, |(_, text, _)| text).to_owned();
+        let own = overrides.get(row.name);
+        let set_for_all = value.broker.is_some_and(|(_, _, set)| set);
+        let source = if own.is_some() { "group" } else if set_for_all { "broker" } else { "default" };
+        let mut found = setting(row, own.unwrap_or(if value.own { &default } else { &value.value }), source);
+        found["default"] = default.into();
+        found
+    };
+    rows.into_iter().map(one).collect()
+}
+
+fn settings(call: &Call<'_>, group: &str) -> Value {
+    shown(call.broker().describe_group_config(group), &call.broker().group_config(group).overrides)
+}
+
+fn alter(call: &Call<'_>) -> Outcome {
+    let group = call.path("group").to_owned();
+    call.check_topic(Permission::Configure, &group)?;
+    let changes = Changes::of_body(&call.object()?)?;
+    let mut overrides = call.broker().group_config(&group).overrides.clone();
+    changes.apply(&mut overrides);
+    call.broker().check_group_config(&overrides).map_err(refused)?;
+    let shown = shown(call.broker().describe_group_config(&group), &overrides);
+    if !call.dry_run() {
+        call.control(move |broker| broker.set_group_config(&group, overrides))?.map_err(refused)?;
+    }
+    Ok(Answer::of(json!({"config": shown})))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn assignments_of_the_classic_protocol_are_read_and_nonsense_is_nothing() {
+        let mut bytes = vec![0, 1, 0, 0, 0, 1, 0, 1, b't', 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3];
+        assert_eq!(classic_assignment(&bytes), BTreeMap::from([("t".to_owned(), vec![0, 3])]));
+        for end in 0..bytes.len() {
+            assert!(classic_assignment(&bytes[..end]).is_empty(), "{end} bytes");
+        }
+        bytes[2] = 0x7f;
+        assert!(classic_assignment(&bytes).is_empty());
+    }
+}

@@ -1,0 +1,172 @@
+//! Serves the API under `/v1` of the administration port. In this order: where a request comes from, who sends it, what it asks, whether
+//! that may be asked by him; only then its body is read, and it is answered on a thread that may wait.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, Method, Response, header};
+use axum::routing::any;
+
+use super::answer::{Answer, Outcome, Refusal};
+use super::call::Call;
+use super::live::Live;
+use super::login::log_in;
+use super::route::{Access, Route, rows};
+use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
+use crate::management::{self, Management};
+use crate::origin::{self, Peers};
+use crate::paths::{Found, find, segments};
+
+/// Bytes of a body.
+const BODY_MAX: usize = 1 << 20;
+
+/// What requests share.
+#[derive(Default)]
+pub(crate) struct Api {
+    pub sessions: Sessions,
+    pub live: Arc<Live>,
+}
+
+/// The API, before and after there is a broker.
+#[derive(Clone)]
+pub struct Server {
+    managed: management::Server,
+    api: Arc<Api>,
+}
+
+impl Server {
+    /// Of what `managed` manages.
+    pub fn new(managed: management::Server) -> Self {
+        Self { managed, api: Arc::default() }
+    }
+
+    /// The routes, to be merged with others.
+    pub(crate) fn router(&self) -> Router {
+        Router::new().route("/v1", any(answer)).route("/v1/{*rest}", any(answer)).with_state(self.clone())
+    }
+}
+
+async fn answer(State(server): State<Server>, ConnectInfo(peers): ConnectInfo<Peers>, request: Request) -> Response<Body> {
+    let head = *request.method() == Method::HEAD;
+    let answered = respond(&server, peers, request).await.unwrap_or_else(|refusal| *refusal);
+    let mut response = answered.into_response();
+    if head {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
+    let (parts, body) = request.into_parts();
+    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
+    let changes = method != Method::GET;
+    origin::check_own(&peers, &parts.headers, changes).map_err(Answer::wrong_origin)?;
+    let recovering = || Answer::unavailable("recovering", "the broker is reading its data");
+    let management = server.managed.get().ok_or_else(recovering)?;
+    let path = parts.uri.path().strip_prefix("/v1").unwrap_or_default();
+    let segments = segments(path).ok_or_else(|| Answer::not_found("the path is no UTF-8"))?;
+    let (route, filled) = match find(rows(), &method, &segments) {
+        Found::Route(route, filled) => (route, filled),
+        Found::OtherMethod => return Err(Answer::method_not_allowed()),
+        Found::Nothing => return Err(Answer::not_found("there is no such path: /v1/openapi.json names them all")),
+    };
+    let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
+    let api = Arc::clone(&server.api);
+    if route.access == Access::Open {
+        let body = if changes { read(&parts.headers, body).await? } else { Vec::new() };
+        return blocking(move || answer_open(&api, &management, route, &body, peers)).await?;
+    }
+    let (asked, with, headers) = (Arc::clone(&api), Arc::clone(&management), parts.headers.clone());
+    let caller = blocking(move || asked.sessions.caller(&with.broker, &headers, peers.peer)).await??;
+    check_csrf(&caller, &parts.headers, changes)?;
+    check_access(&caller, route)?;
+    let body = read(&parts.headers, body).await?;
+    blocking(move || {
+        let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+        let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let call = Call { api: &api, management: &management, caller: &caller, filled, query, headers: &parts.headers, body: &body, tries: route.tries };
+        check_query(&call, route)?;
+        management.rates.touch();
+        let outcome = (route.handler)(&call);
+        if changes && !call.dry_run() {
+            note(&call, route, &outcome);
+        }
+        outcome
+    })
+    .await?
+}
+
+/// What is answered to everybody.
+fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, body: &[u8], peers: Peers) -> Outcome {
+    match (route.verb, route.path) {
+        (super::route::Verb::Post, "/session") => log_in(api, management, body, peers.peer),
+        _ => Ok(Answer::of(super::openapi::document())),
+    }
+}
+
+/// Says in the log who changed what.
+fn note(call: &Call<'_>, route: &Route, outcome: &Outcome) {
+    let status = match outcome {
+        Ok(answer) => answer.status(),
+        Err(refusal) => refusal.status(),
+    };
+    let names = call.filled.iter().map(|(_, value)| *value).collect::<Vec<_>>().join(" ");
+    tracing::info!(user = call.caller.who.name(), request = format!("{} /v1{}", route.verb.name(), route.path), names, status = status.as_u16(), "administration");
+}
+
+/// # Errors
+/// 413, 415, 400.
+async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|bytes| bytes > BODY_MAX) {
+        return Err(Answer::too_large(BODY_MAX));
+    }
+    let read = axum::body::to_bytes(body, BODY_MAX).await.map_err(|_| Answer::too_large(BODY_MAX))?;
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !read.is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+        return Err(Answer::not_json());
+    }
+    Ok(read.to_vec())
+}
+
+/// # Errors
+/// 403.
+fn check_csrf(caller: &Caller, headers: &HeaderMap, changes: bool) -> Result<(), Refusal> {
+    let Via::Cookie { csrf, .. } = &caller.via else { return Ok(()) };
+    let given = headers.get(CSRF_HEADER).map(axum::http::HeaderValue::as_bytes);
+    if !changes || given == Some(csrf.as_bytes()) { Ok(()) } else { Err(Answer::csrf()) }
+}
+
+/// # Errors
+/// 403.
+fn check_access(caller: &Caller, route: &Route) -> Result<(), Refusal> {
+    let who = &caller.who;
+    let needed = match route.access {
+        Access::Open | Access::LoggedIn => return Ok(()),
+        Access::Monitoring if who.monitors() => return Ok(()),
+        Access::Monitoring => "monitoring or administrator",
+        Access::Administrator if who.is_administrator() => return Ok(()),
+        Access::Administrator => "administrator",
+    };
+    Err(Answer::not_allowed(format!("user {:?} has not tag {needed}", who.name())))
+}
+
+/// A parameter that would be passed over is refused: `dry-run=true` must not do what it was to try.
+///
+/// # Errors
+/// 400.
+fn check_query(call: &Call<'_>, route: &Route) -> Result<(), Refusal> {
+    let of_lists = if matches!(route.answer, super::route::Shape::List(_)) { super::listing::QUERY } else { &[] };
+    let known = |name: &str| route.query.iter().chain(of_lists).any(|(known, _)| *known == name) || (route.tries && name == "dry_run");
+    match call.query.iter().find(|(name, _)| !known(name)) {
+        Some((name, _)) => Err(Answer::invalid(name, "there is no such parameter here")),
+        None => Ok(()),
+    }
+}
+
+/// Runs on a thread that may wait. A defect of ours costs the request.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Answer::failed("a defect of the broker"))
+}

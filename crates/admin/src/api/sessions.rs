@@ -1,0 +1,169 @@
+//! Who asks: by name and password with each request, by the cookie of a session that was opened with them, or, while no user is defined,
+//! anybody on this machine, as for the protocols.
+//!
+//! A session ends 12 hours after it began, an hour after its last request, and when its user is changed or deleted. Its cookie is of no use
+//! to pages of other sites: it is sent to ours only (`SameSite=Strict`), scripts cannot read it (`HttpOnly`), and a change needs the
+//! session's second token, which our page alone can have read.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, header};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker::{Broker, Credentials, GUEST, Refused, User};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::answer::{Answer, Refusal};
+use super::throttle::Throttle;
+use crate::management::authority::{Identity, credentials};
+use crate::origin;
+
+/// The name of the cookie.
+pub(crate) const COOKIE: &str = "mainstem_session";
+/// The header that a change by cookie needs.
+pub(crate) const CSRF_HEADER: &str = "x-mainstem-csrf";
+/// A session lasts so long at most …
+pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3600);
+/// … and ends after so long without a request.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Sessions at once; the one that has been idle longest goes.
+const SESSIONS_MAX: usize = 1000;
+
+struct Session {
+    user: Arc<User>,
+    csrf: String,
+    began: Instant,
+    used: Instant,
+}
+
+/// How it is known who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// By a session: its second token, and how long it lasts.
+    Cookie { csrf: String, left: Duration },
+    /// By name and password.
+    Basic,
+    /// No user is defined.
+    Nothing,
+}
+
+/// Who asks, and how that is known.
+pub(crate) struct Caller {
+    pub who: Identity,
+    pub via: Via,
+}
+
+/// Open sessions and wrong logins.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    open: Mutex<HashMap<String, Session>>,
+    throttle: Throttle,
+}
+
+fn secret() -> String {
+    let mut bytes = [0; 24];
+    SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The value of our cookie.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let all = headers.get_all(header::COOKIE).into_iter().filter_map(|value| value.to_str().ok());
+    all.flat_map(|text| text.split(';')).find_map(|pair| pair.trim().strip_prefix(COOKIE)?.strip_prefix('='))
+}
+
+impl Sessions {
+    /// Opens one; the value of its cookie.
+    pub fn open(&self, user: &Arc<User>, now: Instant) -> (String, Via) {
+        let (token, csrf) = (secret(), secret());
+        let mut open = self.open.lock();
+        if open.len() >= SESSIONS_MAX {
+            let oldest = open.iter().min_by_key(|(_, session)| session.used).map(|(token, _)| token.clone());
+            oldest.map(|token| open.remove(&token));
+        }
+        open.insert(token.clone(), Session { user: Arc::clone(user), csrf: csrf.clone(), began: now, used: now });
+        (token, Via::Cookie { csrf, left: LASTS })
+    }
+
+    /// Ends one.
+    pub fn close(&self, token: &str) {
+        self.open.lock().remove(token);
+    }
+
+    /// The user of a session that has not ended.
+    fn user(&self, token: &str, broker: &Broker, now: Instant) -> Option<(Arc<User>, Via)> {
+        let mut open = self.open.lock();
+        let session = open.get_mut(token)?;
+        let age = now.saturating_duration_since(session.began);
+        let is_over = age >= LASTS || now.saturating_duration_since(session.used) >= IDLE_MAX;
+        let current = broker.security().user(session.user.name());
+        // Each change of a user makes another one.
+        let current = current.filter(|user| !is_over && Arc::ptr_eq(user, &session.user));
+        let Some(user) = current else {
+            open.remove(token);
+            return None;
+        };
+        session.used = now;
+        Some((user, Via::Cookie { csrf: session.csrf.clone(), left: LASTS - age }))
+    }
+
+    /// The user with this name and password. May take a tenth of a second.
+    ///
+    /// # Errors
+    /// 401, 429, 503.
+    pub fn login(&self, broker: &Arc<Broker>, name: &[u8], password: &[u8], peer: SocketAddr, basic: bool) -> Result<Arc<User>, Refusal> {
+        let now = Instant::now();
+        if let Some(wait) = self.throttle.wait(peer.ip(), name, now) {
+            return Err(Answer::throttled(wait.as_secs() + 1));
+        }
+        match broker.security().authenticate(Credentials { name, password, peer }) {
+            Ok(user) => {
+                self.throttle.succeeded(peer.ip(), name);
+                Ok(user)
+            }
+            Err(Refused::Busy) => Err(Answer::busy()),
+            Err(Refused::Credentials | Refused::NotLocal) => {
+                self.throttle.failed(peer.ip(), name, now);
+                tracing::warn!(user = %String::from_utf8_lossy(&name[..name.len().min(255)]), address = %peer.ip(), "login to administration refused");
+                Err(Answer::not_authenticated("name and password are not those of a user", basic))
+            }
+        }
+    }
+
+    /// Who sends a request. May take a tenth of a second.
+    ///
+    /// # Errors
+    /// 401, 429, 503.
+    pub fn caller(&self, broker: &Arc<Broker>, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, Refusal> {
+        let is_program = !origin::is_of_browser(headers);
+        let (user, via) = if headers.contains_key(header::AUTHORIZATION) {
+            let refused = || Answer::not_authenticated("the header Authorization is not of scheme Basic", is_program);
+            let (name, password) = credentials(headers).ok_or_else(refused)?;
+            (self.login(broker, &name, &password, peer, is_program)?, Via::Basic)
+        } else if let Some(found) = cookie(headers).and_then(|token| self.user(token, broker, Instant::now())) {
+            found
+        } else if let Some(guest) = anybody(broker, headers, peer) {
+            (guest, Via::Nothing)
+        } else {
+            return Err(Answer::not_authenticated("who asks has to log in", is_program));
+        };
+        let who = Identity::new(user, broker);
+        if !who.has(&["administrator", "monitoring", "policymaker", "management"]) {
+            return Err(Answer::not_allowed(format!("user {:?} has none of the tags administrator, monitoring, policymaker and management", who.name())));
+        }
+        Ok(Caller { who, via })
+    }
+}
+
+/// `guest`, who needs no password while no user is defined, on this machine. Not for those for whom a program on this machine asks.
+fn anybody(broker: &Broker, headers: &HeaderMap, peer: SocketAddr) -> Option<Arc<User>> {
+    let is_passed_on = ["forwarded", "x-forwarded-for"].iter().any(|name| headers.contains_key(*name));
+    if !broker.security().users().is_empty() || is_passed_on || !peer.ip().to_canonical().is_loopback() {
+        return None;
+    }
+    broker.security().user(GUEST)
+}

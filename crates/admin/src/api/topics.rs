@@ -1,0 +1,318 @@
+//! Topics: list, look at, create, change, delete.
+
+use std::sync::Arc;
+
+use broker::{CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
+use serde_json::{Value, json};
+use types::{Offset, PartitionIndex};
+
+use super::answer::{Answer, Outcome, Refusal};
+use super::call::{Call, Fields, setting_refused};
+use super::config::{CHANGES, Changes, refused};
+use super::listing::list;
+use super::route::{self, Access, Route, Shape, Verb, change, get};
+use super::schema::{Kind, Schema};
+use super::settings::{SETTING, described as setting};
+
+const RATES: Schema = Schema::new("TopicRates", &[("in_records", Kind::Number, "Records that come in a second, over the last five.")]);
+
+const OF_QUEUE: Schema = Schema::new("QueueName", &[
+    ("vhost", Kind::Text, "Its virtual host."),
+    ("name", Kind::Text, "Its name."),
+]);
+
+const TOPIC: Schema = Schema::new("Topic", &[
+    ("name", Kind::Text, "Its name."),
+    ("id", Kind::Text, "A UUID, which no other topic ever has."),
+    ("partitions", Kind::Int, "How many it has."),
+    ("records", Kind::Int, "Offsets from the start to the end of all partitions."),
+    ("bytes", Kind::Int, "Bytes of their batches."),
+    ("queue", Kind::OrNull(&Kind::One(&OF_QUEUE)), "The queue that it is."),
+    ("internal", Kind::Bool, "Its name begins with __, or it is a queue's own."),
+    ("durability", Kind::Text, "When a record counts as acknowledged: fsync or memory."),
+    ("cleanup_policy", Kind::Text, "delete, compact or both."),
+    ("retention_ms", Kind::OrNull(&Kind::Int), "Records are kept so long."),
+    ("rates", Kind::One(&RATES), "How fast it grows."),
+]);
+
+const PARTITION: Schema = Schema::new("Partition", &[
+    ("partition", Kind::Int, "Its index."),
+    ("start", Kind::Int, "The first offset that there is."),
+    ("high_watermark", Kind::Int, "The offset after the last record that can be read."),
+    ("last_stable", Kind::Int, "Before the first record of an open transaction."),
+    ("records", Kind::Int, "Offsets from the start to the end."),
+    ("bytes", Kind::Int, "Bytes of its batches."),
+    ("leader_epoch", Kind::Int, "Raised with each start of the broker."),
+    ("archived_until", Kind::Int, "What is before this offset is in the archive."),
+    ("journal", Kind::Int, "The journal that has it."),
+    ("rates", Kind::One(&RATES), "How fast it grows."),
+]);
+
+const TOPIC_FULL: Schema = Schema::more("TopicFull", &TOPIC, &[
+    ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions."),
+    ("config", Kind::List(&Kind::One(&SETTING)), "Its settings."),
+    ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it."),
+]);
+
+const NEW_TOPIC: Schema = Schema::body("NewTopic", &["name"], &[
+    ("name", Kind::Text, "1 to 249 letters, digits, dots, underscores and dashes."),
+    ("partitions", Kind::OrNull(&Kind::Int), "1 to 100,000; num.partitions if absent."),
+    ("config", Kind::Object, "Settings of its own."),
+]);
+
+const SETTINGS: Schema = Schema::new("TopicSettings", &[("config", Kind::List(&Kind::One(&SETTING)), "Its settings.")]);
+
+const COUNT: Schema = Schema::body("PartitionCount", &["count"], &[("count", Kind::Int, "Partitions that it is to have in all.")]);
+
+const CUT: Schema = Schema::body("Cut", &["partition", "before"], &[
+    ("partition", Kind::Int, "Index."),
+    ("before", Kind::Int, "Records before this offset go; -1: all."),
+]);
+const TRUNCATION: Schema = Schema::body("Truncation", &["partitions"], &[("partitions", Kind::List(&Kind::One(&CUT)), "Where to cut.")]);
+const START: Schema = Schema::new("PartitionStart", &[
+    ("partition", Kind::Int, "Index."),
+    ("start", Kind::Int, "The first offset that there is."),
+]);
+const STARTS: Schema = Schema::new("PartitionStarts", &[("partitions", Kind::List(&Kind::One(&START)), "Where they begin now.")]);
+
+pub(crate) const ROUTES: &[Route] = &[
+    route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", "true: also topics whose names begin with __, and those of queues.")]),
+    change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).tries(),
+    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, |call| Ok(Answer::of(full(call, &topic_of(call)?)))),
+    change(Verb::Delete, "/topics/{topic}", Access::LoggedIn, "Delete a topic and all its records", Shape::Nothing, delete).tries(),
+    change(Verb::Patch, "/topics/{topic}/config", Access::LoggedIn, "Change settings of a topic", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
+    change(Verb::Post, "/topics/{topic}/partitions", Access::LoggedIn, "Add partitions", Shape::One(&TOPIC_FULL), add_partitions).takes(&COUNT).tries(),
+    change(Verb::Post, "/topics/{topic}/truncate", Access::LoggedIn, "Delete records from the beginning", Shape::One(&STARTS), truncate).takes(&TRUNCATION).tries(),
+];
+
+/// The topic of the path.
+///
+/// # Errors
+/// 404.
+pub(crate) fn topic_of(call: &Call<'_>) -> Result<Arc<Topic>, Refusal> {
+    let name = call.path("topic");
+    let found = call.broker().topic(name).filter(|_| call.sees_topic(name));
+    found.ok_or_else(|| Answer::not_found(format!("there is no topic {name:?}")))
+}
+
+fn span(log: &Log) -> u64 {
+    log.high_watermark().0.saturating_sub(log.start().0)
+}
+
+fn described(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
+    let (logs, config) = (topic.logs(), topic.config());
+    let queue = call.broker().queue_on(topic);
+    let own = queue.as_ref().is_some_and(|queue| !queue.is_attached());
+    let rate: f64 = logs.iter().map(|log| call.rates().of_log(log.id())).sum();
+    let (policy, _) = broker::effective(&config.overrides, &call.broker().live_settings(), config.durability, "cleanup.policy");
+    json!({
+        "name": topic.name,
+        "id": topic.id.0.to_string(),
+        "partitions": logs.len(),
+        "records": logs.iter().map(|log| span(log)).sum::<u64>(),
+        "bytes": logs.iter().map(|log| log.live_bytes()).sum::<u64>(),
+        "queue": queue.as_ref().map(|queue| json!({"vhost": queue.vhost(), "name": queue.name().to_string()})),
+        "internal": own || topic.name.starts_with("__"),
+        "durability": config.durability.to_string(),
+        "cleanup_policy": policy,
+        "retention_ms": config.retention.ms,
+        "rates": {"in_records": (rate * 10.0).round() / 10.0},
+    })
+}
+
+fn partition(call: &Call<'_>, index: usize, log: &Log) -> Value {
+    json!({
+        "partition": index,
+        "start": log.start().0,
+        "high_watermark": log.high_watermark().0,
+        "last_stable": log.last_stable().0,
+        "records": span(log),
+        "bytes": log.live_bytes(),
+        "leader_epoch": log.leader_epoch(),
+        "archived_until": log.archived_until().0,
+        "journal": call.broker().journal_number(log.id()),
+        "rates": {"in_records": call.rates().of_log(log.id())},
+    })
+}
+
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Topic => "topic",
+        Source::Broker => "broker",
+        Source::Default => "default",
+    }
+}
+
+fn settings(call: &Call<'_>, overrides: &std::collections::BTreeMap<String, String>) -> Value {
+    let rows = call.broker().describe_topic(overrides);
+    rows.into_iter().map(|(row, value, source)| setting(row, &value, source_name(source))).collect()
+}
+
+/// Groups that have to do with a topic.
+fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
+    let broker = call.broker();
+    let commits = |group: &String| broker.groups().offsets(group).iter().any(|(name, _, _)| *name == topic.name);
+    let shares = |group: &String| broker.subscriptions().of_group(group).iter().any(|shared| shared.name().topic == topic.id.0.as_u128());
+    let mut found: Vec<String> = broker.groups().names().into_iter().filter(|group| commits(group) || shares(group)).collect();
+    found.retain(|group| call.sees_topic(group));
+    found.sort();
+    found
+}
+
+fn full(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
+    let mut found = described(call, topic);
+    found["partition_list"] = topic.logs().iter().enumerate().map(|(index, log)| partition(call, index, log)).collect();
+    found["config"] = settings(call, &topic.config().overrides);
+    found["groups"] = groups(call, topic).into();
+    found
+}
+
+fn all(call: &Call<'_>) -> Outcome {
+    let internal = call.flag("internal");
+    let is_shown = |topic: &Arc<Topic>| {
+        let own = || call.broker().queue_on(topic).is_some_and(|queue| !queue.is_attached());
+        call.sees_topic(&topic.name) && (internal || !(topic.name.starts_with("__") || own()))
+    };
+    let topics = call.broker().topics().into_iter().filter(is_shown).map(|topic| (topic.name.clone(), topic));
+    list(call, topics, |topic| Some(described(call, topic)))
+}
+
+fn not_created(error: CreateError) -> Refusal {
+    match error {
+        CreateError::Name(_) => Answer::invalid("name", error.to_string()),
+        CreateError::Exists(_) => Answer::conflict(error.to_string()),
+        CreateError::Partitions(_) => Answer::invalid("partitions", error.to_string()),
+        CreateError::Replication | CreateError::TooFewNodes(_) => Answer::invalid("replication", error.to_string()),
+        CreateError::Setting(error) => setting_refused("config", &error),
+        CreateError::Append(error) => Answer::failed(error),
+    }
+}
+
+fn create(call: &Call<'_>) -> Outcome {
+    let body: Fields = call.object()?;
+    body.only(&["name", "partitions", "config"])?;
+    let name = body.needed("name")?.to_owned();
+    call.check_topic(Permission::Configure, &name)?;
+    let partitions = body.int("partitions", 1..=i64::from(i32::MAX))?.map_or(-1, |count| count as i32);
+    let wish = CreateTopic { name, partitions, replication: -1, overrides: body.settings("config")?.into_iter().collect() };
+    let count = call.broker().check_create(&wish).map_err(not_created)?;
+    if call.dry_run() {
+        return Ok(Answer::made(false, unborn(call, &wish, count)));
+    }
+    let made = call.control(move |broker| broker.create_topics(vec![wish]).pop())?;
+    let topic = made.ok_or_else(|| Answer::failed("no topic was made"))?.map_err(not_created)?;
+    Ok(Answer::made(true, full(call, &topic)))
+}
+
+/// A topic as it would be.
+fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
+    let rows = call.broker().describe_topic(&wish.overrides);
+    let value = |name: &str| rows.iter().find(|(row, _, _)| row.name == name).map(|(_, value, _)| value.clone()).unwrap_or_default();
+    let empty = |index: u32| {
+        json!({
+            "partition": index, "start": 0, "high_watermark": 0, "last_stable": 0, "records": 0, "bytes": 0, "leader_epoch": 0, "archived_until": 0,
+            "journal": 0, "rates": {"in_records": 0.0},
+        })
+    };
+    json!({
+        "name": wish.name,
+        "id": "",
+        "partitions": count,
+        "records": 0,
+        "bytes": 0,
+        "queue": null,
+        "internal": wish.name.starts_with("__"),
+        "durability": value("mainstem.durability"),
+        "cleanup_policy": value("cleanup.policy"),
+        "retention_ms": value("retention.ms").parse::<u64>().ok(),
+        "rates": {"in_records": 0.0},
+        "partition_list": (0..count).map(empty).collect::<Vec<_>>(),
+        "config": settings(call, &wish.overrides),
+        "groups": [],
+    })
+}
+
+fn delete(call: &Call<'_>) -> Outcome {
+    let topic = topic_of(call)?;
+    call.check_topic(Permission::Configure, &topic.name)?;
+    if !call.dry_run() {
+        call.control(move |broker| broker.delete_topic(&topic))?.map_err(Answer::failed)?;
+    }
+    Ok(Answer::done())
+}
+
+fn alter(call: &Call<'_>) -> Outcome {
+    let topic = topic_of(call)?;
+    call.check_topic(Permission::Configure, &topic.name)?;
+    let changes = Changes::of_body(&call.object()?)?;
+    let mut overrides = topic.config().overrides.clone();
+    changes.apply(&mut overrides);
+    call.broker().check_config(&topic.name, &overrides).map_err(refused)?;
+    if !call.dry_run() {
+        let (name, wish) = (topic.name.clone(), overrides.clone());
+        call.control(move |broker| broker.set_topic_config(&name, wish))?.map_err(refused)?;
+    }
+    Ok(Answer::of(json!({"config": settings(call, &overrides)})))
+}
+
+fn not_added(error: PartitionsError) -> Refusal {
+    match error {
+        PartitionsError::UnknownTopic => Answer::not_found(error.to_string()),
+        PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) => Answer::invalid("count", error.to_string()),
+        PartitionsError::Queue(_) => Answer::conflict(error.to_string()),
+        PartitionsError::Append(error) => Answer::failed(error),
+    }
+}
+
+fn add_partitions(call: &Call<'_>) -> Outcome {
+    let topic = topic_of(call)?;
+    call.check_topic(Permission::Configure, &topic.name)?;
+    let body = call.object()?;
+    body.only(&["count"])?;
+    let count = body.int("count", 1..=i64::from(i32::MAX))?.ok_or_else(|| Answer::invalid("count", "it is needed"))? as i32;
+    call.broker().check_partitions(&topic.name, count).map_err(not_added)?;
+    if !call.dry_run() {
+        let name = topic.name.clone();
+        call.control(move |broker| broker.add_partitions(&name, count))?.map_err(not_added)?;
+    }
+    Ok(Answer::of(full(call, &topic)))
+}
+
+fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, Refusal> {
+    let wishes = body.get("partitions").and_then(Value::as_array).ok_or_else(|| Answer::invalid("partitions", "it is a list"))?;
+    let one = |(at, wish): (usize, &Value)| {
+        let field = |name: &str| format!("partitions[{at}].{name}");
+        let index = wish["partition"].as_u64().and_then(|index| u32::try_from(index).ok());
+        let index = index.ok_or_else(|| Answer::invalid(&field("partition"), "it is an index"))?;
+        let log = topic.log(PartitionIndex(index)).ok_or_else(|| Answer::invalid(&field("partition"), "there is no such partition"))?;
+        let end = log.high_watermark();
+        let to = match wish["before"].as_i64() {
+            Some(-1) => end,
+            Some(offset) if u64::try_from(offset).is_ok_and(|offset| offset <= end.0) => Offset(offset as u64),
+            _ => return Err(Answer::invalid(&field("before"), format!("it is -1, or an offset up to {}", end.0))),
+        };
+        Ok((index as usize, log, to))
+    };
+    wishes.iter().enumerate().map(one).collect()
+}
+
+fn truncate(call: &Call<'_>) -> Outcome {
+    let topic = topic_of(call)?;
+    call.check_topic(Permission::Write, &topic.name)?;
+    let body = call.object()?;
+    body.only(&["partitions"])?;
+    let is_queue = call.broker().queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
+    if is_queue || topic.config().compacted_only {
+        return Err(Answer::conflict("records of a queue, and of a topic that is compacted only, are not deleted so"));
+    }
+    let cuts = cuts(&topic, &body)?;
+    let starts: Value = cuts.iter().map(|(index, log, to)| json!({"partition": index, "start": log.start().0.max(to.0)})).collect();
+    if !call.dry_run() {
+        let done = call.control(move |broker| {
+            let ahead = |(_, log, to): &(usize, Arc<Log>, Offset)| if *to > log.start() { broker.trim(log, *to) } else { Ok(()) };
+            cuts.iter().try_for_each(ahead)
+        })?;
+        done.map_err(Answer::failed)?;
+    }
+    Ok(Answer::of(json!({"partitions": starts})))
+}

@@ -1,0 +1,208 @@
+//! Users: list, look at, make, change, delete.
+
+use std::sync::Arc;
+
+use broker::{PasswordHash, PasswordWish, User, UserLimits, UserWish};
+use serde_json::{Value, json};
+
+use super::answer::{Answer, Outcome, Refusal};
+use super::call::{Call, Fields};
+use super::listing::list;
+use super::permissions::{self, PERMISSION, TOPIC_PERMISSION};
+use super::route::{self, Access, Route, Shape, Verb, change, get};
+use super::schema::{Kind, Schema};
+use super::vhosts::refused;
+
+const SCRAM: Schema = Schema::new("ScramKeys", &[
+    ("mechanism", Kind::Text, "SCRAM-SHA-256 or SCRAM-SHA-512."),
+    ("iterations", Kind::Int, "What each guess costs who has stolen the keys."),
+]);
+
+const LIMITS: Schema = Schema::new("UserLimits", &[
+    ("max_connections", Kind::OrNull(&Kind::Int), "Connections at once; 0: none at all."),
+    ("max_channels", Kind::OrNull(&Kind::Int), "Channels of all connections together; 0: none at all."),
+]);
+
+const USER: Schema = Schema::new("User", &[
+    ("name", Kind::Text, "1 to 255 bytes."),
+    ("tags", Kind::List(&Kind::Text), "administrator, monitoring, policymaker, management, or others."),
+    ("has_password", Kind::Bool, "May log in with a password."),
+    ("hash", Kind::OrNull(&Kind::Text), "How the password is kept."),
+    ("scram", Kind::List(&Kind::One(&SCRAM)), "Keys for SCRAM."),
+    ("limits", Kind::One(&LIMITS), "What the user may have open."),
+    ("connections", Kind::Int, "Open connections of all protocols."),
+]);
+
+const USER_FULL: Schema = Schema::more("UserFull", &USER, &[
+    ("permissions", Kind::List(&Kind::One(&PERMISSION)), "By virtual host."),
+    ("topic_permissions", Kind::List(&Kind::One(&TOPIC_PERMISSION)), "By topic exchange."),
+]);
+
+const WISH: Schema = Schema::body("UserWish", &[], &[
+    ("password", Kind::OrNull(&Kind::Text), "null: takes it away. What is absent stays as it is."),
+    ("tags", Kind::List(&Kind::Text), "All of them."),
+    ("limits", Kind::Object, "max_connections and max_channels, null for none."),
+]);
+
+const ADMINISTRATOR: &str = "administrator";
+
+pub(crate) const ROUTES: &[Route] = &[
+    route::list("/users", Access::Administrator, "Users", &USER, all),
+    get("/users/{user}", Access::Administrator, "A user and his permissions", &USER_FULL, show),
+    change(Verb::Put, "/users/{user}", Access::Administrator, "Make or change a user", Shape::One(&USER), put).takes(&WISH).tries(),
+    change(Verb::Delete, "/users/{user}", Access::Administrator, "Delete a user; his connections end", Shape::Nothing, delete).tries(),
+];
+
+/// The user of the path.
+///
+/// # Errors
+/// 404: none of that name is defined.
+pub(crate) fn user_of(call: &Call<'_>) -> Result<Arc<User>, Refusal> {
+    let name = call.path("user");
+    let found = call.broker().security().users().into_iter().find(|user| user.name() == name);
+    found.ok_or_else(|| Answer::not_found(format!("there is no user {name:?}")))
+}
+
+fn connections(call: &Call<'_>, name: &str) -> usize {
+    let broker = call.broker();
+    let kafka = broker.kafka_connections().all();
+    let of_kafka = kafka.iter().filter(|(_, client)| client.said().user.is_some_and(|(user, _)| user == name)).count();
+    of_kafka + broker.connections().all().iter().filter(|connected| connected.details.user == name).count()
+}
+
+fn limits_json(limits: UserLimits) -> Value {
+    json!({"max_connections": limits.max_connections, "max_channels": limits.max_channels})
+}
+
+fn described(call: &Call<'_>, user: &User) -> Value {
+    let keys = user.scram().iter().map(|keys| json!({"mechanism": keys.mechanism().name(), "iterations": keys.iterations()}));
+    json!({
+        "name": user.name(),
+        "tags": user.tags(),
+        "has_password": user.password().is_some(),
+        "hash": user.password().map(|hash: &PasswordHash| hash.algorithm().name()),
+        "scram": keys.collect::<Vec<_>>(),
+        "limits": limits_json(user.limits()),
+        "connections": connections(call, user.name()),
+    })
+}
+
+fn all(call: &Call<'_>) -> Outcome {
+    let users = call.broker().security().users().into_iter().map(|user| (user.name().to_owned(), user));
+    list(call, users, |user| Some(described(call, user)))
+}
+
+fn show(call: &Call<'_>) -> Outcome {
+    let user = user_of(call)?;
+    let mut found = described(call, &user);
+    found["permissions"] = permissions::of_user(call, user.name()).into();
+    found["topic_permissions"] = permissions::topics_of_user(call, user.name()).into();
+    Ok(Answer::of(found))
+}
+
+fn limits_of(body: &Fields) -> Result<Option<UserLimits>, Refusal> {
+    let Some(value) = body.get("limits") else { return Ok(None) };
+    let fields = value.as_object().ok_or_else(|| Answer::invalid("limits", "it is an object"))?;
+    let mut limits = UserLimits::default();
+    for (name, value) in fields {
+        let field = format!("limits.{name}");
+        let place = match name.as_str() {
+            "max_connections" => &mut limits.max_connections,
+            "max_channels" => &mut limits.max_channels,
+            _ => return Err(Answer::invalid(&field, "there are max_connections and max_channels")),
+        };
+        let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        *place = match value {
+            Value::Null => None,
+            value => Some(number(value).ok_or_else(|| Answer::invalid(&field, "it is null or a whole number that is not negative"))?),
+        };
+    }
+    Ok(Some(limits))
+}
+
+fn wish_of(name: &str, body: &Fields) -> Result<UserWish, Refusal> {
+    body.only(&["password", "tags", "limits"])?;
+    let password = match (body.has("password"), body.text("password")?) {
+        (false, _) => PasswordWish::Keep,
+        (true, None) => PasswordWish::Remove,
+        (true, Some("")) => return Err(Answer::invalid("password", "a password is not empty")),
+        (true, Some(password)) => PasswordWish::Clear(password.to_owned()),
+    };
+    Ok(UserWish { name: name.to_owned(), password, tags: body.words("tags")?, limits: limits_of(body)? })
+}
+
+/// Somebody has to be able to administer the broker, once users are defined: `after` would be the administrators with a password.
+///
+/// # Errors
+/// 409.
+fn check_administrators(after: usize) -> Result<(), Refusal> {
+    if after > 0 {
+        return Ok(());
+    }
+    Err(Answer::conflict("nobody could administer the broker any more: some user needs tag administrator and a password"))
+}
+
+/// Users other than this one who may administer.
+fn other_administrators(call: &Call<'_>, name: &str) -> usize {
+    let users = call.broker().security().users();
+    let may = |user: &&Arc<User>| user.name() != name && user.has_tag(ADMINISTRATOR) && (user.password().is_some() || user.scram().iter().next().is_some());
+    users.iter().filter(may).count()
+}
+
+fn put(call: &Call<'_>) -> Outcome {
+    let name = call.path("user").to_owned();
+    if name.is_empty() || name.len() > 255 {
+        return Err(Answer::invalid("user", "a name has 1 to 255 bytes"));
+    }
+    let wish = wish_of(&name, &call.object()?)?;
+    let before = call.broker().security().users().into_iter().find(|user| user.name() == name);
+    let tagged = match (&wish.tags, &before) {
+        (Some(tags), _) => tags.iter().any(|tag| tag == ADMINISTRATOR),
+        (None, before) => before.as_ref().is_some_and(|user| user.has_tag(ADMINISTRATOR)),
+    };
+    let logs_in = match &wish.password {
+        PasswordWish::Keep => before.as_ref().is_some_and(|user| user.password().is_some() || user.scram().iter().next().is_some()),
+        PasswordWish::Remove => false,
+        PasswordWish::Clear(_) | PasswordWish::Hash(_) => true,
+    };
+    check_administrators(other_administrators(call, &name) + usize::from(tagged && logs_in))?;
+    if call.dry_run() {
+        return Ok(Answer::of(tried(call, before.as_deref(), &wish)));
+    }
+    let user = call.control(move |broker| broker.put_user(wish))?.map_err(|error| refused("user", error))?;
+    Ok(Answer::made(before.is_none(), described(call, &user)))
+}
+
+/// A user as he would be.
+fn tried(call: &Call<'_>, before: Option<&User>, wish: &UserWish) -> Value {
+    let mut found = before.map_or_else(
+        || json!({"name": wish.name, "tags": [], "hash": null, "scram": [], "limits": limits_json(UserLimits::default()), "connections": 0}),
+        |user| described(call, user),
+    );
+    if let Some(tags) = &wish.tags {
+        found["tags"] = tags.clone().into();
+    }
+    if let Some(limits) = wish.limits {
+        found["limits"] = limits_json(limits);
+    }
+    found["has_password"] = match wish.password {
+        PasswordWish::Keep => before.is_some_and(|user| user.password().is_some()),
+        PasswordWish::Remove => false,
+        PasswordWish::Clear(_) | PasswordWish::Hash(_) => true,
+    }
+    .into();
+    found
+}
+
+fn delete(call: &Call<'_>) -> Outcome {
+    let name = user_of(call)?.name().to_owned();
+    let others = call.broker().security().users().len() - 1;
+    // Without any user there is guest again.
+    if others > 0 {
+        check_administrators(other_administrators(call, &name))?;
+    }
+    if !call.dry_run() {
+        call.control(move |broker| broker.delete_user(&name))?.map_err(|error| refused("user", error))?;
+    }
+    Ok(Answer::done())
+}

@@ -1,0 +1,177 @@
+//! Commands that look at a running broker and change it: a client of its administration API (`docs/api.md`), one file a resource.
+
+mod connections;
+mod filters;
+mod groups;
+mod http;
+mod nodes;
+mod queues;
+mod settings;
+mod table;
+mod top;
+mod topics;
+mod users;
+
+use clap::Subcommand;
+use serde_json::Value;
+
+pub use http::Target;
+use http::Client;
+use table::Column;
+
+/// What is to be looked at or changed.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Topics: list, look at, create, change, delete
+    #[command(after_help = topics::EXAMPLES)]
+    Topic {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: topics::Verb,
+    },
+    /// Groups of consumers: list, look at, have them go on elsewhere, delete
+    #[command(after_help = groups::EXAMPLES)]
+    Group {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: groups::Verb,
+    },
+    /// Queues: list, look at, declare, purge, delete
+    #[command(after_help = queues::EXAMPLES)]
+    Queue {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: queues::QueueVerb,
+    },
+    /// Exchanges and bindings: list, look at, declare, bind, delete
+    #[command(after_help = queues::EXAMPLES_OF_EXCHANGES)]
+    Exchange {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: queues::ExchangeVerb,
+    },
+    /// Users and their permissions: list, add, change, delete
+    #[command(after_help = users::EXAMPLES)]
+    User {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: users::Verb,
+    },
+    /// Settings of the broker: list, change those that may change while it runs
+    #[command(after_help = settings::EXAMPLES)]
+    Config {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: settings::Verb,
+    },
+    /// Filters of groups: list, set, take away
+    #[command(after_help = filters::EXAMPLES)]
+    Filter {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: filters::Verb,
+    },
+    /// Connections of all protocols: list, look at, close
+    #[command(after_help = connections::EXAMPLES)]
+    Connection {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: connections::Verb,
+    },
+    /// The node at a glance
+    #[command(after_help = nodes::EXAMPLES)]
+    Overview {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// What the node does, live, in the terminal; q ends it
+    #[command(after_help = top::EXAMPLES)]
+    Top {
+        #[command(flatten)]
+        target: Target,
+        /// Seconds between two looks
+        #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=60))]
+        every: u64,
+    },
+}
+
+/// Does what a command says.
+///
+/// # Errors
+/// Nobody is there; the broker's reason why it does not do it.
+pub fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Topic { target, verb } => topics::run(&Session::of(&target)?, verb),
+        Command::Group { target, verb } => groups::run(&Session::of(&target)?, verb),
+        Command::Queue { target, verb } => queues::run(&Session::of(&target)?, verb),
+        Command::Exchange { target, verb } => queues::run_exchanges(&Session::of(&target)?, verb),
+        Command::User { target, verb } => users::run(&Session::of(&target)?, verb),
+        Command::Config { target, verb } => settings::run(&Session::of(&target)?, verb),
+        Command::Filter { target, verb } => filters::run(&Session::of(&target)?, verb),
+        Command::Connection { target, verb } => connections::run(&Session::of(&target)?, verb),
+        Command::Overview { target } => nodes::overview(&Session::of(&target)?),
+        Command::Top { target, every } => top::run(&Session::of(&target)?, every),
+    }
+}
+
+/// A broker that is asked, and how its answers are printed.
+pub struct Session {
+    client: Client,
+    json: bool,
+}
+
+impl Session {
+    fn of(target: &Target) -> anyhow::Result<Self> {
+        Ok(Self { client: Client::of(target)?, json: target.json })
+    }
+
+    /// Prints JSON, or what `shown` makes of it.
+    fn print(&self, value: &Value, shown: impl FnOnce(&Value) -> String) -> anyhow::Result<()> {
+        let text = if self.json { format!("{}\n", serde_json::to_string_pretty(value)?) } else { shown(value) };
+        print(&text)
+    }
+
+    /// Prints a list.
+    fn list(&self, path: &str, query: &[(&str, &str)], columns: &[Column]) -> anyhow::Result<()> {
+        let items = self.client.list(path, query)?;
+        if self.json {
+            return self.print(&Value::Array(items), |_| String::new());
+        }
+        print(&table::list(&items, columns))
+    }
+
+    /// Asks for a change and prints what came of it.
+    fn change(&self, method: &str, path: &str, body: Option<&Value>, shown: impl FnOnce(&Value) -> String) -> anyhow::Result<()> {
+        let answer = self.client.change(method, path, body)?;
+        self.print(&answer, shown)
+    }
+}
+
+/// Prints; the reader of a pipe may have seen enough.
+fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => Ok(outcome?),
+    }
+}
+
+/// `NAME=VALUE` arguments as an object.
+///
+/// # Errors
+/// One that is none.
+fn settings_of(texts: &[String]) -> anyhow::Result<Value> {
+    let one = |text: &String| {
+        let (name, value) = text.split_once('=').ok_or_else(|| anyhow::anyhow!("{text:?} is no setting: write NAME=VALUE, like retention.ms=3600000"))?;
+        Ok((name.trim().to_owned(), Value::from(value.trim())))
+    };
+    texts.iter().map(one).collect::<anyhow::Result<serde_json::Map<_, _>>>().map(Value::Object)
+}

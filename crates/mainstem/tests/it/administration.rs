@@ -1,0 +1,329 @@
+//! The administration API and its command line, over a running broker.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::process::{Process, exchange};
+
+/// An answer: status, head, body.
+pub struct Answer {
+    pub status: u16,
+    head: String,
+    body: Value,
+}
+
+impl Answer {
+    /// Is it in the head, in whatever letters?
+    fn says(&self, part: &str) -> bool {
+        self.head.to_lowercase().contains(part)
+    }
+}
+
+/// A request with headers of its own.
+pub fn ask(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    let mut socket = TcpStream::connect(process.admin).expect("the port is open");
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| *name == "host") {
+        head.push_str("host: localhost\r\n");
+    }
+    if !body.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type") {
+        head.push_str("content-type: application/json\r\n");
+    }
+    headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+    write!(socket, "{head}\r\n{body}").expect("it is read");
+    let mut text = String::new();
+    socket.read_to_string(&mut text).expect("an answer");
+    let (head, body) = text.split_once("\r\n\r\n").expect("a head");
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    Answer { status, head: head.to_owned(), body: serde_json::from_str(body).unwrap_or(Value::Null) }
+}
+
+pub fn get(process: &Process, path: &str) -> Value {
+    let answer = ask(process, "GET", path, &[], "");
+    assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    answer.body
+}
+
+pub fn change(process: &Process, method: &str, path: &str, body: Value) -> Answer {
+    ask(process, method, path, &[], &if body.is_null() { String::new() } else { body.to_string() })
+}
+
+fn run(process: &Process, arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem"));
+    command.args(arguments).args(["--admin", &process.admin.to_string()]);
+    command.env_remove("MAINSTEM_OPERATOR").env_remove("MAINSTEM_OPERATOR_PASS");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+    child.wait_with_output().expect("it ends")
+}
+
+/// What a command prints when it succeeds.
+fn says(process: &Process, arguments: &[&str]) -> String {
+    let done = run(process, arguments, "");
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("UTF-8")
+}
+
+/// What a command says when it does not.
+fn refuses(process: &Process, arguments: &[&str]) -> String {
+    let done = run(process, arguments, "");
+    assert!(!done.status.success(), "{arguments:?} is refused");
+    String::from_utf8(done.stderr).expect("UTF-8")
+}
+
+/// Does a value fit a shape of the OpenAPI document?
+fn check(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return check(document, document.pointer(reference.trim_start_matches('#')).expect("a shape"), value, at);
+    }
+    if let Some(choices) = schema["anyOf"].as_array() {
+        let outcomes: Vec<_> = choices.iter().map(|choice| check(document, choice, value, at)).collect();
+        return if outcomes.iter().any(Result::is_ok) { Ok(()) } else { outcomes.into_iter().next().expect("a choice") };
+    }
+    let fits = match schema["type"].as_str() {
+        None => true,
+        Some("null") => value.is_null(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("boolean") => value.is_boolean(),
+        Some("array") => {
+            let Some(items) = value.as_array() else { return Err(format!("{at} is no list: {value}")) };
+            return items.iter().enumerate().try_for_each(|(place, item)| check(document, &schema["items"], item, &format!("{at}[{place}]")));
+        }
+        Some("object") => {
+            let (Some(fields), known) = (value.as_object(), schema["properties"].as_object()) else { return Err(format!("{at} is no object: {value}")) };
+            let Some(known) = known else { return Ok(()) };
+            if let Some(other) = fields.keys().find(|name| !known.contains_key(*name)) {
+                return Err(format!("{at}.{other} is not described"));
+            }
+            return known.iter().try_for_each(|(name, schema)| match fields.get(name) {
+                Some(value) => check(document, schema, value, &format!("{at}.{name}")),
+                None => Err(format!("{at}.{name} is missing")),
+            });
+        }
+        Some(other) => panic!("type {other}"),
+    };
+    if fits { Ok(()) } else { Err(format!("{at} is no {}: {value}", schema["type"])) }
+}
+
+/// Checks an answer against the document.
+fn fits(document: &Value, method: &str, path: &str, body: &Value) {
+    let schema = &document["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"];
+    assert!(schema.is_object(), "{method} {path} is described");
+    check(document, schema, body, path).unwrap_or_else(|fault| panic!("{method} {path}: {fault}"));
+}
+
+/// Has a group commit offset 0 of partition 0 of a topic, by OffsetCommit version 2.
+pub fn commit(process: &Process, group: &str, topic: &str) {
+    let text = |out: &mut Vec<u8>, text: &str| {
+        out.extend((text.len() as u16).to_be_bytes());
+        out.extend(text.as_bytes());
+    };
+    let mut request = vec![0, 8, 0, 2, 0, 0, 0, 1];
+    text(&mut request, "tester");
+    text(&mut request, group);
+    request.extend((-1_i32).to_be_bytes());
+    text(&mut request, "");
+    request.extend((-1_i64).to_be_bytes());
+    request.extend(1_u32.to_be_bytes());
+    text(&mut request, topic);
+    request.extend(1_u32.to_be_bytes());
+    request.extend(0_u32.to_be_bytes());
+    request.extend(0_u64.to_be_bytes());
+    request.extend([0xff, 0xff]);
+    let answer = exchange(&mut process.connect(), &request).expect("an answer");
+    assert_eq!(answer[answer.len() - 2..], [0, 0], "no error");
+}
+
+#[test]
+fn every_answer_is_as_it_is_described() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let document = get(&process, "/v1/openapi.json");
+    let made = change(&process, "POST", "/v1/topics", json!({"name": "orders", "partitions": 3, "config": {"retention.ms": 60000}}));
+    assert_eq!(made.status, 201, "{}", made.body);
+    fits(&document, "post", "/v1/topics", &made.body);
+    let tried = change(&process, "POST", "/v1/topics?dry_run=true", json!({"name": "other"}));
+    fits(&document, "post", "/v1/topics", &tried.body);
+    assert_eq!(ask(&process, "GET", "/v1/topics/other", &[], "").status, 404, "it was only tried");
+    assert_eq!(change(&process, "PUT", "/v1/queues/%2F/work", json!({"type": "quorum"})).status, 201);
+    assert_eq!(change(&process, "PUT", "/v1/exchanges/%2F/events", json!({"type": "topic"})).status, 201);
+    let binding = json!({"source": "events", "destination": "work", "routing_key": "a.#"});
+    assert_eq!(change(&process, "POST", "/v1/bindings/%2F", binding.clone()).status, 201);
+    commit(&process, "readers", "orders");
+    assert_eq!(change(&process, "PUT", "/v1/filters/readers", json!({"expression": "key = 'a'"})).status, 200);
+    let _connection = process.connect();
+    let id = get(&process, "/v1/connections")["items"][0]["id"].as_str().expect("an open connection").to_owned();
+    let paths = [
+        ("/v1/session", "/v1/session"), ("/v1/overview", "/v1/overview"), ("/v1/journals", "/v1/journals"), ("/v1/journals/{journal}", "/v1/journals/0"),
+        ("/v1/config", "/v1/config?limit=1000"), ("/v1/connections", "/v1/connections"), ("/v1/topics", "/v1/topics?internal=true"),
+        ("/v1/topics/{topic}", "/v1/topics/orders"), ("/v1/groups", "/v1/groups"), ("/v1/groups/{group}", "/v1/groups/readers"),
+        ("/v1/groups/{group}/config", "/v1/groups/readers/config"), ("/v1/filters", "/v1/filters"), ("/v1/filters/counts", "/v1/filters/counts"),
+        ("/v1/vhosts", "/v1/vhosts"), ("/v1/vhosts/{vhost}", "/v1/vhosts/%2F"), ("/v1/queues", "/v1/queues"), ("/v1/queues/{vhost}", "/v1/queues/%2F"),
+        ("/v1/queues/{vhost}/{queue}", "/v1/queues/%2F/work"), ("/v1/exchanges", "/v1/exchanges"), ("/v1/exchanges/{vhost}", "/v1/exchanges/%2F"),
+        ("/v1/exchanges/{vhost}/{exchange}", "/v1/exchanges/%2F/events"), ("/v1/bindings", "/v1/bindings?default=true"),
+        ("/v1/bindings/{vhost}", "/v1/bindings/%2F"), ("/v1/users", "/v1/users"), ("/v1/permissions", "/v1/permissions"),
+    ];
+    for (path, asked) in paths {
+        fits(&document, "get", path, &get(&process, asked));
+    }
+    fits(&document, "get", "/v1/connections/{connection}", &get(&process, &format!("/v1/connections/{id}")));
+    let moved = change(&process, "POST", "/v1/groups/readers/reset?dry_run=true", json!({"to": "latest"}));
+    fits(&document, "post", "/v1/groups/{group}/reset", &moved.body);
+    assert_eq!(moved.body["offsets"][0], json!({"topic": "orders", "partition": 0, "from": 0, "to": 0, "change": 0}));
+    assert_eq!(change(&process, "POST", "/v1/bindings/%2F/delete", binding).status, 204);
+    let user = change(&process, "PUT", "/v1/users/anna?dry_run=true", json!({"password": "secret", "tags": ["administrator"]}));
+    fits(&document, "put", "/v1/users/{user}", &user.body);
+    assert_eq!(get(&process, "/v1/users")["total"], 0, "it was only tried");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let cases = [
+        ("POST", "/v1/topics", json!({"name": "a b"}), 400, "invalid", json!("name")),
+        ("POST", "/v1/topics", json!({"name": "a", "config": {"retention.ms": "soon"}}), 400, "invalid", json!("config.retention.ms")),
+        ("POST", "/v1/topics", json!({"name": "a", "partitions": 0}), 400, "invalid", json!("partitions")),
+        ("POST", "/v1/topics", json!({"name": "a", "replicas": 1}), 400, "invalid", json!("replicas")),
+        ("POST", "/v1/topics?dryrun=true", json!({"name": "a"}), 400, "invalid", json!("dryrun")),
+        ("POST", "/v1/topics", json!([1]), 400, "bad_request", Value::Null),
+        ("GET", "/v1/topics?limit=0", Value::Null, 400, "invalid", json!("limit")),
+        ("GET", "/v1/topics/none", Value::Null, 404, "not_found", Value::Null),
+        ("GET", "/v1/nowhere", Value::Null, 404, "not_found", Value::Null),
+        ("PUT", "/v1/topics", Value::Null, 405, "method_not_allowed", Value::Null),
+        ("PATCH", "/v1/config", json!({"set": {"mainstem.shards": 2}}), 400, "invalid", json!("set.mainstem.shards")),
+        ("PATCH", "/v1/config", json!({"set": {"num.partitions": "many"}}), 400, "invalid", json!("set.num.partitions")),
+        ("PUT", "/v1/filters/g", json!({"expression": "key ="}), 400, "invalid", json!("expression")),
+        ("PUT", "/v1/users/a", json!({"password": "x"}), 409, "conflict", Value::Null),
+        ("PUT", "/v1/users/a", json!({"password": ""}), 400, "invalid", json!("password")),
+        ("POST", "/v1/groups/none/reset", json!({"to": "latest"}), 404, "not_found", Value::Null),
+    ];
+    for (method, path, body, status, error, field) in cases {
+        let answer = change(&process, method, path, body.clone());
+        assert_eq!((answer.status, &answer.body["error"], &answer.body["field"]), (status, &json!(error), &field), "{method} {path} {body}: {}", answer.body);
+        assert!(answer.body["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{}", answer.body);
+    }
+    let mut socket = TcpStream::connect(process.admin).expect("the port is open");
+    write!(socket, "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1048577\r\n\r\n").expect("it is read");
+    let mut large = String::new();
+    socket.read_to_string(&mut large).expect("an answer before the body");
+    assert!(large.starts_with("HTTP/1.1 413"), "{large}");
+    assert_eq!(ask(&process, "POST", "/v1/topics", &[("content-type", "text/plain")], "{\"name\": \"a\"}").status, 415);
+    assert_eq!(ask(&process, "GET", "/v1/overview", &[("host", "evil.example")], "").status, 403);
+    assert_eq!(ask(&process, "POST", "/v1/topics", &[("origin", "http://localhost:1")], "{\"name\": \"a\"}").body["error"], "wrong_origin");
+    assert_eq!(ask(&process, "GET", "/v1/overview", &[("x-forwarded-for", "10.0.0.1")], "").status, 401, "whom a proxy asks for is not on this machine");
+    let answer = ask(&process, "GET", "/v1/overview", &[], "");
+    for part in ["content-security-policy: default-src 'none'", "x-content-type-options: nosniff", "cache-control: no-store", "x-frame-options: deny"] {
+        assert!(answer.says(part), "{part} in {}", answer.head);
+    }
+}
+
+/// The cookie and the second token of a session.
+fn log_in(process: &Process, user: &str, password: &str) -> (String, String) {
+    let answer = ask(process, "POST", "/v1/session", &[], &json!({"user": user, "password": password}).to_string());
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    for part in ["httponly", "samesite=strict", "path=/v1"] {
+        assert!(answer.says(part), "{part} in {}", answer.head);
+    }
+    let cookie = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next().map(str::to_owned)).expect("a cookie");
+    (cookie, answer.body["csrf"].as_str().expect("a token").to_owned())
+}
+
+#[test]
+fn users_log_in_and_sessions_protect_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--set", "mainstem.password.iterations=1000"]);
+    assert_eq!(get(&process, "/v1/session")["anonymous"], true);
+    let added = run(&process, &["user", "add", "anna", "--tag", "administrator"], "secret\n");
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
+    assert_eq!(ask(&process, "GET", "/v1/overview", &[], "").status, 401, "now everybody has to log in");
+    assert!(ask(&process, "GET", "/v1/overview", &[], "").says("www-authenticate: basic"));
+    let of_browser = ask(&process, "GET", "/v1/overview", &[("sec-fetch-site", "same-origin")], "");
+    assert!(!of_browser.says("basic"), "a browser does not ask in our place");
+    assert!(refuses(&process, &["topic", "list"]).contains("--user"));
+    let (cookie, csrf) = log_in(&process, "anna", "secret");
+    let with = |method: &str, path: &str, more: &[(&str, &str)], body: &str| {
+        let headers: Vec<(&str, &str)> = [("cookie", cookie.as_str())].into_iter().chain(more.iter().copied()).collect();
+        ask(&process, method, path, &headers, body)
+    };
+    assert_eq!(with("GET", "/v1/session", &[], "").body["user"], "anna");
+    assert_eq!(with("POST", "/v1/topics", &[], "{\"name\": \"a\"}").body["error"], "csrf");
+    assert_eq!(with("POST", "/v1/topics", &[("x-mainstem-csrf", "x")], "{\"name\": \"a\"}").body["error"], "csrf");
+    assert_eq!(with("POST", "/v1/topics", &[("x-mainstem-csrf", &csrf)], "{\"name\": \"a\"}").status, 201);
+    let watcher = json!({"password": "look", "tags": ["monitoring"]}).to_string();
+    assert_eq!(with("PUT", "/v1/users/otto", &[("x-mainstem-csrf", &csrf)], &watcher).status, 201);
+    let (eyes, token) = log_in(&process, "otto", "look");
+    assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &eyes)], "").body["total"], 1);
+    assert_eq!(ask(&process, "GET", "/v1/users", &[("cookie", &eyes)], "").body["error"], "not_allowed");
+    let refused = ask(&process, "POST", "/v1/topics", &[("cookie", &eyes), ("x-mainstem-csrf", &token)], "{\"name\": \"b\"}");
+    assert_eq!(refused.body["error"], "not_allowed", "{}", refused.body);
+    assert_eq!(with("DELETE", "/v1/users/anna", &[("x-mainstem-csrf", &csrf)], "").body["error"], "conflict", "the last administrator stays");
+    let other = json!({"tags": ["monitoring", "management"]}).to_string();
+    assert_eq!(with("PUT", "/v1/users/otto", &[("x-mainstem-csrf", &csrf)], &other).status, 200);
+    assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &eyes)], "").status, 401, "his session has ended");
+    assert_eq!(with("DELETE", "/v1/session", &[("x-mainstem-csrf", &csrf)], "").status, 204);
+    assert_eq!(with("GET", "/v1/session", &[], "").status, 401);
+    let wrong = json!({"user": "anna", "password": "wrong"}).to_string();
+    let statuses: Vec<u16> = (0..7).map(|_| ask(&process, "POST", "/v1/session", &[], &wrong).status).collect();
+    assert_eq!(statuses, [401, 401, 401, 401, 401, 401, 429]);
+    assert!(ask(&process, "POST", "/v1/session", &[], &wrong).says("retry-after: "));
+}
+
+#[test]
+fn the_command_line_makes_changes_and_shows_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    assert_eq!(says(&process, &["topic", "create", "orders", "--partitions", "2", "--set", "retention.ms=60000"]), "topic orders created with 2 partitions\n");
+    let table = says(&process, &["topic", "list"]);
+    assert!(table.starts_with("NAME    PARTITIONS") && table.contains("\norders           2"), "{table}");
+    let found: Value = serde_json::from_str(&says(&process, &["topic", "show", "orders", "--json"])).expect("JSON");
+    assert_eq!(found["retention_ms"], 60000);
+    assert!(says(&process, &["topic", "alter", "orders", "--partitions", "4", "--unset", "retention.ms", "--dry-run"]).contains("nothing was done"));
+    assert_eq!(get(&process, "/v1/topics/orders")["partitions"], 2);
+    says(&process, &["topic", "alter", "orders", "--partitions", "4", "--unset", "retention.ms"]);
+    assert_eq!(get(&process, "/v1/topics/orders")["retention_ms"], 604_800_000);
+    commit(&process, "readers", "orders");
+    assert!(says(&process, &["group", "reset-offsets", "readers", "--to-latest"]).contains("--execute"));
+    says(&process, &["group", "reset-offsets", "readers", "--to-latest", "--topic", "orders", "--execute"]);
+    assert_eq!(get(&process, "/v1/groups/readers")["offsets"].as_array().map(Vec::len), Some(4));
+    says(&process, &["queue", "declare", "work", "--type", "quorum"]);
+    says(&process, &["exchange", "declare", "events", "--type", "topic"]);
+    says(&process, &["exchange", "bind", "events", "work", "--key", "a.#"]);
+    assert!(says(&process, &["exchange", "bindings"]).contains("a.#"));
+    assert_eq!(says(&process, &["queue", "purge", "work"]), "0 messages of queue work deleted\n");
+    says(&process, &["filter", "set", "readers", "key = 'a'"]);
+    assert!(says(&process, &["filter", "list"]).contains("key = 'a'"));
+    assert!(refuses(&process, &["filter", "check", "key = 'a"]).contains('^'));
+    assert!(says(&process, &["overview"]).contains("WARNING"), "no user is defined");
+    assert!(refuses(&process, &["topic", "show", "none"]).contains("there is no topic \"none\""));
+    says(&process, &["topic", "delete", "orders"]);
+    let nobody = Command::new(env!("CARGO_BIN_EXE_mainstem")).args(["topic", "list", "--admin", "127.0.0.1:1"]).output().expect("it runs");
+    let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(!nobody.status.success() && text.contains("no broker answers at 127.0.0.1:1") && text.contains("mainstem serve"), "{text}");
+}
+
+#[test]
+fn settings_change_while_the_broker_runs_and_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &["--set", "num.partitions=2"]);
+    says(&process, &["topic", "create", "before"]);
+    says(&process, &["config", "set", "num.partitions=5", "log.retention.ms=1234000"]);
+    assert_eq!(get(&process, "/v1/topics/before")["retention_ms"], 1_234_000, "topics that do not say have it at once");
+    process.kill();
+    let process = Process::start(folder.path(), &["--set", "num.partitions=2"]);
+    says(&process, &["topic", "create", "after"]);
+    assert_eq!(get(&process, "/v1/topics/after")["partitions"], 5);
+    let row = &get(&process, "/v1/config?search=num.partitions")["items"][0];
+    assert_eq!((&row["value"], &row["source"], &row["apply"]), (&json!("5"), &json!("dynamic"), &json!("dynamic")));
+    assert!(refuses(&process, &["config", "set", "mainstem.shards=3"]).contains("restart"));
+    assert!(refuses(&process, &["config", "set", "num.partition=3"]).contains("num.partitions"), "the nearest name is told");
+    says(&process, &["config", "unset", "num.partitions", "log.retention.ms"]);
+    says(&process, &["topic", "create", "last"]);
+    let last = get(&process, "/v1/topics/last");
+    assert_eq!((&last["partitions"], &last["retention_ms"]), (&json!(2), &json!(604_800_000)));
+}
