@@ -1,5 +1,6 @@
-//! HTTP administration on a thread of its own: the console at `/` ([`console`]), `/metrics`, `/health/live`, `/health/ready`, the administration API under `/v1` ([`api`])
-//! and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread with clients, so that it answers while they keep the shards busy.
+//! HTTP administration on a thread of its own: the console at `/`, `/metrics`, `/health/live`, `/health/ready`, the administration API under
+//! `/v1` ([`api`]) and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread with clients, so that it answers while
+//! they keep the shards busy.
 
 pub mod api;
 mod console;

@@ -8,6 +8,7 @@ use admin::management::{Gateway, Listening, Message, NodeFacts, Totals};
 use admin::{AdminState, Phase};
 use amqp_gateway::{GatewayMetrics, Postcard};
 use broker::{Broker, Delivery, Vhost};
+use journal::Journal;
 
 use crate::config::Config;
 use crate::latencies::LatencyLook;
@@ -42,11 +43,19 @@ impl Gateway for Messages {
 
 /// What passes clients, and what memory is used for.
 pub struct NodeVitals {
-    pub state: Arc<AdminState>,
-    pub measurements: Measurements,
-    pub kafka: kafka_gateway::GatewayMetrics,
-    pub amqp: GatewayMetrics,
-    pub latencies: LatencyLook,
+    state: Arc<AdminState>,
+    measurements: Measurements,
+    kafka: kafka_gateway::GatewayMetrics,
+    amqp: GatewayMetrics,
+    latencies: LatencyLook,
+}
+
+impl NodeVitals {
+    /// Of the process, its gateways and its journals.
+    pub fn new(process: (&Arc<AdminState>, &Measurements), gateways: (&kafka_gateway::GatewayMetrics, &GatewayMetrics), journals: &[Arc<Journal>]) -> Self {
+        let (kafka, amqp) = (gateways.0.clone(), gateways.1.clone());
+        Self { state: Arc::clone(process.0), measurements: process.1.clone(), latencies: LatencyLook::new(&kafka, journals), kafka, amqp }
+    }
 }
 
 impl Vitals for NodeVitals {

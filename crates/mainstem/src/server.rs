@@ -22,7 +22,6 @@ use crate::archive_folder::FolderArchive;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::frames::FramePool;
-use crate::latencies::LatencyLook;
 use crate::management::{self, NodeVitals};
 use crate::memory::{self, Rest};
 use crate::measurements::{Measurements, Node};
@@ -87,7 +86,7 @@ pub fn run(config: Config) -> anyhow::Result<()> {
         }
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
-    let vitals = NodeVitals { state: Arc::clone(&state), measurements: measurements.clone(), kafka: metrics.clone(), amqp: amqp_metrics.clone(), latencies };
+    let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals);
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
