@@ -264,7 +264,10 @@ fn bytes_of(body: &Fields, name: &str) -> Result<Option<Vec<u8>>, Refusal> {
     }
 }
 
-fn headers_of(body: &Fields) -> Result<Vec<(Vec<u8>, Option<Vec<u8>>)>, Refusal> {
+/// Name and value of a header.
+type Header = (Vec<u8>, Option<Vec<u8>>);
+
+fn headers_of(body: &Fields) -> Result<Vec<Header>, Refusal> {
     let Some(given) = body.get("headers") else { return Ok(Vec::new()) };
     let all = given.as_array().ok_or_else(|| Answer::invalid("headers", "it is a list"))?;
     let one = |(place, header): (usize, &Value)| {
