@@ -19,7 +19,7 @@ macro_rules! shipped {
 }
 
 /// The shipped experiments, in the order in which they run.
-const SHIPPED: [(&str, &str); 17] = shipped![
+const SHIPPED: [(&str, &str); 18] = shipped![
     "peak-throughput",
     "latency",
     "confirm-modes",
@@ -37,6 +37,7 @@ const SHIPPED: [(&str, &str); 17] = shipped![
     "delay",
     "queue-latency",
     "routing",
+    "filter",
 ];
 
 /// An experiment file.

@@ -33,6 +33,7 @@ mod stability;
 mod stamp;
 mod store;
 mod target;
+mod wants;
 mod worker;
 mod workload;
 mod yardstick;

@@ -16,6 +16,8 @@ pub struct Received {
     pub prints: Fingerprint,
     /// Messages without a stamp: not ours.
     pub strange: u64,
+    /// Bytes that came over the network, where the driver counts them.
+    pub wire_bytes: u64,
     /// Due time to receipt.
     pub since_due: Latency,
 }
@@ -26,6 +28,7 @@ impl Received {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.prints.merge(other.prints);
         self.strange = self.strange.saturating_add(other.strange);
+        self.wire_bytes = self.wire_bytes.saturating_add(other.wire_bytes);
         self.since_due.add(&other.since_due);
     }
 }
@@ -35,6 +38,8 @@ pub struct Receipts {
     clock: Clock,
     shards: [Mutex<Received>; SHARDS],
     received: AtomicU64,
+    /// Not in a shard: a library may count while its consumer has messages at hand.
+    wire_bytes: AtomicU64,
     trouble: OnceLock<String>,
 }
 
@@ -71,13 +76,18 @@ impl Drop for Intake<'_> {
 impl Receipts {
     /// Nothing has arrived.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, shards: Default::default(), received: AtomicU64::new(0), trouble: OnceLock::new() }
+        Self { clock, shards: Default::default(), received: AtomicU64::new(0), wire_bytes: AtomicU64::new(0), trouble: OnceLock::new() }
     }
 
     /// For a consumer that has messages at hand; to be dropped before it waits.
     pub fn intake(&self, consumer: usize) -> Intake<'_> {
         let shard = self.shards[consumer % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
         Intake { clock: self.clock, taken: 0, received: &self.received, shard }
+    }
+
+    /// So many bytes more have come over the network.
+    pub fn came(&self, bytes: u64) {
+        self.wire_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Messages received since the begin, all subscriptions together.
@@ -97,7 +107,7 @@ impl Receipts {
 
     /// What was counted since the last call.
     pub fn take(&self) -> Received {
-        let mut all = Received::default();
+        let mut all = Received { wire_bytes: self.wire_bytes.swap(0, Ordering::Relaxed), ..Received::default() };
         for shard in &self.shards {
             all.add(&std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
         }

@@ -148,6 +148,9 @@ pub struct Measured {
     pub receive_rate: f64,
     pub publish_mb_s: f64,
     pub receive_mb_s: f64,
+    /// What consumers took from the network, all subscriptions together; absent where it was not counted.
+    #[serde(default)]
+    pub wire_mb_s: Option<f64>,
     /// Due time to acknowledgement.
     pub publish_latency: Option<Curve>,
     /// Send to acknowledgement.

@@ -51,12 +51,16 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// Counts one message.
     pub fn add(&mut self, number: u64) {
-        self.messages += 1;
+        self.merge(Self::of(number));
+    }
+
+    /// That of one message.
+    pub fn of(number: u64) -> Self {
         // splitmix64's finaliser: neighbouring numbers become unrelated ones.
         let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.sum = self.sum.wrapping_add(hash ^ (hash >> 31));
+        Self { messages: 1, sum: hash ^ (hash >> 31) }
     }
 
     /// Those of both.

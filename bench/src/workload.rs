@@ -92,8 +92,14 @@ pub struct Workload {
     pub exchange_type: ExchangeType,
     /// AMQP: queues bound to the exchange, beyond those that are read.
     pub bound_queues: u32,
-    /// Share of the messages that a subscription wants the server to select; 1 = all, no filter.
+    /// Share of the messages that each of `filterSubscriptions` wants; messages are of as many classes.
     pub filter_selectivity: f64,
+    /// The last so many of a topic's subscriptions want one class only.
+    pub filter_subscriptions: u32,
+    /// They read the first so many topics; 0 = all.
+    pub filter_topics: u32,
+    /// The broker selects for them, where the target can; otherwise their clients do.
+    pub filter_on_server: bool,
     /// Memory of the broker, page cache included, where a cgroup can be had; 0 = the target's own default.
     pub memory_limit_mb: u64,
     /// Settings of the target for this workload alone, by target name: broker flags, as its file allows.
@@ -141,6 +147,9 @@ impl Default for Workload {
             exchange_type: ExchangeType::Default,
             bound_queues: 0,
             filter_selectivity: 1.0,
+            filter_subscriptions: 0,
+            filter_topics: 0,
+            filter_on_server: true,
             memory_limit_mb: 0,
             broker_arguments: Vec::new(),
         }
@@ -298,6 +307,21 @@ impl Workload {
         ] {
             ensure!((least..=TIME_MAX).contains(&value), "{name} is {value}: from {least} to {TIME_MAX}");
         }
+        for (name, value, of, most) in [
+            ("filterSubscriptions", self.filter_subscriptions, "subscriptionsPerTopic", self.subscriptions_per_topic),
+            ("filterTopics", self.filter_topics, "topics", self.topics),
+        ] {
+            ensure!(value <= most, "{name} is {value}: at most {of}, which is {most}");
+        }
+        ensure!(
+            self.filter_subscriptions == 0 || (0.001..1.0).contains(&self.filter_selectivity),
+            "filterSelectivity is {}: with filterSubscriptions it is from 0.001 to below 1",
+            self.filter_selectivity
+        );
+        ensure!(
+            self.filter_subscriptions == 0 || self.key_distributor == KeyDistributor::NoKey,
+            "keyDistributor: with filterSubscriptions the key is the class of a message"
+        );
         let closed = self.confirm != Confirm::Async;
         ensure!(
             !closed || self.producers() <= crate::outcome::ACCOUNTS_MAX,

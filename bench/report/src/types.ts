@@ -147,6 +147,7 @@ export interface Measured {
   receive_rate: number;
   publish_mb_s: number;
   receive_mb_s: number;
+  wire_mb_s: number | null;
   publish_latency: Curve | null;
   acknowledge_latency: Curve | null;
   end_to_end_latency: Curve | null;

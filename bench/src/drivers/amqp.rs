@@ -60,7 +60,7 @@ impl Amqp {
     pub fn new(job: &Job) -> Result<Self> {
         check_options(job, &["queue.type"])?;
         let workload = &job.workload;
-        ensure!(workload.filter_selectivity == 1.0, "filterSelectivity: this protocol has no filter on the server");
+        ensure!(workload.filter_subscriptions == 0, "filterSubscriptions: this protocol has no filter on the server");
         ensure!(
             workload.key_distributor == KeyDistributor::NoKey,
             "keyDistributor: routing keys choose queues here, so messages have no keys of their own"

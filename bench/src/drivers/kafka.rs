@@ -1,10 +1,13 @@
 //! Kafka by librdkafka: speaks to Kafka and to Mainstem.
 //!
-//! Options: `client.NAME` is any setting of librdkafka, `topic.NAME` any configuration of a topic. Producers of the same
+//! Options: `client.NAME` is any setting of librdkafka, `topic.NAME` any configuration of a topic; `filters` is `client`, or `server` where the
+//! broker can select for a group. Producers of the same
 //! client share one librdkafka producer and its threads; a consuming client is one group member that reads all topics.
 
+mod filters;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,17 +15,18 @@ use anyhow::{Context, Result, ensure};
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{BaseRecord, DeliveryResult, NoCustomPartitioner, ProducerContext, ThreadedProducer};
-use rdkafka::{ClientContext, util};
+use rdkafka::{ClientContext, Statistics, util};
 
-use super::options::{check_no_exchanges, check_options};
+use super::options::{check_no_exchanges, check_options, choice};
 use super::portion::ByClient;
 use super::{Driver, Job, Offer, Place, Publisher, Seat, Subscriber};
 use crate::outcome::{Outcomes, Ticket};
 use crate::receipt::Receipts;
+use crate::wants::{Wants, class_name};
 use crate::workload::KeyDistributor;
 
 /// Topics that one CreateTopics or DeleteTopics names.
@@ -35,6 +39,8 @@ const QUEUE_KBYTES: u32 = 64 << 10;
 const QUEUE_BACKOFF_MS: &str = "5";
 /// The longest that a consumer may take to leave its group.
 const LEAVE_TIME: Duration = Duration::from_secs(5);
+/// How often consumers count what came over the network, where that is a figure.
+const STATISTICS_MS: &str = "500";
 /// Messages that a consumer takes while it holds its intake.
 const INTAKE_MESSAGES: usize = 1024;
 
@@ -47,10 +53,9 @@ pub struct Kafka {
 impl Kafka {
     /// Checks what the workload wants of this protocol.
     pub fn new(job: &Job) -> Result<Self> {
-        check_options(job, &["client.", "topic."])?;
+        check_options(job, &["client.", "topic.", "filters"])?;
+        choice(job, "filters", &["client", "server"])?;
         check_no_exchanges(job)?;
-        let workload = &job.workload;
-        ensure!(workload.filter_selectivity == 1.0, "filterSelectivity: this protocol has no filter on the server");
         Ok(Self { job: job.clone(), producers: ByClient::new(job.publishing_clients()) })
     }
 
@@ -79,12 +84,34 @@ impl Kafka {
             .set("message.max.bytes", message_bytes_max.to_string())
             .set("queue.buffering.max.messages", "1000000")
             .set("queue.buffering.max.kbytes", QUEUE_KBYTES.max(message_bytes_max / 512).to_string())
-            .set("partitioner", if self.keyed() { "murmur2_random" } else { "consistent_random" });
+            .set("partitioner", self.partitioner());
         config
     }
 
-    fn keyed(&self) -> bool {
-        self.job.workload.key_distributor != KeyDistributor::NoKey
+    fn partitioner(&self) -> &'static str {
+        match self.job.workload.key_distributor {
+            // A class is no reason to be in one partition: batches have all of them.
+            _ if !self.wants().are_whole() => "random",
+            KeyDistributor::NoKey => "consistent_random",
+            KeyDistributor::KeyRoundRobin | KeyDistributor::RandomNano => "murmur2_random",
+        }
+    }
+
+    fn wants(&self) -> Wants {
+        Wants::new(&self.job.workload)
+    }
+
+    fn selects_on_server(&self) -> bool {
+        self.job.workload.filter_on_server && self.job.options.get("filters").is_some_and(|where_| where_ == "server")
+    }
+
+    /// Has the broker select for the groups that want a part only.
+    fn set_filters(&self) -> Result<()> {
+        let groups = 0..self.job.workload.subscriptions_per_topic as usize;
+        let wanted = groups.filter_map(|group| Some((group, self.wants().wanted(group)?)));
+        let filters: Vec<_> =
+            wanted.map(|(group, class)| (self.job.subscription(group), format!("key = '{}'", class_name(class)))).collect();
+        if filters.is_empty() { Ok(()) } else { filters::set(&self.job.address, &filters) }
     }
 
     fn administer<T>(
@@ -125,7 +152,7 @@ impl Driver for Kafka {
                 }
             }
         }
-        Ok(())
+        if self.selects_on_server() { self.set_filters() } else { Ok(()) }
     }
 
     fn clear(&self) {
@@ -151,14 +178,19 @@ impl Driver for Kafka {
             .set("fetch.message.max.bytes", self.job.workload.message_size.max(1 << 20).to_string())
             .set("queued.max.messages.kbytes", QUEUE_KBYTES.to_string())
             .set("fetch.queue.backoff.ms", QUEUE_BACKOFF_MS);
-        let consumer: BaseConsumer = config.create().context("librdkafka refuses a setting")?;
-        let topics = self.topics();
+        let class = self.wants().wanted(place.subscription).map(class_name);
+        if !self.wants().are_whole() {
+            config.set("statistics.interval.ms", STATISTICS_MS);
+        }
+        let context = Counting { receipts: receipts.clone(), counted: AtomicU64::new(0) };
+        let consumer: BaseConsumer<Counting> = config.create_with_context(context).context("librdkafka refuses a setting")?;
+        let topics = &self.topics()[..self.wants().topics(place.subscription)];
         consumer.subscribe(&topics.iter().map(String::as_str).collect::<Vec<_>>())?;
         let ended = Arc::new(AtomicBool::new(false));
         let (stop, receipts) = (ended.clone(), receipts.clone());
         let thread = std::thread::Builder::new()
             .name(format!("consume-{}-{}", place.subscription, place.client))
-            .spawn(move || consume(&consumer, place, &receipts, &stop))?;
+            .spawn(move || consume(&consumer, place, class.as_deref(), &receipts, &stop))?;
         Ok(Box::new(KafkaSubscriber { ended, thread: Some(thread) }))
     }
 }
@@ -221,7 +253,24 @@ impl Drop for KafkaSubscriber {
     }
 }
 
-fn consume(consumer: &BaseConsumer, place: Place, receipts: &Receipts, ended: &AtomicBool) {
+/// Counts what a consumer takes from the network.
+struct Counting {
+    receipts: Arc<Receipts>,
+    counted: AtomicU64,
+}
+
+impl ClientContext for Counting {
+    fn stats(&self, statistics: Statistics) {
+        let bytes = statistics.rx_bytes.max(0) as u64;
+        let before = self.counted.swap(bytes, Ordering::Relaxed);
+        self.receipts.came(bytes.saturating_sub(before));
+    }
+}
+
+impl ConsumerContext for Counting {}
+
+/// Takes messages; of `class` only where there is one: the broker may have sent others.
+fn consume(consumer: &BaseConsumer<Counting>, place: Place, class: Option<&str>, receipts: &Receipts, ended: &AtomicBool) {
     while !ended.load(Ordering::Relaxed) {
         let Some(first) = consumer.poll(Duration::from_millis(100)) else { continue };
         let mut next = Some(first);
@@ -229,6 +278,7 @@ fn consume(consumer: &BaseConsumer, place: Place, receipts: &Receipts, ended: &A
         let mut taken = 0;
         while let Some(message) = next.take() {
             match message {
+                Ok(message) if class.is_some_and(|class| message.key() != Some(class.as_bytes())) => {}
                 Ok(message) => intake.receive(message.payload().unwrap_or_default()),
                 Err(KafkaError::MessageConsumptionFatal(error)) => return receipts.fail(error.to_string()),
                 // Everything else librdkafka tries again by itself.

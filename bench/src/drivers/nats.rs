@@ -73,8 +73,8 @@ impl Nats {
         check_no_exchanges(job)?;
         let workload = &job.workload;
         ensure!(
-            workload.filter_selectivity == 1.0,
-            "filterSelectivity: this protocol selects by subject, not by content"
+            workload.filter_subscriptions == 0,
+            "filterSubscriptions: this protocol selects by subject, not by content"
         );
         ensure!(workload.key_distributor == KeyDistributor::NoKey, "keyDistributor: this protocol has no keys");
         let storage = match choice(job, "stream.storage", &["file", "memory"])? {

@@ -73,7 +73,7 @@ impl Pulsar {
         check_options(job, &["admin", "subscription.type"])?;
         check_no_exchanges(job)?;
         let workload = &job.workload;
-        ensure!(workload.filter_selectivity == 1.0, "filterSelectivity: this driver has no filter on the server");
+        ensure!(workload.filter_subscriptions == 0, "filterSubscriptions: this driver has no filter on the server");
         ensure!(workload.batch_bytes <= BATCH_BYTES_MAX, "batchBytes: at most {BATCH_BYTES_MAX} in this protocol");
         let is_shared = choice(job, "subscription.type", &["failover", "shared"])? == "shared";
         ensure!(

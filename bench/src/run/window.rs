@@ -177,6 +177,7 @@ impl Window {
             receive_rate: self.receive_rate(),
             publish_mb_s: self.publish_rate() * bytes / 1e6,
             receive_mb_s: self.receive_rate() * bytes / 1e6,
+            wire_mb_s: Some(self.sample.received.wire_bytes).filter(|bytes| *bytes > 0).map(|bytes| bytes as f64 / self.seconds() / 1e6),
             publish_latency: self.sample.published.since_due.curve(),
             acknowledge_latency: self.sample.published.since_sent.curve(),
             end_to_end_latency: self.sample.received.since_due.curve(),

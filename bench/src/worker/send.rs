@@ -20,6 +20,7 @@ use crate::payload::Pool;
 use crate::process;
 use crate::receipt::Receipts;
 use crate::stamp::{Fingerprint, Stamp};
+use crate::wants::{Wants, class_name};
 use crate::workload::{Confirm, KeyDistributor, Workload};
 
 /// Keys that `KEY_ROUND_ROBIN` goes through.
@@ -40,6 +41,8 @@ const LONGEST_SLEEP_NS: Nanos = 20_000_000;
 #[derive(Clone, Debug, Default)]
 pub struct Handed {
     pub messages: Fingerprint,
+    /// Each as many times as subscriptions want it.
+    pub wanted: Fingerprint,
     /// Due time to send.
     pub lag: Latency,
     /// Times that a client was full or a window closed: who is late then is not the generator.
@@ -50,12 +53,14 @@ impl Handed {
     /// Adds all of another.
     pub fn add(&mut self, other: &Self) {
         self.messages.merge(other.messages);
+        self.wanted.merge(other.wanted);
         self.lag.add(&other.lag);
         self.held_back = self.held_back.saturating_add(other.held_back);
     }
 
     fn clear(&mut self) {
         self.messages = Fingerprint::default();
+        self.wanted = Fingerprint::default();
         self.lag.clear();
         self.held_back = 0;
     }
@@ -114,7 +119,8 @@ pub struct Sender {
     confirm: Confirm,
     confirm_batch: u64,
     window: u64,
-    subscriptions: u64,
+    topics: usize,
+    wants: Wants,
     backlog_max: u64,
     handed: Handed,
     reported: Nanos,
@@ -155,11 +161,8 @@ impl Sender {
             confirm: workload.confirm,
             confirm_batch: u64::from(workload.confirm_batch),
             window,
-            subscriptions: if workload.consumer_per_subscription == 0 {
-                0
-            } else {
-                workload.subscriptions_per_topic.into()
-            },
+            topics: workload.topics as usize,
+            wants: Wants::new(workload),
             backlog_max: (BACKLOG_BYTES_MAX / u64::from(workload.message_size)).max(BACKLOG_LOOK),
             handed: Handed::default(),
             reported: 0,
@@ -184,8 +187,8 @@ impl Sender {
                     Ok(())
                 }
                 Speed::Rate(rate) => self.keep_schedule(control, rate, since, &current),
-                Speed::Full => self.hurry(control, self.subscriptions, &current),
-                Speed::Flood => self.hurry(control, 0, &current),
+                Speed::Full => self.hurry(control, self.wants.readers_mean(), &current),
+                Speed::Flood => self.hurry(control, 0.0, &current),
             };
             self.report(control, self.clock.now());
             if let Err(error) = done {
@@ -214,11 +217,11 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends as fast as these subscriptions keep up.
-    fn hurry(&mut self, control: &Control, subscriptions: u64, current: &dyn Fn() -> bool) -> Result<()> {
+    /// Sends as fast as these many readers of each message keep up.
+    fn hurry(&mut self, control: &Control, readers: f64, current: &dyn Fn() -> bool) -> Result<()> {
         while current() {
             if self.handed.messages.messages.is_multiple_of(BACKLOG_LOOK)
-                && self.backlog(subscriptions) > self.backlog_max
+                && self.backlog(readers) > self.backlog_max
             {
                 self.handed.held_back += 1;
                 std::thread::park_timeout(IDLE / 4);
@@ -238,9 +241,9 @@ impl Sender {
     }
 
     /// Acknowledged messages that the slowest reader has not read, if all read at the same speed.
-    fn backlog(&self, subscriptions: u64) -> u64 {
-        let wanted = self.part.outcomes.acknowledged_total() * subscriptions;
-        wanted.saturating_sub(self.part.receipts.received_total()) / subscriptions.max(1)
+    fn backlog(&self, readers: f64) -> u64 {
+        let wanted = self.part.outcomes.acknowledged_total() as f64 * readers;
+        ((wanted - self.part.receipts.received_total() as f64) / readers.max(1.0)) as u64
     }
 
     /// Sends one message of the next producer, waiting as long as it may not or its client is full.
@@ -252,16 +255,18 @@ impl Sender {
         let number = Stamp::number(producer.number, producer.messages);
         let message = self.pool.take();
         Stamp { due, number }.write(message);
-        let key = match self.keys {
+        let of_eight = match self.keys {
             KeyDistributor::NoKey => None,
             KeyDistributor::KeyRoundRobin => Some(producer.messages % KEYS),
             KeyDistributor::RandomNano => Some(self.clock.now()),
         };
-        let key = key.map(u64::to_be_bytes);
+        let of_eight = of_eight.map(u64::to_be_bytes);
+        let class = self.wants.class(number).map(class_name);
+        let key = of_eight.as_ref().map(|key| &key[..]).or(class.as_deref().map(str::as_bytes));
         loop {
             let now = self.clock.now();
             let ticket = self.part.outcomes.depart(producer.number, due, now);
-            match producer.publisher.offer(key.as_ref().map(|key| &key[..]), message, ticket) {
+            match producer.publisher.offer(key, message, ticket) {
                 Ok(Offer::Taken) => {
                     self.handed.lag.record(now.saturating_sub(due));
                     break;
@@ -280,7 +285,9 @@ impl Sender {
                 }
             }
         }
-        self.handed.messages.add(number);
+        let print = Fingerprint::of(number);
+        self.handed.messages.merge(print);
+        self.handed.wanted.merge(print.times(self.wants.readers(producer.number % self.topics, number)));
         producer.messages += 1;
         self.next = (self.next + 1) % self.producers.len();
         Ok(Step::Sent)

@@ -49,6 +49,7 @@ pub struct Begin {
 #[derive(Serialize, Deserialize)]
 pub struct WireSample {
     messages: Fingerprint,
+    wanted: Fingerprint,
     held_back: u64,
     lag: Vec<u8>,
     acknowledged: u64,
@@ -58,6 +59,7 @@ pub struct WireSample {
     received: Fingerprint,
     received_bytes: u64,
     strange: u64,
+    wire_bytes: u64,
     arrival: Vec<u8>,
     in_flight: u64,
     cpu_s: f64,
@@ -69,6 +71,7 @@ impl WireSample {
     pub fn pack(sample: &Sample) -> Self {
         Self {
             messages: sample.handed.messages,
+            wanted: sample.handed.wanted,
             held_back: sample.handed.held_back,
             lag: sample.handed.lag.to_bytes(),
             acknowledged: sample.published.acknowledged,
@@ -78,6 +81,7 @@ impl WireSample {
             received: sample.received.prints,
             received_bytes: sample.received.bytes,
             strange: sample.received.strange,
+            wire_bytes: sample.received.wire_bytes,
             arrival: sample.received.since_due.to_bytes(),
             in_flight: sample.in_flight,
             cpu_s: sample.cpu_s,
@@ -91,7 +95,12 @@ impl WireSample {
     /// A histogram is none.
     pub fn unpack(self) -> Result<Sample> {
         Ok(Sample {
-            handed: Handed { messages: self.messages, lag: Latency::from_bytes(&self.lag)?, held_back: self.held_back },
+            handed: Handed {
+                messages: self.messages,
+                wanted: self.wanted,
+                lag: Latency::from_bytes(&self.lag)?,
+                held_back: self.held_back,
+            },
             published: Published {
                 acknowledged: self.acknowledged,
                 failed: self.failed,
@@ -102,6 +111,7 @@ impl WireSample {
                 bytes: self.received_bytes,
                 prints: self.received,
                 strange: self.strange,
+                wire_bytes: self.wire_bytes,
                 since_due: Latency::from_bytes(&self.arrival)?,
             },
             in_flight: self.in_flight,

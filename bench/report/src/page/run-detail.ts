@@ -55,6 +55,7 @@ function measured({ measured: figures, verdict }: Run): Fact[] {
     ['Rate due', figures.target_rate === null ? 'as many as possible' : messageRate(figures.target_rate)],
     ['Published', grouped(figures.published)],
     ['Received', `${grouped(figures.received)}, ${digits(figures.receive_mb_s)} MB/s`],
+    ...(figures.wire_mb_s === null ? [] : [['From the network', `${digits(figures.wire_mb_s)} MB/s`] satisfies Fact]),
     ['Failed', grouped(figures.failed)],
     ['Each arrived once', complete],
     ['Acknowledge p99, from send', milliseconds(figures.acknowledge_latency?.p99_ms)],
