@@ -46,7 +46,7 @@ pub struct NodeVitals {
     state: Arc<AdminState>,
     measurements: Measurements,
     kafka: kafka_gateway::GatewayMetrics,
-    amqp: GatewayMetrics,
+    pub amqp: GatewayMetrics,
     latencies: LatencyLook,
 }
 

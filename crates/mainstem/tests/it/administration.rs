@@ -12,7 +12,7 @@ use crate::process::{Process, exchange};
 pub struct Answer {
     pub status: u16,
     head: String,
-    body: Value,
+    pub body: Value,
 }
 
 impl Answer {
