@@ -22,7 +22,7 @@ RABBITMQ_PORT ?= 27672
 BENCH := target/release/mainstem-bench
 
 .PHONY: help run build test test-rust test-sim test-clients test-peers test-bench acceptance lint clean
-.PHONY: record-peers record-kafka record-rabbitmq bench bench-full bench-build bench-gate
+.PHONY: console test-console record-peers record-kafka record-rabbitmq bench bench-full bench-build bench-gate
 
 help:
 	@echo "make run           build a release binary and start a broker with the defaults"
@@ -34,6 +34,8 @@ help:
 	@echo "make bench-gate    instructions per record, CPU per GB and the ratio to Kafka against bench/baseline.json"
 	@echo "make test-peers    ask the release binary what a real Kafka and a real RabbitMQ were asked, and compare the answers"
 	@echo "make record-peers  record the answers of a real Kafka and, as root, of a real RabbitMQ again"
+	@echo "make console       build the console's files anew, after a change in console/; needs Node.js"
+	@echo "make test-console  the console in a headless browser; screenshots are in target/console"
 	@echo "make lint          clippy, warnings are errors"
 
 run: build
@@ -42,7 +44,7 @@ run: build
 build:
 	$(CARGO) build --release -p mainstem
 
-test: test-rust test-sim test-clients test-peers test-bench
+test: test-rust test-sim test-clients test-peers test-console test-bench
 
 test-rust:
 	$(CARGO) test --workspace --exclude sim --exclude mainstem-bench --no-fail-fast
@@ -65,6 +67,17 @@ test-bench: build
 	bench/prepare --browser
 	$(CARGO) test -p mainstem-bench
 	cd bench/report && npm test --silent && npm run --silent check
+
+# The console: its files are what its sources build to, and every page in a headless browser against the release binary.
+test-console: build
+	console/prepare
+	console/check-built
+	cd console && npm test --silent && npm run --silent check
+
+# Builds the files of the console that the binary carries.
+console:
+	console/prepare
+	cd console && npm run --silent build
 
 bench-build: build
 	bench/prepare

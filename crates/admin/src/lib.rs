@@ -1,8 +1,9 @@
-//! HTTP administration on a thread of its own: `/metrics`, `/health/live`, `/health/ready`, the administration API under `/v1` ([`api`])
-//! with orders to the node ([`operations`]), and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread with clients,
-//! so that it answers while they keep the shards busy.
+//! HTTP administration on a thread of its own: the console at `/`, `/metrics`, `/health/live`, `/health/ready`, the administration API under
+//! `/v1` ([`api`]) with orders to the node ([`operations`]), and RabbitMQ's management API under `/api` ([`management`]). It never shares a thread
+//! with clients, so that it answers while they keep the shards busy.
 
 pub mod api;
+mod console;
 mod control;
 mod exposition;
 pub mod management;
@@ -151,7 +152,8 @@ pub fn serve(
                 tokio::spawn(serve_one(listener, management.router()));
             }
             let own = api::Server::new(management.clone());
-            serve_one(listener, router(state).merge(own.router()).merge(management.router()).merge(operations.router())).await;
+            let router = router(state).merge(console::router()).merge(own.router());
+            serve_one(listener, router.merge(management.router()).merge(operations.router())).await;
         });
     })?;
     Ok(served)
@@ -179,16 +181,11 @@ async fn serve_one(listener: std::net::TcpListener, router: Router) {
 
 fn router(state: Arc<AdminState>) -> Router {
     Router::new()
-        .route("/", get(index))
         .route("/metrics", get(metrics))
         .route("/health/live", get(|| async { "live\n" }))
         .route("/health/ready", get(ready))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /metrics, /health/live, /health/ready, /v1 and /api\n") })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; there are /, /metrics, /health/live, /health/ready, /v1 and /api\n") })
         .with_state(state)
-}
-
-async fn index() -> &'static str {
-    "Mainstem\n\n/metrics       measurements in Prometheus text\n/health/live   the process runs\n/health/ready  it serves reads and writes\n/v1            administration, described in /v1/openapi.json\n/api           management, as in RabbitMQ\n"
 }
 
 async fn ready(State(state): State<Arc<AdminState>>) -> Response {

@@ -8,6 +8,7 @@
 mod aborted;
 mod admin;
 mod arc_table;
+mod browse;
 mod catalog;
 mod clients;
 mod connections;
@@ -47,6 +48,7 @@ use parking_lot::{Condvar, Mutex};
 use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
+pub use browse::{NewRecord, Page, Published, PublishError};
 pub use dynamic::{DYNAMIC, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
@@ -498,6 +500,11 @@ impl Broker {
 
     /// Appends to a journal and waits until it is durable. Not on a shard's thread.
     fn commit(&self, journal: usize, items: Vec<AppendItem>) -> Result<(), AppendError> {
+        self.commit_all(journal, items).into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    /// The same, and where each item is.
+    fn commit_all(&self, journal: usize, items: Vec<AppendItem>) -> AppendResults {
         let token = self.own.next_token.fetch_add(1, Ordering::Relaxed);
         let to = ReplyTo { shard: OWN_SHARD, connection: ConnectionId(token), token };
         let mut append = Append { to, items, acknowledge: true };
@@ -508,7 +515,7 @@ impl Broker {
         let mut done = self.own.done.lock();
         loop {
             if let Some(results) = done.remove(&token) {
-                return results.into_iter().find_map(Result::err).map_or(Ok(()), Err);
+                return results;
             }
             self.own.arrives.wait(&mut done);
         }

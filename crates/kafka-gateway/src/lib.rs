@@ -19,7 +19,7 @@ mod share_sessions;
 
 pub use gateway::{Advertise, Gateway};
 pub use handlers::{Api, apis};
-pub use metrics::GatewayMetrics;
+pub use metrics::{ApiLabel, GatewayMetrics};
 pub use pinned::MemoryPressure;
 pub use principal_rules::{InvalidRules, PrincipalRules};
 pub use session::{CloseReason, SaslMechanism, SaslRules, Session, ShardContext};

@@ -16,6 +16,7 @@ mod ending;
 mod frames;
 mod log_file;
 mod management;
+mod latencies;
 mod measurements;
 mod memory;
 mod operator;

@@ -3,13 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use admin::api::{Memory, NodeTotals, Vitals};
+use admin::api::{Latencies, Memory, NodeTotals, Vitals};
 use admin::management::{Gateway, Listening, Message, NodeFacts, Totals};
 use admin::AdminState;
 use amqp_gateway::{GatewayMetrics, Postcard};
 use broker::{Broker, Delivery, Vhost};
+use journal::Journal;
 
 use crate::config::Config;
+use crate::latencies::LatencyLook;
 use crate::measurements::Measurements;
 
 /// The AMQP gateway, as management knows it.
@@ -41,10 +43,19 @@ impl Gateway for Messages {
 
 /// What passes clients, and what memory is used for.
 pub struct NodeVitals {
-    pub state: Arc<AdminState>,
-    pub measurements: Measurements,
-    pub kafka: kafka_gateway::GatewayMetrics,
+    state: Arc<AdminState>,
+    measurements: Measurements,
+    kafka: kafka_gateway::GatewayMetrics,
     pub amqp: GatewayMetrics,
+    latencies: LatencyLook,
+}
+
+impl NodeVitals {
+    /// Of the process, its gateways and its journals.
+    pub fn new(process: (&Arc<AdminState>, &Measurements), gateways: (&kafka_gateway::GatewayMetrics, &GatewayMetrics), journals: &[Arc<Journal>]) -> Self {
+        let (kafka, amqp) = (gateways.0.clone(), gateways.1.clone());
+        Self { state: Arc::clone(process.0), measurements: process.1.clone(), latencies: LatencyLook::new(&kafka, journals), kafka, amqp }
+    }
 }
 
 impl Vitals for NodeVitals {
@@ -67,6 +78,10 @@ impl Vitals for NodeVitals {
 
     fn memory(&self) -> Memory {
         self.measurements.memory()
+    }
+
+    fn latencies(&self) -> Latencies {
+        self.latencies.read()
     }
 
     fn phase(&self) -> &'static str {

@@ -92,7 +92,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
         }
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
-    let vitals = NodeVitals { state: Arc::clone(&state), measurements: measurements.clone(), kafka: metrics.clone(), amqp: amqp_metrics.clone() };
+    let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals);
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });

@@ -32,13 +32,21 @@ pub struct Record {
 /// # Errors
 /// `Corrupt`, `UnknownCompression`, `TooLarge` beyond [`UNPACKED_BYTES_MAX`]; the batch's checksum is not looked at.
 pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
+    records_within(batch, UNPACKED_BYTES_MAX)
+}
+
+/// The same for who has less memory for it.
+///
+/// # Errors
+/// As [`records`]; `TooLarge` beyond `bytes_max`.
+pub fn records_within(batch: &[u8], bytes_max: usize) -> Result<Vec<Record>, BatchError> {
     let header = BatchHeader::parse(batch)?;
     let packed = batch.get(HEADER_BYTES..header.total_bytes()).ok_or(BatchError::Truncated {
         need: header.total_bytes(),
         have: batch.len(),
     })?;
     let codec = header.compression().ok_or(BatchError::UnknownCompression)?;
-    split(&header, Bytes::from(unpack(codec, packed, UNPACKED_BYTES_MAX)?))
+    split(&header, Bytes::from(unpack(codec, packed, bytes_max)?))
 }
 
 /// The records of a batch with this head, which are not compressed.

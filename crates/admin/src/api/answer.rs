@@ -50,7 +50,6 @@ impl Answer {
     }
 
     /// 200 with a body of another kind than JSON, such as a stream of events.
-    #[expect(dead_code, reason = "for resources that stream")]
     pub fn other(content_type: &'static str, body: Body) -> Self {
         Self::with(StatusCode::OK, Content::Other(content_type, body))
     }

@@ -112,6 +112,13 @@ pub(crate) fn rates(management: &Management) -> Value {
     flows(&management.rates.of(Subject::Protocols))
 }
 
+/// The same between two looks that are so many seconds apart.
+pub(crate) fn rates_between(before: &NodeTotals, now: &NodeTotals, seconds: f64) -> Value {
+    let (before, now) = (before.counts(), now.counts());
+    let rates: Vec<f64> = now.iter().zip(before).map(|(now, before)| (now.saturating_sub(before) as f64 / seconds * 10.0).round() / 10.0).collect();
+    flows(&rates)
+}
+
 /// What memory is used for.
 pub(crate) fn memory(memory: &Memory) -> Value {
     let one = |one: &super::MemoryUse| json!({"name": one.name, "bytes": one.bytes, "text": one.text});

@@ -6,7 +6,7 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema::Schema;
 use super::{
-    bindings, config, connections, exchanges, filters, groups, journals, login, openapi, overview, permissions, queues, reset, topics, users, vhosts,
+    bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, overview, permissions, queues, records, reset, topics, users, vhosts,
 };
 use crate::paths;
 
@@ -19,6 +19,8 @@ pub(crate) const TABLES: &[&[Route]] = &[
     config::ROUTES,
     connections::ROUTES,
     topics::ROUTES,
+    records::ROUTES,
+    live::ROUTES,
     groups::ROUTES,
     reset::ROUTES,
     filters::ROUTES,
@@ -75,7 +77,6 @@ pub(crate) enum Shape {
     /// A list of these, as `listing.rs` makes it.
     List(&'static Schema),
     /// A body of this content type, whose shape is not described.
-    #[expect(dead_code, reason = "for resources that stream")]
     Other(&'static str),
 }
 

@@ -11,6 +11,7 @@ use axum::routing::any;
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
+use super::live::Live;
 use super::login::log_in;
 use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
@@ -27,6 +28,7 @@ const BODY_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub(crate) struct Api {
     pub sessions: Sessions,
+    pub live: Arc<Live>,
 }
 
 /// The API, before and after there is a broker.

@@ -1,5 +1,6 @@
 //! What the process tells the API of itself: what has passed its clients, what its memory is used for, how far it is.
 
+use super::latency::Latencies;
 use crate::management::rates::{COUNTS, Counts};
 
 /// What the API asks the process.
@@ -9,6 +10,9 @@ pub trait Vitals: Send + Sync {
 
     /// What memory is used for, now.
     fn memory(&self) -> Memory;
+
+    /// How long requests and commits have taken since the start.
+    fn latencies(&self) -> Latencies;
 
     /// How far the process is.
     fn phase(&self) -> &'static str;

@@ -57,6 +57,7 @@ pub use policies::{Matched, Policies, Policy, PolicyScope, PolicyWish, Understoo
 pub use stream::{age_ms, StreamFilter, StreamRead, StreamReading, StreamStart};
 pub use declare::OwnQueue;
 pub use parts::Part;
+pub(crate) use parts::partition_of;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
 pub use vhosts::VhostMetadata;

@@ -29,7 +29,7 @@ pub struct Part {
 }
 
 /// The partition of a key among `count`, as clients of Kafka choose it by default: murmur2 with their seed, without the sign.
-fn partition_of(key: &[u8], count: usize) -> usize {
+pub(crate) fn partition_of(key: &[u8], count: usize) -> usize {
     const MULTIPLIER: u32 = 0x5bd1_e995;
     const SEED: u32 = 0x9747_b28c;
     let mut hash = SEED ^ key.len() as u32;

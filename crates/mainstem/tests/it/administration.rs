@@ -12,7 +12,7 @@ use crate::process::{Process, exchange};
 pub struct Answer {
     pub status: u16,
     head: String,
-    body: Value,
+    pub body: Value,
 }
 
 impl Answer {
@@ -23,7 +23,7 @@ impl Answer {
 }
 
 /// A request with headers of its own.
-fn ask(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+pub fn ask(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
     let mut socket = TcpStream::connect(process.admin).expect("the port is open");
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| *name == "host") {
@@ -41,7 +41,7 @@ fn ask(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], bo
     Answer { status, head: head.to_owned(), body: serde_json::from_str(body).unwrap_or(Value::Null) }
 }
 
-fn get(process: &Process, path: &str) -> Value {
+pub fn get(process: &Process, path: &str) -> Value {
     let answer = ask(process, "GET", path, &[], "");
     assert_eq!(answer.status, 200, "{path}: {}", answer.body);
     answer.body

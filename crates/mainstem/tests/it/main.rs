@@ -4,6 +4,7 @@ mod administration;
 mod monitoring;
 mod operations;
 mod process;
+mod records;
 mod reference;
 mod serve;
 mod tree;

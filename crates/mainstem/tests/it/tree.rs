@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("broker", &["types", "record", "filter", "delivery", "routing", "journal"]),
     ("kafka-gateway", &["types", "record", "filter", "delivery", "kafka-wire", "broker"]),
     ("amqp-gateway", &["types", "record", "delivery", "routing", "amqp-wire", "broker"]),
-    ("admin", &["types", "delivery", "routing", "amqp-wire", "broker"]),
+    ("admin", &["types", "record", "delivery", "routing", "amqp-wire", "broker"]),
     ("mainstem", &["types", "journal", "broker", "kafka-gateway", "amqp-gateway", "admin"]),
     ("sim", &["types", "record", "journal"]),
     ("raw-load", &["record", "kafka-wire"]),
@@ -112,7 +112,7 @@ fn named_paths(text: &str) -> BTreeSet<String> {
     let linked = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let candidates = quoted.chain(linked).map(|word| word.split('#').next().unwrap_or_default());
     let path = |word: &&str| {
-        let rooted = ["crates/", "docs/", "conformance/", ".ci/", "bench/", "fuzz/", "mainstem-"];
+        let rooted = ["crates/", "docs/", "conformance/", "console/", ".ci/", "bench/", "fuzz/", "mainstem-"];
         let document = word.ends_with(".md") && !word.contains("://");
         (document || rooted.iter().any(|start| word.starts_with(start)))
             && !word.contains([' ', '*', '<', '{', '\n'])

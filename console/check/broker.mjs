@@ -1,0 +1,90 @@
+// A real broker for the checks: in a folder of its own, on ports that are free, ended by its process.
+
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+function freePort() {
+  return new Promise((done, fail) => {
+    const server = createServer();
+    server.once('error', fail);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address();
+      server.close(() => done(port));
+    });
+  });
+}
+
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+export class Broker {
+  static async start(binary) {
+    const broker = new Broker();
+    broker.folder = mkdtempSync(join(tmpdir(), 'mainstem-console-'));
+    const [kafka, amqp, admin] = [await freePort(), await freePort(), await freePort()].map((port) => `127.0.0.1:${port}`);
+    Object.assign(broker, { kafka, amqp, admin, origin: `http://${admin}`, log: '' });
+    const flags = ['serve', '--data', join(broker.folder, 'data'), '--kafka', kafka, '--amqp', amqp, '--admin', admin, '--memory', '256MiB'];
+    broker.process = spawn(binary, flags, { stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [broker.process.stdout, broker.process.stderr]) stream.on('data', (text) => (broker.log += text));
+    for (let turn = 0; turn < 200; turn += 1) {
+      if (broker.process.exitCode !== null) break;
+      const ready = await fetch(`${broker.origin}/health/ready`).catch(() => null);
+      if (ready?.ok) return broker;
+      await pause(50);
+    }
+    throw new Error(`the broker does not start:\n${broker.log}`);
+  }
+
+  /** A request to /v1, as an administrator once there is one. */
+  async ask(method, path, body) {
+    const headers = this.basic ? { Authorization: this.basic } : {};
+    if (body !== undefined) headers['Content-Type'] = 'application/json';
+    const response = await fetch(`${this.origin}/v1${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return text === '' ? null : JSON.parse(text);
+  }
+
+  as(user, password) {
+    this.basic = `Basic ${Buffer.from(`${user}:${password}`).toString('base64')}`;
+  }
+
+  /** Runs kcat with lines as its input; resolves when it ends. */
+  kcat(flags, lines = []) {
+    return new Promise((done, fail) => {
+      const child = spawn('kcat', ['-b', this.kafka, '-q', ...flags], { stdio: ['pipe', 'pipe', 'pipe'] });
+      let [out, trouble] = ['', ''];
+      child.stdout.on('data', (text) => (out += text));
+      child.stderr.on('data', (text) => (trouble += text));
+      child.on('error', fail);
+      child.on('close', (status) => (status === 0 ? done(out) : fail(new Error(`kcat ${flags.join(' ')}: ${trouble}`))));
+      child.stdin.end(lines.map((line) => `${line}\n`).join(''));
+    });
+  }
+
+  /** A producer that goes on until it is stopped, so many records a second. */
+  load(topic, rate) {
+    const child = spawn('kcat', ['-b', this.kafka, '-q', '-P', '-t', topic, '-X', 'client.id=loader'], { stdio: ['pipe', 'ignore', 'ignore'] });
+    const line = `${JSON.stringify({ order: { id: 1, total: 10 }, filler: 'x'.repeat(400) })}\n`;
+    const timer = setInterval(() => child.stdin.write(line.repeat(Math.ceil(rate / 20))), 50);
+    child.stdin.on('error', () => {});
+    return () => {
+      clearInterval(timer);
+      child.stdin.end();
+      child.kill();
+    };
+  }
+
+  async end() {
+    const ended = new Promise((done) => this.process.once('close', done));
+    if (this.process.exitCode === null) {
+      this.process.kill('SIGTERM');
+      const timer = setTimeout(() => this.process.kill('SIGKILL'), 10_000);
+      await ended;
+      clearTimeout(timer);
+    }
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,65 @@
+// Windows above the page: the browser's own dialog keeps the keyboard inside and gives it back.
+
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { Form, Text, useWork } from './form.tsx';
+import { Icon } from './icon.tsx';
+
+interface Props {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+}
+
+export function Dialog({ title, onClose, children, wide }: Props) {
+  const place = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    place.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={place} class={wide ? 'wide' : ''} aria-labelledby={id} onClose={onClose}>
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button type="button" class="quiet" aria-label="Close" onClick={() => place.current?.close()}>
+          <Icon name="cross" />
+        </button>
+      </header>
+      <div class="inside">{children}</div>
+    </dialog>
+  );
+}
+
+interface ConfirmProps {
+  title: string;
+  /** What happens. */
+  children: ComponentChildren;
+  /** The word on the button. */
+  submit: string;
+  /** Has to be typed, so that it is no slip. */
+  typed?: string;
+  act: () => Promise<unknown>;
+  onClose: () => void;
+  onDone: () => void;
+}
+
+/** Asks before something is gone. */
+export function Confirm({ title, children, submit, typed, act, onClose, onDone }: ConfirmProps) {
+  const work = useWork();
+  const [text, setText] = useState('');
+  const run = async (): Promise<void> => {
+    if (await work.run(act)) {
+      onClose();
+      onDone();
+    }
+  };
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Form work={work} submit={submit} danger disabled={typed !== undefined && text !== typed} onSubmit={() => void run()}>
+        <div class="said">{children}</div>
+        {typed !== undefined && <Text label={`Type “${typed}” to confirm`} name="typed" value={text} onValue={setText} autofocus />}
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,238 @@
+//! What happens now, as server-sent events: `node` once a second, and `topics` and `groups` of those that are asked for.
+//!
+//! Samples of the node are taken by the streams themselves, one a second however many there are, and kept for ten minutes: who comes
+//! later gets them at once, as `history`. A stream ends after five minutes; browsers connect again, and are looked at again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::header;
+use broker::{Broker, Topic};
+use bytes::Bytes;
+use futures_util::stream;
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use types::{PartitionIndex, TopicId};
+
+use super::answer::{Answer, Outcome, Refusal};
+use super::call::Call;
+use super::latency::{Buckets, Latencies, percentiles};
+use super::overview;
+use super::route::{Access, Route, Shape, get};
+use super::schema::Schema;
+use super::vitals::NodeTotals;
+use crate::management::Management;
+
+const UNUSED: Schema = Schema::new("Events", &[]);
+
+pub(crate) const ROUTES: &[Route] = &[Route {
+    answer: Shape::Other("text/event-stream"),
+    ..get("/live", Access::LoggedIn, "What happens now, as server-sent events", &UNUSED, live).asks(&[
+        ("node", "false: nothing of the node, which needs tag monitoring or administrator."),
+        ("topic", "A topic; may come up to 32 times."),
+        ("group", "A group; may come up to 32 times."),
+    ])
+}];
+
+/// Between two events.
+const EVERY: Duration = Duration::from_secs(1);
+/// Events after which a stream ends.
+const EVENTS_MAX: usize = 300;
+/// Samples that are kept.
+const SAMPLES_MAX: usize = 600;
+/// Rates are not made of samples that lie further apart.
+const APART_MAX: Duration = Duration::from_secs(10);
+/// Percentiles are of what happened in so many seconds.
+const LATENCY_SAMPLES: usize = 5;
+/// Streams at once.
+const STREAMS_MAX: usize = 64;
+/// Topics and groups of a stream, each.
+const NAMES_MAX: usize = 32;
+
+/// What has been counted at a moment.
+struct Look {
+    at: Instant,
+    totals: NodeTotals,
+    latencies: Latencies,
+}
+
+#[derive(Default)]
+struct Samples {
+    looks: VecDeque<Look>,
+    events: VecDeque<Value>,
+}
+
+/// What streams share.
+#[derive(Default)]
+pub(crate) struct Live {
+    samples: Mutex<Samples>,
+    streams: AtomicUsize,
+}
+
+impl Live {
+    /// The newest sample; a new one if it is a second old. `None`: there is nothing to compare with yet.
+    fn sample(&self, management: &Management) -> Option<Value> {
+        let mut samples = self.samples.lock();
+        let now = Instant::now();
+        if samples.looks.back().is_some_and(|last| now - last.at > APART_MAX) {
+            samples.looks.clear();
+        }
+        if samples.looks.back().is_none_or(|last| now - last.at >= EVERY * 9 / 10) {
+            let look = Look { at: now, totals: management.vitals.totals(), latencies: management.vitals.latencies() };
+            let event = samples.looks.back().map(|last| event(management, &samples.looks, last, &look));
+            samples.events.extend(event);
+            samples.looks.push_back(look);
+            while samples.looks.len() > LATENCY_SAMPLES {
+                samples.looks.pop_front();
+            }
+            while samples.events.len() > SAMPLES_MAX {
+                samples.events.pop_front();
+            }
+        }
+        samples.events.back().cloned()
+    }
+
+    fn history(&self) -> Value {
+        self.samples.lock().events.iter().cloned().collect()
+    }
+}
+
+/// What happened between looks.
+fn event(management: &Management, looks: &VecDeque<Look>, last: &Look, now: &Look) -> Value {
+    let seconds = (now.at - last.at).as_secs_f64().max(0.001);
+    let broker = &management.broker;
+    let first = &looks.front().unwrap_or(last).latencies;
+    let latency = |of: fn(&Latencies) -> &Buckets| percentiles(of(first), of(&now.latencies));
+    json!({
+        "at": broker.now_ms(),
+        "rates": overview::rates_between(&last.totals, &now.totals, seconds),
+        "memory": overview::memory(&management.vitals.memory()),
+        "connections": broker.connections().all().len() + broker.kafka_connections().all().len(),
+        "latency": {
+            "produce": latency(|all| &all.produce),
+            "fetch": latency(|all| &all.fetch),
+            "commit": latency(|all| &all.commit),
+        },
+    })
+}
+
+/// How far a topic was: when, records, bytes.
+struct TopicLook {
+    topic: TopicId,
+    at: Instant,
+    ends: u64,
+    bytes: u64,
+}
+
+/// One who watches.
+struct Stream {
+    live: Arc<Live>,
+    management: Arc<Management>,
+    node: bool,
+    topics: Vec<(Arc<Topic>, Option<TopicLook>)>,
+    groups: Vec<String>,
+    sent: usize,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.live.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Stream {
+    /// The next events, as they are sent.
+    fn events(&mut self) -> String {
+        let mut text = String::new();
+        let mut put = |name: &str, value: &Value| text.push_str(&format!("event: {name}\ndata: {value}\n\n"));
+        if self.node {
+            let sample = self.live.sample(&self.management);
+            if self.sent == 0 {
+                put("history", &self.live.history());
+            } else if let Some(sample) = sample {
+                put("node", &sample);
+            }
+        }
+        let now = self.management.broker.now_ms();
+        if !self.topics.is_empty() {
+            let one = |(topic, last): &mut (Arc<Topic>, Option<TopicLook>)| Some((topic.name.clone(), growth(topic, last)?));
+            let all: Map<String, Value> = self.topics.iter_mut().filter_map(one).collect();
+            put("topics", &json!({"at": now, "topics": all}));
+        }
+        if !self.groups.is_empty() {
+            let one = |group: &String| (group.clone(), json!({"lag": lag(&self.management.broker, group)}));
+            let all: Map<String, Value> = self.groups.iter().map(one).collect();
+            put("groups", &json!({"at": now, "groups": all}));
+        }
+        self.sent += 1;
+        // Something has to come now and then, so that a connection that is gone is noticed.
+        if text.is_empty() { ": nothing\n\n".to_owned() } else { text }
+    }
+}
+
+/// What has come to a topic in a second.
+fn growth(topic: &Topic, last: &mut Option<TopicLook>) -> Option<Value> {
+    let (mut ends, mut bytes) = (0, 0);
+    for log in topic.logs().iter() {
+        ends += log.high_watermark().0;
+        bytes += log.live_bytes();
+    }
+    let now = TopicLook { topic: topic.id, at: Instant::now(), ends, bytes };
+    let before = last.replace(now).filter(|before| before.topic == topic.id)?;
+    let seconds = before.at.elapsed().as_secs_f64().max(0.001);
+    let rate = |from: u64, to: u64| (to.saturating_sub(from) as f64 / seconds * 10.0).round() / 10.0;
+    // What retention takes away in that second is not seen.
+    Some(json!({"in_records": rate(before.ends, ends), "in_bytes": rate(before.bytes, bytes)}))
+}
+
+/// Records that a group has not done yet.
+fn lag(broker: &Broker, group: &str) -> u64 {
+    let committed = broker.groups().offsets(group).into_iter().filter_map(|(topic, partition, committed)| {
+        let log = broker.topic(&topic)?.log(PartitionIndex(partition))?;
+        Some(log.high_watermark().0.saturating_sub(u64::try_from(committed.offset).unwrap_or(0)))
+    });
+    let shared = broker.subscriptions().of_group(group);
+    let shared = shared.iter().map(|shared| shared.lock().backlog(shared.log().high_watermark().0));
+    committed.sum::<u64>() + shared.sum::<u64>()
+}
+
+/// All values of a parameter.
+fn names<'c>(call: &'c Call<'_>, parameter: &str) -> Result<Vec<&'c str>, Refusal> {
+    let all: Vec<&str> = call.query.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str()).collect();
+    if let Some(hidden) = all.iter().find(|name| !call.sees_topic(name)) {
+        return Err(Answer::not_found(format!("there is no {parameter} {hidden:?}")));
+    }
+    if all.len() > NAMES_MAX { Err(Answer::invalid(parameter, format!("at most {NAMES_MAX} are watched"))) } else { Ok(all) }
+}
+
+fn live(call: &Call<'_>) -> Outcome {
+    let node = call.query("node") != Some("false");
+    if node && !call.caller.who.monitors() {
+        return Err(Answer::not_allowed("what the node does is for tags monitoring and administrator"));
+    }
+    let find = |name: &str| call.broker().topic(name).ok_or_else(|| Answer::not_found(format!("there is no topic {name:?}")));
+    let topics = names(call, "topic")?.into_iter().map(|name| Ok((find(name)?, None))).collect::<Result<_, Refusal>>()?;
+    let groups = names(call, "group")?.into_iter().map(str::to_owned).collect();
+    let live = Arc::clone(&call.api.live);
+    let free = |taken: usize| (taken < STREAMS_MAX).then_some(taken + 1);
+    if live.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
+        return Err(Answer::unavailable("busy", "too many watch already"));
+    }
+    let stream = Stream { live, management: Arc::clone(call.management), node, topics, groups, sent: 0 };
+    let events = stream::unfold(stream, |mut stream| async move {
+        if stream.sent >= EVENTS_MAX {
+            return None;
+        }
+        if stream.sent > 0 {
+            tokio::time::sleep(EVERY).await;
+        }
+        let first = if stream.sent == 0 { "retry: 1000\n\n" } else { "" };
+        let text = format!("{first}{}", stream.events());
+        Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), stream))
+    });
+    let answer = Answer::other("text/event-stream", Body::from_stream(events));
+    Ok(answer.header(header::HeaderName::from_static("x-accel-buffering"), "no".to_owned()))
+}
