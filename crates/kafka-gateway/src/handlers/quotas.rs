@@ -1,7 +1,7 @@
-//! DescribeClientQuotas, AlterClientQuotas: how much users, clients and addresses may do in a second. Where clients have to log in, only an
-//! administrator may see and change that.
+//! DescribeClientQuotas, AlterClientQuotas: how much users, clients and addresses may do in a second. Where access control entries count they
+//! say who may see and change that; otherwise, where clients have to log in, only an administrator.
 
-use broker::{Broker, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch};
+use broker::{AclOperation, Broker, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch};
 use kafka_wire::alter_client_quotas::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, AlterOutcome, AlteredEntity, AlteredEntry, OutcomeEntity,
 };
@@ -14,12 +14,18 @@ use super::{Outcome, control};
 use crate::session::Context;
 
 const REFUSED: Str = Str::from_static("Only an administrator may see and change quotas");
+const UNAUTHORIZED: Str = Str::from_static("Cluster authorization failed.");
 const BUSY: Str = Str::from_static("The controller has too much to do");
 
-/// May whoever asks see and change quotas, as of now? Where nobody logs in, anybody.
-fn is_allowed(context: &Context<'_>) -> bool {
-    let Some(user) = context.user else { return true };
-    context.gateway.broker.security().user(user.name()).is_some_and(|user| user.has_tag("administrator"))
+/// Why whoever asks may not do it, if he may not, as of now.
+fn refusal(context: &Context<'_>, operation: AclOperation) -> Option<Str> {
+    let asking = context.asking();
+    if asking.is_checked() {
+        return asking.check_cluster(operation).is_err().then_some(UNAUTHORIZED);
+    }
+    let name = context.name()?;
+    let administrator = context.gateway.broker.security().user(name).is_some_and(|user| user.has_tag("administrator"));
+    (!administrator).then_some(REFUSED)
 }
 
 /// What a component asks for; the words are Kafka's.
@@ -77,8 +83,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         entries: None,
         ..Default::default()
     };
-    if !is_allowed(context) {
-        return Ok(Outcome::answer(failed(ErrorCode::ClusterAuthorizationFailed, REFUSED)));
+    if let Some(why) = refusal(context, AclOperation::DescribeConfigs) {
+        return Ok(Outcome::answer(failed(ErrorCode::ClusterAuthorizationFailed, why)));
     }
     Ok(Outcome::answer(match filter(&request) {
         Err((code, message)) => failed(code, message.into()),
@@ -130,8 +136,8 @@ fn alter_one(broker: &Broker, entry: &AlteredEntry, validate_only: bool) -> Alte
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterClientQuotasRequest::decode(reader, context.version)?;
-    if !is_allowed(context) {
-        return Ok(Outcome::answer(all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &REFUSED)));
+    if let Some(why) = refusal(context, AclOperation::AlterConfigs) {
+        return Ok(Outcome::answer(all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why)));
     }
     let busy = all(&request.entries, ErrorCode::RequestTimedOut, &BUSY);
     Ok(control(context, || busy, move |broker| AlterClientQuotasResponse {
