@@ -57,8 +57,8 @@ impl Live {
     }
 }
 
-fn refused(name: &str, expected: &str) -> SettingError {
-    SettingError { name: name.to_owned(), value: "…".to_owned(), expected: expected.to_owned() }
+fn refused(name: &str, value: &str, expected: &str) -> SettingError {
+    SettingError { name: name.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
 }
 
 impl Broker {
@@ -79,7 +79,8 @@ impl Broker {
         settings.check()?;
         let lag = |name| settings.int(name);
         if lag("log.cleaner.min.compaction.lag.ms") > lag("log.cleaner.max.compaction.lag.ms") {
-            return Err(refused("log.cleaner.min.compaction.lag.ms", "it is at most log.cleaner.max.compaction.lag.ms"));
+            let (name, value) = ("log.cleaner.min.compaction.lag.ms", lag("log.cleaner.min.compaction.lag.ms").to_string());
+            return Err(refused(name, &value, "it is at most log.cleaner.max.compaction.lag.ms"));
         }
         Ok(settings)
     }
@@ -93,7 +94,8 @@ impl Broker {
         for (name, value) in changes {
             let row = find(BROKER, name)?;
             if !DYNAMIC.contains(&row.name) {
-                return Err(refused(name, "it counts from the start: change it in the configuration and restart"));
+                let value = value.as_deref().filter(|value| !value.is_empty()).unwrap_or("default");
+                return Err(refused(name, value, "it counts from the start: change it in the configuration and restart"));
             }
             match value {
                 Some(value) => {

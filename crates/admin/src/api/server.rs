@@ -19,6 +19,8 @@ use crate::management::{self, Management};
 use crate::origin::{self, Peers};
 use crate::paths::{Found, find, segments};
 
+/// Parameters of queries that are true or false.
+const FLAGS: [&str; 5] = ["dry_run", "if_unused", "if_empty", "internal", "default"];
 /// Bytes of a body.
 const BODY_MAX: usize = 1 << 20;
 
@@ -160,10 +162,15 @@ fn check_access(caller: &Caller, route: &Route) -> Result<(), Refusal> {
 fn check_query(call: &Call<'_>, route: &Route) -> Result<(), Refusal> {
     let of_lists = if matches!(route.answer, super::route::Shape::List(_)) { super::listing::QUERY } else { &[] };
     let known = |name: &str| route.query.iter().chain(of_lists).any(|(known, _)| *known == name) || (route.tries && name == "dry_run");
-    match call.query.iter().find(|(name, _)| !known(name)) {
-        Some((name, _)) => Err(Answer::invalid(name, "there is no such parameter here")),
-        None => Ok(()),
+    for (name, value) in &call.query {
+        if !known(name) {
+            return Err(Answer::invalid(name, "there is no such parameter here"));
+        }
+        if FLAGS.contains(&name.as_str()) && !matches!(value.as_str(), "true" | "false") {
+            return Err(Answer::invalid(name, "it is true or false"));
+        }
     }
+    Ok(())
 }
 
 /// Runs on a thread that may wait. A defect of ours costs the request.

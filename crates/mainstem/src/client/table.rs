@@ -138,7 +138,7 @@ mod tests {
     fn tables_line_up_and_obey_nobody() {
         let items = [json!({"name": "a", "n": {"x": 5}}), json!({"name": "long\u{1b}[31m", "n": {"x": 12345}})];
         let shown = list(&items, &[("NAME", "name", Form::Text), ("N", "n.x", Form::Count), ("GONE", "no", Form::Text)]);
-        assert_eq!(shown, "NAME                 N  GONE\na                    5  -\nlong\\u{1b}[31m  12345  -\n");
+        assert_eq!(shown, "NAME                N  GONE\na                   5  -\nlong\\u{1b}[31m  12345  -\n");
         assert_eq!(one(&items[0], &[("Name", "name", Form::Text), ("Number", "n.x", Form::Bytes)]), "Name    a\nNumber  5 B\n");
     }
 

@@ -191,6 +191,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ("POST", "/v1/topics", json!({"name": "a", "partitions": 0}), 400, "invalid", json!("partitions")),
         ("POST", "/v1/topics", json!({"name": "a", "replicas": 1}), 400, "invalid", json!("replicas")),
         ("POST", "/v1/topics?dryrun=true", json!({"name": "a"}), 400, "invalid", json!("dryrun")),
+        ("POST", "/v1/topics?dry_run=yes", json!({"name": "a"}), 400, "invalid", json!("dry_run")),
         ("POST", "/v1/topics", json!([1]), 400, "bad_request", Value::Null),
         ("GET", "/v1/topics?limit=0", Value::Null, 400, "invalid", json!("limit")),
         ("GET", "/v1/topics/none", Value::Null, 404, "not_found", Value::Null),

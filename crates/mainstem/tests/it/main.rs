@@ -4,5 +4,6 @@ mod administration;
 mod monitoring;
 mod process;
 mod records;
+mod reference;
 mod serve;
 mod tree;
