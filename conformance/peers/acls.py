@@ -604,6 +604,9 @@ of_cluster("features", "UpdateFeatures", 1, {"feature_updates": [], "validate_on
 of_cluster("moved-replicas", "AlterReplicaLogDirs", 2, lambda c: {"dirs": [{"path": "/nowhere", "topics": [{"name": c.topic(), "partitions": [0]}]}]}, "alter")
 of_cluster("scram-described", "DescribeUserScramCredentials", 0, {"users": [{"name": "eve"}]}, "describe")
 of_cluster("scram-altered", "AlterUserScramCredentials", 0, {"deletions": [{"name": "eve", "mechanism": 1}], "upsertions": []}, "alter")
+of_cluster("quotas-described", "DescribeClientQuotas", 1, {"components": [{"entity_type": "user", "match_type": 0, "match_name": "eve"}], "strict": False}, "describe_configs")
+of_cluster("quotas-altered", "AlterClientQuotas", 1, {"entries": [{"entity": [{"entity_type": "user", "entity_name": "eve"}],
+           "ops": [{"key": "producer_byte_rate", "value": 1e6, "remove": False}]}], "validate_only": True}, "alter_configs")
 of_cluster("the-cluster-itself", "DescribeCluster", 1, {})
 of_cluster("telemetry", "GetTelemetrySubscriptions", 0, {})
 
