@@ -1,4 +1,4 @@
-"""`GET /api/why` names the cause in cases that are staged from outside. Arguments: the binary. Prints a line a case."""
+"""`GET /v1/why` names the cause in cases that are staged from outside. Arguments: the binary. Prints a line a case."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ MB = 1_000_000
 
 def why(broker, seconds=1, **subject):
     query = urllib.parse.urlencode({**subject, "seconds": seconds})
-    request = urllib.request.Request(f"http://127.0.0.1:{broker.admin}/api/why?{query}",
+    request = urllib.request.Request(f"http://127.0.0.1:{broker.admin}/v1/why?{query}",
                                      headers={"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()})
     with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)

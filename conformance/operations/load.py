@@ -59,8 +59,8 @@ class Records(Writer):
         super().__init__(broker, topic, size)
 
     def work(self):
-        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "linger.ms": 1, "message.timeout.ms": 4000, "enable.idempotence": True,
-                             "socket.timeout.ms": 3000})
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap, "linger.ms": 1, "message.timeout.ms": 60000, "enable.idempotence": True,
+                             "socket.timeout.ms": 20000})
 
         def told(error, message):
             if error is None:

@@ -10,7 +10,6 @@ pub mod management;
 pub mod operations;
 mod origin;
 mod paths;
-mod why;
 
 pub use control::control;
 

@@ -33,6 +33,7 @@ mod topics;
 mod users;
 mod vhosts;
 mod vitals;
+mod why;
 
 pub use latency::{Buckets, Latencies};
 pub use server::Server;

@@ -123,8 +123,8 @@ struct Place;
 
 impl Place {
     fn take() -> Option<Self> {
-        let free = |taken: usize| (taken < SEARCHES_MAX).then_some(taken + 1);
-        SEARCHES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok().then_some(Self)
+        let free = |taken: usize| (taken < SEARCHES_MAX).then(|| taken + 1);
+        SEARCHES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok().then(|| Self)
     }
 }
 

@@ -6,7 +6,7 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema::Schema;
 use super::{
-    bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, overview, permissions, queues, records, reset, topics, users, vhosts,
+    bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, overview, permissions, queues, records, reset, topics, users, vhosts, why,
 };
 use crate::paths;
 
@@ -30,6 +30,7 @@ pub(crate) const TABLES: &[&[Route]] = &[
     bindings::ROUTES,
     users::ROUTES,
     permissions::ROUTES,
+    why::ROUTES,
 ];
 
 /// Who may ask for something.

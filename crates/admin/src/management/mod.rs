@@ -30,7 +30,6 @@ mod server;
 mod users;
 pub(crate) mod values;
 mod vhosts;
-mod why;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

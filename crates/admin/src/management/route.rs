@@ -4,7 +4,7 @@ use axum::http::Method;
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts, why};
+use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
 use crate::paths;
 
 /// Who may ask for something.
@@ -55,7 +55,6 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
         channels::ROUTES,
         health::ROUTES,
         definitions::ROUTES,
-        why::ROUTES,
     ]
     .into_iter()
     .flatten()

@@ -11,6 +11,7 @@ mod table;
 mod top;
 mod topics;
 mod users;
+mod why;
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -92,6 +93,14 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
     },
+    /// Why a client, a topic's or a group's connections are slow; without one, all connections
+    #[command(after_help = why::EXAMPLES)]
+    Why {
+        #[command(flatten)]
+        target: Target,
+        #[command(flatten)]
+        about: why::About,
+    },
     /// What the node does, live, in the terminal; q ends it
     #[command(after_help = top::EXAMPLES)]
     Top {
@@ -118,6 +127,7 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Filter { target, verb } => filters::run(&Session::of(&target)?, verb),
         Command::Connection { target, verb } => connections::run(&Session::of(&target)?, verb),
         Command::Overview { target } => nodes::overview(&Session::of(&target)?),
+        Command::Why { target, about } => why::run(&Session::of(&target)?, &about),
         Command::Top { target, every } => top::run(&Session::of(&target)?, every),
     }
 }

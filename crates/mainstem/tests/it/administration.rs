@@ -238,7 +238,7 @@ fn log_in(process: &Process, user: &str, password: &str) -> (String, String) {
 #[test]
 fn users_log_in_and_sessions_protect_themselves() {
     let folder = tempfile::tempdir().unwrap();
-    let process = Process::start(folder.path(), &["--set", "mainstem.password.iterations=1000"]);
+    let process = Process::start(folder.path(), &["--set", "mainstem.password.iterations=1000", "--set", "mainstem.login.failures=6"]);
     assert_eq!(get(&process, "/v1/session")["anonymous"], true);
     let added = run(&process, &["user", "add", "anna", "--tag", "administrator"], "secret\n");
     assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
@@ -269,10 +269,10 @@ fn users_log_in_and_sessions_protect_themselves() {
     assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &eyes)], "").status, 401, "his session has ended");
     assert_eq!(with("DELETE", "/v1/session", &[("x-mainstem-csrf", &csrf)], "").status, 204);
     assert_eq!(with("GET", "/v1/session", &[], "").status, 401);
-    let wrong = json!({"user": "anna", "password": "wrong"}).to_string();
-    let statuses: Vec<u16> = (0..7).map(|_| ask(&process, "POST", "/v1/session", &[], &wrong).status).collect();
+    let wrong = |number: usize| json!({"user": "anna", "password": format!("wrong {number}")}).to_string();
+    let statuses: Vec<u16> = (0..7).map(|number| ask(&process, "POST", "/v1/session", &[], &wrong(number)).status).collect();
     assert_eq!(statuses, [401, 401, 401, 401, 401, 401, 429]);
-    assert!(ask(&process, "POST", "/v1/session", &[], &wrong).says("retry-after: "));
+    assert!(ask(&process, "POST", "/v1/session", &[], &wrong(7)).says("retry-after: "));
 }
 
 #[test]

@@ -1,43 +1,82 @@
-//! Why somebody is slow, as JSON, whichever API is asked. It takes as long as it looks, a second unless told otherwise.
-//!
-//! ```text
-//! subject      { "client" | "topic" | "group": name }, empty for all connections
-//! seconds      what was looked at
-//! reasons      what weighs most first: { cause, share, worst, connections, text }, shares from 0 to 1
-//! connections  at most 100, those that wait most first: { peer, protocol, user, client_id, topics, groups, shares: { cause: share } }
-//! connection_count
-//! ```
+//! Why somebody is slow: what the connections of a client, a topic or a group wait for. It takes as long as it looks, a second unless told
+//! otherwise.
 
 use std::time::Duration;
 
 use broker::{Broker, Why, WhyConnection, WhyReason, WhySubject};
 use serde_json::{Map, Value, json};
 
+use super::answer::{Answer, Outcome};
+use super::call::Call;
+use super::route::{Access, Route, get};
+use super::schema::{Kind, Schema};
+
+const REASON: Schema = Schema::new("Reason", &[
+    ("cause", Kind::Text, "A word for it: quota, topic-quota, laggard-rule, disk, memory, slow-reader, client and others of docs/quotas.md."),
+    ("share", Kind::Number, "Of the time, over all connections, 0 to 1."),
+    ("worst", Kind::Number, "Of the time, of the connection that waits most for it, 0 to 1."),
+    ("connections", Kind::Int, "How many wait for it."),
+    ("text", Kind::Text, "The same in a sentence, with figures."),
+]);
+
+const CONNECTION: Schema = Schema::new("WaitingConnection", &[
+    ("peer", Kind::Text, "Where it comes from."),
+    ("protocol", Kind::Text, "kafka or amqp."),
+    ("user", Kind::Text, "Who has logged in."),
+    ("client_id", Kind::Text, "As the client calls itself."),
+    ("topics", Kind::List(&Kind::Text), "What it uses."),
+    ("groups", Kind::List(&Kind::Text), "What it is a member of."),
+    ("shares", Kind::Object, "Of the time, by cause, 0 to 1."),
+]);
+
+const WHY: Schema = Schema::new("Why", &[
+    ("subject", Kind::Object, "client, topic or group, with its name; empty for all connections."),
+    ("seconds", Kind::Number, "How long was looked."),
+    ("reasons", Kind::List(&Kind::One(&REASON)), "What weighs most first."),
+    ("connections", Kind::List(&Kind::One(&CONNECTION)), "At most 100, those that wait most first."),
+    ("connection_count", Kind::Int, "All of them."),
+]);
+
+pub(crate) const ROUTES: &[Route] = &[get("/why", Access::Monitoring, "Why somebody is slow", &WHY, answer).asks(&[
+    ("client", "A client id."),
+    ("topic", "Its producers and consumers."),
+    ("group", "Its members."),
+    ("seconds", "Look for so long: 1, at most 30."),
+])];
+
+fn answer(call: &Call<'_>) -> Outcome {
+    match why(call.broker(), |name| call.query(name)) {
+        Ok(found) => Ok(Answer::of(found)),
+        Err(Refused::Invalid(name, reason)) => Err(Answer::invalid(name, reason)),
+        Err(Refused::Unknown) => Err(Answer::not_found("there is no such client, topic or group")),
+    }
+}
+
 /// Seconds to look for, at most.
 const SECONDS_MAX: f64 = 30.0;
 
 /// Why there is no answer.
-pub(crate) enum Refused {
+enum Refused {
     /// What was asked makes no sense.
-    Invalid(&'static str),
+    Invalid(&'static str, &'static str),
     /// There is no such client, topic or group.
     Unknown,
 }
 
 /// Answers `client=…`, `topic=…` or `group=…`, and `seconds=…`. On a thread that may wait.
-pub(crate) fn why<'a>(broker: &Broker, query: impl Fn(&str) -> Option<&'a str>) -> Result<Value, Refused> {
+fn why<'a>(broker: &Broker, query: impl Fn(&str) -> Option<&'a str>) -> Result<Value, Refused> {
     let text = |name: &str| query(name).map(str::to_owned);
     let subject = match (text("client"), text("topic"), text("group")) {
         (None, None, None) => WhySubject::All,
         (Some(client), None, None) => WhySubject::Client(client),
         (None, Some(topic), None) => WhySubject::Topic(topic),
         (None, None, Some(group)) => WhySubject::Group(group),
-        _ => return Err(Refused::Invalid("there is one of client, topic and group")),
+        _ => return Err(Refused::Invalid("client", "there is one of client, topic and group")),
     };
     let seconds = match query("seconds").map(str::parse::<f64>) {
         None => 1.0,
         Some(Ok(seconds)) if seconds > 0.0 && seconds <= SECONDS_MAX => seconds,
-        Some(_) => return Err(Refused::Invalid("seconds is a number above 0, at most 30")),
+        Some(_) => return Err(Refused::Invalid("seconds", "it is a number above 0, at most 30")),
     };
     let why = broker.why(&subject, Duration::from_secs_f64(seconds)).ok_or(Refused::Unknown)?;
     Ok(shown(broker, &subject, &why))
