@@ -243,9 +243,8 @@ pub struct Session {
     sasl: Option<Box<Sasl>>,
     /// The connection is to end, from then on.
     refusal: Option<(CloseReason, Instant)>,
-    /// For those who look on, and whether they know its client id.
+    /// For those who look on.
     seen: Arc<ClientConnection>,
-    named: bool,
 }
 
 impl Session {
@@ -287,7 +286,6 @@ impl Session {
             sasl: None,
             refusal: None,
             seen,
-            named: false,
         }
     }
 
@@ -378,10 +376,6 @@ impl Session {
         self.look_at_client(client_id, now);
         let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
         let timed = self.throttle.is_timed().then(Instant::now);
-        if !self.named {
-            self.named = true;
-            self.seen.set_client_id(header.client_id.as_deref().unwrap_or_default());
-        }
         let outcome = if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
@@ -414,34 +408,41 @@ impl Session {
         self.throttle.take(self.gateway.broker.quotas(), QuotaKey::ProducerByteRate, produced, now);
         self.note_time(timed, now);
         let throttled = self.throttle.told_ms(now);
-        let slot = |state, version| Slot {
+        let slot = Slot {
             api: wire,
             version,
             correlation_id: header.correlation_id,
             started: now,
             bytes: length,
-            state,
+            state: SlotState::Ready(Vec::new()),
         };
-        match outcome {
-            Err(error) => return Err(error.into()),
-            Ok(Outcome::Silent) => return Ok(()),
-            Ok(Outcome::Close(code)) => return Err(CloseReason::Unanswered(code.name())),
-            Ok(Outcome::Answer(mut body)) => {
-                if throttled > 0 {
-                    body.set_throttle(throttled);
-                }
-                let pieces = frame(wire, version, header.correlation_id, &*body);
-                self.slots.push_back(slot(SlotState::Ready(pieces), version));
-            }
-            Ok(Outcome::Downgraded(body)) => {
-                let pieces = frame(wire, 0, header.correlation_id, &*body);
-                self.slots.push_back(slot(SlotState::Ready(pieces), 0));
-            }
-            Ok(Outcome::Wait(wait)) => self.slots.push_back(slot(SlotState::Waiting(wait), version)),
+        if !self.keep(outcome?, throttled, slot)? {
+            return Ok(());
         }
         self.pending_bytes += length;
         self.advance_slot(self.slots.len() - 1, News::Change, shard, now);
         Ok(())
+    }
+
+    /// Keeps what came of a request in its slot; false: nobody waits for an answer.
+    fn keep(&mut self, outcome: Outcome, throttled: i32, mut slot: Slot) -> Result<bool, CloseReason> {
+        slot.state = match outcome {
+            Outcome::Silent => return Ok(false),
+            Outcome::Close(code) => return Err(CloseReason::Unanswered(code.name())),
+            Outcome::Answer(mut body) => {
+                if throttled > 0 {
+                    body.set_throttle(throttled);
+                }
+                SlotState::Ready(frame(slot.api, slot.version, slot.correlation_id, &*body))
+            }
+            Outcome::Downgraded(body) => {
+                slot.version = 0;
+                SlotState::Ready(frame(slot.api, 0, slot.correlation_id, &*body))
+            }
+            Outcome::Wait(wait) => SlotState::Waiting(wait),
+        };
+        self.slots.push_back(slot);
+        Ok(true)
     }
 
     /// Tells slot `at` what has happened.
@@ -489,11 +490,12 @@ impl Session {
 
     /// Who sends a request: what limits him, and what those see who look on.
     fn look_at_client(&mut self, client_id: &str, now: Instant) {
-        let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
-        self.throttle.look(self.gateway.broker.quotas(), user.map_or(ANONYMOUS_NAME, |user| user.name()), client_id, now);
-        if *self.introduced.0 != *client_id || self.introduced.1 != user.is_some() {
-            self.waits.introduce(user.map_or("", |user| user.name()), client_id);
-            self.introduced = (client_id.into(), user.is_some());
+        let name = self.sasl.as_ref().and_then(|sasl| sasl.user()).map(|user| user.name()).or(self.certified.as_deref());
+        self.throttle.look(self.gateway.broker.quotas(), name.unwrap_or(ANONYMOUS_NAME), client_id, now);
+        if *self.introduced.0 != *client_id || self.introduced.1 != name.is_some() {
+            self.waits.introduce(name.unwrap_or_default(), client_id);
+            self.introduced = (client_id.into(), name.is_some());
+            self.seen.set_client_id(client_id);
         }
     }
 

@@ -131,9 +131,7 @@ enum Cold {
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = FetchRequest::decode(reader, context.version)?;
     let by_id = context.version >= 13;
-    let fail = |code: ErrorCode| {
-        Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))
-    };
+    let fail = |code: ErrorCode| Ok(Outcome::answer(FetchResponse { error_code: code.code(), ..FetchResponse::default() }));
     let (broker, sessions) = (&context.gateway.broker, &context.gateway.fetch_sessions);
     let (session_id, epoch) = (request.session_id, request.session_epoch);
     let asking = context.asking();
