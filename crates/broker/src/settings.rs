@@ -95,6 +95,7 @@ pub const BROKER: &[Setting] = &[
     row("mainstem.login.failures", Int(0, 1_000_000), "50", Enforced, "Wrong passwords for a name that may come from an address before it has to wait, ten times as many for all names; 0: any number."),
     row("mainstem.login.failure.recovery.ms", Int(1, 3_600_000), "2000", Enforced, "An address that has to wait may try one more password for the name this much later."),
     row("ssl.principal.mapping.rules", Text, "DEFAULT", Enforced, "Of whom a Kafka client's certificate is, where it need not log in: DEFAULT, its distinguished name, or RULE:pattern/replacement/[LU], with commas between."),
+    row("mainstem.anonymous.clients", OneOf(&["loopback", "anywhere"]), "loopback", Enforced, "Where Kafka clients may come in without a login: by listeners on loopback, or anywhere. A node that would let others in does not start otherwise."),
     row("authorizer.class.name", OneOf(&["", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"]), "", Enforced, "With Kafka's StandardAuthorizer access control entries count, on all protocols; empty: whoever is in may use everything that permissions leave him."),
     row("super.users", Text, "", Enforced, "Principals for whom no access control entry counts, User:NAME with semicolons between them; users with tag administrator are such too."),
     row("allow.everyone.if.no.acl.found", Bool, "false", Enforced, "Where access control entries count: everybody may use what none is about."),

@@ -10,7 +10,7 @@ use crate::config::SecurityArguments;
 
 const EXAMPLES: &str = "Examples:
   mainstem serve
-  mainstem serve --data /var/lib/mainstem --kafka 0.0.0.0:9092 --advertise broker.example.org
+  mainstem serve --data /var/lib/mainstem --kafka 0.0.0.0:9092 --advertise broker.example.org --set mainstem.anonymous.clients=anywhere
   mainstem serve --durability memory --set num.partitions=12 --set log.retention.hours=24
   mainstem serve --config mainstem.toml --log json
   mainstem topic create orders --partitions 12

@@ -18,6 +18,7 @@ use types::{ByteSize, Durability};
 
 use crate::cli::ServeArguments;
 use crate::log_file::LogFile;
+use crate::tls::ClientCertificates;
 use layer::Layer;
 use listener::Names;
 pub use listener::Listener;
@@ -149,7 +150,7 @@ impl Config {
         let default = if named.is_empty() { vec!["127.0.0.1:9092".to_owned()] } else { Vec::new() };
         let kafka = layer.kafka.unwrap_or(default);
         let advertise = layer.advertise.unwrap_or_default();
-        Ok(Self {
+        let checked = Self {
             data: PathBuf::from(layer.data.unwrap_or_else(|| "./mainstem-data".to_owned())),
             listeners: Listener::pair(Names { address: "--kafka", advertise: "--advertise" }, &kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
@@ -168,6 +169,28 @@ impl Config {
             log_file: log_file(layer.log_file)?,
             accept_loss: Vec::new(),
             settings,
+        };
+        checked.check_anonymous()?;
+        Ok(checked)
+    }
+
+    /// Whoever lets others in without a login has said so.
+    fn check_anonymous(&self) -> Result<(), ConfigError> {
+        const ALLOWED: &str = "mainstem.anonymous.clients";
+        if self.settings.text(ALLOWED).0 == "anywhere" {
+            return Ok(());
+        }
+        let certified = self.security.tls.as_ref().is_some_and(|tls| tls.clients == ClientCertificates::Required);
+        let plain = self.listeners.iter().map(|one| ("--kafka", one.address));
+        let encrypted = self.security.kafka_tls.iter().filter(|_| !certified).map(|one| ("--kafka-tls", one.address));
+        let named = self.named.iter().filter(|one| one.sasl.is_none() && !(one.tls && certified)).map(|one| ("listeners", one.address));
+        let open = plain.chain(encrypted).chain(named).find(|(_, address)| !address.ip().is_loopback());
+        open.map_or(Ok(()), |(name, address)| {
+            let expected = format!(
+                "others would reach it, and nobody has to log in there. Have clients log in (--set listeners=SASL_SSL://…), show certificates \
+                 (--tls-clients required), or let anybody in: --set {ALLOWED}=anywhere"
+            );
+            Err(ConfigError::Value { name, value: address.to_string(), expected })
         })
     }
 }

@@ -143,6 +143,8 @@ fn wrong_configuration_names_setting_value_and_what_would_be_right() {
         (&["--io", "psync"], &["--io", "\"psync\"", "buffered"]),
         (&["--kafka", "nowhere"], &["--kafka", "\"nowhere\"", "127.0.0.1:9092"]),
         (&["--advertise", "0.0.0.0"], &["--advertise", "0.0.0.0"]),
+        (&["--kafka", "0.0.0.0:9092"], &["--kafka", "0.0.0.0:9092", "log in", "mainstem.anonymous.clients=anywhere"]),
+        (&["--set", "listeners=PLAINTEXT://0.0.0.0:9092"], &["listeners", "0.0.0.0:9092", "log in"]),
         (&["--log", "xml"], &["--log", "\"xml\"", "json"]),
         (&["--config", "/nonexistent.toml"], &["--config", "/nonexistent.toml"]),
     ] {
@@ -156,7 +158,7 @@ fn wrong_configuration_names_setting_value_and_what_would_be_right() {
 #[test]
 fn a_bind_beyond_loopback_is_warned_about() {
     let folder = tempfile::tempdir().unwrap();
-    let process = Process::start(folder.path(), &["--kafka", "0.0.0.0:0", "--amqp", "0.0.0.0:0"]);
+    let process = Process::start(folder.path(), &["--kafka", "0.0.0.0:0", "--amqp", "0.0.0.0:0", "--set", "mainstem.anonymous.clients=anywhere"]);
     let (text, success) = process.terminate();
     assert!(success && text.contains("nobody has to log in") && text.contains("passwords pass it as clear text"), "{text}");
 }
