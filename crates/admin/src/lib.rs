@@ -132,7 +132,7 @@ pub fn serve(
     address: SocketAddr,
     extra: Option<SocketAddr>,
     state: Arc<AdminState>,
-    (management, operations): (management::Server, operations::Server),
+    (management, operator): (management::Server, operations::Operator),
 ) -> std::io::Result<Served> {
     let bind = |address: SocketAddr| {
         let listener = std::net::TcpListener::bind(address)?;
@@ -150,9 +150,8 @@ pub fn serve(
             if let Some((_, listener)) = extra {
                 tokio::spawn(serve_one(listener, management.router()));
             }
-            let own = api::Server::new(management.clone());
-            let router = router(state).merge(console::router()).merge(own.router());
-            serve_one(listener, router.merge(management.router()).merge(operations.router())).await;
+            let own = api::Server::new(management.clone(), operator);
+            serve_one(listener, router(state).merge(console::router()).merge(own.router()).merge(management.router())).await;
         });
     })?;
     Ok(served)

@@ -37,15 +37,6 @@ pub enum Command {
     },
     #[command(flatten)]
     Ask(client::Command),
-    /// Have a running broker make a backup of its data folder, while it serves.
-    #[command(after_help = "Examples:\n  mainstem backup --to /backups/monday\n  mainstem restore --from /backups/monday --data /var/lib/mainstem")]
-    Backup {
-        /// A new or empty folder on the broker's machine; on the file system of the data folder it takes little space
-        #[arg(long, value_name = "DIR")]
-        to: PathBuf,
-        #[command(flatten)]
-        node: NodeArguments,
-    },
     /// Make a data folder from a backup, after checking all of it.
     Restore {
         /// The backup
@@ -57,11 +48,6 @@ pub enum Command {
         /// Folder for archive objects, if the broker will have mainstem.archive.folder set [default: archive in the data folder]
         #[arg(long, value_name = "DIR")]
         archive: Option<PathBuf>,
-    },
-    /// Have a running broker read its configuration file and certificates again.
-    Reload {
-        #[command(flatten)]
-        node: NodeArguments,
     },
     /// Look at disk, limits, clock and permissions of this machine, and say what to do.
     Doctor {
@@ -95,15 +81,6 @@ pub enum Command {
     /// Look after a data folder that no broker has open.
     #[command(subcommand)]
     Journal(JournalCommand),
-    /// Have a running broker finish what has begun, and end.
-    #[command(after_help = "Examples:\n  mainstem drain\n  MAINSTEM_OPERATOR_PASS=… mainstem drain --admin 10.0.0.5:8160 --user ops")]
-    Drain {
-        #[command(flatten)]
-        node: NodeArguments,
-        /// Return when the broker has been told, not when it has ended.
-        #[arg(long)]
-        no_wait: bool,
-    },
 }
 
 /// What can be done with a data folder that no broker has open.
@@ -133,20 +110,6 @@ pub enum JournalCommand {
         #[arg(long, value_name = "DIR")]
         archive: Option<PathBuf>,
     },
-}
-
-/// Which broker, and who asks. The password is in the environment variable `MAINSTEM_OPERATOR_PASS` or in a file.
-#[derive(Args, Debug, Clone)]
-pub struct NodeArguments {
-    /// Address of the broker's administration port
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8160")]
-    pub admin: String,
-    /// A user with tag administrator
-    #[arg(long, value_name = "NAME", default_value = "guest")]
-    pub user: String,
-    /// File whose first line is the password [default: MAINSTEM_OPERATOR_PASS, or guest]
-    #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
 }
 
 /// Every flag has a key of the same name in the configuration file and an environment variable (`MAINSTEM_DATA`,

@@ -19,7 +19,6 @@ mod management;
 mod latencies;
 mod measurements;
 mod memory;
-mod operator;
 mod placement;
 mod progress;
 mod protocol;
@@ -42,9 +41,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => server::run(*arguments),
         Command::Inspect { file } => inspect(&file),
         Command::Ask(command) => client::run(command),
-        Command::Backup { to, node } => operator::backup(&node, &to),
         Command::Restore { from, data, archive } => backup::restore::run(&from, &data, archive),
-        Command::Reload { node } => operator::reload(&node),
         Command::Doctor { data, json } => doctor::run(&data, json),
         Command::Upgrade { data, finalize } => upgrade::run(&data, finalize),
         Command::Completions { shell } => {
@@ -54,7 +51,6 @@ fn main() -> ExitCode {
         Command::Man { folder } => man(&folder),
         Command::Journal(JournalCommand::Verify { data, archive, json }) => damage::verify(&data, archive, json),
         Command::Journal(JournalCommand::Salvage { data, out, archive }) => damage::salvage(&data, &out, archive),
-        Command::Drain { node, no_wait } => operator::drain(&node, no_wait),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -67,7 +67,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let orders = Orders::catch_signals(tls.is_some() || arguments.config.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
-    let (managed, operated) = (Server::default(), operations::Server::default());
+    let (managed, operated) = (Server::default(), operations::Operator::default());
     let served = serve_pages(&config, &state, &managed, &operated)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
@@ -96,9 +96,9 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
-    let management = manage(&config, &broker, &managed, listening(&listeners, served), vitals);
+    manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let reload = Reload::new(arguments, &config, &broker, tls.as_ref());
-    operated.attach(management, Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));
+    operated.attach(Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
@@ -142,7 +142,7 @@ fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
     Ok(mode)
 }
 
-fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server, operated: &operations::Server) -> anyhow::Result<Served> {
+fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server, operated: &operations::Operator) -> anyhow::Result<Served> {
     let named = || match config.management {
         Some(management) => format!("--admin {}, --management {management}", config.admin),
         None => format!("--admin {}", config.admin),
@@ -151,11 +151,9 @@ fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server, opera
 }
 
 /// Has management answer.
-fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, vitals: NodeVitals) -> Arc<Management> {
+fn manage(config: &Config, broker: &Arc<Broker>, managed: &Server, listening: Vec<Listening>, vitals: NodeVitals) {
     let messages = Arc::new(management::Messages(vitals.amqp.clone()));
-    let management = Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening));
-    managed.attach(Arc::clone(&management));
-    management
+    managed.attach(Management::new(Arc::clone(broker), messages, Arc::new(vitals), management::facts(config, listening)));
 }
 
 /// Takes over the definitions of the configuration.

@@ -19,6 +19,7 @@ mod listing;
 mod live;
 mod login;
 mod openapi;
+mod operations;
 mod overview;
 mod permissions;
 mod queues;

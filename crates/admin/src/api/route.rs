@@ -6,7 +6,7 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema::Schema;
 use super::{
-    bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, overview, permissions, queues, records, reset, topics, users, vhosts, why,
+    bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, operations, overview, permissions, queues, records, reset, topics, users, vhosts, why,
 };
 use crate::paths;
 
@@ -31,6 +31,7 @@ pub(crate) const TABLES: &[&[Route]] = &[
     users::ROUTES,
     permissions::ROUTES,
     why::ROUTES,
+    operations::ROUTES,
 ];
 
 /// Who may ask for something.

@@ -16,6 +16,7 @@ use super::login::log_in;
 use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
 use crate::management::{self, Management};
+use crate::operations::Operator;
 use crate::origin::{self, Peers};
 use crate::paths::{Found, find, segments};
 
@@ -28,6 +29,7 @@ const BODY_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub(crate) struct Api {
     pub sessions: Sessions,
+    pub operator: Operator,
     pub live: Arc<Live>,
 }
 
@@ -39,9 +41,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Of what `managed` manages.
-    pub fn new(managed: management::Server) -> Self {
-        Self { managed, api: Arc::default() }
+    /// Of what `managed` manages, on a node that `operator` operates.
+    pub fn new(managed: management::Server, operator: Operator) -> Self {
+        Self { managed, api: Arc::new(Api { operator, ..Api::default() }) }
     }
 
     /// The routes, to be merged with others.

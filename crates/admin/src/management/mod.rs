@@ -44,10 +44,6 @@ pub use server::Server;
 
 use crate::api::Vitals;
 
-pub(crate) use answer::{Answer, Refusal};
-pub(crate) use authority::Identity;
-pub(crate) use route::Access;
-pub(crate) use server::blocking;
 
 use rates::Rates;
 

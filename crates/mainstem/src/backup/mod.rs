@@ -123,13 +123,14 @@ impl Backups {
     pub fn progress(&self) -> Value {
         let state = self.state.lock();
         let (done, total) = (self.done.load(Ordering::Relaxed), self.total.load(Ordering::Relaxed));
-        let to = state.1.display().to_string();
-        match &state.0 {
-            State::Idle => json!({"state": "none"}),
-            State::Running => json!({"state": "running", "to": to, "bytes": done, "bytes_total": total}),
-            State::Done { bytes, seconds } => json!({"state": "done", "to": to, "bytes": bytes, "seconds": seconds}),
-            State::Failed(reason) => json!({"state": "failed", "to": to, "reason": reason}),
-        }
+        let to = Some(state.1.display().to_string());
+        let (state, to, bytes, bytes_total, seconds, reason) = match &state.0 {
+            State::Idle => ("none", None, None, None, None, None),
+            State::Running => ("running", to, Some(done), Some(total), None, None),
+            State::Done { bytes, seconds } => ("done", to, Some(*bytes), Some(*bytes), Some(*seconds), None),
+            State::Failed(reason) => ("failed", to, None, None, None, Some(reason)),
+        };
+        json!({"state": state, "to": to, "bytes": bytes, "bytes_total": bytes_total, "seconds": seconds, "reason": reason})
     }
 
     fn advance(&self, bytes: u64) {

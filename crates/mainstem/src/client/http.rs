@@ -144,6 +144,11 @@ impl Client {
         &self.shown
     }
 
+    /// Does anybody answer there?
+    pub fn is_there(&self) -> bool {
+        TcpStream::connect_timeout(&self.address, CONNECT_MAX).is_ok()
+    }
+
     /// # Errors
     /// Nobody is there; [`Refused`].
     pub fn get(&self, path: &str) -> anyhow::Result<Value> {

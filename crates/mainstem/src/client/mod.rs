@@ -5,6 +5,7 @@ mod filters;
 mod groups;
 mod http;
 mod nodes;
+mod operations;
 mod queues;
 mod settings;
 mod table;
@@ -12,6 +13,8 @@ mod top;
 mod topics;
 mod users;
 mod why;
+
+use std::path::PathBuf;
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -93,6 +96,29 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
     },
+    /// Have a running broker make a backup of its data folder, while it serves
+    #[command(after_help = operations::EXAMPLES_OF_BACKUP)]
+    Backup {
+        #[command(flatten)]
+        target: Target,
+        /// A new or empty folder on the broker's machine; on the file system of the data folder it takes little space
+        #[arg(long, value_name = "DIR")]
+        to: PathBuf,
+    },
+    /// Have a running broker read its configuration file and certificates again
+    Reload {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Have a running broker finish what has begun, and end
+    #[command(after_help = operations::EXAMPLES_OF_DRAIN)]
+    Drain {
+        #[command(flatten)]
+        target: Target,
+        /// Return when the broker has been told, not when it has ended
+        #[arg(long)]
+        no_wait: bool,
+    },
     /// Why a client, a topic's or a group's connections are slow; without one, all connections
     #[command(after_help = why::EXAMPLES)]
     Why {
@@ -127,6 +153,9 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Filter { target, verb } => filters::run(&Session::of(&target)?, verb),
         Command::Connection { target, verb } => connections::run(&Session::of(&target)?, verb),
         Command::Overview { target } => nodes::overview(&Session::of(&target)?),
+        Command::Backup { target, to } => operations::backup(&Session::of(&target)?, &to),
+        Command::Reload { target } => operations::reload(&Session::of(&target)?),
+        Command::Drain { target, no_wait } => operations::drain(&Session::of(&target)?, no_wait),
         Command::Why { target, about } => why::run(&Session::of(&target)?, &about),
         Command::Top { target, every } => top::run(&Session::of(&target)?, every),
     }
