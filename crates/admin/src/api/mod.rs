@@ -5,6 +5,7 @@
 //! One file a resource, each with its table of routes ([`route::Route`]); `route::TABLES` names them all. A request's origin and sender
 //! are looked at before its body is read; it is answered on a thread that may wait, and changes run on the broker's controller.
 
+mod acls;
 mod answer;
 mod bindings;
 mod call;
@@ -23,6 +24,7 @@ mod operations;
 mod overview;
 mod permissions;
 mod queues;
+mod quotas;
 mod records;
 mod reset;
 mod route;

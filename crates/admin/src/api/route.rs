@@ -6,7 +6,7 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema::Schema;
 use super::{
-    bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, operations, overview, permissions, queues, records, reset, topics, users, vhosts, why,
+    acls, bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
 };
 use crate::paths;
 
@@ -30,6 +30,8 @@ pub(crate) const TABLES: &[&[Route]] = &[
     bindings::ROUTES,
     users::ROUTES,
     permissions::ROUTES,
+    acls::ROUTES,
+    quotas::ROUTES,
     why::ROUTES,
     operations::ROUTES,
 ];

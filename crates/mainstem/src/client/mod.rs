@@ -1,5 +1,6 @@
 //! Commands that look at a running broker and change it: a client of its administration API (`docs/api.md`), one file a resource.
 
+mod acls;
 mod connections;
 mod filters;
 mod groups;
@@ -7,6 +8,7 @@ mod http;
 mod nodes;
 mod operations;
 mod queues;
+mod quotas;
 mod settings;
 mod table;
 mod top;
@@ -96,6 +98,22 @@ pub enum Command {
         #[command(flatten)]
         target: Target,
     },
+    /// Access control entries: list, add, delete
+    #[command(after_help = acls::EXAMPLES)]
+    Acl {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: acls::Verb,
+    },
+    /// Quotas of users, client ids and addresses: list, set
+    #[command(after_help = quotas::EXAMPLES)]
+    Quota {
+        #[command(flatten)]
+        target: Target,
+        #[command(subcommand)]
+        verb: quotas::Verb,
+    },
     /// Have a running broker make a backup of its data folder, while it serves
     #[command(after_help = operations::EXAMPLES_OF_BACKUP)]
     Backup {
@@ -153,6 +171,8 @@ pub fn run(command: Command) -> anyhow::Result<()> {
         Command::Filter { target, verb } => filters::run(&Session::of(&target)?, verb),
         Command::Connection { target, verb } => connections::run(&Session::of(&target)?, verb),
         Command::Overview { target } => nodes::overview(&Session::of(&target)?),
+        Command::Acl { target, verb } => acls::run(&Session::of(&target)?, verb),
+        Command::Quota { target, verb } => quotas::run(&Session::of(&target)?, verb),
         Command::Backup { target, to } => operations::backup(&Session::of(&target)?, &to),
         Command::Reload { target } => operations::reload(&Session::of(&target)?),
         Command::Drain { target, no_wait } => operations::drain(&Session::of(&target)?, no_wait),

@@ -169,7 +169,7 @@ fn every_answer_is_as_it_is_described() {
         ("/v1/queues/{vhost}/{queue}", "/v1/queues/%2F/work"), ("/v1/exchanges", "/v1/exchanges"), ("/v1/exchanges/{vhost}", "/v1/exchanges/%2F"),
         ("/v1/exchanges/{vhost}/{exchange}", "/v1/exchanges/%2F/events"), ("/v1/bindings", "/v1/bindings?default=true"),
         ("/v1/bindings/{vhost}", "/v1/bindings/%2F"), ("/v1/users", "/v1/users"), ("/v1/permissions", "/v1/permissions"),
-        ("/v1/why", "/v1/why?seconds=0.1"), ("/v1/backup", "/v1/backup"),
+        ("/v1/acls", "/v1/acls"), ("/v1/acls/state", "/v1/acls/state"), ("/v1/quotas", "/v1/quotas"), ("/v1/why", "/v1/why?seconds=0.1"), ("/v1/backup", "/v1/backup"),
     ];
     for (path, asked) in paths {
         fits(&document, "get", path, &get(&process, asked));
@@ -330,4 +330,38 @@ fn settings_change_while_the_broker_runs_and_stay() {
     says(&process, &["topic", "create", "last"]);
     let last = get(&process, "/v1/topics/last");
     assert_eq!((&last["partitions"], &last["retention_ms"]), (&json!(2), &json!(604_800_000)));
+}
+
+#[test]
+fn entries_and_quotas_are_set_and_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let document = get(&process, "/v1/openapi.json");
+    let entry = ["--principal", "User:carol", "--operation", "read", "--resource", "topic", "--name", "orders"];
+    let words = |verb: &[&'static str]| [&["acl"][..], verb, &entry].concat();
+    assert!(says(&process, &words(&["add"])).contains("User:carol"));
+    let again = json!({"principal": "User:carol", "operation": "Read", "resource": "Topic", "name": "orders"});
+    let made = change(&process, "POST", "/v1/acls", again);
+    assert_eq!(made.status, 200, "it is there: {}", made.body);
+    fits(&document, "post", "/v1/acls", &made.body);
+    fits(&document, "get", "/v1/acls", &get(&process, "/v1/acls"));
+    assert!(says(&process, &["acl", "state"]).contains("do not count"));
+    let wrong = change(&process, "POST", "/v1/acls", json!({"principal": "carol", "operation": "Read", "resource": "Topic", "name": "orders"}));
+    assert_eq!((wrong.status, &wrong.body["error"]), (400, &json!("bad_request")), "{}", wrong.body);
+    let unknown = change(&process, "POST", "/v1/acls", json!({"principal": "User:carol", "operation": "Smell", "resource": "Topic", "name": "orders"}));
+    assert_eq!(unknown.body["field"], "operation");
+    assert_eq!(change(&process, "POST", "/v1/acls/delete", json!({})).status, 400, "not all at once by mistake");
+    assert!(says(&process, &words(&["delete", "--dry-run"])).ends_with("1 would go\n"));
+    assert!(says(&process, &words(&["delete"])).ends_with("1 gone\n"));
+    assert_eq!(get(&process, "/v1/acls")["total"], 0);
+    assert!(says(&process, &["quota", "set", "--user", "bob", "producer_byte_rate=1000000"]).contains("user bob"));
+    let set = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": 5}}));
+    fits(&document, "put", "/v1/quotas", &set.body);
+    assert_eq!(set.body["name"], "user bob, client-id default", "{}", set.body);
+    fits(&document, "get", "/v1/quotas", &get(&process, "/v1/quotas"));
+    assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"planet": "x"}, "values": {}})).body["field"], "entity");
+    assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"], "values");
+    assert!(refuses(&process, &["quota", "set", "--user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
+    says(&process, &["quota", "set", "--user", "bob", "producer_byte_rate="]);
+    assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");
 }
