@@ -1,5 +1,6 @@
 """Starts and ends the broker under test on free loopback ports. Used by the driver."""
 
+import random
 import socket
 import subprocess
 import time
@@ -51,7 +52,16 @@ class Broker:
         return Path(self.folder).with_suffix(".log").read_text(errors="replace").splitlines()
 
 
+# Below those that the system gives to connections: a port that was free stays so until the broker has it.
+PORTS = range(20_000, 32_000)
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
