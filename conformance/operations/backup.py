@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from load import QUEUE, TOPICS, Broker, check, make, messages, pika_connection, start_writers, stop
 
 SEGMENT = 1 << 20
-FLAGS = ["--set", f"mainstem.segment.bytes={SEGMENT}", "--set", f"mainstem.journal.window.bytes={8 * SEGMENT}", "--set", "mainstem.journals=2",
+FLAGS = ["--set", f"mainstem.segment.bytes={SEGMENT}", "--set", f"mainstem.journal.window.bytes={16 * SEGMENT}", "--set", "mainstem.journals=2",
          "--set", "log.cleaner.backoff.ms=200", "--memory", "256MiB"]
 SETTLED = 40
 

@@ -145,11 +145,15 @@ def messages(broker):
     connection = pika_connection(broker)
     channel = connection.channel()
     found = {}
-    for method, _, body in channel.consume(QUEUE, auto_ack=True, inactivity_timeout=1):
+    left = channel.queue_declare(QUEUE, passive=True).method.message_count
+    for method, _, body in channel.consume(QUEUE, auto_ack=True, inactivity_timeout=4) if left else ():
         if method is None:
             break
         word = body.split(b" ")[0].decode()
         found[word] = found.get(word, 0) + 1
+        left -= 1
+        if left == 0:
+            break
     connection.close()
     return found
 

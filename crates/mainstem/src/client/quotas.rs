@@ -9,24 +9,24 @@ use super::table::{self, Column, Form};
 use super::topics::trying;
 
 pub const EXAMPLES: &str = "Examples:
-  mainstem quota set --user bob producer_byte_rate=10000000 consumer_byte_rate=20000000
-  mainstem quota set --client-id default request_percentage=50
-  mainstem quota set --ip 10.0.0.7 connection_creation_rate=10
-  mainstem quota set --user bob producer_byte_rate=
+  mainstem quota set --for-user bob producer_byte_rate=10000000 consumer_byte_rate=20000000
+  mainstem quota set --for-client-id default request_percentage=50
+  mainstem quota set --for-ip 10.0.0.7 connection_creation_rate=10
+  mainstem quota set --for-user bob producer_byte_rate=
   mainstem quota list";
 
 /// Whose.
 #[derive(Args, Debug)]
 pub struct Entity {
     /// A user, or default
-    #[arg(long, value_name = "NAME", conflicts_with = "ip")]
-    user: Option<String>,
-    /// A client id, or default; with --user: of that user only
-    #[arg(long, value_name = "ID", conflicts_with = "ip")]
-    client_id: Option<String>,
+    #[arg(long, value_name = "NAME", conflicts_with = "for_ip")]
+    for_user: Option<String>,
+    /// A client id, or default; with --for-user: of that user only
+    #[arg(long, value_name = "ID", conflicts_with = "for_ip")]
+    for_client_id: Option<String>,
     /// An address, or default
     #[arg(long, value_name = "ADDRESS")]
-    ip: Option<String>,
+    for_ip: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,11 +55,11 @@ fn shown(mut quota: Value) -> Value {
 }
 
 fn body(entity: &Entity, values: &[String]) -> anyhow::Result<Value> {
-    let named = [("user", &entity.user), ("client-id", &entity.client_id), ("ip", &entity.ip)];
+    let named = [("user", &entity.for_user), ("client-id", &entity.for_client_id), ("ip", &entity.for_ip)];
     let name = |name: &str| if name == "default" { Value::Null } else { json!(name) };
     let parts: Map<String, Value> = named.into_iter().filter_map(|(kind, value)| Some((kind.to_owned(), name(value.as_deref()?)))).collect();
     if parts.is_empty() {
-        bail!("whose quota? Name --user, --client-id, both, or --ip");
+        bail!("whose quota? Name --for-user, --for-client-id, both, or --for-ip");
     }
     let mut wanted = Map::new();
     for text in values {

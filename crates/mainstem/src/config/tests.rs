@@ -109,6 +109,7 @@ fn listeners_under_names_are_what_kafka_operators_expect() {
         "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256",
         "listener.name.in.sasl.enabled.mechanisms=SCRAM-SHA-512",
         "listener.name.in.connections.max.reauth.ms=5000",
+        "mainstem.anonymous.clients=anywhere",
     ]).expect("taken");
     assert!(config.listeners.is_empty(), "there is no other without being asked for");
     let [inner, outer] = &config.named[..] else { panic!("two") };

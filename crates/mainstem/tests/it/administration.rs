@@ -354,14 +354,14 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert!(says(&process, &words(&["delete", "--dry-run"])).ends_with("1 would go\n"));
     assert!(says(&process, &words(&["delete"])).ends_with("1 gone\n"));
     assert_eq!(get(&process, "/v1/acls")["total"], 0);
-    assert!(says(&process, &["quota", "set", "--user", "bob", "producer_byte_rate=1000000"]).contains("user bob"));
+    assert!(says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=1000000"]).contains("user bob"));
     let set = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": 5}}));
     fits(&document, "put", "/v1/quotas", &set.body);
     assert_eq!(set.body["name"], "user bob, client-id default", "{}", set.body);
     fits(&document, "get", "/v1/quotas", &get(&process, "/v1/quotas"));
     assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"planet": "x"}, "values": {}})).body["field"], "entity");
     assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"], "values");
-    assert!(refuses(&process, &["quota", "set", "--user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
-    says(&process, &["quota", "set", "--user", "bob", "producer_byte_rate="]);
+    assert!(refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
+    says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate="]);
     assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");
 }
