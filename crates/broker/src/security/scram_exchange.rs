@@ -141,7 +141,8 @@ impl ScramExchange {
         let mut fields = without_proof.split(',');
         let header = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(ScramRefused::Malformed)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(ScramRefused::Malformed)?;
-        if header != self.header || nonce != self.nonce || !fields.all(is_extension) {
+        // Some releases of librdkafka put their own nonce before both once more; Kafka takes that, and the proof covers it.
+        if header != self.header || !nonce.ends_with(&self.nonce) || !fields.all(is_extension) {
             return Err(ScramRefused::Malformed);
         }
         let said = format!("{},{without_proof}", self.said);
