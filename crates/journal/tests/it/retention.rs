@@ -6,11 +6,28 @@ use std::time::Duration;
 use journal::disk::{IoMode, RealStorage, Storage, Submitter, submitter};
 use journal::{Append, AppendItem, Keeper, Log, Retention, Writer};
 use record::BatchHeader;
-use types::{ConnectionId, Durability, LogId, Offset, ShardId, SystemClock};
+use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
 
 use crate::node::{Seen, batch, read_cold, small};
 
 const VALUE_BYTES: usize = 900;
+
+/// Time that does not pass: after a long look at old segments the keeper would rest, and here each of its turns is to look.
+struct Still;
+
+impl Clock for Still {
+    fn now_ms(&self) -> Timestamp {
+        1_700_000_000_000
+    }
+
+    fn steady_ms(&self) -> u64 {
+        0
+    }
+
+    fn boot(&self) -> u128 {
+        0
+    }
+}
 
 struct ByHand {
     journal: Arc<journal::Journal>,
@@ -21,7 +38,7 @@ struct ByHand {
 fn open(folder: &std::path::Path) -> ByHand {
     let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"));
     let submitter = submitter(IoMode::Buffered).expect("always there");
-    let opened = journal::open(small(), storage, Arc::new(journal::MemoryArchive::default()), submitter, Arc::new(SystemClock), uuid::Uuid::new_v4()).expect("it opens");
+    let opened = journal::open(small(), storage, Arc::new(journal::MemoryArchive::default()), submitter, Arc::new(Still), uuid::Uuid::new_v4()).expect("it opens");
     let mut opened = ByHand { journal: opened.journal, writer: opened.writer, keeper: opened.keeper };
     opened.write();
     opened
