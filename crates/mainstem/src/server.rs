@@ -198,16 +198,16 @@ fn start_log(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
-/// (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
+/// A panic is a defect of ours. Where it is met on behalf of one connection or request, that connection is closed, or the request
+/// fails; anywhere else (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_CONNECTIONS: [&str; 4] = ["shard-", "cold-read-", "login-", "controller"];
+    const OF_REQUESTS: [&str; 6] = ["shard-", "cold-read-", "login-", "controller", "management", "admin"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
         let trace = std::backtrace::Backtrace::force_capture();
         tracing::error!(thread = name, "defect: {panic}\n{trace}");
-        if !OF_CONNECTIONS.iter().any(|prefix| name.starts_with(prefix)) {
+        if !OF_REQUESTS.iter().any(|prefix| name.starts_with(prefix)) {
             std::process::abort();
         }
     }));
