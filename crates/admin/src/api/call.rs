@@ -1,9 +1,9 @@
-//! A request, authenticated and read: what handlers ask it, what they check of who asks, and how they have the controller do something.
+//! A request, authenticated and read: what handlers ask it, and how they have the controller do something. What who asks may do is in `rights`.
 
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use broker::{Broker, Permission, SettingError, Vhost};
+use broker::{Broker, SettingError, Vhost};
 use routing::Name;
 use serde_json::{Map, Value};
 
@@ -13,9 +13,6 @@ use super::sessions::Caller;
 use crate::management::Management;
 use crate::management::rates::Rates;
 use crate::paths::Filled;
-
-/// The virtual host whose permissions count for topics and groups.
-pub(crate) const TOPICS_VHOST: &str = "/";
 
 /// A request.
 pub(crate) struct Call<'a> {
@@ -99,34 +96,6 @@ impl Call<'_> {
             return Ok(vec![self.vhost()?]);
         }
         Ok(self.broker().vhosts().all().into_iter().filter(|vhost| self.caller.who.sees(vhost.name())).collect())
-    }
-
-    /// May who asks do this with what has the name? Administrators may do all.
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
-        let who = &self.caller.who;
-        if who.is_administrator() || who.may(vhost, permission, name) {
-            return Ok(());
-        }
-        let name = String::from_utf8_lossy(name);
-        Err(Answer::not_allowed(format!("user {:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}", who.name())))
-    }
-
-    /// May who asks do this with a topic or a group of this name?
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_topic(&self, permission: Permission, name: &str) -> Result<(), Refusal> {
-        self.check_permission(TOPICS_VHOST, permission, name.as_bytes())
-    }
-
-    /// May who asks see a topic or a group of this name?
-    pub fn sees_topic(&self, name: &str) -> bool {
-        let who = &self.caller.who;
-        let any = [Permission::Configure, Permission::Write, Permission::Read];
-        who.monitors() || any.into_iter().any(|permission| who.may(TOPICS_VHOST, permission, name.as_bytes()))
     }
 
     /// Has the controller do something, and waits for what comes of it.

@@ -1,6 +1,6 @@
 //! Filters of groups: which group gets which records only.
 
-use broker::{Filter, Permission};
+use broker::{AclOperation, AclResource, Filter, Permission};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -52,7 +52,8 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn all(call: &Call<'_>) -> Outcome {
-    let groups = call.broker().configured_groups().into_iter().filter(|group| call.sees_topic(group));
+    let is_shown = |group: &String| call.sees_group(group) && call.sees_settings(AclResource::Group, group);
+    let groups = call.broker().configured_groups().into_iter().filter(is_shown);
     let with = groups.filter(|group| describe_filter(call.broker(), group).is_some());
     list(call, with.map(|group| (group.clone(), group)), |group| shown(call, group))
 }
@@ -94,7 +95,7 @@ fn check(call: &Call<'_>) -> Outcome {
 /// Sets what a group has in place of its filter.
 fn set(call: &Call<'_>, wish: [(&str, Option<String>); 2]) -> Result<(), Refusal> {
     let group = call.path("group").to_owned();
-    call.check_topic(Permission::Configure, &group)?;
+    call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
     let mut overrides = call.broker().group_config(&group).overrides.clone();
     for (name, value) in wish {
         match value.filter(|value| !value.is_empty()) {
@@ -127,6 +128,7 @@ fn put(call: &Call<'_>) -> Outcome {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let group = call.path("group");
+    call.check_group(Permission::Configure, AclOperation::AlterConfigs, group)?;
     if describe_filter(call.broker(), group).is_none() {
         return Err(Answer::not_found(format!("group {group:?} has no filter")));
     }

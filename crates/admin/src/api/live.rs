@@ -200,9 +200,9 @@ fn lag(broker: &Broker, group: &str) -> u64 {
 }
 
 /// All values of a parameter.
-fn names<'c>(call: &'c Call<'_>, parameter: &str) -> Result<Vec<&'c str>, Refusal> {
+fn names<'c>(call: &'c Call<'_>, parameter: &str, is_seen: impl Fn(&str) -> bool) -> Result<Vec<&'c str>, Refusal> {
     let all: Vec<&str> = call.query.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str()).collect();
-    if let Some(hidden) = all.iter().find(|name| !call.sees_topic(name)) {
+    if let Some(hidden) = all.iter().find(|name| !is_seen(name)) {
         return Err(Answer::not_found(format!("there is no {parameter} {hidden:?}")));
     }
     if all.len() > NAMES_MAX { Err(Answer::invalid(parameter, format!("at most {NAMES_MAX} are watched"))) } else { Ok(all) }
@@ -214,8 +214,8 @@ fn live(call: &Call<'_>) -> Outcome {
         return Err(Answer::not_allowed("what the node does is for tags monitoring and administrator"));
     }
     let find = |name: &str| call.broker().topic(name).ok_or_else(|| Answer::not_found(format!("there is no topic {name:?}")));
-    let topics = names(call, "topic")?.into_iter().map(|name| Ok((find(name)?, None))).collect::<Result<_, Refusal>>()?;
-    let groups = names(call, "group")?.into_iter().map(str::to_owned).collect();
+    let topics = names(call, "topic", |name| call.sees_topic(name))?.into_iter().map(|name| Ok((find(name)?, None))).collect::<Result<_, Refusal>>()?;
+    let groups = names(call, "group", |name| call.sees_group(name))?.into_iter().map(str::to_owned).collect();
     let live = Arc::clone(&call.api.live);
     let free = |taken: usize| (taken < STREAMS_MAX).then_some(taken + 1);
     if live.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {

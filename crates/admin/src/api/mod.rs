@@ -27,6 +27,7 @@ mod queues;
 mod quotas;
 mod records;
 mod reset;
+mod rights;
 mod route;
 mod schema;
 mod server;

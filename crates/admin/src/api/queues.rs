@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{AclOperation, AclResource, ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, kind_name};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -220,7 +220,7 @@ fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
 fn delete(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.check_permission(queue.vhost(), Permission::Configure, queue.name())?;
+    call.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if_unused"), call.flag("if_empty"));
     if call.dry_run() {
         let held = call.broker().counts(&queue);
@@ -241,6 +241,7 @@ fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
     call.check_permission(queue.vhost(), Permission::Read, queue.name())?;
+    call.check_granted(AclOperation::Read, AclResource::Group, queue.understood().group())?;
     if queue.is_stream() {
         return Err(Answer::conflict("a stream is not purged: truncate its topic"));
     }

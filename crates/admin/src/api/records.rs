@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Log, NewRecord, Permission, PublishError, ReadError, Topic};
+use broker::{AclOperation, Log, NewRecord, Permission, PublishError, ReadError, Topic};
 use record::BatchError;
 use serde_json::{Value, json};
 
@@ -136,11 +136,11 @@ impl Drop for Place {
 }
 
 /// The topic of the path, if who asks may do that with it.
-fn topic_of(call: &Call<'_>, permission: Permission) -> Result<Arc<Topic>, Refusal> {
+fn topic_of(call: &Call<'_>, permission: Permission, operation: AclOperation) -> Result<Arc<Topic>, Refusal> {
     let name = call.path("topic");
     let missing = || Answer::not_found(format!("there is no topic {name:?}"));
     let topic = call.broker().topic(name).filter(|_| call.sees_topic(name)).ok_or_else(missing)?;
-    call.check_topic(permission, name)?;
+    call.check_topic(permission, operation, name)?;
     Ok(topic)
 }
 
@@ -152,7 +152,7 @@ fn bounded(call: &Call<'_>, name: &str, absent: u64, range: std::ops::RangeInclu
 }
 
 fn browse(call: &Call<'_>) -> Outcome {
-    let topic = topic_of(call, Permission::Read)?;
+    let topic = topic_of(call, Permission::Read, AclOperation::Read)?;
     let newest_first = match call.query("order").unwrap_or("newest") {
         "newest" => true,
         "oldest" => false,
@@ -285,7 +285,7 @@ fn headers_of(body: &Fields) -> Result<Vec<Header>, Refusal> {
 }
 
 fn publish(call: &Call<'_>) -> Outcome {
-    let topic = topic_of(call, Permission::Write)?;
+    let topic = topic_of(call, Permission::Write, AclOperation::Write)?;
     let body = call.object()?;
     body.only(&["partition", "timestamp", "key", "key_encoding", "value", "value_encoding", "headers"])?;
     let wanted = NewRecord {

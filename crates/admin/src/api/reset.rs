@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{GoOn, Log, Permission, ReadError, ResetError, Topic};
+use broker::{AclOperation, GoOn, Log, Permission, ReadError, ResetError, Topic};
 use serde_json::{Value, json};
 use types::PartitionIndex;
 
@@ -172,7 +172,7 @@ fn members(call: &Call<'_>, group: &str, kind: Option<&str>) -> usize {
 
 fn reset(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
-    call.check_topic(Permission::Read, &group)?;
+    call.check_group(Permission::Read, AclOperation::Read, &group)?;
     let body = call.object()?;
     body.only(&["to", "topics", "partitions"])?;
     let to = To::of(body.get("to"), call.broker().now_ms())?;
@@ -190,7 +190,10 @@ fn reset(call: &Call<'_>) -> Outcome {
     let known = known(call, &group, is_share);
     let (mut moves, mut shown) = (Vec::new(), Vec::new());
     for place in places(call, &body, &known)? {
-        call.check_topic(Permission::Read, &place.topic.name)?;
+        if !call.sees_topic(&place.topic.name) {
+            return Err(Answer::not_allowed("the group has offsets of topics that you may not see: say which topics are meant"));
+        }
+        call.check_topic(Permission::Read, AclOperation::Read, &place.topic.name)?;
         if is_share && call.broker().is_queue_of(&group, &place.topic) {
             return Err(Answer::conflict(format!("topic {:?} is a queue's: its messages are moved by nobody but its clients", place.topic.name)));
         }

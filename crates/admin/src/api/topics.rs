@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
+use broker::{AclOperation, AclResource, CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
 use serde_json::{Value, json};
 use types::{Offset, PartitionIndex};
 
@@ -50,8 +50,8 @@ const PARTITION: Schema = Schema::new("Partition", &[
 
 const TOPIC_FULL: Schema = Schema::more("TopicFull", &TOPIC, &[
     ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions."),
-    ("config", Kind::List(&Kind::One(&SETTING)), "Its settings."),
-    ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it."),
+    ("config", Kind::List(&Kind::One(&SETTING)), "Its settings; none for those who may not see them."),
+    ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it, of those that who asks may see."),
 ]);
 
 const NEW_TOPIC: Schema = Schema::body("NewTopic", &["name"], &[
@@ -154,7 +154,7 @@ fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
     let commits = |group: &String| broker.groups().offsets(group).iter().any(|(name, _, _)| *name == topic.name);
     let shares = |group: &String| broker.subscriptions().of_group(group).iter().any(|shared| shared.name().topic == topic.id.0.as_u128());
     let mut found: Vec<String> = broker.groups().names().into_iter().filter(|group| commits(group) || shares(group)).collect();
-    found.retain(|group| call.sees_topic(group));
+    found.retain(|group| call.sees_group(group));
     found.sort();
     found
 }
@@ -162,7 +162,8 @@ fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
 fn full(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
     let mut found = described(call, topic);
     found["partition_list"] = topic.logs().iter().enumerate().map(|(index, log)| partition(call, index, log)).collect();
-    found["config"] = settings(call, &topic.config().overrides);
+    // Whoever has made a topic may not be one who sees its settings.
+    found["config"] = if call.sees_settings(AclResource::Topic, &topic.name) { settings(call, &topic.config().overrides) } else { json!([]) };
     found["groups"] = groups(call, topic).into();
     found
 }
@@ -192,7 +193,7 @@ fn create(call: &Call<'_>) -> Outcome {
     let body: Fields = call.object()?;
     body.only(&["name", "partitions", "config"])?;
     let name = body.needed("name")?.to_owned();
-    call.check_topic(Permission::Configure, &name)?;
+    call.check_topic(Permission::Configure, AclOperation::Create, &name)?;
     let partitions = body.int("partitions", 1..=i64::from(i32::MAX))?.map_or(-1, |count| count as i32);
     let wish = CreateTopic { name, partitions, replication: -1, overrides: body.settings("config")?.into_iter().collect() };
     let count = call.broker().check_create(&wish).map_err(not_created)?;
@@ -234,7 +235,7 @@ fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, &topic.name)?;
+    call.check_topic(Permission::Configure, AclOperation::Delete, &topic.name)?;
     if !call.dry_run() {
         call.control(move |broker| broker.delete_topic(&topic))?.map_err(Answer::failed)?;
     }
@@ -243,7 +244,7 @@ fn delete(call: &Call<'_>) -> Outcome {
 
 fn alter(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, &topic.name)?;
+    call.check_topic(Permission::Configure, AclOperation::AlterConfigs, &topic.name)?;
     let changes = Changes::of_body(&call.object()?)?;
     let mut overrides = topic.config().overrides.clone();
     changes.apply(&mut overrides);
@@ -266,7 +267,7 @@ fn not_added(error: PartitionsError) -> Refusal {
 
 fn add_partitions(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, &topic.name)?;
+    call.check_topic(Permission::Configure, AclOperation::Alter, &topic.name)?;
     let body = call.object()?;
     body.only(&["count"])?;
     let count = body.int("count", 1..=i64::from(i32::MAX))?.ok_or_else(|| Answer::invalid("count", "it is needed"))? as i32;
@@ -298,7 +299,7 @@ fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, 
 
 fn truncate(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Write, &topic.name)?;
+    call.check_topic(Permission::Write, AclOperation::Delete, &topic.name)?;
     let body = call.object()?;
     body.only(&["partitions"])?;
     let is_queue = call.broker().queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());

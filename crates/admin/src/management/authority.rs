@@ -76,11 +76,6 @@ impl Identity {
         self.broker.security().permissions(vhost, self.name()).is_some()
     }
 
-    /// May it do that with what has this name, by permissions and by access control entries?
-    pub fn may(&self, vhost: &str, permission: Permission, name: &[u8]) -> bool {
-        self.check_permission(vhost, permission, name).is_ok()
-    }
-
     /// # Errors
     /// 401: it may not do that with what has this name, by permissions or by access control entries.
     pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {

@@ -6,5 +6,6 @@ mod operations;
 mod process;
 mod records;
 mod reference;
+mod rights;
 mod serve;
 mod tree;
