@@ -23,6 +23,7 @@ mod openapi;
 mod operations;
 mod overview;
 mod permissions;
+mod places;
 mod queues;
 mod quotas;
 mod records;

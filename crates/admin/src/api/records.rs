@@ -9,7 +9,6 @@ mod shown;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
@@ -22,6 +21,7 @@ use self::condition::{Conditions, JsonCondition};
 use self::search::{Scan, Search};
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, Fields};
+use super::places::SEARCHES;
 use super::route::{Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 
@@ -114,26 +114,6 @@ const TIME_DEFAULT: u64 = 1500;
 const TIME_MAX: u64 = 5000;
 /// Partitions that are searched together.
 const PARTITIONS_MAX: usize = 256;
-/// Searches at once: threads that may wait are few, and others need them.
-const SEARCHES_MAX: usize = 2;
-
-static SEARCHES: AtomicUsize = AtomicUsize::new(0);
-
-/// A place among those who search.
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        let free = |taken: usize| (taken < SEARCHES_MAX).then(|| taken + 1);
-        SEARCHES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok().then(|| Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        SEARCHES.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The topic of the path, if who asks may do that with it.
 fn topic_of(call: &Call<'_>, permission: Permission, operation: AclOperation) -> Result<Arc<Topic>, Refusal> {
@@ -163,7 +143,7 @@ fn browse(call: &Call<'_>) -> Outcome {
     let truncate = bounded(call, "truncate", SHOWN_DEFAULT, 16..=SHOWN_MAX)?.min(share);
     let longest = Duration::from_millis(bounded(call, "time_ms", TIME_DEFAULT, 10..=TIME_MAX)?);
     let conditions = conditions(call)?;
-    let _place = Place::take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
+    let _place = SEARCHES.take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
     let mut scans = scans(call, &topic, newest_first)?;
     let shown = move |partition: u32, found: &record::Record| shown::record(partition, found, truncate as usize, share as usize);
     let search = Search { broker: call.broker(), newest_first, conditions: &conditions, limit: limit as usize, shown: &shown, longest };
@@ -324,13 +304,5 @@ mod tests {
         for wrong in ["", "newest", "newest.", "oldest.0:5-10", "newest.0:5", "newest.x:1-2", "newest.0:-1-2", "newest.0:1-2."] {
             assert_eq!(parse(wrong, true), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn only_some_search_at_once() {
-        let places: Vec<_> = std::iter::from_fn(Place::take).take(SEARCHES_MAX + 1).collect();
-        assert_eq!(places.len(), SEARCHES_MAX);
-        drop(places);
-        assert!(Place::take().is_some());
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -368,4 +369,23 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert!(refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
     says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate="]);
     assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");
+}
+
+#[test]
+fn those_who_look_for_long_leave_threads_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let picture = ask(&process, "GET", "/v1/why?seconds=3", &[("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "image")], "");
+    assert_eq!((picture.status, &picture.body["error"]), (403, &json!("wrong_origin")), "{}", picture.body);
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let looks: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&process, "GET", "/v1/why?seconds=3", &[], "").status)).collect();
+        // By then they have all come.
+        std::thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        get(&process, "/v1/session");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        looks.into_iter().map(|look| look.join().expect("an answer")).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 6, "{statuses:?}");
 }
