@@ -105,6 +105,15 @@ impl Call<'_> {
     pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
         crate::control::control(self.broker(), work).ok_or_else(Answer::busy)
     }
+
+    /// The same, unless it is only to be tried: then `work` is carried out here, and told not to change anything. What a change depends on
+    /// is looked at by `work`: on the controller changes come one after the other.
+    ///
+    /// # Errors
+    /// 503.
+    pub fn control_or_try<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>, bool) -> T + Send + 'static) -> Result<T, Refusal> {
+        if self.dry_run() { Ok(work(self.broker(), false)) } else { self.control(move |broker| work(broker, true)) }
+    }
 }
 
 /// The fields of a body. What is missing or of another kind is refused by its name.

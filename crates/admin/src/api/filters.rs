@@ -1,12 +1,13 @@
 //! Filters of groups: which group gets which records only.
 
+use std::collections::BTreeMap;
+
 use broker::{AclOperation, AclResource, Filter, Permission};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
-use super::config::refused;
-use super::groups::describe_filter;
+use super::groups::{change_settings, describe_filter};
 use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
@@ -93,21 +94,18 @@ fn check(call: &Call<'_>) -> Outcome {
 }
 
 /// Sets what a group has in place of its filter.
-fn set(call: &Call<'_>, wish: [(&str, Option<String>); 2]) -> Result<(), Refusal> {
+fn set(call: &Call<'_>, wish: [(&'static str, Option<String>); 2]) -> Result<(), Refusal> {
     let group = call.path("group").to_owned();
     call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
-    let mut overrides = call.broker().group_config(&group).overrides.clone();
-    for (name, value) in wish {
-        match value.filter(|value| !value.is_empty()) {
-            Some(value) => drop(overrides.insert(name.to_owned(), value)),
-            None => drop(overrides.remove(name)),
+    let put = |overrides: &mut BTreeMap<String, String>| {
+        for (name, value) in wish {
+            match value.filter(|value| !value.is_empty()) {
+                Some(value) => drop(overrides.insert(name.to_owned(), value)),
+                None => drop(overrides.remove(name)),
+            }
         }
-    }
-    call.broker().check_group_config(&overrides).map_err(refused)?;
-    if !call.dry_run() {
-        call.control(move |broker| broker.set_group_config(&group, overrides))?.map_err(refused)?;
-    }
-    Ok(())
+    };
+    change_settings(call, group, put).map(drop)
 }
 
 fn put(call: &Call<'_>) -> Outcome {

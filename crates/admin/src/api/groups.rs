@@ -461,14 +461,23 @@ fn alter(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
     call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
     let changes = Changes::of_body(&call.object()?)?;
-    let mut overrides = call.broker().group_config(&group).overrides.clone();
-    changes.apply(&mut overrides);
-    call.broker().check_group_config(&overrides).map_err(refused)?;
-    let shown = shown(call.broker().describe_group_config(&group), &overrides);
-    if !call.dry_run() {
-        call.control(move |broker| broker.set_group_config(&group, overrides))?.map_err(refused)?;
-    }
-    Ok(Answer::of(json!({"config": shown})))
+    let overrides = change_settings(call, group.clone(), move |overrides| changes.apply(overrides))?;
+    Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(&group), &overrides)})))
+}
+
+/// Changes what a group has of its own, or sees whether that could be; what it has then, or would have.
+pub(crate) fn change_settings(
+    call: &Call<'_>,
+    group: String,
+    change: impl FnOnce(&mut BTreeMap<String, String>) + Send + 'static,
+) -> Result<BTreeMap<String, String>, Refusal> {
+    let changed = call.control_or_try(move |broker, really| {
+        let mut overrides = broker.group_config(&group).overrides.clone();
+        change(&mut overrides);
+        let done = if really { broker.set_group_config(&group, overrides.clone()) } else { broker.check_group_config(&overrides) };
+        done.map(|()| overrides)
+    })?;
+    changed.map_err(refused)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
+use broker::{AclOperation, AclResource, AlterError, CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
 use serde_json::{Value, json};
 use types::{Offset, PartitionIndex};
 
@@ -246,14 +246,14 @@ fn alter(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
     call.check_topic(Permission::Configure, AclOperation::AlterConfigs, &topic.name)?;
     let changes = Changes::of_body(&call.object()?)?;
-    let mut overrides = topic.config().overrides.clone();
-    changes.apply(&mut overrides);
-    call.broker().check_config(&topic.name, &overrides).map_err(refused)?;
-    if !call.dry_run() {
-        let (name, wish) = (topic.name.clone(), overrides.clone());
-        call.control(move |broker| broker.set_topic_config(&name, wish))?.map_err(refused)?;
-    }
-    Ok(Answer::of(json!({"config": settings(call, &overrides)})))
+    let name = topic.name.clone();
+    let altered = call.control_or_try(move |broker, really| {
+        let mut overrides = broker.topic(&name).ok_or(AlterError::UnknownTopic)?.config().overrides.clone();
+        changes.apply(&mut overrides);
+        if really { broker.set_topic_config(&name, overrides.clone())? } else { drop(broker.check_config(&name, &overrides)?) }
+        Ok::<_, AlterError>(overrides)
+    })?;
+    Ok(Answer::of(json!({"config": settings(call, &altered.map_err(refused)?)})))
 }
 
 fn not_added(error: PartitionsError) -> Refusal {

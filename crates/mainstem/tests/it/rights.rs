@@ -134,3 +134,69 @@ fn settings_of_a_group_are_for_those_who_see_it() {
     assert_eq!(get("/v1/filters").body["total"], 1);
     assert_eq!(ask_as(&process, "bob", "DELETE", "/v1/filters/readers", &Value::Null).status, 403);
 }
+
+/// Two changes, sent at the same moment.
+fn at_once(process: &Process, changes: [(&str, &str, &str, Value); 2]) -> [Answer; 2] {
+    let start = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let sent = changes.map(|(user, method, path, body)| {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                ask_as(process, user, method, path, &body)
+            })
+        });
+        sent.map(|one| one.join().expect("an answer"))
+    })
+}
+
+#[test]
+fn changes_at_once_are_both_made() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "POST", "/v1/topics", &json!({"name": "t", "partitions": 1}));
+    let of_group = "/v1/groups/g/config";
+    for round in 0..20 {
+        let value = (50_000 + round).to_string();
+        let set = |name: &str| json!({"set": {name: value}});
+        let pairs = [
+            [("root", "PATCH", "/v1/topics/t/config", set("retention.ms")), ("bob", "PATCH", "/v1/topics/t/config", set("max.message.bytes"))],
+            [("root", "PATCH", of_group, set("consumer.session.timeout.ms")), ("bob", "PUT", "/v1/filters/g", json!({"expression": format!("key = '{value}'")}))],
+        ];
+        for pair in pairs {
+            for answer in at_once(&process, pair) {
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            }
+        }
+        let own = |found: &Value, name: &str| {
+            let all = found["config"].as_array().expect("a list");
+            all.iter().find(|one| one["name"] == name).expect("there is one")["value"].as_str().expect("a text").to_owned()
+        };
+        let topic = make(&process, "GET", "/v1/topics/t", &Value::Null).body;
+        assert_eq!([own(&topic, "retention.ms"), own(&topic, "max.message.bytes")], [value.clone(), value.clone()], "round {round}");
+        let group = make(&process, "GET", of_group, &Value::Null).body;
+        let wanted = [("consumer.session.timeout.ms", value.clone()), ("mainstem.filter", format!("key = '{value}'"))];
+        wanted.iter().for_each(|(name, value)| assert_eq!(own(&group, name), *value, "round {round}"));
+    }
+}
+
+#[test]
+fn of_two_administrators_who_go_at_once_one_stays() {
+    let (_folder, process) = with_bob(".*", &[]);
+    for round in 0..20 {
+        make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["administrator"]}));
+        let pair = if round % 2 == 0 {
+            [("root", "PUT", "/v1/users/root", json!({"tags": []})), ("bob", "PUT", "/v1/users/bob", json!({"tags": []}))]
+        } else {
+            [("root", "DELETE", "/v1/users/root", Value::Null), ("bob", "DELETE", "/v1/users/bob", Value::Null)]
+        };
+        let [of_root, of_bob] = at_once(&process, pair).map(|answer| answer.status);
+        let (root_goes, bob_goes) = ((200..300).contains(&of_root), (200..300).contains(&of_bob));
+        assert!(root_goes != bob_goes, "round {round}: root {of_root}, bob {of_bob}");
+        if root_goes {
+            let back = ask_as(&process, "bob", "PUT", "/v1/users/root", &json!({"password": "root", "tags": ["administrator"]}));
+            assert!(back.status < 300, "{}", back.body);
+        } else {
+            make(&process, "PUT", "/v1/users/bob", &json!({"password": "bob"}));
+        }
+    }
+}
