@@ -1,6 +1,7 @@
 //! Tests of the binary as a process, and of the tree as a whole.
 
 mod administration;
+mod client;
 mod monitoring;
 mod operations;
 mod process;
