@@ -17,7 +17,7 @@ use broker::{AclOperation, Log, NewRecord, Permission, PublishError, ReadError, 
 use record::BatchError;
 use serde_json::{Value, json};
 
-use self::condition::{Conditions, JsonCondition};
+use self::condition::{Conditions, JsonCondition, finder};
 use self::search::{Scan, Search};
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, Fields};
@@ -112,6 +112,8 @@ const SHOWN_MAX: u64 = 1 << 20;
 const ANSWER_BYTES: u64 = 8 << 20;
 const TIME_DEFAULT: u64 = 1500;
 const TIME_MAX: u64 = 5000;
+/// Bytes of a condition.
+const CONDITION_MAX: usize = 4096;
 /// Partitions that are searched together.
 const PARTITIONS_MAX: usize = 256;
 
@@ -168,14 +170,18 @@ fn unreadable(error: ReadError) -> Refusal {
 
 fn conditions(call: &Call<'_>) -> Result<Conditions, Refusal> {
     let given = |name: &str| call.query(name).filter(|value| !value.is_empty());
-    let bytes = |name: &str| given(name).map(|value| value.as_bytes().to_vec());
+    let conditions = ["key", "key_contains", "header", "text", "json"];
+    if let Some(long) = conditions.into_iter().find(|name| given(name).is_some_and(|value| value.len() > CONDITION_MAX)) {
+        return Err(Answer::invalid(long, format!("it has at most {CONDITION_MAX} bytes")));
+    }
     let header = given("header").map(|wanted| match wanted.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
         None => (wanted.to_owned(), None),
     });
     let wrong = |wrong: condition::Wrong| Answer::invalid("json", format!("{} (at character {})", wrong.reason, wrong.position + 1));
     let json = given("json").map(JsonCondition::parse).transpose().map_err(wrong)?;
-    Ok(Conditions { key: bytes("key"), key_part: bytes("key_contains"), header, text: bytes("text"), json })
+    let key = given("key").map(|value| value.as_bytes().to_vec());
+    Ok(Conditions { key, key_part: given("key_contains").map(finder), header, text: given("text").map(finder), json })
 }
 
 /// Where to look: where the cursor says, or where the search begins.

@@ -129,8 +129,9 @@ fn what_cannot_be_is_refused_by_its_field() {
         let answer = change(&process, "POST", "/v1/topics/t/records", body.clone());
         assert_eq!((answer.status, answer.body["field"].as_str()), (400, Some(field)), "{body}: {}", answer.body);
     }
+    let (long, long_json) = (format!("text={}", "x".repeat(4097)), format!("json=a~{}", "x".repeat(4096)));
     for (query, field) in [
-        ("limit=0", "limit"), ("limit=501", "limit"), ("order=up", "order"), ("partition=2", "partition"), ("partition=x", "partition"), ("json=a..b", "json"),
+        (&*long, "text"), (&*long_json, "json"), ("limit=0", "limit"), ("limit=501", "limit"), ("order=up", "order"), ("partition=2", "partition"), ("partition=x", "partition"), ("json=a..b", "json"),
         ("cursor=x", "cursor"), ("cursor=oldest.0:1-2", "cursor"), ("at_time=x", "at_time"), ("colour=red", "colour"), ("truncate=1", "truncate"),
     ] {
         let answer = ask(&process, "GET", &format!("/v1/topics/t/records?{query}"), &[], "");
