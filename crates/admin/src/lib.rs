@@ -3,6 +3,7 @@
 //! with clients, so that it answers while they keep the shards busy.
 
 pub mod api;
+mod bindings;
 mod console;
 mod control;
 mod exposition;
