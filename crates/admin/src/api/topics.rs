@@ -49,7 +49,7 @@ const PARTITION: Schema = Schema::new("Partition", &[
 ]);
 
 const TOPIC_FULL: Schema = Schema::more("TopicFull", &TOPIC, &[
-    ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions."),
+    ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions, at most 1000 of them."),
     ("config", Kind::List(&Kind::One(&SETTING)), "Its settings; none for those who may not see them."),
     ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it, of those that who asks may see."),
 ]);
@@ -75,10 +75,13 @@ const START: Schema = Schema::new("PartitionStart", &[
 ]);
 const STARTS: Schema = Schema::new("PartitionStarts", &[("partitions", Kind::List(&Kind::One(&START)), "Where they begin now.")]);
 
+/// Partitions that are described at once.
+const PARTITIONS_MAX: usize = 1000;
+
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", "true: also topics whose names begin with __, and those of queues.")]),
     change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).tries(),
-    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, |call| Ok(Answer::of(full(call, &topic_of(call)?)))),
+    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[("partition_offset", "Partitions to leave out at the beginning.")]),
     change(Verb::Delete, "/topics/{topic}", Access::LoggedIn, "Delete a topic and all its records", Shape::Nothing, delete).tries(),
     change(Verb::Patch, "/topics/{topic}/config", Access::LoggedIn, "Change settings of a topic", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
     change(Verb::Post, "/topics/{topic}/partitions", Access::LoggedIn, "Add partitions", Shape::One(&TOPIC_FULL), add_partitions).takes(&COUNT).tries(),
@@ -159,13 +162,20 @@ fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
     found
 }
 
-fn full(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
+/// With the partitions from one on.
+fn full(call: &Call<'_>, topic: &Arc<Topic>, from: usize) -> Value {
     let mut found = described(call, topic);
-    found["partition_list"] = topic.logs().iter().enumerate().map(|(index, log)| partition(call, index, log)).collect();
+    let logs = topic.logs();
+    found["partition_list"] = logs.iter().enumerate().skip(from).take(PARTITIONS_MAX).map(|(index, log)| partition(call, index, log)).collect();
     // Whoever has made a topic may not be one who sees its settings.
     found["config"] = if call.sees_settings(AclResource::Topic, &topic.name) { settings(call, &topic.config().overrides) } else { json!([]) };
     found["groups"] = groups(call, topic).into();
     found
+}
+
+fn show(call: &Call<'_>) -> Outcome {
+    let from = call.number("partition_offset")?.unwrap_or(0);
+    Ok(Answer::of(full(call, &topic_of(call)?, usize::try_from(from).unwrap_or(usize::MAX))))
 }
 
 fn all(call: &Call<'_>) -> Outcome {
@@ -202,7 +212,7 @@ fn create(call: &Call<'_>) -> Outcome {
     }
     let made = call.control(move |broker| broker.create_topics(vec![wish]).pop())?;
     let topic = made.ok_or_else(|| Answer::failed("no topic was made"))?.map_err(not_created)?;
-    Ok(Answer::made(true, full(call, &topic)))
+    Ok(Answer::made(true, full(call, &topic, 0)))
 }
 
 /// A topic as it would be.
@@ -227,7 +237,7 @@ fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
         "cleanup_policy": value("cleanup.policy"),
         "retention_ms": value("retention.ms").parse::<u64>().ok(),
         "rates": {"in_records": 0.0},
-        "partition_list": (0..count).map(empty).collect::<Vec<_>>(),
+        "partition_list": (0..count.min(PARTITIONS_MAX as u32)).map(empty).collect::<Vec<_>>(),
         "config": settings(call, &wish.overrides),
         "groups": [],
     })
@@ -276,7 +286,7 @@ fn add_partitions(call: &Call<'_>) -> Outcome {
         let name = topic.name.clone();
         call.control(move |broker| broker.add_partitions(&name, count))?.map_err(not_added)?;
     }
-    Ok(Answer::of(full(call, &topic)))
+    Ok(Answer::of(full(call, &topic, 0)))
 }
 
 fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, Refusal> {

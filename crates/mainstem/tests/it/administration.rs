@@ -389,3 +389,18 @@ fn those_who_look_for_long_leave_threads_to_others() {
     assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 6, "{statuses:?}");
 }
+
+#[test]
+fn partitions_of_a_topic_come_a_thousand_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let tried = change(&process, "POST", "/v1/topics?dry_run=true", json!({"name": "huge", "partitions": 100_000}));
+    let count = |topic: &Value| topic["partition_list"].as_array().map(Vec::len);
+    assert_eq!((&tried.body["partitions"], count(&tried.body)), (&json!(100_000), Some(1000)));
+    let made = change(&process, "POST", "/v1/topics", json!({"name": "large", "partitions": 2300}));
+    assert_eq!((&made.body["partitions"], count(&made.body)), (&json!(2300), Some(1000)));
+    let last = get(&process, "/v1/topics/large?partition_offset=2000");
+    assert_eq!((count(&last), &last["partition_list"][0]["partition"]), (Some(300), &json!(2000)));
+    let shown: Value = serde_json::from_str(&says(&process, &["topic", "show", "large", "--json"])).expect("JSON");
+    assert_eq!((count(&shown), &shown["partition_list"][2299]["partition"]), (Some(2300), &json!(2299)));
+}
