@@ -182,6 +182,8 @@ fn changes_at_once_are_both_made() {
 #[test]
 fn of_two_administrators_who_go_at_once_one_stays() {
     let (_folder, process) = with_bob(".*", &[]);
+    // As long as there is another user: the last one may go.
+    make(&process, "PUT", "/v1/users/carol", &json!({"password": "carol"}));
     for round in 0..20 {
         make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["administrator"]}));
         let pair = if round % 2 == 0 {
@@ -199,4 +201,18 @@ fn of_two_administrators_who_go_at_once_one_stays() {
             make(&process, "PUT", "/v1/users/bob", &json!({"password": "bob"}));
         }
     }
+}
+
+#[test]
+fn the_node_is_for_those_who_look_after_it() {
+    let (folder, process) = with_bob(".*", &[]);
+    let of_node = ["totals", "rates", "memory", "disk", "journals", "listeners"];
+    let [for_root, for_bob] = ["root", "bob"].map(|user| ask_as(&process, user, "GET", "/v1/overview", &Value::Null).body);
+    for name in of_node {
+        assert!(!for_root[name].is_null() && for_bob.get(name) == Some(&Value::Null), "{name}: {for_bob}");
+    }
+    assert!(for_bob["counts"].is_object() && for_bob["warnings"].is_array(), "{for_bob}");
+    assert!(!for_bob.to_string().contains(&folder.path().display().to_string()), "{for_bob}");
+    make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["monitoring"]}));
+    assert!(ask_as(&process, "bob", "GET", "/v1/overview", &Value::Null).body["disk"]["folder"].is_string());
 }
