@@ -118,8 +118,13 @@ fn fits(document: &Value, method: &str, path: &str, body: &Value) {
     check(document, schema, body, path).unwrap_or_else(|fault| panic!("{method} {path}: {fault}"));
 }
 
-/// Has a group commit offset 0 of partition 0 of a topic, by OffsetCommit version 2.
+/// Has a group commit offset 0 of partition 0 of a topic.
 pub fn commit(process: &Process, group: &str, topic: &str) {
+    commit_partitions(process, group, topic, 1);
+}
+
+/// Has a group commit offset 0 of the first partitions of a topic, by OffsetCommit version 2.
+pub fn commit_partitions(process: &Process, group: &str, topic: &str, count: u32) {
     let text = |out: &mut Vec<u8>, text: &str| {
         out.extend((text.len() as u16).to_be_bytes());
         out.extend(text.as_bytes());
@@ -132,10 +137,12 @@ pub fn commit(process: &Process, group: &str, topic: &str) {
     request.extend((-1_i64).to_be_bytes());
     request.extend(1_u32.to_be_bytes());
     text(&mut request, topic);
-    request.extend(1_u32.to_be_bytes());
-    request.extend(0_u32.to_be_bytes());
-    request.extend(0_u64.to_be_bytes());
-    request.extend([0xff, 0xff]);
+    request.extend(count.to_be_bytes());
+    for partition in 0..count {
+        request.extend(partition.to_be_bytes());
+        request.extend(0_u64.to_be_bytes());
+        request.extend([0xff, 0xff]);
+    }
     let answer = exchange(&mut process.connect(), &request).expect("an answer");
     assert_eq!(answer[answer.len() - 2..], [0, 0], "no error");
 }

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::administration::{ask, change, get};
+use crate::administration::{ask, change, commit_partitions, get};
 use crate::process::Process;
 
 const RECORDS: usize = 120;
@@ -168,4 +169,30 @@ fn live_values_come_each_second() {
     assert!(events.iter().any(|(name, data)| name == "topics" && data["topics"]["t"]["in_records"].is_number()));
     assert!(events.iter().any(|(name, data)| name == "groups" && data["groups"]["g"]["lag"] == 0));
     assert_eq!(ask(&process, "GET", "/v1/live?topic=none", &[], "").status, 404);
+}
+
+#[test]
+fn those_who_watch_large_groups_do_not_keep_the_node_from_answering() {
+    let (_folder, process) = with_topic(5000, json!({}));
+    commit_partitions(&process, "g", "t", 5000);
+    let path = format!("/v1/live?{}", vec!["group=g"; 32].join("&"));
+    let watch = || {
+        let mut socket = TcpStream::connect(process.admin).expect("the port is open");
+        write!(socket, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").expect("it is read");
+        socket
+    };
+    let watching: Vec<TcpStream> = (0..40).map(|_| watch()).collect();
+    let began = Instant::now();
+    let mut longest = Duration::ZERO;
+    while began.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        assert!(process.ask_admin("/health/live").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+        longest = longest.max(asked.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    for socket in watching {
+        let first = BufReader::new(socket).lines().map(|line| line.expect("text")).find(|line| line.contains("\"lag\""));
+        assert!(first.is_some_and(|line| line.contains("{\"g\":{\"lag\":0}}")));
+    }
 }
