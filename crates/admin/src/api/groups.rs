@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, Broker, GroupValue, Permission, Setting, SharedSubscription};
 use delivery::{GroupError, GroupLine, Owned, Target};
+use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
 use types::{PartitionIndex, TopicId};
 
@@ -262,17 +263,33 @@ fn places(broker: &Broker, name: &str, kind: &str) -> Vec<Place> {
     broker.groups().offsets(name).into_iter().filter_map(place).collect()
 }
 
-/// Partitions that a member reads and of which nothing is committed.
-fn unread(broker: &Broker, members: &[Member], known: &mut Vec<Place>) {
-    for (topic, partitions) in members.iter().flat_map(|member| &member.assignment) {
-        for partition in partitions {
-            let log = broker.topic(topic).and_then(|found| found.log(PartitionIndex(*partition)));
-            let Some(log) = log.filter(|_| !known.iter().any(|place| place.topic == *topic && place.partition == *partition)) else { continue };
-            let (topic, partition) = (topic.clone(), *partition);
-            let (start, end) = (log.start().0, log.high_watermark().0);
-            known.push(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None });
+/// Who reads which partition; of several the first.
+type Readers<'m> = HashMap<(&'m str, u32), &'m str>;
+
+fn readers(members: &[Member]) -> Readers<'_> {
+    let mut found = Readers::new();
+    for member in members {
+        for (topic, partitions) in &member.assignment {
+            for partition in partitions {
+                found.entry((topic.as_str(), *partition)).or_insert(&*member.id);
+            }
         }
     }
+    found
+}
+
+/// Partitions that a member reads and of which nothing is committed.
+fn unread(broker: &Broker, readers: &Readers<'_>, known: &mut Vec<Place>) {
+    let place = |(topic, partition): (&str, u32)| {
+        let log = broker.topic(topic)?.log(PartitionIndex(partition))?;
+        let (start, end, topic) = (log.start().0, log.high_watermark().0, topic.to_owned());
+        Some(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None })
+    };
+    let more: Vec<Place> = {
+        let there: HashSet<(&str, u32)> = known.iter().map(|place| (place.topic.as_str(), place.partition)).collect();
+        readers.keys().filter(|one| !there.contains(*one)).filter_map(|one| place(*one)).collect()
+    };
+    known.extend(more);
     known.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
 }
 
@@ -352,11 +369,8 @@ fn show(call: &Call<'_>) -> Outcome {
     places.retain(|place| sight.of(&place.topic));
     look.members.iter_mut().for_each(|member| member.assignment.retain(|topic, _| sight.of(topic)));
     let mut found = summary(call, &line, look.members.len(), &places);
-    unread(call.broker(), &look.members, &mut places);
-    let reader = |place: &Place| {
-        let reads = |member: &&Member| member.assignment.get(&place.topic).is_some_and(|partitions| partitions.contains(&place.partition));
-        look.members.iter().find(reads).filter(|_| line.kind != "share").map(|member| member.id.clone())
-    };
+    let readers = readers(&look.members);
+    unread(call.broker(), &readers, &mut places);
     let offset = |place: &Place| {
         json!({
             "topic": place.topic,
@@ -367,7 +381,8 @@ fn show(call: &Call<'_>) -> Outcome {
             "lag": place.lag,
             "committed_at": place.committed_at,
             "metadata": place.metadata,
-            "member": reader(place),
+            // Of a share group several read a partition.
+            "member": readers.get(&(place.topic.as_str(), place.partition)).filter(|_| line.kind != "share"),
             "in_flight": place.in_flight,
         })
     };

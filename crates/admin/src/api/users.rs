@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use broker::{Broker, PasswordHash, PasswordWish, User, UserLimits, UserWish};
+use hashbrown::HashMap;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -62,18 +63,21 @@ pub(crate) fn user_of(call: &Call<'_>) -> Result<Arc<User>, Refusal> {
     find(call.broker(), name).ok_or_else(|| Answer::not_found(format!("there is no user {name:?}")))
 }
 
-fn connections(call: &Call<'_>, name: &str) -> usize {
+/// Open connections of all protocols, by user.
+fn connections(call: &Call<'_>) -> HashMap<String, usize> {
     let broker = call.broker();
+    let mut found = HashMap::new();
     let kafka = broker.kafka_connections().all();
-    let of_kafka = kafka.iter().filter(|(_, client)| client.said().user.is_some_and(|(user, _)| user == name)).count();
-    of_kafka + broker.connections().all().iter().filter(|connected| connected.details.user == name).count()
+    kafka.iter().filter_map(|(_, client)| client.said().user).for_each(|(user, _)| *found.entry(user).or_default() += 1);
+    broker.connections().all().iter().for_each(|connected| *found.entry_ref(connected.details.user.as_str()).or_default() += 1);
+    found
 }
 
 fn limits_json(limits: UserLimits) -> Value {
     json!({"max_connections": limits.max_connections, "max_channels": limits.max_channels})
 }
 
-fn described(call: &Call<'_>, user: &User) -> Value {
+fn described(user: &User, connections: &HashMap<String, usize>) -> Value {
     let keys = user.scram().iter().map(|keys| json!({"mechanism": keys.mechanism().name(), "iterations": keys.iterations()}));
     json!({
         "name": user.name(),
@@ -82,18 +86,19 @@ fn described(call: &Call<'_>, user: &User) -> Value {
         "hash": user.password().map(|hash: &PasswordHash| hash.algorithm().name()),
         "scram": keys.collect::<Vec<_>>(),
         "limits": limits_json(user.limits()),
-        "connections": connections(call, user.name()),
+        "connections": connections.get(user.name()).copied().unwrap_or(0),
     })
 }
 
 fn all(call: &Call<'_>) -> Outcome {
     let users = call.broker().security().users().into_iter().map(|user| (user.name().to_owned(), user));
-    list(call, users, |user| Some(described(call, user)))
+    let connections = connections(call);
+    list(call, users, |user| Some(described(user, &connections)))
 }
 
 fn show(call: &Call<'_>) -> Outcome {
     let user = user_of(call)?;
-    let mut found = described(call, &user);
+    let mut found = described(&user, &connections(call));
     found["permissions"] = permissions::of_user(call, user.name()).into();
     found["topic_permissions"] = permissions::topics_of_user(call, user.name()).into();
     Ok(Answer::of(found))
@@ -184,14 +189,14 @@ fn put(call: &Call<'_>) -> Outcome {
         broker.put_user(wish).map(|user| (before.is_none(), user)).map_err(|error| refused("user", error))
     })?;
     let (is_new, user) = done?;
-    Ok(Answer::made(is_new, described(call, &user)))
+    Ok(Answer::made(is_new, described(&user, &connections(call))))
 }
 
 /// A user as he would be.
 fn tried(call: &Call<'_>, before: Option<&User>, wish: &UserWish) -> Value {
     let mut found = before.map_or_else(
         || json!({"name": wish.name, "tags": [], "hash": null, "scram": [], "limits": limits_json(UserLimits::default()), "connections": 0}),
-        |user| described(call, user),
+        |user| described(user, &connections(call)),
     );
     if let Some(tags) = &wish.tags {
         found["tags"] = tags.clone().into();

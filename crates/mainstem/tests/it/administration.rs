@@ -411,3 +411,18 @@ fn partitions_of_a_topic_come_a_thousand_at_a_time() {
     let shown: Value = serde_json::from_str(&says(&process, &["topic", "show", "large", "--json"])).expect("JSON");
     assert_eq!((count(&shown), &shown["partition_list"][2299]["partition"]), (Some(2300), &json!(2299)));
 }
+
+#[test]
+fn a_reset_of_many_partitions_takes_time_in_proportion() {
+    const COUNT: u32 = 30_000;
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": COUNT})).status, 201);
+    commit_partitions(&process, "g", "t", COUNT);
+    let all: Vec<u32> = (0..COUNT).rev().collect();
+    let began = Instant::now();
+    let tried = change(&process, "POST", "/v1/groups/g/reset?dry_run=true", json!({"to": "earliest", "topics": ["t", "t"], "partitions": all}));
+    assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
+    let moved = tried.body["offsets"].as_array().expect("a list");
+    assert_eq!((moved.len(), &moved[29_999]), (30_000, &json!({"topic": "t", "partition": 29_999, "from": 0, "to": 0, "change": 0})));
+}
