@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Permission, Vhost};
+use broker::{BindingWish, Vhost};
 use routing::{Binding, Destination};
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn all(call: &Call<'_>) -> Outcome {
     list(call, all, |(vhost, known)| Some(described(vhost, &known.binding())))
 }
 
-/// The binding of a body, with what whoever asks needs for it: who binds writes to the destination and reads from the source.
+/// The binding of a body, if who asks may make and delete it.
 fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
     let vhost = call.vhost()?;
     let body = call.object()?;
@@ -100,9 +100,9 @@ fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
         _ => return Err(Answer::invalid("destination_kind", "it is queue or exchange")),
     };
     let (source, destination) = (body.needed("source")?, body.needed("destination")?);
-    call.check_permission(vhost.name(), Permission::Write, destination.as_bytes())?;
-    call.check_permission(vhost.name(), Permission::Read, source.as_bytes())?;
-    let key = name_of("routing_key", body.text("routing_key")?.unwrap_or_default())?;
+    let key = body.text("routing_key")?.unwrap_or_default();
+    call.check_binding(&vhost, source.as_bytes(), destination.as_bytes(), key.as_bytes())?;
+    let key = name_of("routing_key", key)?;
     let arguments = arguments_of(&body, &[])?;
     Ok((vhost, BindingWish { source: name_of("source", source)?, to_queue, destination: name_of("destination", destination)?, key, arguments }))
 }

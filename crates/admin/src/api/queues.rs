@@ -11,6 +11,7 @@ use super::call::{Call, Fields, name_of};
 use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
+use crate::management::authority::passes_on_to;
 use crate::management::queues::NO_CONNECTION;
 use crate::management::rates::Subject;
 use crate::management::values;
@@ -200,6 +201,9 @@ fn put(call: &Call<'_>) -> Outcome {
         arguments: arguments_of(&body, &[("x-queue-type", body.text("type")?)])?,
     };
     call.check_permission(vhost.name(), Permission::Configure, &wish.name)?;
+    if vhost.queue(&wish.name).is_none() {
+        call.check_passing_on(vhost.name(), &wish.name, passes_on_to(&wish.arguments, "x-dead-letter-exchange"))?;
+    }
     let made = call.control(move |broker| {
         let is_new = vhost.queue(&wish.name).is_none();
         broker.declare_queue(&vhost, wish, NO_CONNECTION).map(|queue| (is_new, queue))

@@ -2,7 +2,7 @@
 //! ask for the operation that Kafka's API of the same purpose asks for. Topics and groups count as things of virtual host `/`; a queue and an
 //! exchange are topics for entries. Administrators may do everything, and tag `monitoring` sees everything but records.
 
-use broker::{AclOperation, AclResource, CLUSTER, Permission};
+use broker::{AclOperation, AclResource, CLUSTER, Permission, Vhost};
 use hashbrown::HashMap;
 
 use super::answer::{Answer, Refusal};
@@ -36,6 +36,31 @@ impl Call<'_> {
         }
         who.check_only_permission(vhost, permission, name).map_err(|_| self.not_permitted(vhost, permission, name))?;
         who.check_acl(vhost, operation, name).map_err(|_| self.not_granted(operation, AclResource::Topic, &String::from_utf8_lossy(name)))
+    }
+
+    /// Who declares a queue or an exchange that passes messages on to another exchange reads from the one and writes to the other.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_passing_on(&self, vhost: &str, name: &[u8], to: Option<&[u8]>) -> Result<(), Refusal> {
+        let Some(to) = to else { return Ok(()) };
+        self.check_permission(vhost, Permission::Read, name)?;
+        self.check_permission(vhost, Permission::Write, to)
+    }
+
+    /// Who binds writes to the destination and reads from the source, from a topic exchange with keys that he may read.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_binding(&self, vhost: &Vhost, source: &[u8], destination: &[u8], key: &[u8]) -> Result<(), Refusal> {
+        self.check_permission(vhost.name(), Permission::Write, destination)?;
+        self.check_permission(vhost.name(), Permission::Read, source)?;
+        let who = &self.caller.who;
+        if who.is_administrator() || who.may_use_key(vhost, Permission::Read, source, key) {
+            return Ok(());
+        }
+        let [source, key] = [source, key].map(String::from_utf8_lossy);
+        Err(Answer::not_allowed(format!("user {:?} may not bind with key {key:?} from exchange {source:?}", who.name())))
     }
 
     /// May who asks do this with a topic of this name?

@@ -165,10 +165,11 @@ impl Ends {
         sorted(table.bindings_from(self.source.as_bytes()).filter(is_destination)).iter().for_each(&mut each);
     }
 
-    /// Who binds writes to the destination and reads from the source.
-    fn check(&self, call: &Call<'_>) -> Result<(), Refusal> {
+    /// Who binds writes to the destination and reads from the source, with keys that he may read.
+    fn check(&self, call: &Call<'_>, key: &[u8]) -> Result<(), Refusal> {
         call.who.check_permission(self.vhost.name(), Permission::Write, self.destination.as_bytes())?;
-        call.who.check_permission(self.vhost.name(), Permission::Read, self.source.as_bytes())
+        call.who.check_permission(self.vhost.name(), Permission::Read, self.source.as_bytes())?;
+        call.who.check_key(&self.vhost, Permission::Read, self.source.as_bytes(), key)
     }
 
     fn wish(&self, key: &[u8], arguments: Arguments) -> Result<BindingWish, Refusal> {
@@ -207,8 +208,8 @@ fn show(call: &Call<'_>) -> Outcome {
 
 fn make(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
-    ends.check(call)?;
     let body = call.object()?;
+    ends.check(call, text(&body, "routing_key")?.as_bytes())?;
     let arguments = values::arguments_of(body.get("arguments"))?;
     let key = properties_key(text(&body, "routing_key")?.as_bytes(), &arguments);
     let wish = ends.wish(text(&body, "routing_key")?.as_bytes(), arguments)?;
@@ -221,7 +222,7 @@ fn make(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
     let (_, wish) = ends.find(call.path("key"))?;
-    ends.check(call)?;
+    ends.check(call, &wish.key)?;
     let (vhost, host) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
     call.control(move |broker| broker.unbind(&vhost, &wish))?.map_err(|error| refused(error, &host))?;
     Ok(Answer::done())

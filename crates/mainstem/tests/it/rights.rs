@@ -216,3 +216,33 @@ fn the_node_is_for_those_who_look_after_it() {
     make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["monitoring"]}));
     assert!(ask_as(&process, "bob", "GET", "/v1/overview", &Value::Null).body["disk"]["folder"].is_string());
 }
+
+#[test]
+fn messages_are_passed_on_only_where_who_asks_may_send_them() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "PUT", "/v1/users/bob/permissions/%2F", &json!({"configure": "^bob", "write": "^bob", "read": ".*"}));
+    for exchange in ["amq.topic", "bob-t"] {
+        make(&process, "PUT", "/api/topic-permissions/%2F/bob", &json!({"exchange": exchange, "write": "^a", "read": "^a"}));
+    }
+    let publish = "/api/exchanges/%2F/bob-t/publish";
+    let message = |key: &str, more: &str| json!({"routing_key": key, "payload": "", "payload_encoding": "string", "properties": {"headers": {"CC": [more]}}});
+    let dead_letters = |to: &str| json!({"arguments": {"x-dead-letter-exchange": to}});
+    let alternate = |to: &str| json!({"type": "fanout", "arguments": {"alternate-exchange": to}});
+    let (of_v1, of_api) = ("/v1/bindings/%2F", "/api/bindings/%2F/e/amq.topic/q/bob-q");
+    let bound = |key: &str| json!({"source": "amq.topic", "destination": "bob-q", "routing_key": key});
+    let keyed = |key: &str| json!({"routing_key": key});
+    let cases = [
+        ("PUT", "/v1/queues/%2F/bob-q", dead_letters("amq.fanout"), 403), ("PUT", "/v1/queues/%2F/bob-q", dead_letters("bob-x"), 201),
+        ("PUT", "/api/queues/%2F/bob-r", dead_letters("amq.fanout"), 401), ("PUT", "/api/queues/%2F/bob-r", dead_letters("bob-x"), 201),
+        ("PUT", "/v1/exchanges/%2F/bob-x", alternate("amq.fanout"), 403), ("PUT", "/v1/exchanges/%2F/bob-x", alternate("bob-y"), 201),
+        ("PUT", "/api/exchanges/%2F/bob-y", alternate(""), 401), ("PUT", "/api/exchanges/%2F/bob-y", alternate("bob-x"), 201),
+        ("POST", of_v1, bound("b.c"), 403), ("POST", of_v1, bound("a.c"), 201), ("POST", of_api, keyed("b.c"), 401), ("POST", of_api, keyed("a.d"), 201),
+        ("PUT", "/v1/exchanges/%2F/bob-t", json!({"type": "topic"}), 201), ("POST", publish, message("b", "a"), 401), ("POST", publish, message("a", "b"), 401),
+        ("POST", publish, message("a", "a"), 200),
+        ("POST", "/v1/bindings/%2F/delete", bound("b.c"), 403), ("POST", "/v1/bindings/%2F/delete", bound("a.c"), 204),
+    ];
+    for (method, path, body, status) in cases {
+        let answer = ask_as(&process, "bob", method, path, &body);
+        assert_eq!(answer.status, status, "{method} {path} {body}: {}", answer.body);
+    }
+}
