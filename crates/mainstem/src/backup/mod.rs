@@ -14,12 +14,13 @@ pub mod restore;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use journal::disk::IoMode;
 use journal::{ArchiveHold, Journal, Pinned};
 use parking_lot::Mutex;
@@ -84,24 +85,34 @@ impl Backups {
         self.done.store(0, Ordering::Relaxed);
         self.total.store(0, Ordering::Relaxed);
         *state = (State::Running, to.to_owned());
-        let (backups, to) = (Arc::clone(self), to.to_owned());
-        std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
-            let began = Instant::now();
-            let outcome = backups.make(&to);
-            let seconds = began.elapsed().as_secs_f64();
-            let state = match outcome {
-                Ok(()) => {
-                    tracing::info!(to = %to.display(), seconds, "backup made");
-                    State::Done { bytes: backups.done.load(Ordering::Relaxed), seconds }
-                }
-                Err(error) => {
-                    tracing::error!(to = %to.display(), "backup failed: {error:#}");
-                    State::Failed(format!("{error:#}"))
-                }
-            };
-            backups.state.lock().0 = state;
-        })?;
+        let backups = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name("backup".to_owned()).spawn({
+            let to = to.to_owned();
+            move || backups.follow(&to, || backups.make(&to))
+        });
+        if let Err(error) = spawned {
+            state.0 = State::Failed(format!("no thread for it: {error}"));
+            bail!("no thread for a backup: {error}");
+        }
         Ok(())
+    }
+
+    /// Makes one, and notes how that went: also when it is a defect of ours that ends it.
+    fn follow(&self, to: &Path, make: impl FnOnce() -> anyhow::Result<()>) {
+        let began = Instant::now();
+        let outcome = catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err(anyhow!("a defect, of which the log says more")));
+        let seconds = began.elapsed().as_secs_f64();
+        let state = match outcome {
+            Ok(()) => {
+                tracing::info!(to = %to.display(), seconds, "backup made");
+                State::Done { bytes: self.done.load(Ordering::Relaxed), seconds }
+            }
+            Err(error) => {
+                tracing::error!(to = %to.display(), "backup failed: {error:#}");
+                State::Failed(format!("{error:#}"))
+            }
+        };
+        self.state.lock().0 = state;
     }
 
     fn check(&self, to: &Path) -> anyhow::Result<()> {
@@ -159,7 +170,8 @@ impl Backups {
             fs::create_dir_all(target.parent().unwrap_or(to))?;
             self.take(&self.source.archive.join(&object.name), &target)?;
         }
-        fs::copy(self.source.folder.join("meta.toml"), to.join("meta.toml")).context("meta.toml")?;
+        let meta = fs::read_to_string(self.source.folder.join("meta.toml")).context("meta.toml")?;
+        write_durably(to, "meta.toml", &meta)?;
         sync_all(to)?;
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
@@ -283,7 +295,7 @@ fn list_objects(folder: &Path, name: &str, found: &mut Vec<ObjectPart>) -> io::R
 }
 
 /// Flushes a folder and those in it.
-fn sync_all(folder: &Path) -> io::Result<()> {
+pub fn sync_all(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -292,3 +304,6 @@ fn sync_all(folder: &Path) -> io::Result<()> {
     }
     File::open(folder)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests;
