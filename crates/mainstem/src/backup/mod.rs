@@ -14,13 +14,12 @@ pub mod restore;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use journal::disk::IoMode;
 use journal::{ArchiveHold, Journal, Pinned};
 use parking_lot::Mutex;
@@ -84,35 +83,27 @@ impl Backups {
         self.check(to)?;
         self.done.store(0, Ordering::Relaxed);
         self.total.store(0, Ordering::Relaxed);
-        *state = (State::Running, to.to_owned());
-        let backups = Arc::clone(self);
-        let spawned = std::thread::Builder::new().name("backup".to_owned()).spawn({
-            let to = to.to_owned();
-            move || backups.follow(&to, || backups.make(&to))
+        let (backups, target) = (Arc::clone(self), to.to_owned());
+        let spawned = std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
+            let began = Instant::now();
+            let outcome = backups.make(&target);
+            let seconds = began.elapsed().as_secs_f64();
+            let state = match outcome {
+                Ok(()) => {
+                    tracing::info!(to = %target.display(), seconds, "backup made");
+                    State::Done { bytes: backups.done.load(Ordering::Relaxed), seconds }
+                }
+                Err(error) => {
+                    tracing::error!(to = %target.display(), "backup failed: {error:#}");
+                    State::Failed(format!("{error:#}"))
+                }
+            };
+            backups.state.lock().0 = state;
         });
-        if let Err(error) = spawned {
-            state.0 = State::Failed(format!("no thread for it: {error}"));
-            bail!("no thread for a backup: {error}");
-        }
+        spawned.context("no thread for a backup")?;
+        // It ends only after this: the lock is held.
+        *state = (State::Running, to.to_owned());
         Ok(())
-    }
-
-    /// Makes one, and notes how that went: also when it is a defect of ours that ends it.
-    fn follow(&self, to: &Path, make: impl FnOnce() -> anyhow::Result<()>) {
-        let began = Instant::now();
-        let outcome = catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| Err(anyhow!("a defect, of which the log says more")));
-        let seconds = began.elapsed().as_secs_f64();
-        let state = match outcome {
-            Ok(()) => {
-                tracing::info!(to = %to.display(), seconds, "backup made");
-                State::Done { bytes: self.done.load(Ordering::Relaxed), seconds }
-            }
-            Err(error) => {
-                tracing::error!(to = %to.display(), "backup failed: {error:#}");
-                State::Failed(format!("{error:#}"))
-            }
-        };
-        self.state.lock().0 = state;
     }
 
     fn check(&self, to: &Path) -> anyhow::Result<()> {

@@ -1,29 +1,6 @@
-//! How a backup ends.
+//! Objects of a restore.
 
 use super::*;
-
-fn backups(folder: &Path) -> Arc<Backups> {
-    let (journals, journal_folders) = (Vec::new(), Vec::new());
-    let (folder, archive) = (folder.to_owned(), folder.join("archive"));
-    Backups::new(Source { journals, folder, journal_folders, cluster_id: "one".to_owned(), archive, mode: IoMode::Buffered })
-}
-
-#[test]
-fn after_a_defect_another_backup_can_be_made() {
-    let (data, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    fs::write(data.path().join("meta.toml"), "format_version = 1\n").unwrap();
-    let backups = backups(data.path());
-    backups.state.lock().0 = State::Running;
-    backups.follow(to.path(), || panic!("a defect"));
-    assert_eq!(backups.progress()["state"], "failed");
-    backups.begin(&to.path().join("next")).unwrap();
-    let began = Instant::now();
-    while backups.progress()["state"] == "running" {
-        assert!(began.elapsed().as_secs() < 20, "it ends");
-        std::thread::yield_now();
-    }
-    assert_eq!(backups.progress()["state"], "done", "{}", backups.progress());
-}
 
 #[test]
 fn objects_that_are_there_are_kept() {
