@@ -307,6 +307,7 @@ fn open_journals(
     mode: IoMode,
     measurements: &Measurements,
 ) -> anyhow::Result<(Vec<Arc<Journal>>, Threads)> {
+    crate::damage::check(&config.accept_loss, folder.journals)?;
     let share = config.memory.bytes() as usize / folder.journals;
     let archive = open_archive(config, folder, mode)?;
     let (mut journals, mut threads) = (Vec::new(), Vec::new());
