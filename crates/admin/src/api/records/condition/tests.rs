@@ -68,7 +68,7 @@ fn all_conditions_have_to_hold() {
 fn a_part_that_nearly_fits_everywhere_costs_no_more_than_another() {
     let value = vec![b'a'; 8 << 20];
     let part = "a".repeat(256 << 10) + "b";
-    let record = Record { offset: types::Offset(0), timestamp: 0, key: None, value: Some(value.into()), headers: Vec::new() };
+    let record = Record { offset: types::Offset(0), timestamp: 0, key: None, value: Some(value.into()), headers: record::Headers::new() };
     let began = std::time::Instant::now();
     assert!(!Conditions { text: Some(finder(&part)), ..Conditions::default() }.hold(&record));
     assert!(Conditions { text: Some(finder(&part[1 << 10..256 << 10])), ..Conditions::default() }.hold(&record));
