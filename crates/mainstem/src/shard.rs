@@ -255,7 +255,7 @@ impl Shard {
         self.shaking.set(self.shaking.get() + 1);
         let outcome = outcome.await;
         self.shaking.set(self.shaking.get() - 1);
-        self.shared.gateway.broker().waits().handshakes.add(1, spent);
+        self.shared.gateway.broker().waits().add_handshake(self.id, spent);
         outcome
     }
 
