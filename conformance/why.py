@@ -172,21 +172,30 @@ def the_cost_of_a_filter(broker):
     """A consumer that reads the same again and again, each time with words of which nothing is known yet; no record has them."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("wide", 1, config={"mainstem.durability": "memory"})])["wide"].result(10)
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "zstd", "linger.ms": 20, "queue.buffering.max.messages": 500_000})
-    for number in range(250_000):
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "zstd", "linger.ms": 20, "queue.buffering.max.messages": 600_000})
+    for number in range(500_000):
         producer.produce("wide", b"value %d" % number, headers=[("kind", b"common-%d" % number)])
     assert producer.flush(30) == 0
     quotas, words = Quotas(broker.bootstrap), itertools.count()
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "choosy", "client.id": "choosy", "enable.partition.eof": True,
-                         "enable.auto.commit": False, "fetch.wait.max.ms": 10})
+                         "auto.offset.reset": "earliest", "enable.auto.commit": False, "fetch.wait.max.ms": 10})
+
+    def look_for_others():
+        quotas.group("choosy", mainstem_filter=f"header.kind LIKE '%rare-{next(words)}%'")
+
+    def to_the_end():
+        message = consumer.poll(15)
+        assert message is not None and message.error() is not None, "a record comes that is not wanted" if message else "the end does not come"
+        assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
 
     def once_more():
-        quotas.group("choosy", mainstem_filter=f"header.kind LIKE '%rare-{next(words)}%'", mainstem_filter_client_ids="choosy")
-        consumer.assign([TopicPartition("wide", 0, 0)])
-        while (message := consumer.poll(5)) is not None and message.error() is None:
-            raise RuntimeError("a record comes that is not wanted")
-        assert message is not None and message.error().code() == KafkaError._PARTITION_EOF, message and message.error()
+        look_for_others()
+        consumer.seek(TopicPartition("wide", 0, 0))
+        to_the_end()
 
+    look_for_others()
+    consumer.subscribe(["wide"])
+    to_the_end()
     with Busy(once_more, consumer.close):
         expect(why(broker, client="choosy"), "filter")
 
@@ -224,8 +233,7 @@ def a_full_disk(binary, scratch):
         broker.end(signal.SIGTERM)
 
 
-def a_slow_disk(binary, scratch):
-    """First alone, then with a quota."""
+def a_slow_disk_alone_and_with_a_quota(binary, scratch):
     disk, folder = FaultyDisk(scratch), f"{scratch}/slow"
     broker = Broker(binary, folder, FAULTY_FLAGS).start(disk.prefix)
     try:
@@ -307,9 +315,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="mainstem-why-") as scratch:
         with_broker(binary, f"{scratch}/data", [
             a_quota, the_client_itself, a_reader_that_does_not_read, a_quota_and_a_slow_reader, a_consumer_that_acknowledges_nothing, a_queue_that_is_empty,
-            a_reader_at_the_end, the_cost_of_a_filter])
+            a_reader_at_the_end, the_cost_of_a_filter], "--set", "group.initial.rebalance.delay.ms=0")
         with_broker(binary, f"{scratch}/small", [memory_budget], "--memory", "64MiB")
-        for case in (a_full_disk, a_slow_disk, a_storm_of_handshakes):
+        for case in (a_full_disk, a_slow_disk_alone_and_with_a_quota, a_storm_of_handshakes):
             report(case, binary, scratch)
 
 
