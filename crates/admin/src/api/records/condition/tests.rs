@@ -46,7 +46,7 @@ fn all_conditions_have_to_hold() {
         timestamp: 0,
         key: Some("anna".into()),
         value: Some(r#"{"n": 1}"#.into()),
-        headers: vec![("trace".into(), Some("7".into())), ("empty".into(), None)],
+        headers: [("trace".into(), Some("7".into())), ("empty".into(), None)].into_iter().collect(),
     };
     let all = |key: &str, header: (&str, Option<&str>), text: &str| Conditions {
         key_part: Some(key.into()),
