@@ -10,6 +10,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use ureq::http::Uri;
+use ureq::http::uri::Authority;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 /// Bytes of an answer.
@@ -68,6 +69,11 @@ impl Endpoint {
         }
         if whole.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err("an address is shown to those who may see settings, so it has no password in it: headers are for that".to_owned());
+        }
+        // What stands behind the last colon outside of brackets is a number.
+        let has_colon = |authority: &Authority| authority.as_str().rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+        if whole.authority().is_some_and(|authority| has_colon(authority) && authority.port_u16().is_none()) {
+            return Err(expected());
         }
         let mut agent = ureq::Agent::config_builder().https_only(is_encrypted).max_redirects(0).proxy(None).max_idle_connections(0);
         agent = agent.user_agent(concat!("mainstem/", env!("CARGO_PKG_VERSION")));
