@@ -14,6 +14,9 @@ CLIENTS = HERE / "clients"
 CACHE = Path(os.environ.get("CONFORMANCE_CACHE", Path.home() / ".cache/mainstem-conformance"))
 PACKAGES = ["confluent-kafka==2.11.1", "kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4.4.5", "zstandard==0.25.0", "pika==1.4.4", "celery==5.7.0"]
 PYTHON = CACHE / "python/bin/python"
+# OpenTelemetry's messages, which have a library of their own for protobuf: an environment apart.
+OTLP_PACKAGES = ["opentelemetry-proto==1.45.2"]
+OTLP_PYTHON = CACHE / "otlp/bin/python"
 JAVA = CACHE / "java"
 
 
@@ -42,6 +45,13 @@ def python():
         call([sys.executable, "-m", "venv", "--clear", str(CACHE / "python")])
         call([str(PYTHON), "-m", "pip", "install", "-q", "--disable-pip-version-check", *PACKAGES], limit=900)
     once("python", PACKAGES, work)
+
+
+def otlp():
+    def work():
+        call([sys.executable, "-m", "venv", "--clear", str(CACHE / "otlp")])
+        call([str(OTLP_PYTHON), "-m", "pip", "install", "-q", "--disable-pip-version-check", *OTLP_PACKAGES], limit=300)
+    once("otlp", OTLP_PACKAGES, work)
 
 
 def kcat():
@@ -161,7 +171,7 @@ def everything(results):
     works = {"confluent-kafka and kafka-python": python, "kcat": kcat, "java and its tools": java}
     works |= {name: lambda name=name: node_packages(name) for name in ("kafkajs", "amqplib")}
     works |= {name: lambda name=name: go_program(name) for name in ("franz-go", "amqp091-go", "rabbit-hole")}
-    works |= {"lapin": lambda: rust_program("lapin"), "PerfTest": perf_test}
+    works |= {"OpenTelemetry's messages": otlp, "lapin": lambda: rust_program("lapin"), "PerfTest": perf_test}
     for name, work in works.items():
         if not results.step(f"install {name}", work):
             missing |= set(name.split(" and "))

@@ -1,11 +1,11 @@
 """What an operator does with a node while clients are at work: ending it, and the rest of `docs/operations`. Used by the driver."""
 
-from driver.install import HERE, PYTHON
+from driver.install import HERE, OTLP_PYTHON, PYTHON
 from driver.results import call
 
 
-def program(name, *words, limit=120):
-    print("      " + call([str(PYTHON), str(HERE / "operations" / name), *map(str, words)], limit).decode().strip().replace("\n", "\n      "), flush=True)
+def program(name, *words, limit=120, python=PYTHON):
+    print("      " + call([str(python), str(HERE / "operations" / name), *map(str, words)], limit).decode().strip().replace("\n", "\n      "), flush=True)
 
 
 def run(results, binary):
@@ -18,6 +18,8 @@ def run(results, binary):
     results.step("a journal whose disk fails is named and refuses, the others go on; nothing that was acknowledged is lost, also when it moves",
                  lambda: program("failed_disk.py", binary))
     results.step("settings that are read again are in force, and a wrong file is refused with its line", lambda: program("reload.py", binary))
+    results.step("metrics reach a collector of OpenTelemetry as they are at /metrics, and one in trouble costs nothing",
+                 lambda: program("otlp.py", binary, python=OTLP_PYTHON))
     for kept in sorted((HERE / "operations").glob("format-*.tar.gz")):
         results.step(f"a data folder of {kept.name.split('.')[0].replace('-', ' ')} opens with all that was in it",
                      lambda kept=kept: program("format.py", "check", binary, kept))

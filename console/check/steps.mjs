@@ -1,6 +1,7 @@
 // What users do, in order: each step leaves something that later ones find.
 
 import { Visitor } from './browser.mjs';
+import { access, quotas } from './limits.mjs';
 
 const RECORDS = 600;
 
@@ -233,6 +234,8 @@ async function liveCharts({ visitor, page, broker, browser, folder, shown, check
   await visitor.open('');
   const value = () => page.locator('.chart', { hasText: 'Throughput' }).locator('dd').first().textContent();
   await page.waitForFunction(() => document.querySelectorAll('.chart canvas').length >= 4);
+  // The load of the step before has to be over.
+  await page.waitForFunction(() => /^[0-9.,]+ B\/s$/.test(document.querySelector('.chart dd')?.textContent ?? ''), null, { timeout: 20_000 });
   const before = await value();
   const stop = broker.load('orders', 4000);
   try {
@@ -346,6 +349,8 @@ export const STEPS = [
   ['the first user', users],
   ['log in', login],
   ['create a user', createUser],
+  ['access control', access],
+  ['quotas', quotas],
   ['live charts and connections under load', liveCharts],
   ['journal', journal],
   ['configuration', configuration],

@@ -5,6 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { ask, asRefusal, get, rememberSession, whenLoggedOut, type Refusal, type Session } from './api.ts';
 import { zone } from './format.ts';
 import { useNode, watchNode, type LiveState } from './live.ts';
+import { Access } from './pages/access.tsx';
 import { Configuration } from './pages/config.tsx';
 import { ConnectionPage } from './pages/connection.tsx';
 import { Connections } from './pages/connections.tsx';
@@ -16,6 +17,7 @@ import { Login } from './pages/login.tsx';
 import { OverviewPage } from './pages/overview.tsx';
 import { QueuePage } from './pages/queue.tsx';
 import { Queues } from './pages/queues.tsx';
+import { Quotas } from './pages/quotas.tsx';
 import { TopicPage } from './pages/topic.tsx';
 import { Topics } from './pages/topics.tsx';
 import { UserPage } from './pages/user.tsx';
@@ -43,6 +45,8 @@ const ENTRIES: Entry[] = [
   { id: 'exchanges', text: 'Exchanges', icon: 'exchanges' },
   { id: 'connections', text: 'Connections', icon: 'connections' },
   { id: 'users', text: 'Users', icon: 'users', administrator: true },
+  { id: 'access', text: 'Access control', icon: 'access', administrator: true },
+  { id: 'quotas', text: 'Quotas', icon: 'quotas', monitoring: true },
   { id: 'journal', text: 'Journal', icon: 'journal', monitoring: true },
   { id: 'config', text: 'Configuration', icon: 'config', monitoring: true },
 ];
@@ -211,6 +215,10 @@ function pageOf(place: Place, session: Session): JSX.Element {
       return first === undefined ? <Connections /> : <ConnectionPage key={first} id={first} />;
     case 'users':
       return first === undefined ? <Users session={session} /> : <UserPage key={first} name={first} session={session} />;
+    case 'access':
+      return <Access />;
+    case 'quotas':
+      return <Quotas session={session} />;
     case 'journal':
       return <JournalPage query={place.query} />;
     case 'config':

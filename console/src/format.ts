@@ -93,10 +93,29 @@ export function zone(): string {
 export function spelled(name: string, value: string): string | null {
   if (!/^-?\d+$/.test(value)) return null;
   const number = Number(value);
-  if (number < 0) return /(ms|bytes|minutes)$/.test(name) ? 'no limit' : null;
+  // As in Kafka: what is kept here without remote storage is what is kept at all.
+  if (number === -2 && name.startsWith('local.')) return `as ${name.slice('local.'.length)}`;
+  if (number === -1) return /(ms|bytes|minutes|byte\.rate)$/.test(name) ? 'no limit' : null;
+  if (number < 0) return null;
   if (/(^|\.)ms$/.test(name) && number >= 1000) return number > 3.2e14 ? 'no limit' : duration(number);
   if (/bytes$/.test(name) && number >= 1024) return number > 2 ** 60 ? 'no limit' : bytes(number);
+  if (/byte\.rate$/.test(name) && number >= 1024) return byteRate(number);
   return null;
+}
+
+/** A number of bytes as people write it (`10485760`, `10 MiB`, `1.5 MB`); what is none is left as it is, for the server to say so. */
+export function sizeOf(text: string): number | string {
+  const found = /^(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?))?b?$/i.exec(text.trim());
+  if (found === null) return text.trim();
+  const power = found[2] === undefined ? 0 : 'kmgt'.indexOf(found[2].toLowerCase()) + 1;
+  return Math.round(Number(found[1]) * (found[3] ? 1024 : 1000) ** power);
+}
+
+/** What `sizeOf` reads as this number, as short as it can be. */
+export function sizeText(value: number): string {
+  let [scaled, unit] = [value, 0];
+  while (scaled >= 1024 && scaled % 1024 === 0 && unit < 4) [scaled, unit] = [scaled / 1024, unit + 1];
+  return unit === 0 ? String(value) : `${scaled} ${UNITS[unit]}`;
 }
 
 export function plural(number: number, one: string, many = `${one}s`): string {

@@ -293,3 +293,39 @@ export interface Vhost {
   name: string;
   description: string;
 }
+
+export interface Acl {
+  /** `User:NAME`; `User:*` is everybody. */
+  principal: string;
+  /** An address; `*` is any. */
+  host: string;
+  operation: string;
+  permission: string;
+  resource: string;
+  pattern: string;
+  name: string;
+}
+
+export interface AclState {
+  enforced: boolean;
+  count: number;
+}
+
+/** Quotas of users, client ids or an address; a name that is null is the default. */
+export interface Quota {
+  name: string;
+  entity: Record<string, string | null>;
+  values: Record<string, number>;
+}
+
+/** What is taken of a quota, of whomever's. */
+export interface QuotaUse {
+  name: string;
+  entity: Record<string, string>;
+  key: string;
+  limit: number | null;
+  /** Since the limit came into force. */
+  taken: number;
+  wait_ms: number;
+  rules: string | null;
+}

@@ -74,7 +74,7 @@ function Shown({ journal }: { journal: Full }) {
         </Section>
         <Section title="Memory">
           <div class="meters">
-            <Meter name="Tail cache, held" part={journal.tail.used_bytes} whole={journal.tail.allocated_bytes} text={`${bytes(journal.tail.used_bytes)} of ${bytes(journal.tail.allocated_bytes)}`} />
+            <Meter cache name="Tail cache, held" part={journal.tail.used_bytes} whole={journal.tail.allocated_bytes} text={`${bytes(journal.tail.used_bytes)} of ${bytes(journal.tail.allocated_bytes)}`} />
           </div>
           <dl class="facts">
             <Fact name="Keyed state of the segment being written" value={bytes(journal.state_bytes)} />
@@ -96,9 +96,9 @@ function Fact({ name, value }: { name: string; value: string }) {
 }
 
 const COLUMNS: Column<Segment>[] = [
-  { head: 'Segment', number: true, cell: (one) => one.sequence },
+  { head: 'Segment', cell: (one) => one.sequence },
   { head: 'File', main: true, cell: (one) => <span class="mono">{one.file}</span> },
-  { head: 'State', cell: (one) => (one.sealed ? 'sealed' : <Badge tone="good">being written</Badge>) },
+  { head: 'State', cell: (one) => (one.sealed ? 'sealed' : <Badge>not sealed yet</Badge>) },
   { head: 'Size', number: true, cell: (one) => bytes(one.bytes) },
 ];
 

@@ -8,6 +8,7 @@ import { useResource } from '../resource.ts';
 import type { NodeSample, Overview } from '../types.ts';
 import { Chart, type Line } from '../ui/chart.tsx';
 import { Badge, Loading, Meter, Notice, Refused, Section, Stat, Title } from '../ui/parts.tsx';
+import { Why } from './why.tsx';
 
 type Operation = 'produce' | 'fetch' | 'commit';
 const OPERATIONS: { id: Operation; text: string }[] = [
@@ -36,6 +37,7 @@ export function OverviewPage({ session }: { session: Session }) {
         </Notice>
       ))}
       {session.monitoring && <Now overview={data} />}
+      {session.monitoring && <Why subject={{}} every={10_000} />}
       {data && <Counts overview={data} />}
       {data && <Facts overview={data} />}
     </>

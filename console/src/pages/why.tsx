@@ -3,7 +3,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { asRefusal, get, isServed, type Refusal } from '../api.ts';
 import { plural } from '../format.ts';
-import { Empty, Refused, Section } from '../ui/parts.tsx';
+import { Notice, Refused, Section } from '../ui/parts.tsx';
 
 interface Reason {
   cause: string;
@@ -44,11 +44,16 @@ const CAUSES: Record<string, string> = {
   behind: 'Behind',
 };
 
+/** Where nothing is slow on the broker's side. */
+const IDLE = ['client', 'no-records'];
+
 interface Props {
   /** Whom it is about: `client`, `topic` or `group`, and its name; nobody: all. */
   subject: Record<string, string>;
   /** Only this connection of it. */
   peer?: string;
+  /** Looks again after so many milliseconds, while the page is seen. */
+  every?: number;
 }
 
 /** Whether this broker says why. */
@@ -62,7 +67,7 @@ export function Why(props: Props) {
   return useWhy() ? <Reasons {...props} /> : null;
 }
 
-function Reasons({ subject, peer }: Props) {
+function Reasons({ subject, peer, every }: Props) {
   const [answer, setAnswer] = useState<Answer | null>(null);
   const [refusal, setRefusal] = useState<Refusal | null>(null);
   const [busy, setBusy] = useState(false);
@@ -76,7 +81,12 @@ function Reasons({ subject, peer }: Props) {
     }
     setBusy(false);
   };
-  useEffect(() => void look(), [JSON.stringify(subject)]);
+  useEffect(() => {
+    void look();
+    if (every === undefined) return undefined;
+    const timer = setInterval(() => document.hidden || void look(), every);
+    return () => clearInterval(timer);
+  }, [JSON.stringify(subject), every]);
   const own = peer === undefined ? undefined : answer?.connections.find((one) => one.peer === peer);
   const reasons = answer?.reasons.filter((reason) => own === undefined || own.shares[reason.cause] !== undefined || reason.connections === 0) ?? [];
   return (
@@ -90,7 +100,7 @@ function Reasons({ subject, peer }: Props) {
       }
     >
       <Refused refusal={refusal} />
-      {answer && reasons.length === 0 && <Empty title="Nothing held it up." />}
+      {answer && reasons.every((reason) => IDLE.includes(reason.cause)) && <Notice tone="good">The broker holds nothing up here{reasons.length > 0 && ': the time goes elsewhere'}.</Notice>}
       {reasons.length > 0 && (
         <ol class="chain">
           {reasons.map((reason, place) => (

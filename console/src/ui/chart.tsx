@@ -29,6 +29,8 @@ interface Props {
 const DASHES: Record<number, number[]> = { 1: [], 2: [6, 4], 3: [2, 3], 4: [10, 3, 2, 3] };
 
 /** Distances of marks on an axis of bytes. */
+/** Times at the lower edge: whole seconds. */
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 function colour(name: string): string {
@@ -46,7 +48,7 @@ function options(props: Props, width: number, hover: (index: number | null) => v
     legend: { show: false },
     scales: { x: { time: true }, y: { range: (_chart, low, high) => [Math.min(0, low ?? 0), nice(high ?? 0)] } },
     axes: [
-      { stroke: colour('--muted'), grid: { show: false }, ticks: { ...grid, size: 4 }, font, size: 26, space: 70, values: (_chart, splits) => splits.map((at) => time(at * 1000).slice(11)) },
+      { stroke: colour('--muted'), grid: { show: false }, ticks: { ...grid, size: 4 }, font, size: 26, space: 70, incrs: SECONDS, values: (_chart, splits) => splits.map((at) => time(at * 1000).slice(11)) },
       { stroke: colour('--muted'), grid, ticks: { show: false }, font, size: 70, space: 34, ...(props.binary ? { incrs: BINARY } : {}), values: (_chart, splits) => splits.map((value) => props.format(value)) },
     ],
     series: [

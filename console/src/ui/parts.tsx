@@ -143,15 +143,15 @@ export function Tabs({ tabs, chosen }: { tabs: { id: string; text: string }[]; c
   );
 }
 
-/** A part of a whole as a bar with its number beside it. */
-export function Meter({ name, part, whole, text }: { name: string; part: number; whole: number; text: string }) {
+/** A part of a whole as a bar with its number beside it. A cache is meant to be full; of other things that is said by the colour. */
+export function Meter({ name, part, whole, text, cache }: { name: string; part: number; whole: number; text: string; cache?: boolean }) {
   const share = whole > 0 ? Math.min(1, part / whole) : 0;
   return (
     <div class="meter">
       <span class="name">{name}</span>
       <svg width="100%" height="8" role="img" aria-label={`${name}: ${text}`} preserveAspectRatio="none" viewBox="0 0 100 8">
         <rect class="whole" width="100" height="8" rx="1" />
-        <rect class={share > 0.9 ? 'part full' : 'part'} width={Math.max(share * 100, part > 0 ? 0.6 : 0)} height="8" rx="1" />
+        <rect class={share > 0.9 && !cache ? 'part full' : 'part'} width={Math.max(share * 100, part > 0 ? 0.6 : 0)} height="8" rx="1" />
       </svg>
       <span class="value">{text}</span>
     </div>

@@ -79,6 +79,8 @@ interface ListingProps<Row> {
   empty: ComponentChildren;
   every?: number;
   sort?: string;
+  /** What the search looks through. */
+  placeholder?: string;
   /** Beside the search. */
   more?: ComponentChildren;
   turn?: number;
@@ -87,7 +89,7 @@ interface ListingProps<Row> {
 const PAGE = 50;
 
 /** A list of the server, with a search, pages and sorting. */
-export function Listing<Row>({ label, address, query = {}, columns, id, empty, every = 5000, sort: first = 'name', more, turn = 0 }: ListingProps<Row>) {
+export function Listing<Row>({ label, address, query = {}, columns, id, empty, every = 5000, sort: first = 'name', placeholder = 'Search by name', more, turn = 0 }: ListingProps<Row>) {
   const [typed, setTyped] = useState('');
   const [search, setSearch] = useState('');
   const [sort, setSort] = useState(first);
@@ -110,7 +112,7 @@ export function Listing<Row>({ label, address, query = {}, columns, id, empty, e
         <label class="search">
           <Icon name="search" />
           <span class="hidden">Search {label}</span>
-          <input type="search" value={typed} placeholder="Search by name" onInput={(event) => setTyped(event.currentTarget.value)} />
+          <input type="search" value={typed} placeholder={placeholder} onInput={(event) => setTyped(event.currentTarget.value)} />
         </label>
         {more}
         {data && <span class="total">{count(data.total)} in all</span>}
@@ -118,7 +120,7 @@ export function Listing<Row>({ label, address, query = {}, columns, id, empty, e
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && data.items.length > 0 && <Table label={label} columns={columns} rows={data.items} id={id} sort={sort} onSort={setSort} />}
-      {data && data.items.length === 0 && (search === '' ? empty : <Empty title={`Nothing has “${search}” in its name.`} />)}
+      {data && data.items.length === 0 && (search === '' ? empty : <Empty title={`Nothing is found for “${search}”.`} />)}
       {data && data.total > PAGE && (
         <nav class="pager" aria-label="Pages">
           <button type="button" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>

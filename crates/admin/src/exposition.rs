@@ -15,12 +15,16 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A metric: its head, and its samples of all registries.
-#[derive(Default)]
-struct Family<'t> {
-    help: &'t str,
-    kind: &'t str,
-    unit: Option<&'t str>,
-    samples: Vec<&'t str>,
+#[derive(Debug, Default)]
+pub struct Family<'t> {
+    /// What it measures.
+    pub help: &'t str,
+    /// counter, gauge, histogram, …
+    pub kind: &'t str,
+    /// seconds, bytes, …, which its name ends with.
+    pub unit: Option<&'t str>,
+    /// Its lines, those of a histogram with the same labels one after the other.
+    pub samples: Vec<&'t str>,
 }
 
 /// The name and the rest of a line of a head.
@@ -28,7 +32,8 @@ fn head<'t>(line: &'t str, word: &str) -> Option<(&'t str, &'t str)> {
     line.strip_prefix("# ")?.strip_prefix(word)?.strip_prefix(' ')?.split_once(' ')
 }
 
-fn families(text: &str) -> Vec<(&str, Family<'_>)> {
+/// The metrics of an encoded registry by their names, each once, in order; the names of counters are without `_total`.
+pub fn families(text: &str) -> Vec<(&str, Family<'_>)> {
     let (mut found, mut places): (Vec<(&str, Family<'_>)>, HashMap<&str, usize>) = (Vec::new(), HashMap::new());
     let mut place = |name, found: &mut Vec<_>| {
         *places.entry(name).or_insert_with(|| {

@@ -6,7 +6,7 @@ pub mod api;
 mod bindings;
 mod console;
 mod control;
-mod exposition;
+pub mod exposition;
 pub mod management;
 pub mod operations;
 mod origin;
@@ -115,6 +115,14 @@ impl AdminState {
         }
     }
 
+    /// All measurements of this moment, as the registry encodes them; see [`exposition::families`].
+    pub fn measure(&self) -> Option<String> {
+        (self.refresh)();
+        let mut text = String::new();
+        let registry = self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        prometheus_client::encoding::text::encode(&mut text, &registry).ok().map(|()| text)
+    }
+
     /// More measurements.
     pub fn with_registry(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
@@ -193,15 +201,12 @@ async fn ready(State(state): State<Arc<AdminState>>) -> Response {
 }
 
 async fn metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
-    (state.refresh)();
-    let mut text = String::new();
-    let registry = state.registry.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    match prometheus_client::encoding::text::encode(&mut text, &registry) {
-        Ok(()) => {
+    match state.measure() {
+        Some(text) => {
             let (kind, text) = exposition::of(&headers, &text);
             ([(header::CONTENT_TYPE, kind)], text).into_response()
         }
-        Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
+        None => (StatusCode::INTERNAL_SERVER_ERROR, "measurements cannot be written\n").into_response(),
     }
 }
 

@@ -77,8 +77,8 @@ pub use queues::{
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use quotas::{
-    Account, AlterQuotaError, ANONYMOUS_NAME, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues,
-    Quotas, Throttle, Throttled,
+    Account, AlterQuotaError, ANONYMOUS_NAME, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity,
+    QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Throttle, Throttled,
 };
 pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;

@@ -36,7 +36,7 @@ pub enum Class {
 /// A row of either table.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Kafka's name, or one that begins with `mainstem.`.
+    /// Kafka's name, one of OpenTelemetry's environment variables in small letters with dots, or one that begins with `mainstem.`.
     pub name: &'static str,
     /// How it is written.
     pub kind: Kind,
@@ -168,6 +168,13 @@ pub const BROKER: &[Setting] = &[
     row("mainstem.amqp.held.bytes", Int(0, 1 << 30), "1048576", Enforced, "Publishes of an AMQP connection that are held while a journal has no room for them; beyond it nothing is read."),
     row("mainstem.password.iterations", Int(1000, 10_000_000), "600000", Enforced, "Iterations of PBKDF2 for new passwords: what each guess costs who has stolen the hashes, and each first login the broker (0.2 µs an iteration)."),
     row("mainstem.shutdown.timeout.ms", Int(100, INT), "10000", Enforced, "A node that is told to end takes at most so long; then it ends as it is."),
+    row("otel.exporter.otlp.endpoint", Text, "", Enforced, "Metrics go to a collector of OpenTelemetry by OTLP/HTTP: to v1/metrics below this address, http:// or https://. Empty: nowhere."),
+    row("otel.exporter.otlp.headers.file", Text, "", Enforced, "File with headers for the collector, such as a key: NAME=VALUE, with commas or lines between. Empty: the environment variable OTEL_EXPORTER_OTLP_HEADERS."),
+    row("otel.exporter.otlp.certificate", Text, "", Enforced, "PEM file of those who may have signed the certificate of the collector; empty: those whom the machine trusts."),
+    row("otel.exporter.otlp.timeout", Int(1, 600_000), "10000", Enforced, "Milliseconds that an export may take."),
+    row("otel.metric.export.interval", Int(100, 86_400_000), "60000", Enforced, "Milliseconds from one export to the next."),
+    row("otel.service.name", Text, "mainstem", Enforced, "Attribute service.name of what is exported."),
+    row("otel.resource.attributes", Text, "", Enforced, "More attributes of what is exported: NAME=VALUE, with commas between. service.instance.id is the cluster's id if it is not said here."),
     row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
 ];
 

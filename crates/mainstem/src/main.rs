@@ -19,6 +19,7 @@ mod management;
 mod latencies;
 mod measurements;
 mod memory;
+mod otlp;
 mod placement;
 mod progress;
 mod protocol;

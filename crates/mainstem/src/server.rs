@@ -29,6 +29,7 @@ use crate::log_file::RotatingLog;
 use crate::management::{self, NodeVitals};
 use crate::memory;
 use crate::measurements::{Measurements, Node};
+use crate::otlp::{self, Exporter, Exports};
 use crate::placement::Placement;
 use crate::protocol::Protocol;
 use crate::reload::Reload;
@@ -83,15 +84,8 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let broker_threads = broker.start();
     prepare_logins(&config, &broker)?;
     let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
-    state.with_registry(|registry| {
-        metrics.register(registry);
-        amqp_metrics.register(registry);
-        for journal in &journals {
-            let number = journal.number().to_string();
-            journal.metrics().register(registry.sub_registry_with_label(("journal".into(), number.into())));
-        }
-        registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
-    });
+    let exports = Exports::default();
+    register(&state, (&metrics, &amqp_metrics), &journals, (&exports, &blocked));
     let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals);
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
@@ -109,6 +103,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
+    let exporter = otlp::start(&config.settings, &folder.cluster_id, &state, &exports)?;
     accept_all(listeners, &shards, &broker, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
@@ -117,6 +112,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     stop.store(true, Ordering::SeqCst);
     let ending = Ending::begin(&broker.live_settings());
     ending.drain(&shards);
+    exporter.into_iter().for_each(Exporter::finish);
     finish((&broker, broker_threads), (&journals, threads));
     tracing::info!("stopped");
     Ok(())
@@ -246,6 +242,25 @@ fn prepare_logins(config: &Config, broker: &Broker) -> anyhow::Result<()> {
         tracing::info!(user = user.name, "first user made");
     }
     Ok(())
+}
+
+/// Has what is counted as it happens shown at `/metrics`.
+fn register(
+    state: &AdminState,
+    (kafka, amqp): (&GatewayMetrics, &amqp_gateway::GatewayMetrics),
+    journals: &[Arc<Journal>],
+    (exports, blocked): (&Exports, &Counter),
+) {
+    state.with_registry(|registry| {
+        kafka.register(registry);
+        amqp.register(registry);
+        for journal in journals {
+            let number = journal.number().to_string();
+            journal.metrics().register(registry.sub_registry_with_label(("journal".into(), number.into())));
+        }
+        exports.register(registry);
+        registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
+    });
 }
 
 fn admin_state(measurements: &Measurements) -> Arc<AdminState> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{Acl, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, WILDCARD};
+use broker::{Acl, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource, WILDCARD};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -50,7 +50,7 @@ const FIELDS: &[&str] = &["principal", "host", "operation", "permission", "resou
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/acls", Access::Administrator, "Access control entries", &ACL, all),
     get("/acls/state", Access::Administrator, "Do access control entries count?", &ENFORCED, state),
-    change(Verb::Post, "/acls", Access::Administrator, "Add an access control entry", Shape::One(&ACL), create).takes(&WISH),
+    change(Verb::Post, "/acls", Access::Administrator, "Add an access control entry", Shape::One(&ACL), create).takes(&WISH).tries(),
     change(Verb::Post, "/acls/delete", Access::Administrator, "Remove access control entries", Shape::One(&DELETED), delete).takes(&CHOICE).tries(),
 ];
 
@@ -95,13 +95,31 @@ fn create(call: &Call<'_>) -> Outcome {
         pattern: word(&body, "pattern", AclPattern::of_name)?.unwrap_or(AclPattern::Literal),
         name: body.needed("name")?.to_owned(),
     };
-    let there = call.broker().security().acls(&AclFilter::default()).iter().any(|known| **known == acl);
+    let there = call.broker().check_acl(&acl).map_err(|error| refused(&acl, error))?;
     let shown = described(&acl);
-    let outcomes = call.control(move |broker| broker.create_acls(vec![acl]))?;
+    if call.dry_run() {
+        return Ok(Answer::of(shown));
+    }
+    let wish = acl.clone();
+    let outcomes = call.control(move |broker| broker.create_acls(vec![wish]))?;
     match outcomes.into_iter().next() {
-        Some(Err(broker::AclError::Append(error))) => Err(Answer::failed(error)),
-        Some(Err(error)) => Err(Answer::bad_request(error.to_string())),
+        Some(Err(error)) => Err(refused(&acl, error)),
         _ => Ok(Answer::made(!there, shown)),
+    }
+}
+
+/// What is wrong with an entry, and in which field.
+fn refused(acl: &Acl, error: AclError) -> Refusal {
+    let reason = error.to_string();
+    match error {
+        AclError::ClusterName | AclError::EmptyName => Answer::invalid("name", reason),
+        AclError::Principal(_) => Answer::invalid("principal", reason),
+        AclError::TooLong(most) => {
+            let texts = [("principal", &acl.principal), ("host", &acl.host)];
+            Answer::invalid(texts.into_iter().find(|(_, text)| text.len() > most).map_or("name", |(field, _)| field), reason)
+        }
+        AclError::TooMany(_) => Answer::bad_request(reason),
+        AclError::Append(error) => Answer::failed(error),
     }
 }
 

@@ -150,6 +150,13 @@ impl Laggard {
     }
 }
 
+impl Laggard {
+    /// What limits the group, if a rule applied when a member was heard of last.
+    pub fn account(&self) -> Option<Arc<Account>> {
+        self.heard.lock().account.as_ref().map(|(_, account)| Arc::clone(account))
+    }
+}
+
 /// The groups that have rules.
 #[derive(Debug, Default)]
 pub struct Laggards {
@@ -166,6 +173,11 @@ impl Laggards {
     /// Those of a group.
     pub fn of_group(&self, group: &str) -> Option<Arc<Laggard>> {
         self.groups.read().get(group).cloned()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Arc<Laggard>> {
+        self.groups.read().values().cloned().collect()
     }
 
     /// The first group with rules that `is` picks.

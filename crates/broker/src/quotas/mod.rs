@@ -11,6 +11,7 @@ mod entity;
 pub(crate) mod laggard;
 mod record;
 mod throttle;
+mod usage;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,6 +28,7 @@ pub use laggard::{Lag, Laggard, Laggards};
 pub use entity::{InvalidQuota, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues};
 pub(crate) use record::QUOTAS_KEY;
 pub use throttle::{Limit, Throttle};
+pub use usage::{QuotaSubject, QuotaUse};
 
 use crate::settings::Settings;
 

@@ -44,6 +44,17 @@ impl Broker {
         outcomes
     }
 
+    /// Could it be added? True: it is there already.
+    ///
+    /// # Errors
+    /// Why it could not.
+    pub fn check_acl(&self, acl: &Acl) -> Result<bool, AclError> {
+        acl.check()?;
+        let inner = self.security.inner.read();
+        let known = inner.acls.contains(acl);
+        if !known && inner.acls.len() >= ACLS_MAX { Err(AclError::TooMany(ACLS_MAX)) } else { Ok(known) }
+    }
+
     /// Removes what any of the filters picks; by filter, what it picked.
     ///
     /// # Errors

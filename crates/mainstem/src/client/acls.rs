@@ -46,7 +46,13 @@ pub enum Verb {
     /// Do entries count, and how many are there?
     State,
     /// Add an entry; it needs a principal, an operation, a resource and a name
-    Add(Entry),
+    Add {
+        #[command(flatten)]
+        entry: Entry,
+        /// Check only
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Remove the entries that have all of these
     Delete {
         #[command(flatten)]
@@ -86,7 +92,10 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
                 false => format!("entries do not count (authorizer.class.name is not set); there are {count}\n"),
             }
         }),
-        Verb::Add(entry) => session.change("POST", "/v1/acls", Some(&entry.body()), |made| super::table::list(std::slice::from_ref(made), COLUMNS)),
+        Verb::Add { entry, dry_run } => session.change("POST", &trying("/v1/acls", dry_run), Some(&entry.body()), |made| {
+            let said = if dry_run { "it could be added; nothing was done\n" } else { "" };
+            format!("{}{said}", super::table::list(std::slice::from_ref(made), COLUMNS))
+        }),
         Verb::Delete { entry, dry_run } => session.change("POST", &trying("/v1/acls/delete", dry_run), Some(&entry.body()), |answer| {
             let gone = answer["deleted"].as_array().cloned().unwrap_or_default();
             let what = if dry_run { "would go" } else { "gone" };

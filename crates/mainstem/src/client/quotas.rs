@@ -13,7 +13,8 @@ pub const EXAMPLES: &str = "Examples:
   mainstem quota set --for-client-id default request_percentage=50
   mainstem quota set --for-ip 10.0.0.7 connection_creation_rate=10
   mainstem quota set --for-user bob producer_byte_rate=
-  mainstem quota list";
+  mainstem quota list
+  mainstem quota use";
 
 /// Whose.
 #[derive(Args, Debug)]
@@ -33,6 +34,8 @@ pub struct Entity {
 pub enum Verb {
     /// All quotas
     List,
+    /// What is taken of quotas, those of topics and rules of groups too
+    Use,
     /// Set quotas, as KEY=NUMBER; without a number a quota is taken away
     Set {
         #[command(flatten)]
@@ -46,6 +49,14 @@ pub enum Verb {
 }
 
 const COLUMNS: &[Column] = &[("WHOSE", "name", Form::Text), ("QUOTAS", "shown", Form::Text)];
+
+const USES: &[Column] = &[
+    ("WHOSE", "name", Form::Text),
+    ("QUOTA", "key", Form::Text),
+    ("A SECOND", "limit", Form::Count),
+    ("TAKEN", "taken", Form::Count),
+    ("NEXT WAITS", "wait_ms", Form::Duration),
+];
 
 /// With a text of its values.
 fn shown(mut quota: Value) -> Value {
@@ -82,6 +93,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
                 table::list(&items.as_array().into_iter().flatten().cloned().map(shown).collect::<Vec<_>>(), COLUMNS)
             })
         }
+        Verb::Use => session.list("/v1/quotas/use", &[], USES),
         Verb::Set { entity, values, dry_run } => {
             let body = body(&entity, &values)?;
             session.change("PUT", &trying("/v1/quotas", dry_run), Some(&body), |quota| table::list(&[shown(quota.clone())], COLUMNS))

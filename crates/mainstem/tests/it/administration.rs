@@ -181,7 +181,8 @@ fn every_answer_is_as_it_is_described() {
         ("/v1/queues/{vhost}/{queue}", "/v1/queues/%2F/work"), ("/v1/exchanges", "/v1/exchanges"), ("/v1/exchanges/{vhost}", "/v1/exchanges/%2F"),
         ("/v1/exchanges/{vhost}/{exchange}", "/v1/exchanges/%2F/events"), ("/v1/bindings", "/v1/bindings?default=true"),
         ("/v1/bindings/{vhost}", "/v1/bindings/%2F"), ("/v1/users", "/v1/users"), ("/v1/permissions", "/v1/permissions"),
-        ("/v1/acls", "/v1/acls"), ("/v1/acls/state", "/v1/acls/state"), ("/v1/quotas", "/v1/quotas"), ("/v1/why", "/v1/why?seconds=0.1"), ("/v1/backup", "/v1/backup"),
+        ("/v1/acls", "/v1/acls"), ("/v1/acls/state", "/v1/acls/state"), ("/v1/quotas", "/v1/quotas"), ("/v1/quotas/use", "/v1/quotas/use"),
+        ("/v1/why", "/v1/why?seconds=0.1"), ("/v1/backup", "/v1/backup"),
     ];
     for (path, asked) in paths {
         fits(&document, "get", path, &get(&process, asked));
@@ -359,7 +360,13 @@ fn entries_and_quotas_are_set_and_taken_away() {
     fits(&document, "get", "/v1/acls", &get(&process, "/v1/acls"));
     assert!(says(&process, &["acl", "state"]).contains("do not count"));
     let wrong = change(&process, "POST", "/v1/acls", json!({"principal": "carol", "operation": "Read", "resource": "Topic", "name": "orders"}));
-    assert_eq!((wrong.status, &wrong.body["error"]), (400, &json!("bad_request")), "{}", wrong.body);
+    assert_eq!((wrong.status, &wrong.body["field"]), (400, &json!("principal")), "{}", wrong.body);
+    let cluster = json!({"principal": "User:carol", "operation": "Alter", "resource": "Cluster", "name": "orders"});
+    assert_eq!(change(&process, "POST", "/v1/acls?dry_run=true", cluster).body["field"], "name");
+    let tried = json!({"principal": "User:dave", "operation": "Read", "resource": "Topic", "name": "orders", "pattern": "Prefixed"});
+    let tried = change(&process, "POST", "/v1/acls?dry_run=true", tried);
+    fits(&document, "post", "/v1/acls", &tried.body);
+    assert_eq!((&tried.body["pattern"], &get(&process, "/v1/acls")["total"]), (&json!("Prefixed"), &json!(1)), "it was only tried");
     let unknown = change(&process, "POST", "/v1/acls", json!({"principal": "User:carol", "operation": "Smell", "resource": "Topic", "name": "orders"}));
     assert_eq!(unknown.body["field"], "operation");
     assert_eq!(change(&process, "POST", "/v1/acls/delete", json!({})).status, 400, "not all at once by mistake");
@@ -372,10 +379,27 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert_eq!(set.body["name"], "user bob, client-id default", "{}", set.body);
     fits(&document, "get", "/v1/quotas", &get(&process, "/v1/quotas"));
     assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"planet": "x"}, "values": {}})).body["field"], "entity");
-    assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"], "values");
+    let nowhere = json!({"entity": {"ip": "there"}, "values": {"connection_creation_rate": 5}});
+    assert_eq!(change(&process, "PUT", "/v1/quotas", nowhere).body["field"], "entity.ip");
+    assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "x"}, "values": {"nothing": 1}})).body["field"], "values.nothing");
+    let negative = json!({"entity": {"user": "x"}, "values": {"producer_byte_rate": -1}});
+    assert_eq!(change(&process, "PUT", "/v1/quotas", negative).body["field"], "values.producer_byte_rate");
     assert!(refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
     says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate="]);
     assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");
+    let tried = json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": null, "producer_byte_rate": 7}});
+    let tried = change(&process, "PUT", "/v1/quotas?dry_run=true", tried);
+    assert_eq!(tried.body["values"], json!({"producer_byte_rate": 7.0}), "as it would be");
+    assert_eq!(get(&process, "/v1/quotas")["items"][0]["values"], json!({"consumer_byte_rate": 5.0}), "it was only tried");
+    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "orders", "config": {"mainstem.producer.byte.rate": "1000"}})).status, 201);
+    let rules = json!({"set": {"mainstem.laggard.rules": "lag>1GiB 60MiB/min"}});
+    assert_eq!(change(&process, "PATCH", "/v1/groups/reports/config", rules).status, 200);
+    let uses = get(&process, "/v1/quotas/use");
+    fits(&document, "get", "/v1/quotas/use", &uses);
+    let of = |at: usize, field: &str| uses["items"][at][field].clone();
+    assert_eq!((of(0, "entity"), of(0, "limit"), of(0, "rules")), (json!({"group": "reports"}), Value::Null, json!("lag>1GiB 60MiB/min")));
+    assert_eq!((of(1, "entity"), of(1, "limit"), of(1, "key")), (json!({"topic": "orders"}), json!(1000.0), json!("mainstem.producer.byte.rate")));
+    assert!(says(&process, &["quota", "use"]).contains("topic orders"));
 }
 
 #[test]

@@ -55,10 +55,61 @@ fn the_reference_of_settings_is_that_of_the_tables() {
 }
 
 #[test]
-fn the_table_of_contents_names_what_there_is() {
-    let summary = fs::read_to_string(docs().join("SUMMARY.md")).expect("docs/SUMMARY.md");
-    let named: BTreeSet<String> = summary.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect();
-    assert!(named.len() > 10, "{named:?}");
-    let gone: Vec<_> = named.iter().filter(|name| !docs().join(name).exists()).collect();
-    assert!(gone.is_empty(), "docs/SUMMARY.md names {gone:?}, which do not exist");
+fn the_table_of_kafkas_apis_is_what_is_served() {
+    let path = docs().join("compatibility.md");
+    let document = fs::read_to_string(&path).expect("docs/compatibility.md");
+    const MARK: &str = "| --- | --- | --- | --- |\n";
+    let (before, written) = document.split_once(MARK).expect("the table of APIs");
+    let mut expected = String::new();
+    for api in kafka_gateway::apis() {
+        let (key, (first, last)) = (api.key(), api.range());
+        let versions = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        let _ = writeln!(expected, "| {} | {} | {versions} | {} |", key.name, key.key, key.last);
+    }
+    if std::env::var("UPDATE").is_ok_and(|wish| wish == "1") {
+        fs::write(&path, format!("{before}{MARK}{expected}")).expect("it is written");
+        return;
+    }
+    assert!(written == expected, "docs/compatibility.md differs from what is served: UPDATE=1 cargo test -p mainstem --test it reference");
+}
+
+/// Files of the site; parts of the acceptance figures are in the page of those.
+fn pages(folder: &Path, found: &mut BTreeSet<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            pages(&entry, found);
+        } else if entry.extension().is_some_and(|extension| extension == "md") {
+            found.insert(entry);
+        }
+    }
+}
+
+/// Targets of the links of a page, without what is behind `#`; those of other places are left out.
+fn links(text: &str) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let own = targets.filter_map(|target| target.split('#').next()).filter(|target| !target.is_empty() && !target.contains("://"));
+    own.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_site_has_all_pages_and_no_link_leads_nowhere() {
+    let docs = docs();
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("docs/SUMMARY.md");
+    let named: BTreeSet<PathBuf> = links(&summary).into_iter().map(|name| docs.join(name)).collect();
+    let mut there = BTreeSet::new();
+    pages(&docs, &mut there);
+    assert!(there.len() > 40, "{}", there.len());
+    let wrong = |page: &&PathBuf| {
+        let is_part = page.parent() == Some(&docs.join("acceptance")) || **page == docs.join("SUMMARY.md");
+        !is_part && !named.contains(*page)
+    };
+    assert_eq!(there.iter().filter(wrong).collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "docs/SUMMARY.md does not name these");
+    for page in &there {
+        let text = fs::read_to_string(page).expect("a page");
+        for link in links(&text) {
+            let target = page.parent().expect("a folder").join(&link).canonicalize();
+            let is_there = target.is_ok_and(|target| named.contains(&target) || !link.ends_with(".md") && target.starts_with(&docs));
+            assert!(is_there, "{} links to {link}, which is no page of the site", page.display());
+        }
+    }
 }
