@@ -63,6 +63,7 @@ def main():
                 expect(f"{more} {count}: {said}", (status, word in said, str(file) in said), (1, True, True))
                 expect("nothing has changed", partitions(broker, f"topic-{abs(hash(more))}"), 5)
             second = certify(scratch, "second")
+            configure(5)
             with open(file, "a") as more:
                 more.write("log.cleaner.min.compaction.lag.ms = 10\nlog.cleaner.max.compaction.lag.ms = 5\n")
             status, said = reload()
