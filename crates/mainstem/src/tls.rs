@@ -126,14 +126,17 @@ impl Tls {
         Ok(Self { files, current })
     }
 
-    /// Reads the files again; what cannot be used changes nothing.
+    /// Reads the files again; they count when [`Tls::put`] says so.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        let loaded = self.files.load()?;
+    pub fn read(&self) -> Result<Arc<ServerConfig>, TlsError> {
+        self.files.load()
+    }
+
+    /// New connections have these from now on.
+    pub fn put(&self, loaded: Arc<ServerConfig>) {
         *self.current.write().expect("nobody panics with it") = loaded;
-        Ok(())
     }
 
     /// For a new connection.
