@@ -91,7 +91,7 @@ def check(records, lock_ms, limit, broker_kills):
     lock, kills = lock_ms * 1000, sorted(broker_kills)
     for place, record in records.items():
         ends = [one for one in record.said if one.type in TERMINAL and counts(one, record, lock)]
-        if any(not same_answer(ends[0], one) for one in ends[1:]):
+        if any(not same_answer(ends[0], one, kills, lock) for one in ends[1:]):
             yield f"{place}: done with {len(ends)} times: {ends}"
         for end in ends[:1]:
             # A client may return what it was sent long before, when its lock has run out or the broker was killed meanwhile: such a
@@ -132,9 +132,10 @@ def is_void(said, record):
 
 def came_before_the_answer(got, end, kills, lock):
     """Was the broker killed while a client had the record, perhaps not yet returned by a poll, or waited for the answer to `end`? The broker that
-    was started again may have given the record to that client again, then taken what the client said once more, or of the first of the
-    two; what the client had been given comes out of its next poll."""
-    return got.member == end.member and got.count == end.got.count + 1 and any_between(kills, end.got.began - lock - LATE, end.done)
+    was started again may have given the record to that client again, as the delivery that it was or as the next one, then taken what the client
+    said once more, or of the first of the two; what the client had been given comes out of its next poll."""
+    again = got.member == end.member and got.count - end.got.count in (0, 1)
+    return again and any_between(kills, end.got.began - lock - LATE, end.done)
 
 
 def counts(said, record, lock):
@@ -147,9 +148,10 @@ def holds(got, record, lock):
     return any(one.got is got and counts(one, record, lock) for one in record.said)
 
 
-def same_answer(before, after):
+def same_answer(before, after, kills, lock):
     """A member that said it when the broker was killed, and was given the record again, may have both confirmed."""
-    return before.member == after.member and before.got.count == after.got.count and before.done > after.got.began
+    same = before.member == after.member and before.got.count == after.got.count
+    return same and (before.done > after.got.began or came_before_the_answer(after.got, before, kills, lock))
 
 
 def by_count(deliveries):

@@ -139,6 +139,7 @@ export interface RecordShown {
   key: FieldValue | null;
   value: FieldValue | null;
   headers: { name: string; value: FieldValue | null }[];
+  headers_left_out: number;
   amqp: { exchange: string; routing_key: string } | null;
 }
 

@@ -255,6 +255,7 @@ function Detail({ record }: { record: RecordShown }) {
               </div>
             ))}
           </dl>
+          {record.headers_left_out > 0 && <p class="faint">and {count(record.headers_left_out)} more that are not shown</p>}
         </>
       )}
     </div>

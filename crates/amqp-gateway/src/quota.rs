@@ -79,11 +79,27 @@ impl Quota {
 }
 
 impl Connection {
-    /// Makes sure that the limits are those in force.
+    /// Makes sure that the limits are those in force. What was owed to an account that is gone is paid.
     pub fn look_at_quota(&mut self) {
         let quotas = self.gateway.broker.quotas();
         let user = if self.user.is_empty() { ANONYMOUS_NAME } else { &self.user };
+        if self.quota.owed.is_empty() {
+            self.quota.throttle.look(quotas, user, &self.quota.client_id, self.now);
+            return;
+        }
+        let of = |quota: &Quota| quota.throttle.account(QuotaKey::ConsumerByteRate).map(std::ptr::from_ref);
+        let before = of(&self.quota);
         self.quota.throttle.look(quotas, user, &self.quota.client_id, self.now);
+        if of(&self.quota) != before {
+            self.give_back(|_| true);
+        }
+    }
+
+    /// Gives back the room of what was sent, first those that were sent first, as long as they are `paid`.
+    fn give_back(&mut self, paid: impl Fn(Instant) -> bool) {
+        while let Some((_, taken)) = self.quota.owed.pop_front_if(|(due, _)| paid(*due)) {
+            self.gateway.broker.taken(&taken.channel, taken.bytes);
+        }
     }
 
     /// So many bytes of batches were appended; the quotas of their topics ask to wait for `debt`.
@@ -114,14 +130,10 @@ impl Connection {
     /// Time has passed.
     pub fn wake_quota(&mut self) {
         let quotas = self.gateway.broker.quotas();
-        let before = self.quota.throttle.account(QuotaKey::ConsumerByteRate).map(std::ptr::from_ref);
         let ended = self.quota.throttle.wake(quotas, self.now);
         self.look_at_quota();
-        // What was owed to an account that is gone is paid.
-        let same = before == self.quota.throttle.account(QuotaKey::ConsumerByteRate).map(std::ptr::from_ref);
-        while let Some((_, taken)) = self.quota.owed.pop_front_if(|(due, _)| !same || *due <= self.now) {
-            self.gateway.broker.taken(&taken.channel, taken.bytes);
-        }
+        let now = self.now;
+        self.give_back(|due| due <= now);
         if ended {
             self.flush();
         }

@@ -18,7 +18,7 @@ use types::{Offset, Timestamp};
 use crate::queues::partition_of;
 use crate::{Broker, Topic, aborted};
 
-/// A batch that unpacks to more is passed over: somebody who looks is not worth the memory.
+/// A batch whose records take more memory is passed over: somebody who looks is not worth it. A page ends where its batches have taken as much.
 const UNPACKED_MAX: usize = 32 << 20;
 
 /// Some records of a log, in order.
@@ -94,7 +94,8 @@ pub enum PublishError {
 }
 
 impl Broker {
-    /// Committed records of `range`, about `max_bytes` of their batches, at least one batch.
+    /// Committed records of `range`, about `max_bytes` of their batches, at least one batch; fewer when they unpack to more than somebody who
+    /// looks is worth (64 MiB).
     ///
     /// # Errors
     /// When what is on the disk cannot be read.
@@ -123,10 +124,18 @@ impl Broker {
             }
         };
         let left_out = aborted(log, &slices, &batches, from, next);
+        let mut room = UNPACKED_MAX;
         for (batch, _) in batches.iter().zip(left_out).filter(|(batch, aborted)| !aborted && !batch.header.control()) {
             match opened(&slices, batch) {
-                Ok(records) => page.records.extend(records.into_iter().filter(|record| (from..until).contains(&record.offset))),
+                Ok(records) => {
+                    let wanted = records.into_iter().filter(|record| (from..until).contains(&record.offset));
+                    page.records.extend(wanted.inspect(|record| room = room.saturating_sub(record.memory_bytes())));
+                }
                 Err(error) => page.unread.push((batch.header.base(), error)),
+            }
+            if room == 0 {
+                page.next = batch.header.next().clamp(from, page.next);
+                break;
             }
         }
         Ok(page)

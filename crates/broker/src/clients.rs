@@ -13,8 +13,12 @@ use crate::Broker;
 use crate::connections::Count;
 use crate::security::Dismissed;
 
-/// Bytes of a client id that are kept for those who look on.
-const CLIENT_ID_SHOWN: usize = 256;
+/// Bytes of what a client calls itself, or its software, that are kept for those who look on.
+const NAME_SHOWN: usize = 256;
+
+fn shown(name: &str) -> String {
+    name[..name.floor_char_boundary(NAME_SHOWN)].to_owned()
+}
 
 /// What a client has said of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,13 +58,12 @@ impl ClientConnection {
 
     /// The header of a request says so.
     pub fn set_client_id(&self, client_id: &str) {
-        let shown = client_id.floor_char_boundary(CLIENT_ID_SHOWN);
-        self.said.lock().client_id = client_id[..shown].to_owned();
+        self.said.lock().client_id = shown(client_id);
     }
 
     /// The client says what it is.
     pub fn set_software(&self, name: &str, version: &str) {
-        self.said.lock().software = Some((name.to_owned(), version.to_owned()));
+        self.said.lock().software = Some((shown(name), shown(version)));
     }
 
     /// Somebody has logged in.

@@ -83,7 +83,7 @@ pub const BROKER: &[Setting] = &[
     row("socket.request.max.bytes", Int(1024, INT), "104857600", Enforced, "Largest request."),
     row("max.connections", Int(1, INT), "100000", Enforced, "Connections at once; more are closed."),
     row("max.connections.per.ip", Int(0, INT), "2147483647", Enforced, "Connections of one address at once; more are closed. A /64 network of IPv6 is one address."),
-    row("mainstem.unauthenticated.connections", Int(1, INT), "1500", Enforced, "Connections at once of which it is not known yet who they are, where that is asked; more are closed."),
+    row("mainstem.unauthenticated.connections", Int(1, INT), "1500", Enforced, "Connections at once of which it is not known yet who they are, where that is asked; of more, those of the addresses with most are closed."),
     row("mainstem.unauthenticated.connections.per.ip", Int(1, INT), "1000", Enforced, "Those of one address."),
     row("listeners", Text, "", Enforced, "Addresses for Kafka clients, NAME://HOST:PORT with commas between them, beside those of --kafka and --kafka-tls; without these no others."),
     row("advertised.listeners", Text, "", Enforced, "What their clients are told to connect to, NAME://HOST:PORT; where a name is missing, where they connected."),

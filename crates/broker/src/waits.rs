@@ -86,6 +86,13 @@ pub const CAUSES: usize = Cause::ALL.len();
 
 /// Topics and groups that are remembered of a connection.
 const REMEMBERED_MAX: usize = 64;
+/// Bytes of a name that are kept.
+const NAME_BYTES_MAX: usize = 256;
+
+/// As much of a name as is kept.
+fn kept(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_BYTES_MAX)]
+}
 
 fn nanoseconds(now: Instant) -> u64 {
     static FIRST: OnceLock<Instant> = OnceLock::new();
@@ -160,7 +167,7 @@ impl Waits {
     /// Somebody has logged in, or a client says what it calls itself.
     pub fn introduce(&self, user: &str, client_id: &str) {
         let mut about = self.about.lock();
-        (about.user, about.client_id) = (user.to_owned(), client_id.to_owned());
+        (about.user, about.client_id) = (kept(user).to_owned(), kept(client_id).to_owned());
     }
 
     /// It uses a topic.
@@ -175,6 +182,7 @@ impl Waits {
 
     /// It speaks of a group.
     pub fn use_group(&self, group: &str) {
+        let group = kept(group);
         let mut about = self.about.lock();
         if !about.groups.iter().any(|known| known == group) {
             remember(&mut about.groups, &group.to_owned());
@@ -343,5 +351,9 @@ mod tests {
         let about = waits.about();
         assert_eq!((about.topics.len(), about.groups.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         assert_eq!(about.groups.last().map(String::as_str), Some("999"));
+        waits.introduce("u", &"ä".repeat(1000));
+        waits.use_group(&"g".repeat(1000));
+        let about = waits.about();
+        assert_eq!((about.client_id.len(), about.groups.last().map(String::len)), (NAME_BYTES_MAX, Some(NAME_BYTES_MAX)));
     }
 }

@@ -63,7 +63,7 @@ impl Asking<'_> {
 
     /// May he do it with some resource of the type?
     pub fn may_some(&self, operation: AclOperation, resource: AclResource) -> bool {
-        self.look(true, |answers| answers.subject().is_some_and(|subject| self.security.allows_some(subject, operation, resource)))
+        self.look(true, |answers| answers.may_some(self.security, (operation, resource)))
     }
 
     /// As long as this is the same, all answers are. 0: entries do not count.
@@ -123,12 +123,18 @@ impl Acting {
 
     /// What came of it for one of the things that it names; 0: it was done.
     pub fn note(&self, what: &str, code: i16) {
-        let named = ErrorCode::ALL.iter().find(|known| known.code() == code && code != 0);
-        self.say(what, named.map_or("done", |code| code.name()));
+        match ErrorCode::ALL.iter().find(|known| known.code() == code && code != 0) {
+            None => self.say(what, "done"),
+            Some(refused) => self.broker.security().audit_refusal(self.line(what, refused.name())),
+        }
     }
 
-    /// The same in other words.
+    /// The same in other words, of what was done.
     pub fn say(&self, what: &str, outcome: &str) {
-        self.broker.security().audit(AuditLine { who: &self.who, from: self.from, through: "kafka", act: self.act, what, outcome });
+        self.broker.security().audit(self.line(what, outcome));
+    }
+
+    fn line<'a>(&'a self, what: &'a str, outcome: &'a str) -> AuditLine<'a> {
+        AuditLine { who: &self.who, from: self.from, through: "kafka", act: self.act, what, outcome }
     }
 }

@@ -38,6 +38,9 @@ pub enum Problem {
     /// A negative length that is not null.
     #[error("has a negative length")]
     Negative,
+    /// A string beyond [`STRING_BYTES_MAX`].
+    #[error("has {0} bytes, a string has at most {STRING_BYTES_MAX}")]
+    Long(usize),
     /// Not UTF-8.
     #[error("is not UTF-8")]
     Utf8,
@@ -51,6 +54,9 @@ pub enum Problem {
     #[error("holds more than {ITEMS_MAX} items")]
     TooMany,
 }
+
+/// Bytes of a string.
+pub const STRING_BYTES_MAX: usize = i16::MAX as usize;
 
 /// A position in a frame.
 pub struct Reader {
@@ -155,9 +161,12 @@ impl Reader {
         }
     }
 
-    /// A string, or null.
+    /// A string, or null. Where its length could be told to be more, it may not be, as in Kafka.
     pub fn string(&mut self, flexible: bool, field: &'static str) -> Result<Option<Str>, DecodeError> {
         let Some(length) = self.length(flexible, true, field)? else { return Ok(None) };
+        if length > STRING_BYTES_MAX {
+            return Err(self.fail(field, Problem::Long(length)));
+        }
         let taken = self.take(length, field)?;
         Str::from_utf8(self.frame.slice(taken)).map(Some).ok_or_else(|| self.fail(field, Problem::Utf8))
     }

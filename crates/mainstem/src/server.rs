@@ -1,7 +1,7 @@
 //! Wiring: opens the data folder, recovers the journals, starts the threads, listens, and on a signal takes
 //! everything down in the opposite order.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -199,16 +199,16 @@ fn start_log(config: &Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A panic is a defect of ours. Where it is met on behalf of one connection, that connection is closed; anywhere else
-/// (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
+/// A panic is a defect of ours. Where it is met on behalf of one connection or request, that connection is closed, or the request
+/// fails; anywhere else (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_CONNECTIONS: [&str; 4] = ["shard-", "cold-read-", "login-", "controller"];
+    const OF_REQUESTS: [&str; 6] = ["shard-", "cold-read-", "login-", "controller", "management", "admin"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");
         let trace = std::backtrace::Backtrace::force_capture();
         tracing::error!(thread = name, "defect: {panic}\n{trace}");
-        if !OF_CONNECTIONS.iter().any(|prefix| name.starts_with(prefix)) {
+        if !OF_REQUESTS.iter().any(|prefix| name.starts_with(prefix)) {
             std::process::abort();
         }
     }));
@@ -489,15 +489,20 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
                 if open >= broker.live_settings().int("max.connections") as usize {
-                    turned_away.note("max.connections", peer);
+                    turned_away.note("max.connections", peer.ip());
                     continue;
                 }
                 let admitted = broker.quotas().admit_connection(peer.ip(), Instant::now());
                 let entered = if admitted { admission.enter(peer.ip(), one.asks()) } else { Err(Met::Rate) };
                 let place = match entered {
-                    Ok(place) => place,
+                    Ok((place, displaced)) => {
+                        if let Some(address) = displaced {
+                            turned_away.note(Met::Strangers.setting(), address);
+                        }
+                        place
+                    }
                     Err(met) => {
-                        turned_away.note(met.setting(), peer);
+                        turned_away.note(met.setting(), peer.ip());
                         continue;
                     }
                 };
@@ -512,7 +517,7 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
     Ok(())
 }
 
-/// Connections that found no place, for the log: a line a second at most, however many come.
+/// Connections that found no place, or lost it to others, for the log: a line a second at most, however many come.
 #[derive(Default)]
 struct TurnedAway {
     told: Option<Instant>,
@@ -522,10 +527,10 @@ struct TurnedAway {
 impl TurnedAway {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    fn note(&mut self, setting: &str, peer: SocketAddr) {
+    fn note(&mut self, setting: &str, address: IpAddr) {
         self.untold += 1;
         if self.told.is_none_or(|last| last.elapsed() >= Self::PAUSE) {
-            tracing::warn!(address = %peer.ip(), setting, count = self.untold, "connections refused: there are too many");
+            tracing::warn!(%address, setting, count = self.untold, "connections refused: there are too many");
             *self = Self { told: Some(Instant::now()), untold: 0 };
         }
     }

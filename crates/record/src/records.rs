@@ -27,6 +27,15 @@ pub struct Record {
     pub headers: Vec<(Bytes, Option<Bytes>)>,
 }
 
+impl Record {
+    /// What it takes of memory, its bytes included.
+    pub fn memory_bytes(&self) -> usize {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+        let headers: usize = self.headers.iter().map(|(name, value)| size_of::<(Bytes, Option<Bytes>)>() + name.len() + length(value)).sum();
+        size_of::<Self>() + length(&self.key) + length(&self.value) + headers
+    }
+}
+
 /// Decodes all records of one batch.
 ///
 /// # Errors
@@ -35,7 +44,7 @@ pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
     records_within(batch, UNPACKED_BYTES_MAX)
 }
 
-/// The same for who has less memory for it.
+/// The same for who has less memory for it: what is unpacked, and what [`Record`]s and their headers take beside it, counts.
 ///
 /// # Errors
 /// As [`records`]; `TooLarge` beyond `bytes_max`.
@@ -46,17 +55,32 @@ pub fn records_within(batch: &[u8], bytes_max: usize) -> Result<Vec<Record>, Bat
         have: batch.len(),
     })?;
     let codec = header.compression().ok_or(BatchError::UnknownCompression)?;
-    split(&header, Bytes::from(unpack(codec, packed, bytes_max)?))
+    split(&header, Bytes::from(unpack(codec, packed, bytes_max)?), bytes_max)
 }
 
 /// The records of a batch with this head, which are not compressed.
-pub(crate) fn split(header: &BatchHeader, mut bytes: Bytes) -> Result<Vec<Record>, BatchError> {
+pub(crate) fn split(header: &BatchHeader, mut bytes: Bytes, bytes_max: usize) -> Result<Vec<Record>, BatchError> {
     let count = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
     // A record takes at least seven bytes.
     if count > bytes.len() / 7 + 1 {
         return Err(BatchError::Corrupt { what: "record count" });
     }
-    (0..count).map(|_| record(header, &mut bytes)).collect()
+    let mut memory = Memory { used: bytes.len(), max: bytes_max };
+    memory.take(count * size_of::<Record>())?;
+    (0..count).map(|_| record(header, &mut bytes, &mut memory)).collect()
+}
+
+/// Of what is unpacked: a header of two bytes is one of sixty here.
+struct Memory {
+    used: usize,
+    max: usize,
+}
+
+impl Memory {
+    fn take(&mut self, bytes: usize) -> Result<(), BatchError> {
+        self.used += bytes;
+        if self.used <= self.max { Ok(()) } else { Err(BatchError::TooLarge { bytes: self.used, max: self.max }) }
+    }
 }
 
 /// At most `bytes_max` bytes come out; more are `TooLarge`.
@@ -135,7 +159,7 @@ fn field(bytes: &mut Bytes) -> Result<Option<Bytes>, BatchError> {
     Ok(Some(bytes.split_to(length)))
 }
 
-fn record(header: &BatchHeader, bytes: &mut Bytes) -> Result<Record, BatchError> {
+fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memory) -> Result<Record, BatchError> {
     let length = varint(bytes)?;
     if length < 0 || length as usize > bytes.len() {
         return Err(BatchError::Corrupt { what: "record length" });
@@ -153,7 +177,10 @@ fn record(header: &BatchHeader, bytes: &mut Bytes) -> Result<Record, BatchError>
     if count < 0 || count as usize > body.len() {
         return Err(BatchError::Corrupt { what: "header count" });
     }
-    let mut headers = Vec::new();
+    // Each takes at least two bytes.
+    let likely = (count as usize).min(body.len() / 2);
+    memory.take(likely * size_of::<(Bytes, Option<Bytes>)>())?;
+    let mut headers = Vec::with_capacity(likely);
     for _ in 0..count {
         let name = field(&mut body)?.ok_or(BatchError::Corrupt { what: "header name" })?;
         headers.push((name, field(&mut body)?));
@@ -168,4 +195,21 @@ pub fn offset_for_timestamp(batch: &[u8], from: Offset, at: Timestamp) -> Option
     let records = records(batch).ok()?;
     let wanted = |record: &Record| record.offset >= from && record.timestamp >= at;
     records.into_iter().find(wanted).map(|record| (record.offset, record.timestamp))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BatchBuilder;
+
+    #[test]
+    fn what_headers_take_of_memory_counts() {
+        let none: (&[u8], Option<&[u8]>) = (b"", None);
+        let batch = BatchBuilder::default().record_with_headers(1, None, None, &vec![none; 100_000]).build();
+        assert!(batch.len() < 300_000);
+        let found = records_within(&batch, 8 << 20).expect("there is room for them");
+        assert_eq!(found[0].headers.len(), 100_000);
+        assert!((6_400_000..8 << 20).contains(&found[0].memory_bytes()), "{}", found[0].memory_bytes());
+        assert!(matches!(records_within(&batch, 4 << 20), Err(BatchError::TooLarge { max, .. }) if max == 4 << 20));
+    }
 }

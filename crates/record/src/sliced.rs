@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
 use crate::records::split;
-use crate::{BatchError, BatchHeader, Compression, HEADER_BYTES, Record, records};
+use crate::{BatchError, BatchHeader, Compression, HEADER_BYTES, Record, UNPACKED_BYTES_MAX, records};
 
 /// A batch among slices: its head, and where its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn sliced_batches(slices: &[Bytes]) -> Result<Vec<SlicedBatch>, BatchError> 
 pub fn sliced_records(slices: &[Bytes], batch: &SlicedBatch) -> Result<Vec<Record>, BatchError> {
     let length = batch.header.total_bytes();
     if batch.header.compression() == Some(Compression::None) {
-        split(&batch.header, whole(slices, batch.at + HEADER_BYTES, length - HEADER_BYTES))
+        split(&batch.header, whole(slices, batch.at + HEADER_BYTES, length - HEADER_BYTES), UNPACKED_BYTES_MAX)
     } else {
         records(&whole(slices, batch.at, length))
     }

@@ -50,6 +50,7 @@ const RECORD: Schema = Schema::new("Record", &[
     ("key", Kind::OrNull(&Kind::One(&FIELD)), "Its key."),
     ("value", Kind::OrNull(&Kind::One(&FIELD)), "Its value; null: a tombstone."),
     ("headers", Kind::List(&Kind::One(&HEADER)), "Its headers, in order."),
+    ("headers_left_out", Kind::Int, "Further headers, for which there was no room."),
     ("amqp", Kind::OrNull(&Kind::One(&AMQP)), "If it came over AMQP."),
 ]);
 
@@ -107,7 +108,7 @@ const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 500;
 const SHOWN_DEFAULT: u64 = 16 << 10;
 const SHOWN_MAX: u64 = 1 << 20;
-/// Of all that is shown of an answer's records, about.
+/// Of all that is shown of an answer's records: a third each for keys, values and headers, and of it as much for each record.
 const ANSWER_BYTES: u64 = 8 << 20;
 const TIME_DEFAULT: u64 = 1500;
 const TIME_MAX: u64 = 5000;
@@ -158,12 +159,13 @@ fn browse(call: &Call<'_>) -> Outcome {
         _ => return Err(Answer::invalid("order", "it is newest or oldest")),
     };
     let limit = bounded(call, "limit", LIMIT_DEFAULT, 1..=LIMIT_MAX)?;
-    let truncate = bounded(call, "truncate", SHOWN_DEFAULT, 16..=SHOWN_MAX)?.min(ANSWER_BYTES / limit);
+    let share = ANSWER_BYTES / 3 / limit;
+    let truncate = bounded(call, "truncate", SHOWN_DEFAULT, 16..=SHOWN_MAX)?.min(share);
     let longest = Duration::from_millis(bounded(call, "time_ms", TIME_DEFAULT, 10..=TIME_MAX)?);
     let conditions = conditions(call)?;
     let _place = Place::take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
     let mut scans = scans(call, &topic, newest_first)?;
-    let shown = move |partition: u32, found: &record::Record| shown::record(partition, found, truncate as usize);
+    let shown = move |partition: u32, found: &record::Record| shown::record(partition, found, truncate as usize, share as usize);
     let search = Search { broker: call.broker(), newest_first, conditions: &conditions, limit: limit as usize, shown: &shown, longest };
     let found = search.run(&mut scans).map_err(unreadable)?;
     let unread = found.unread.iter().map(|(partition, offset, reason)| json!({"partition": partition, "offset": offset, "reason": reason}));
@@ -219,7 +221,7 @@ fn scans(call: &Call<'_>, topic: &Topic, newest_first: bool) -> Result<Vec<Scan>
     for partition in chosen {
         let log = Arc::clone(&logs[partition]);
         let at = match (offset, time) {
-            (Some(offset), _) => Some(offset + u64::from(newest_first)),
+            (Some(offset), _) => Some(offset.saturating_add(u64::from(newest_first))),
             (None, Some(time)) => Some(of_time(call, &log, time)?),
             (None, None) => None,
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, topic_name};
+use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, resource_name};
 
 use super::Management;
 use super::answer::{Answer, Refusal};
@@ -107,7 +107,7 @@ impl Identity {
     /// 401.
     pub fn check_acl(&self, vhost: &str, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
         let name = if name.is_empty() { DEFAULT.as_bytes() } else { name };
-        let topic = topic_name(vhost, name).unwrap_or_else(|| String::from_utf8_lossy(name).into_owned());
+        let topic = resource_name(vhost, name);
         self.check_resource(operation, AclResource::Topic, &topic)
     }
 

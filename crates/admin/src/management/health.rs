@@ -108,6 +108,6 @@ fn protocol(call: &Call<'_>) -> Outcome {
 }
 
 fn below_limit(call: &Call<'_>) -> Outcome {
-    let (limit, count) = (call.broker().settings().int("max.connections"), call.broker().connections().count());
+    let (limit, count) = (call.broker().live_settings().int("max.connections"), call.broker().connections().count());
     if (count as i64) < limit { ok() } else { failed(json!({"limit": limit, "connections": count}), "node connection limit is reached") }
 }

@@ -183,17 +183,23 @@ impl Vhosts {
     }
 }
 
-/// The topic under which Kafka clients see a queue: bytes that a topic's name cannot have are written `~XX`; the name of a virtual host
-/// other than `/` stands before it, with `~` between. `None`: there can be no such topic.
+/// The topic under which Kafka clients see a queue: its [`resource_name`]. `None`: there can be no such topic.
 pub fn topic_name(vhost: &str, queue: &[u8]) -> Option<String> {
     const NAME_BYTES_MAX: usize = 249;
+    let name = resource_name(vhost, queue);
+    (!queue.is_empty() && name.len() <= NAME_BYTES_MAX && name != "." && name != "..").then_some(name)
+}
+
+/// What access control entries call a queue or exchange: bytes that a topic's name cannot have are written `~XX`; the name of a virtual host
+/// other than `/` stands before it, with `~` between.
+pub fn resource_name(vhost: &str, queue: &[u8]) -> String {
     let mut name = String::new();
     if vhost != DEFAULT_VHOST {
         put_escaped(&mut name, vhost.as_bytes());
         name.push('~');
     }
     put_escaped(&mut name, queue);
-    (!queue.is_empty() && name.len() <= NAME_BYTES_MAX && name != "." && name != "..").then_some(name)
+    name
 }
 
 fn put_escaped(name: &mut String, bytes: &[u8]) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const SECOND_NS: f64 = 1e9;
-/// Debts end here: ten years.
+/// Debts and credits end here: ten years.
 const DEBT_NS_MAX: f64 = 3.15e17;
 
 /// Nanoseconds since the first call.
@@ -38,7 +38,7 @@ impl Account {
     /// Whoever has taken nothing for `credit` may take at once what he may in that time. `full`: he has that from the start, otherwise
     /// nothing.
     pub fn new(rate: f64, credit: Duration, full: bool, now: Instant) -> Self {
-        let (now, credit) = (nanoseconds(now), credit.as_nanos() as i64);
+        let (now, credit) = (nanoseconds(now), credit.as_nanos().min(DEBT_NS_MAX as u128) as i64);
         let paid_until = AtomicI64::new(if full { now - credit } else { now });
         Self { paid_until, rate, credit, taken: AtomicU64::new(0) }
     }
@@ -122,6 +122,8 @@ mod tests {
         let account = Account::new(f64::MIN_POSITIVE, CREDIT, false, start);
         let most = account.take(u64::MAX, start);
         assert!(most >= Duration::from_secs(300_000_000) && account.take(u64::MAX, start) == most);
+        let patient = Account::new(1.0, Duration::from_secs(u64::MAX), true, start);
+        assert_eq!(patient.take(1, start), Duration::ZERO);
         assert_eq!(Account::new(f64::MAX, CREDIT, false, start).take(1 << 40, start), Duration::ZERO);
     }
 

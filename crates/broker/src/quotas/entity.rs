@@ -127,7 +127,7 @@ pub enum InvalidQuota {
 }
 
 /// Bytes of a name.
-const NAME_BYTES_MAX: usize = 1024;
+pub(super) const NAME_BYTES_MAX: usize = 1024;
 /// How far a whole number may be from one.
 const NEARLY: f64 = 1e-6;
 

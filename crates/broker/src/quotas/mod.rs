@@ -34,6 +34,10 @@ use crate::settings::Settings;
 pub const ANONYMOUS_NAME: &str = "ANONYMOUS";
 /// Accounts from which on those are looked for that nobody uses.
 const ACCOUNTS_TIDY: usize = 1024;
+/// Accounts of client ids from which on those that are new share one: whoever calls himself otherwise each time gets no memory for it.
+const ACCOUNTS_MAX: usize = 100_000;
+/// Client ids are told apart by so many bytes, which is as long as the name of a quota may be.
+const CLIENT_ID_BYTES_MAX: usize = entity::NAME_BYTES_MAX;
 
 /// Whose an account is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -178,11 +182,16 @@ impl Quotas {
     }
 
     fn account(&self, key: QuotaKey, user: &str, client_id: &str, now: Instant) -> Option<Arc<Account>> {
-        let (value, holder) = self.resolve(key, user, client_id)?;
+        // Before the value is looked up: who changes it ends the accounts afterwards, this one too.
         let mut accounts = self.accounts.lock();
+        let client_id = &client_id[..client_id.floor_char_boundary(CLIENT_ID_BYTES_MAX)];
+        let (value, mut holder) = self.resolve(key, user, client_id)?;
         if accounts.by_holder.len() >= accounts.tidy_at.max(ACCOUNTS_TIDY) {
             accounts.by_holder.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_full(now));
             accounts.tidy_at = accounts.by_holder.len() * 2;
+        }
+        if accounts.by_holder.len() >= ACCOUNTS_MAX && holder.client_id.is_some() && !accounts.by_holder.contains_key(&holder) {
+            holder.client_id = Some(String::new());
         }
         let made = || {
             Arc::new(match key {
@@ -215,10 +224,10 @@ impl Quotas {
         }
         let address = address.to_canonical();
         let key = QuotaKey::ConnectionCreationRate;
+        let mut addresses = self.addresses.lock();
         let named = QuotaEntity::Ip(QuotaName::Named(address.to_string()));
         let rate = self.value(key, &named).or_else(|| self.value(key, &QuotaEntity::Ip(QuotaName::Default)));
         let Some(rate) = rate else { return true };
-        let mut addresses = self.addresses.lock();
         if addresses.len() >= ACCOUNTS_TIDY && addresses.len().is_power_of_two() {
             addresses.retain(|_, account| !account.is_full(now));
         }

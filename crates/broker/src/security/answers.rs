@@ -12,10 +12,10 @@ use super::acls::Subject;
 use super::audit::AuditLine;
 use super::Security;
 
-/// Names of which an answer is remembered, for each kind of question.
-const REMEMBERED_MAX: usize = 10_000;
-/// Bytes of a name that the audit log shows.
-const NAME_SHOWN_MAX: usize = 255;
+/// What the names of which answers are remembered may take, of a connection: at least 10,000 names of topics.
+const REMEMBERED_BYTES: usize = 4 << 20;
+/// What a name takes beside its bytes.
+const NAME_COSTS: usize = 64;
 
 /// Each set of answers has a number of its own.
 static NEXT_STAMP: AtomicU64 = AtomicU64::new(1);
@@ -47,6 +47,10 @@ pub struct AclAnswers {
     from: Option<IpAddr>,
     /// By question, then by name.
     known: Vec<(Question, Named)>,
+    /// Of some resource of a type.
+    some: Vec<(Question, bool)>,
+    /// What the names take.
+    bytes: usize,
 }
 
 impl AclAnswers {
@@ -61,7 +65,7 @@ impl AclAnswers {
         if self.version != version {
             let stamp = NEXT_STAMP.fetch_add(1, Ordering::Relaxed);
             let (subject, through) = (Some(security.subject(user, address)), self.through);
-            *self = Self { version, stamp, subject, through, from: Some(address), known: Vec::new() };
+            *self = Self { version, stamp, subject, through, from: Some(address), known: Vec::new(), some: Vec::new(), bytes: 0 };
         }
     }
 
@@ -80,7 +84,17 @@ impl AclAnswers {
         self.may_called(security, question, name.as_bytes(), || name.into(), quiet)
     }
 
-    /// The same of something whose name as a resource has to be made up; it is remembered by what it is called.
+    /// May he do it with some resource of the type?
+    pub fn may_some(&mut self, security: &Security, question: (AclOperation, AclResource)) -> bool {
+        if let Some((_, known)) = self.some.iter().find(|(one, _)| *one == question) {
+            return *known;
+        }
+        let allowed = self.subject.as_ref().is_some_and(|subject| security.allows_some(subject, question.0, question.1));
+        self.some.push((question, allowed));
+        allowed
+    }
+
+    /// As [`AclAnswers::may`], of something whose name as a resource has to be made up; it is remembered by what it is called.
     pub fn may_called<'a>(
         &mut self,
         security: &Security,
@@ -105,9 +119,6 @@ impl AclAnswers {
             Some(Answer::DeniedQuietly) if quiet => return false,
             _ => {}
         }
-        if names.len() == REMEMBERED_MAX {
-            names.clear();
-        }
         let name = name();
         let allowed = known.is_none() && security.allows(subject, question.0, question.1, &name);
         let answer = match (allowed, quiet) {
@@ -115,18 +126,17 @@ impl AclAnswers {
             (false, true) => Answer::DeniedQuietly,
             (false, false) => Answer::Denied,
         };
-        names.insert(called.into(), answer);
+        if names.insert(called.into(), answer).is_none() {
+            self.bytes += called.len() + NAME_COSTS;
+        }
+        if self.bytes > REMEMBERED_BYTES {
+            (self.known, self.bytes) = (Vec::new(), 0);
+        }
         if let (Answer::Denied, Some(from)) = (answer, self.from) {
-            let what = format!("{}:{}", question.1.name(), shown(&name));
+            let what = format!("{}:{}", question.1.name(), &name);
             let (who, act) = (subject.principal(), question.0.name());
             security.audit_refusal(AuditLine { who, from, through: self.through, act, what: &what, outcome: "denied" });
         }
         allowed
     }
-}
-
-/// As much of a name as the log shows.
-fn shown(name: &str) -> &str {
-    let end = (0..=name.len().min(NAME_SHOWN_MAX)).rev().find(|end| name.is_char_boundary(*end));
-    &name[..end.unwrap_or(0)]
 }

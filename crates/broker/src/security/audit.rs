@@ -10,7 +10,8 @@
 //! | `what` | what it was done to |
 //! | `outcome` | `done`, or why not |
 //!
-//! Administrative acts are all written. Refusals are written once for each name that a connection is refused (it remembers the answer),
+//! What was done is all written, what was not as far as it goes: a request may name hundreds of thousands of things. Names are cut off after
+//! [`NAME_SHOWN_MAX`] bytes. Refusals of other requests are written once for each name that a connection is refused (it remembers the answer),
 //! and of all connections together at most [`REFUSALS_MAX`] at once and one each [`REFUSAL_EACH`]: the next line that is written says how
 //! many were not.
 
@@ -22,6 +23,8 @@ use parking_lot::Mutex;
 use super::Security;
 use super::allowance::Allowance;
 
+/// Bytes of a name.
+const NAME_SHOWN_MAX: usize = 1024;
 /// Refusals that are written at once.
 const REFUSALS_MAX: u32 = 1000;
 /// Then one more each.
@@ -44,6 +47,11 @@ pub struct AuditLine<'a> {
     pub outcome: &'a str,
 }
 
+/// As much of a name as the log shows.
+fn shown(name: &str) -> &str {
+    &name[..name.floor_char_boundary(NAME_SHOWN_MAX)]
+}
+
 /// What keeps refusals from filling the log.
 pub(super) struct Audit(Mutex<(Allowance, u64)>);
 
@@ -57,6 +65,7 @@ impl Security {
     /// Writes an administrative act.
     pub fn audit(&self, line: AuditLine<'_>) {
         let AuditLine { who, from, through, act, what, outcome } = line;
+        let (who, what) = (shown(who), shown(what));
         tracing::info!(target: "audit", who, %from, through, act, what, outcome, "audit");
     }
 

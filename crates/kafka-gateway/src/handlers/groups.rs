@@ -33,7 +33,7 @@ pub(crate) fn find_coordinator(reader: &mut Reader, context: &mut Context<'_>) -
         (KEY_GROUP, _) => context.spoken.ask_many(),
         _ => {}
     }
-    // Share groups are not served.
+    // What keeps the state of share groups is nobody's to find.
     let refusal = match request.key_type {
         KEY_GROUP | KEY_TRANSACTION => None,
         _ => Some((ErrorCode::InvalidRequest, "Coordinator of this type is not supported.")),

@@ -10,6 +10,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 use uuid::Uuid;
 
+use super::mutations::{Mutations, NEVER_STRICT};
 use super::{Outcome, control, once};
 use crate::access::{Asking, NO_OPERATIONS};
 use crate::error_code::of_create;
@@ -54,7 +55,8 @@ pub(super) fn cluster_operations(asking: &Asking<'_>, asked: bool) -> i32 {
 
 pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = MetadataRequest::decode(reader, context.version)?;
-    let broker = &context.gateway.broker;
+    let gateway = context.gateway;
+    let broker = &gateway.broker;
     let (host, port) = context.advertise.resolve(context.local);
     let asking = context.asking();
     let cluster_operations = cluster_operations(&asking, request.include_cluster_authorized_operations);
@@ -83,6 +85,12 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         };
         let topics = asked.iter().map(|one| look_up(broker, one, refused(&one.0))).collect();
         return Ok(Outcome::answer(frame.response(broker, topics)));
+    }
+    // Nobody is refused here, and who has taken too much waits.
+    let each = broker.live_settings().int("num.partitions").unsigned_abs() as usize;
+    let mut mutations = Mutations::new(context, NEVER_STRICT);
+    for _ in &missing {
+        mutations.admit(|| each);
     }
     let busy = (frame.version, frame.host.clone(), frame.port, frame.cluster_operations);
     let asked_when_busy = asked.clone();

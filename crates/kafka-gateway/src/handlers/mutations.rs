@@ -10,6 +10,9 @@ use crate::session::Context;
 /// What somebody is told who is refused.
 pub(super) const EXCEEDED: Str = Str::from_static("The throttling quota has been exceeded.");
 
+/// No version is refused anything.
+pub(super) const NEVER_STRICT: i16 = i16::MAX;
+
 /// Takes partitions from the account of the connection, one topic after the other.
 pub(super) struct Mutations<'a, 'b> {
     context: &'a mut Context<'b>,
@@ -24,11 +27,16 @@ impl<'a, 'b> Mutations<'a, 'b> {
         Self { context, strict }
     }
 
-    /// May partitions of a topic be created or deleted? If so they are taken.
-    pub fn admit(&mut self, partitions: usize) -> bool {
+    /// May partitions of a topic be created or deleted? If so they are taken: `partitions` says how many there are, 0 of what is refused for
+    /// another reason.
+    pub fn admit(&mut self, partitions: impl FnOnce() -> usize) -> bool {
         let context = &mut *self.context;
         let quotas = context.gateway.broker.quotas();
         let Some(account) = context.throttle.account(QuotaKey::ControllerMutationRate) else { return true };
+        let partitions = partitions();
+        if partitions == 0 {
+            return true;
+        }
         let debt = account.debt(context.now);
         if self.strict && !debt.is_zero() {
             context.throttle.pause(quotas, broker::Limit::Client(QuotaKey::ControllerMutationRate), debt, context.now);

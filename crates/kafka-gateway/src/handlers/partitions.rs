@@ -30,13 +30,18 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         error_message: message.map(Into::into),
         ..CreatePartitionsTopicResult::default()
     };
+    let denied = super::denied_topics(&context.asking(), AclOperation::Alter, request.topics.iter().map(|topic| &topic.name));
     let mut refused = Vec::new();
     if !request.validate_only {
         let broker = Arc::clone(&context.gateway.broker);
         let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
+        // What will be refused anyway takes nothing.
+        let cost = |topic: &CreatePartitionsTopic| match broker.check_partitions(&topic.name, topic.count) {
+            Ok(known) if !denied.contains(&topic.name) => (topic.count as usize).saturating_sub(known.logs().len()),
+            _ => 0,
+        };
         request.topics.retain(|topic| {
-            let have = broker.topic(&topic.name).map_or(0, |known| known.logs().len());
-            let admitted = mutations.admit((topic.count.max(0) as usize).saturating_sub(have));
+            let admitted = mutations.admit(|| cost(topic));
             if !admitted {
                 refused.push(result(topic.name.clone(), Some(ErrorCode::ThrottlingQuotaExceeded), Some(EXCEEDED.to_string())));
             }
@@ -44,7 +49,6 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         });
     }
     let acting = context.acting("CreatePartitions");
-    let denied = super::denied_topics(&context.asking(), AclOperation::Alter, request.topics.iter().map(|topic| &topic.name));
     let one = move |broker: &Broker, topic: &CreatePartitionsTopic, validate_only: bool| {
         if denied.contains(&topic.name) {
             let code = ErrorCode::TopicAuthorizationFailed;

@@ -139,9 +139,18 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     if let Some(why) = refusal(context, AclOperation::AlterConfigs) {
         return Ok(Outcome::answer(all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why)));
     }
-    let busy = all(&request.entries, ErrorCode::RequestTimedOut, &BUSY);
-    Ok(control(context, || busy, move |broker| AlterClientQuotasResponse {
-        entries: request.entries.iter().map(|entry| alter_one(broker, entry, request.validate_only)).collect(),
-        ..Default::default()
+    let (busy, acting) = (all(&request.entries, ErrorCode::RequestTimedOut, &BUSY), context.acting("AlterClientQuotas"));
+    Ok(control(context, || busy, move |broker| {
+        let entries: Vec<AlterOutcome> = request.entries.iter().map(|entry| alter_one(broker, entry, request.validate_only)).collect();
+        if !request.validate_only {
+            entries.iter().for_each(|one| acting.note(&shown(&one.entity), one.error_code));
+        }
+        AlterClientQuotasResponse { entries, ..Default::default() }
     }))
+}
+
+/// For the audit log.
+fn shown(entity: &[OutcomeEntity]) -> String {
+    let part = |part: &OutcomeEntity| format!("{} {}", part.entity_type, part.entity_name.as_deref().unwrap_or("<default>"));
+    entity.iter().map(part).collect::<Vec<_>>().join(", ")
 }

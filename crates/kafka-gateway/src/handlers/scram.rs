@@ -70,7 +70,7 @@ fn describe_to_strangers(reader: &mut Reader, version: i16) -> Result<Outcome, D
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    if context.user.is_none() {
+    if context.name().is_none() && !context.asking().is_checked() {
         return describe_to_strangers(reader, context.version);
     }
     let request = DescribeUserScramCredentialsRequest::decode(reader, context.version)?;

@@ -87,25 +87,21 @@ fn wish(topic: &CreatableTopic, node: i32) -> Result<CreateTopic, (ErrorCode, St
 const CREATES_STRICTLY_SINCE: i16 = 6;
 const DELETES_STRICTLY_SINCE: i16 = 5;
 
-/// Partitions that a topic is to have.
-fn partitions_of(topic: &CreatableTopic, default: i64) -> usize {
-    match (topic.num_partitions, topic.assignments.len()) {
-        (-1, 0) => default as usize,
-        (-1, assigned) => assigned,
-        (count, _) => count.max(0) as usize,
-    }
-}
-
-/// Takes out of a request what its quota does not have, with the answers for that.
-fn take_unpaid(request: &mut CreateTopicsRequest, context: &mut Context<'_>) -> Vec<CreatableTopicResult> {
+/// Takes out of a request what its quota does not have, with the answers for that. What will be refused anyway takes nothing.
+fn take_unpaid(request: &mut CreateTopicsRequest, leave: &Leave, context: &mut Context<'_>) -> Vec<CreatableTopicResult> {
     let mut refused = Vec::new();
     if request.validate_only {
         return refused;
     }
-    let default = context.gateway.broker.settings().int("num.partitions");
+    let twice: HashSet<Str> = once(&request.topics, |topic| &topic.name).filter(|(_, twice)| *twice).map(|(topic, _)| topic.name.clone()).collect();
+    let broker = Arc::clone(&context.gateway.broker);
+    let cost = |topic: &CreatableTopic| {
+        let wish = leave.check(&topic.name).and_then(|()| wish(topic, broker.node_id().0)).ok().filter(|_| !twice.contains(&topic.name));
+        wish.and_then(|wish| broker.check_create(&wish).ok()).map_or(0, |partitions| partitions as usize)
+    };
     let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
     request.topics.retain(|topic| {
-        let admitted = mutations.admit(partitions_of(topic, default));
+        let admitted = mutations.admit(|| cost(topic));
         if !admitted {
             refused.push(refusal(&topic.name, ErrorCode::ThrottlingQuotaExceeded, EXCEEDED.to_string()));
         }
@@ -116,7 +112,6 @@ fn take_unpaid(request: &mut CreateTopicsRequest, context: &mut Context<'_>) -> 
 
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let mut request = CreateTopicsRequest::decode(reader, context.version)?;
-    let refused = take_unpaid(&mut request, context);
     let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
     let (asking, acting) = (context.asking(), context.acting("CreateTopics"));
     let leave = Leave {
@@ -127,6 +122,7 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         },
         unseen: denied_topics(&asking.quietly(), AclOperation::DescribeConfigs, names.iter()),
     };
+    let refused = take_unpaid(&mut request, &leave, context);
     Ok(control(
         context,
         move || CreateTopicsResponse {
@@ -199,27 +195,38 @@ fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides
     }
 }
 
-pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
-    let request = DeleteTopicsRequest::decode(reader, context.version)?;
-    let by_name = request.topic_names.into_iter().map(|name| (Some(name), Uuid::nil()));
-    let mut asked: Vec<(Option<Str>, Uuid)> =
-        by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();
+/// Takes out what its quota does not have, with the answers for that. What may not be deleted takes nothing.
+fn keep_paid(asked: &mut Vec<AskedTopic>, denied: &HashMap<AskedTopic, Option<Str>>, context: &mut Context<'_>) -> Vec<DeletableTopicResult> {
     let broker = Arc::clone(&context.gateway.broker);
     let mut mutations = Mutations::new(context, DELETES_STRICTLY_SINCE);
     let mut refused = Vec::new();
-    asked.retain(|(name, id)| {
-        let topic = name.as_ref().map_or_else(|| broker.topic_by_id(TopicId(*id)), |name| broker.topic(name));
-        let admitted = mutations.admit(topic.map_or(0, |topic| topic.logs().len()));
+    let cost = |one: &AskedTopic| {
+        let topic = one.0.as_ref().map_or_else(|| broker.topic_by_id(TopicId(one.1)), |name| broker.topic(name));
+        topic.filter(|_| !denied.contains_key(one)).map_or(0, |topic| topic.logs().len())
+    };
+    asked.retain(|one| {
+        let admitted = mutations.admit(|| cost(one));
         if !admitted {
-            refused.push(deleted(name.clone(), *id, Some(ErrorCode::ThrottlingQuotaExceeded)));
+            refused.push(deleted(one.0.clone(), one.1, Some(ErrorCode::ThrottlingQuotaExceeded)));
         }
         admitted
     });
+    refused
+}
+
+/// A topic by its name or its id.
+type AskedTopic = (Option<Str>, Uuid);
+
+pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
+    let request = DeleteTopicsRequest::decode(reader, context.version)?;
+    let by_name = request.topic_names.into_iter().map(|name| (Some(name), Uuid::nil()));
+    let mut asked: Vec<AskedTopic> =
+        by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();
     let busy = asked.clone();
     let (asking, acting) = (context.asking(), context.acting("DeleteTopics"));
     let all = asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER);
     // Topics that may not be deleted, as they were asked for, each with the name that may be told.
-    let denied: HashMap<(Option<Str>, Uuid), Option<Str>> = asked
+    let denied: HashMap<AskedTopic, Option<Str>> = asked
         .iter()
         .filter_map(|(name, id)| {
             let known = if name.is_none() { context.gateway.broker.topic_by_id(TopicId(*id)) } else { None };
@@ -236,6 +243,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             Some(((name.clone(), *id), seen.then_some(wanted)))
         })
         .collect();
+    let refused = keep_paid(&mut asked, &denied, context);
     Ok(control(
         context,
         move || DeleteTopicsResponse {
@@ -260,8 +268,8 @@ fn deleted(name: Option<Str>, topic_id: Uuid, code: Option<ErrorCode>) -> Deleta
 /// A topic that is named twice, by name and id at once, or not at all, is not deleted.
 fn delete_all(
     broker: &Arc<Broker>,
-    asked: &[(Option<Str>, Uuid)],
-    denied: &HashMap<(Option<Str>, Uuid), Option<Str>>,
+    asked: &[AskedTopic],
+    denied: &HashMap<AskedTopic, Option<Str>>,
 ) -> Vec<DeletableTopicResult> {
     let invalid = |name: &Option<Str>, id: Uuid| deleted(name.clone(), id, Some(ErrorCode::InvalidRequest));
     once(asked, |asked| asked)

@@ -123,8 +123,8 @@ fn partitions_beyond_the_quota_are_refused_to_newer_clients() {
     let mut node = Node::start(folder.path(), &[("controller.quota.window.num", "2")]);
     let client = node.connect();
     limit(&node, &[("client-id", None)], "controller_mutation_rate", Some(10.0));
-    let create = |node: &mut Node, names: [&str; 3]| {
-        let topics = names.map(|name| CreatableTopic { name: name.into(), num_partitions: 8, replication_factor: 1, ..CreatableTopic::default() });
+    let create_of = |node: &mut Node, names: [&str; 3], num_partitions: i32| {
+        let topics = names.map(|name| CreatableTopic { name: name.into(), num_partitions, replication_factor: 1, ..CreatableTopic::default() });
         let request = CreateTopicsRequest { topics: topics.into(), timeout_ms: 30_000, ..CreateTopicsRequest::default() };
         node.send(client, CREATE_TOPICS, 0, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
         let (_, body) = node.answer(client);
@@ -133,6 +133,10 @@ fn partitions_beyond_the_quota_are_refused_to_newer_clients() {
         codes.sort();
         (codes, response.throttle_time_ms)
     };
+    // What is refused for another reason takes nothing of the quota.
+    let (codes, told) = create_of(&mut node, ["x", "y", "z"], i32::MAX);
+    assert!(codes.iter().all(|(_, code)| *code == 37) && told == 0, "{codes:?}, {told} ms");
+    let create = |node: &mut Node, names: [&str; 3]| create_of(node, names, 8);
     let (codes, told) = create(&mut node, ["a", "b", "c"]);
     assert_eq!(codes.iter().map(|(_, code)| *code).collect::<Vec<_>>(), [0, 0, 89]);
     assert!((500..=700).contains(&told), "{told} ms");

@@ -164,3 +164,17 @@ fn noise_is_harmless() {
         }
     });
 }
+
+/// What Kafka refuses too: a length in seven bits a byte could say that a group has a name of 100 MB.
+#[test]
+fn strings_are_no_longer_than_old_versions_can_tell() {
+    let read = |length: usize| {
+        let mut frame = Writer::new();
+        frame.uvarint(length as u32 + 1);
+        let mut bytes = frame.finish_frame().concat().split_off(4);
+        bytes.resize(bytes.len() + length, b'g');
+        Reader::new(Bytes::from(bytes)).string(true, "group")
+    };
+    assert_eq!(read(32_767).expect("a string").map(|text| text.len()), Some(32_767));
+    assert_eq!(read(32_768).expect_err("too long").problem, Problem::Long(32_768));
+}

@@ -11,17 +11,27 @@ use super::search::size;
 /// What the AMQP gateway says of a message (`docs/formats/amqp-message.md`).
 const AMQP: &[u8] = b"mainstem.amqp";
 
-/// Of a record, with at most `most` bytes of its key, of its value and of each header.
-pub(super) fn record(partition: u32, record: &Record, most: usize) -> Value {
-    let headers = record.headers.iter().map(|(name, value)| json!({"name": String::from_utf8_lossy(name), "value": field(value.as_ref(), most)}));
+/// What a header counts beside its bytes: it may have none, and there may be millions.
+const HEADER_BYTES: usize = 64;
+
+/// Of a record, with at most `most` bytes of its key, of its value and of each header, and as many headers as are in `room` bytes.
+pub(super) fn record(partition: u32, record: &Record, most: usize, mut room: usize) -> Value {
+    let mut headers = Vec::new();
+    for (name, value) in &record.headers {
+        let shown = name.len().min(most) + value.as_ref().map_or(0, |value| value.len().min(most));
+        let Some(left) = room.checked_sub(HEADER_BYTES + shown) else { break };
+        room = left;
+        headers.push(json!({"name": String::from_utf8_lossy(&name[..name.len().min(most)]), "value": field(value.as_ref(), most)}));
+    }
     json!({
+        "headers_left_out": record.headers.len() - headers.len(),
         "partition": partition,
         "offset": record.offset.0,
         "timestamp": record.timestamp,
         "bytes": size(record),
         "key": field(record.key.as_ref(), most),
         "value": field(record.value.as_ref(), most),
-        "headers": headers.collect::<Vec<_>>(),
+        "headers": headers,
         "amqp": record.headers.iter().find(|(name, _)| &name[..] == AMQP).and_then(|(_, value)| published(value.as_ref()?)),
     })
 }
@@ -74,6 +84,17 @@ mod tests {
         assert_eq!(shown(&[b'a', 0xc3], 10), json!({"text": null, "base64": "YcM=", "bytes": 2, "truncated": false}));
         assert_eq!(shown(b"a\0", 10)["base64"], "YQA=");
         assert_eq!(field(None, 10), Value::Null);
+    }
+
+    #[test]
+    fn headers_are_shown_as_far_as_there_is_room() {
+        let mut one = Record { offset: types::Offset(7), timestamp: 1, key: None, value: None, headers: Vec::new() };
+        one.headers = vec![(Bytes::from_static(b"a long name"), Some(Bytes::from_static(b"value"))); 10];
+        let shown = record(0, &one, 6, 4 * (HEADER_BYTES + 11) + 1);
+        assert_eq!((shown["headers"].as_array().map(Vec::len), &shown["headers_left_out"]), (Some(4), &json!(6)));
+        assert_eq!(shown["headers"][0], json!({"name": "a long", "value": {"text": "value", "base64": null, "bytes": 5, "truncated": false}}));
+        let all = record(0, &one, 1000, 1000);
+        assert_eq!((all["headers"].as_array().map(Vec::len), &all["headers_left_out"]), (Some(10), &json!(0)));
     }
 
     #[test]
