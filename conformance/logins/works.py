@@ -4,6 +4,7 @@ name and its command each. A line each: `ok NAME` or `FAIL NAME: why`."""
 
 import base64
 import json
+import logging
 import os
 import re
 import signal
@@ -21,6 +22,7 @@ from pathlib import Path
 import pika
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 
 HERE = Path(__file__).resolve().parents[1]
@@ -77,6 +79,36 @@ def settings(address, user=ADMIN, password=PASSWORD, mechanism="SCRAM-SHA-512", 
 
 def let_in(address, **wish):
     AdminClient(settings(address, **wish)).list_topics(timeout=20)
+
+
+class Told(logging.Handler):
+    """What kafka-python says while it tries again and again, which is all that its caller hears of a refused login."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+    def __enter__(self):
+        logging.getLogger("kafka").addHandler(self)
+        return self
+
+    def __exit__(self, *_error):
+        logging.getLogger("kafka").removeHandler(self)
+
+
+def refused_by_kafka_python(make):
+    """Is the login that `make` tries refused? What was said."""
+    with Told() as told:
+        try:
+            make().close()
+            return None
+        except (SaslAuthenticationFailedError, KafkaTimeoutError) as error:
+            lines = [str(error), *told.lines]
+    assert any("SaslAuthenticationFailed" in line for line in lines), lines[-5:]
+    return "\n".join(lines)
 
 
 def refused(address, **wish):

@@ -18,7 +18,8 @@ import time
 from pathlib import Path
 
 from table import HERE  # puts the folders on the path
-from authority import AUDIENCE, ISSUER, Key, claims, token, unsigned, url64
+from authority import AUDIENCE, ISSUER, Key, claims, unsigned, url64
+from authority import token as signed
 from client import Closed, Connection
 from recorded import compare, write
 
@@ -299,7 +300,7 @@ def with_token(name, make, **more):
 
 
 def changed(key):
-    header, _, signature = token(key, "alice").split(".")
+    header, _, signature = signed(key, "alice").split(".")
     return ".".join((header, unsigned(claims("bob"), {}).split(".")[0], signature))
 
 
@@ -309,23 +310,23 @@ def by_secret(key):
 
 
 for name, make in {
-    "right": lambda rsa, _: token(rsa, "alice"), "of-a-curve": lambda _, curve: token(curve, "alice"),
-    "of-somebody-new": lambda rsa, _: token(rsa, "somebody"), "with-audiences": lambda rsa, _: token(rsa, "alice", aud=["x", AUDIENCE]),
-    "with-scopes": lambda rsa, _: token(rsa, "alice", scope=["a", "b"]), "with-a-scope-twice": lambda rsa, _: token(rsa, "alice", scope=["a", "a"]),
-    "within-the-skew": lambda rsa, _: token(rsa, "alice", 60, nbf=int(time.time()) + 10), "expired": lambda rsa, _: token(rsa, "alice", -60),
-    "early": lambda rsa, _: token(rsa, "alice", nbf=int(time.time()) + 60), "without-end": lambda rsa, _: token(rsa, "alice", exp=None),
-    "without-begin": lambda rsa, _: token(rsa, "alice", iat=None), "without-user": lambda rsa, _: token(rsa, "alice", sub=None),
-    "of-nobody": lambda rsa, _: token(rsa, "alice", sub=" "), "of-another-issuer": lambda rsa, _: token(rsa, "alice", iss="x"),
-    "of-no-issuer": lambda rsa, _: token(rsa, "alice", iss=None), "for-another-audience": lambda rsa, _: token(rsa, "alice", aud="x"),
-    "for-no-audience": lambda rsa, _: token(rsa, "alice", aud=None), "changed": lambda rsa, _: changed(rsa), "by-secret": lambda rsa, _: by_secret(rsa),
+    "right": lambda rsa, _: signed(rsa, "alice"), "of-a-curve": lambda _, curve: signed(curve, "alice"),
+    "of-somebody-new": lambda rsa, _: signed(rsa, "somebody"), "with-audiences": lambda rsa, _: signed(rsa, "alice", aud=["x", AUDIENCE]),
+    "with-scopes": lambda rsa, _: signed(rsa, "alice", scope=["a", "b"]), "with-a-scope-twice": lambda rsa, _: signed(rsa, "alice", scope=["a", "a"]),
+    "within-the-skew": lambda rsa, _: signed(rsa, "alice", 60, nbf=int(time.time()) + 10), "expired": lambda rsa, _: signed(rsa, "alice", -60),
+    "early": lambda rsa, _: signed(rsa, "alice", nbf=int(time.time()) + 60), "without-end": lambda rsa, _: signed(rsa, "alice", exp=None),
+    "without-begin": lambda rsa, _: signed(rsa, "alice", iat=None), "without-user": lambda rsa, _: signed(rsa, "alice", sub=None),
+    "of-nobody": lambda rsa, _: signed(rsa, "alice", sub=" "), "of-another-issuer": lambda rsa, _: signed(rsa, "alice", iss="x"),
+    "of-no-issuer": lambda rsa, _: signed(rsa, "alice", iss=None), "for-another-audience": lambda rsa, _: signed(rsa, "alice", aud="x"),
+    "for-no-audience": lambda rsa, _: signed(rsa, "alice", aud=None), "changed": lambda rsa, _: changed(rsa), "by-secret": lambda rsa, _: by_secret(rsa),
     "unsigned": lambda *_: unsigned({"alg": "none"}, claims("alice")) + ".", "no-token": lambda *_: "abc",
-    "of-an-unknown-key": lambda rsa, _: token(Key(rsa.file.parent, "unknown"), "alice"),
+    "of-an-unknown-key": lambda rsa, _: signed(Key(rsa.file.parent, "unknown"), "alice"),
 }.items():
     with_token(name, make)
 for name, more in {"for-oneself": {"begin": "n,a=alice,"}, "for-another": {"begin": "n,a=bob,"}, "with-an-extension": {"more": "traceId=123\1"},
                    "with-a-wrong-extension": {"more": "trace-id=123\1"}, "with-two-tokens": {"more": "auth=Bearer x\1"},
                    "with-a-channel-binding": {"begin": "p=tls-unique,,"}}.items():
-    with_token(name, lambda rsa, _: token(rsa, "alice"), **more)
+    with_token(name, lambda rsa, _: signed(rsa, "alice"), **more)
 
 
 @case
@@ -347,18 +348,18 @@ def bearer_of_another_scheme(login):
 
 @case
 def timed_bearer(login):
-    login.bearer(token(AUTHORITY["rsa"], "alice"))
+    login.bearer(signed(AUTHORITY["rsa"], "alice"))
     time.sleep(1.2)
-    login.bearer(token(AUTHORITY["rsa"], "alice", 1.5))
+    login.bearer(signed(AUTHORITY["rsa"], "alice", 1.5))
     time.sleep(2)
     login.then()
 
 
 @case
 def timed_bearer_by_another(login):
-    login.bearer(token(AUTHORITY["rsa"], "alice"))
+    login.bearer(signed(AUTHORITY["rsa"], "alice"))
     time.sleep(1.2)
-    login.bearer(token(AUTHORITY["rsa"], "bob"))
+    login.bearer(signed(AUTHORITY["rsa"], "bob"))
 
 
 @case

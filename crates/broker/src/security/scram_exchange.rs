@@ -141,7 +141,8 @@ impl ScramExchange {
         let mut fields = without_proof.split(',');
         let header = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(ScramRefused::Malformed)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(ScramRefused::Malformed)?;
-        // Some releases of librdkafka put their own nonce before both once more; Kafka takes that, and the proof covers it.
+        // Some releases of librdkafka put their own nonce before both once more. Kafka took that until 3.7; ours is still at its end, and the
+        // proof covers it, so nothing old can be said again.
         if header != self.header || !nonce.ends_with(&self.nonce) || !fields.all(is_extension) {
             return Err(ScramRefused::Malformed);
         }
