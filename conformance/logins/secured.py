@@ -75,8 +75,8 @@ class Everything:
     def pika(self, user=APP, password=PASSWORD):
         return connect(self.amqps, pika.PlainCredentials(user, password), client_context(self.certificates))
 
-    def program(self, command, verb, name, user=APP, password=PASSWORD):
-        return run_client(command, verb, self.kafka, f"secured-{name}", (MECHANISM, user, password), self.ca)
+    def program(self, command, verb, name, user=APP, password=PASSWORD, count=COUNT):
+        return run_client(command, verb, self.kafka, f"secured-{name}", (MECHANISM, user, password), self.ca, count)
 
     def go(self, command, user=APP, password=PASSWORD):
         """Status, and what it says."""
@@ -106,6 +106,7 @@ def a_wrong_password_is_told(everything, clients):
 
     def kafka_python():
         assert refused_by_kafka_python(lambda: everything.python(**wrong)), "kafka-python: let in"
+        assert any("audit" in line and "invalid credentials" in line and "kafka" in line for line in everything.broker.log_lines()), "not for its password"
 
     def by_pika():
         try:
@@ -117,7 +118,7 @@ def a_wrong_password_is_told(everything, clients):
     attempts = [lambda: refused(everything.kafka, user=APP, mechanism=MECHANISM, ca=everything.ca, **wrong), kafka_python, by_pika]
     for name, word in (("java", "SaslAuthenticationException"), ("franz-go", "SASL_AUTHENTICATION_FAILED")):
         if name in clients:
-            attempts.append(lambda name=name, word=word: told(name, everything.program(clients[name], "produce", name, **wrong), word))
+            attempts.append(lambda name=name, word=word: told(name, everything.program(clients[name], "produce", name, count=1, **wrong), word))
     if "amqp091-go" in clients:
         attempts.append(lambda: told("amqp091-go", everything.go(clients["amqp091-go"], **wrong)[1], "403", "username or password not allowed"))
     at_once(attempts)
@@ -153,7 +154,7 @@ def a_missing_grant_is_told(everything, clients):
     attempts = [librdkafka, kafka_python, by_pika]
     for name, word in (("java", "TopicAuthorizationException"), ("franz-go", "TOPIC_AUTHORIZATION_FAILED")):
         if name in clients:
-            attempts.append(lambda name=name, word=word: told(name, everything.program(clients[name], "produce", name, BARE), word))
+            attempts.append(lambda name=name, word=word: told(name, everything.program(clients[name], "produce", name, BARE, count=1), word))
     if "amqp091-go" in clients:
         attempts.append(lambda: told("amqp091-go", everything.go(clients["amqp091-go"], BARE)[1], "403", "ACCESS_REFUSED"))
     at_once(attempts)

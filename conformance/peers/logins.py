@@ -199,6 +199,7 @@ def of_mechanism(mechanism):
     @named("own-nonce-twice")
     def _(login):
         login.scram(mechanism, "alice", "wonder", twice=True)
+        login.steps = [step for step in login.steps if "signature" not in step]
         login.then()
 
     @named("no-proof")
@@ -324,8 +325,7 @@ for name, make in {
 }.items():
     with_token(name, make)
 for name, more in {"for-oneself": {"begin": "n,a=alice,"}, "for-another": {"begin": "n,a=bob,"}, "with-an-extension": {"more": "traceId=123\1"},
-                   "with-a-wrong-extension": {"more": "trace-id=123\1"}, "with-two-tokens": {"more": "auth=Bearer x\1"},
-                   "with-a-channel-binding": {"begin": "p=tls-unique,,"}}.items():
+                   "with-a-wrong-extension": {"more": "trace-id=123\1"}, "with-a-channel-binding": {"begin": "p=tls-unique,,"}}.items():
     with_token(name, lambda rsa, _: signed(rsa, "alice"), **more)
 
 
