@@ -67,7 +67,7 @@ impl<'a> FirstMessage<'a> {
             named => Some(name_of(named.strip_prefix("a=").filter(|name| !name.contains(','))?)?),
         };
         let mut token = None;
-        for field in fields.strip_suffix(SEPARATOR)?.split_terminator(SEPARATOR) {
+        for field in fields.strip_suffix(SEPARATOR)?.strip_suffix(SEPARATOR)?.split(SEPARATOR) {
             let (key, value) = field.split_once('=')?;
             (!key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphabetic()) && is_value(value)).then_some(())?;
             if key == "auth" && token.replace(bearer(value)?).is_some() {
