@@ -20,9 +20,8 @@ const PAGE: &str = include_str!("../report/dist/index.html");
 const DATA_PLACE: &str = "/*DATA*/";
 
 /// Experiments that nothing can run today, and why.
-const NOT_TODAY: [(&str, &str); 3] = [
+const NOT_TODAY: [(&str, &str); 2] = [
     ("layers", "no target can run its roles as separate nodes on this machine"),
-    ("filter", "no target here filters on the server for an unmodified Kafka client"),
     ("live-tuning", "no target here changes read mode and cache size while it runs"),
 ];
 

@@ -1,4 +1,4 @@
-"""How long a broker takes to end while many wait on it."""
+"""How long a broker takes to end while many wait on it, and a backup of one that is written meanwhile."""
 
 import re
 import subprocess
@@ -7,6 +7,7 @@ import sys
 from machine import HERE, ROOT
 
 POLLS, CONSUMERS, SECONDS = 500, 100, 5
+BACKUP_SECONDS = 30
 
 
 def drain(report):
@@ -26,3 +27,19 @@ def drain(report):
         worst = max(worst, took)
         report.judge(f"{how}: nothing is lost, all are told", said, "so", True)
     report.judge("until the process has ended, the worse of two", worst, f"< {SECONDS} s", 0 < worst < SECONDS, " s")
+
+
+def backup(report):
+    """A backup while two idempotent producers and a publisher with confirms write, half a minute after they began, restored elsewhere
+    (`conformance/operations/backup.py`; segments of 1 MiB, a window of 16, two journals, an archive): everything that was acknowledged before it is there, topics
+    have their ids, a group its offsets, and acknowledged messages do not come again. A damaged backup and a folder that is not empty are refused; the run fails otherwise."""
+    seconds = report.amount(BACKUP_SECONDS)
+    command = [sys.executable, str(HERE.parent / "operations/backup.py"), str(ROOT / "target/release/mainstem"), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    what = "everything acknowledged before it is there"
+    if done.returncode != 0:
+        report.judge(what, (done.stderr.strip().splitlines() or ["it says nothing"])[-1], "so", False)
+        return
+    said = done.stdout.strip()
+    report.note(said=said)
+    report.judge(what, said, "so", True)

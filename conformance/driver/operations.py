@@ -15,6 +15,8 @@ def run(results, binary):
                  lambda: program("backup.py", binary))
     results.step("a damaged folder is verified, salvaged and repaired, and moves to another file system",
                  lambda: program("damage.py", binary))
+    results.step("a journal whose disk fails is named and refuses, the others go on; nothing that was acknowledged is lost, also when it moves",
+                 lambda: program("failed_disk.py", binary))
     results.step("settings that are read again are in force, and a wrong file is refused with its line", lambda: program("reload.py", binary))
     for kept in sorted((HERE / "operations").glob("format-*.tar.gz")):
         results.step(f"a data folder of {kept.name.split('.')[0].replace('-', ' ')} opens with all that was in it",

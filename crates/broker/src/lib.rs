@@ -94,7 +94,7 @@ pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, 
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, TopicQuotas, effective};
 pub use transactions::{Told, Transactions};
-pub use waits::{About, AnswerMemory, Cause, Causes, Effort, WaitBook, Waits};
+pub use waits::{About, Cause, Causes, MemoryShare, ThreadTime, WaitBook, Waits};
 pub use watches::Watches;
 pub use why::{Why, WhyConnection, WhyReason, WhySubject};
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use types::{ConnectionId, TopicId};
+use types::{ConnectionId, ShardId, TopicId};
 
 /// What a connection waits for, or what takes its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -205,21 +205,23 @@ fn remember<T: PartialEq + Clone>(known: &mut Vec<T>, one: &T) {
     }
 }
 
-/// Work that is done for all connections together.
-#[derive(Debug, Default)]
-pub struct Effort {
-    /// How often.
-    pub count: AtomicU64,
-    /// Time of threads that it took, in ns.
-    pub spent_ns: AtomicU64,
+/// What a network thread spends its time on, in ns since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// All that it did.
+    pub busy: u64,
+    /// Of that, handshakes of TLS.
+    pub handshakes: u64,
+    /// Of that, going through records for filters.
+    pub filters: u64,
 }
 
-impl Effort {
-    /// Adds a piece of it.
-    pub fn add(&self, count: u64, time: Duration) {
-        self.count.fetch_add(count, Ordering::Relaxed);
-        self.spent_ns.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
-    }
+/// The account of a network thread, by itself.
+#[derive(Debug)]
+struct Thread {
+    busy: Arc<AtomicU64>,
+    handshakes: AtomicU64,
+    filters: AtomicU64,
 }
 
 /// The accounts of all connections.
@@ -228,25 +230,25 @@ pub struct WaitBook {
     open: RwLock<HashMap<ConnectionId, Arc<Waits>>>,
     /// Times of connections that are gone, in ns.
     gone: [AtomicU64; CAUSES],
-    /// Handshakes of TLS.
-    pub handshakes: Effort,
-    /// What filters have gone through.
-    pub filtered: Effort,
-    /// Time that each network thread was busy, in ns, counted by itself.
-    busy: RwLock<Vec<Arc<AtomicU64>>>,
-    /// Bytes that answers may hold which clients have not read, and a gauge of them.
-    answers: OnceLock<AnswerMemory>,
+    /// Handshakes of TLS so far.
+    handshakes: AtomicU64,
+    /// In the order of the shards.
+    threads: RwLock<Vec<Thread>>,
+    /// Memory for answers that clients have not read.
+    answers: OnceLock<MemoryShare>,
+    /// Memory for requests.
+    requests: OnceLock<MemoryShare>,
 }
 
-/// How much of the memory for answers is held.
-pub struct AnswerMemory {
+/// A share of the memory budget, and how much of it is held.
+pub struct MemoryShare {
     /// Bytes held now.
     pub used: Box<dyn Fn() -> usize + Send + Sync>,
     /// At most.
     pub max: usize,
 }
 
-impl std::fmt::Debug for AnswerMemory {
+impl std::fmt::Debug for MemoryShare {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} of {}", (self.used)(), self.max)
     }
@@ -297,24 +299,56 @@ impl WaitBook {
         sums
     }
 
-    /// A network thread counts here how long it is busy.
+    /// A network thread counts in `busy` for how many ns it was busy. They come in the order of their shards.
     pub fn add_thread(&self, busy: Arc<AtomicU64>) {
-        self.busy.write().push(busy);
+        self.threads.write().push(Thread { busy, handshakes: AtomicU64::new(0), filters: AtomicU64::new(0) });
     }
 
-    /// Time that each network thread was busy so far, in ns.
-    pub fn busy(&self) -> Vec<u64> {
-        self.busy.read().iter().map(|busy| busy.load(Ordering::Relaxed)).collect()
+    fn add_to(&self, shard: ShardId, time: Duration, part: impl Fn(&Thread) -> &AtomicU64) {
+        if let Some(thread) = self.threads.read().get(usize::from(shard.0)) {
+            part(thread).fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// A handshake of TLS is over, for which a shard's thread was busy so long.
+    pub fn add_handshake(&self, shard: ShardId, time: Duration) {
+        self.handshakes.fetch_add(1, Ordering::Relaxed);
+        self.add_to(shard, time, |thread| &thread.handshakes);
+    }
+
+    /// A shard's thread went through records for a filter.
+    pub fn add_filtering(&self, shard: ShardId, time: Duration) {
+        self.add_to(shard, time, |thread| &thread.filters);
+    }
+
+    /// Handshakes of TLS so far.
+    pub fn handshakes(&self) -> u64 {
+        self.handshakes.load(Ordering::Relaxed)
+    }
+
+    /// Where the time of each network thread went so far.
+    pub fn threads(&self) -> Vec<ThreadTime> {
+        let look = |thread: &Thread| ThreadTime {
+            busy: thread.busy.load(Ordering::Relaxed),
+            handshakes: thread.handshakes.load(Ordering::Relaxed),
+            filters: thread.filters.load(Ordering::Relaxed),
+        };
+        self.threads.read().iter().map(look).collect()
     }
 
     /// Who knows how much memory answers hold.
-    pub fn set_answer_memory(&self, memory: AnswerMemory) {
+    pub fn set_answer_memory(&self, memory: MemoryShare) {
         let _ = self.answers.set(memory);
     }
 
-    /// Bytes that answers hold, and how many they may.
-    pub fn answer_memory(&self) -> Option<(usize, usize)> {
-        self.answers.get().map(|memory| ((memory.used)(), memory.max))
+    /// Who knows how much memory requests hold.
+    pub fn set_request_memory(&self, memory: MemoryShare) {
+        let _ = self.requests.set(memory);
+    }
+
+    /// Of requests and of answers that clients have not read: bytes held, and how many may be.
+    pub fn memory(&self) -> [Option<(usize, usize)>; 2] {
+        [&self.requests, &self.answers].map(|share| share.get().map(|memory| ((memory.used)(), memory.max)))
     }
 }
 

@@ -1,16 +1,19 @@
 //! Why is somebody slow? Two looks at the accounts of connections (`waits.rs`) and at what the node does for all, some time apart; what
 //! of the time between them went where. Not on a shard's thread: it waits for the second look.
 //!
-//! Each reason has a share of that time: of all connections asked for that did anything, and of the one that has most of it.
+//! Each reason has a share of that time: of all connections asked for that did anything, and of the one that has most of it. What is
+//! only the consequence of another reason joins that one (`chain.rs`). Tested from outside by `conformance/why.py`.
+
+mod chain;
+mod channels;
+mod node;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use journal::JournalStatus;
-
-use crate::waits::{About, CAUSES, Cause, Waits};
+use crate::waits::{About, CAUSES, Cause, ThreadTime, Waits};
 use crate::{Broker, QuotaKey};
+use channels::FullChannels;
 
 /// Whom it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,21 +76,24 @@ const LISTED_MAX: usize = 100;
 const SHARE_MIN: f64 = 0.05;
 /// Who asks for nothing in more than this part of the time is not judged, unless nobody does.
 const IDLE_FROM: f64 = 0.995;
-/// Commits that take longer on average mean a slow disk.
-const SLOW_COMMIT: Duration = Duration::from_millis(20);
-/// A part of the threads' time that counts as much.
-const THREADS_BUSY_FROM: f64 = 0.8;
-const EFFORT_FROM: f64 = 0.15;
+/// Channels are looked at so often meanwhile.
+const LOOKS_AT_CHANNELS: u32 = 10;
 
 /// One look.
 struct Look {
     at: Instant,
-    connections: Vec<(Arc<Waits>, [u64; CAUSES])>,
-    busy: Vec<u64>,
-    handshakes: (u64, u64),
-    filtered: u64,
-    commits: (u64, u64),
+    /// In the order of their numbers.
+    connections: Vec<Totals>,
+    threads: Vec<ThreadTime>,
+    handshakes: u64,
+    /// Of each journal, and the time that they took together, in ns.
+    commits: Vec<(u64, u64)>,
 }
+
+/// A connection, and its times so far by cause, in ns.
+type Totals = (Arc<Waits>, [u64; CAUSES]);
+/// A connection, and what part of the time each cause had.
+type Shares = (Arc<Waits>, [f64; CAUSES]);
 
 fn word(count: usize) -> String {
     if count == 1 { "1 connection".to_owned() } else { format!("{count} connections") }
@@ -110,26 +116,29 @@ impl Broker {
         if !known {
             return None;
         }
-        std::thread::sleep(window);
+        let mut channels = FullChannels::default();
+        for _ in 0..LOOKS_AT_CHANNELS {
+            std::thread::sleep(window / LOOKS_AT_CHANNELS);
+            channels.look(self, &first.connections);
+        }
         let second = self.look(subject);
-        Some(self.explain(subject, &first, &second))
+        Some(self.explain(subject, (&first, &second), &channels))
     }
 
     fn look(&self, subject: &WhySubject) -> Look {
         let at = Instant::now();
         let book = self.waits();
-        let load = |effort: &crate::waits::Effort| (effort.count.load(Ordering::Relaxed), effort.spent_ns.load(Ordering::Relaxed));
-        let commits = self.journals().iter().map(|journal| journal.metrics().commits_so_far());
+        let concerned = book.all().into_iter().filter(|waits| self.concerns(subject, waits));
+        let account = |waits: Arc<Waits>| {
+            let totals = waits.totals(at);
+            (waits, totals)
+        };
         Look {
             at,
-            connections: book.all().into_iter().filter(|waits| self.concerns(subject, waits)).map(|waits| {
-                let totals = waits.totals(at);
-                (waits, totals)
-            }).collect(),
-            busy: book.busy(),
-            handshakes: load(&book.handshakes),
-            filtered: load(&book.filtered).1,
-            commits: commits.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
+            connections: concerned.map(account).collect(),
+            threads: book.threads(),
+            handshakes: book.handshakes(),
+            commits: self.journals().iter().map(|journal| journal.metrics().commits_so_far()).collect(),
         }
     }
 
@@ -146,22 +155,33 @@ impl Broker {
         }
     }
 
-    fn explain(&self, subject: &WhySubject, first: &Look, second: &Look) -> Why {
+    fn explain(&self, subject: &WhySubject, looks: (&Look, &Look), channels: &FullChannels) -> Why {
+        let (first, second) = looks;
         let window = second.at.duration_since(first.at);
-        let all: Vec<(Arc<Waits>, [f64; CAUSES])> = second
+        let full = channels.parts();
+        let all: Vec<Shares> = second
             .connections
             .iter()
             .filter_map(|(waits, totals)| {
-                // Both are in the order of the numbers.
-                let (_, before) = &first.connections[first.connections.binary_search_by_key(&waits.id, |(other, _)| other.id).ok()?];
+                let place = first.connections.binary_search_by_key(&waits.id, |(other, _)| other.id).ok()?;
+                let before = &first.connections[place].1;
                 let share = |at: usize| (totals[at].saturating_sub(before[at]) as f64 / window.as_nanos() as f64).min(1.0);
-                Some((Arc::clone(waits), std::array::from_fn(share)))
+                let mut shares: [f64; CAUSES] = std::array::from_fn(share);
+                // Nothing comes to who has as much as he may: he is waited for, not the records.
+                let full = full.get(&waits.id).copied().unwrap_or(0.0).min(shares[Cause::Records as usize]);
+                shares[Cause::Records as usize] -= full;
+                shares[Cause::Client as usize] += full;
+                Some((Arc::clone(waits), shares))
             })
             .collect();
-        let mut reasons = self.reasons_of_node(first, second, window);
-        reasons.extend(self.reasons_of_connections(&all, first, second));
-        reasons.extend(self.unacknowledged(&all));
+        let journals = self.journals_of(subject, &all);
+        let disk = all.iter().map(|(_, shares)| shares[Cause::Disk as usize]).fold(0.0, f64::max);
+        let mut reasons = self.reasons_of_journals(looks, &journals, disk);
+        reasons.extend(node::reasons_of_threads(looks));
+        reasons.extend(self.reasons_of_connections(&all, looks, &journals));
+        reasons.extend(channels.reason());
         reasons.extend(self.behind(subject));
+        let mut reasons = chain::join(reasons);
         // What the client could change comes last: it asks for more once the rest lets it.
         let rank = |reason: &WhyReason| (["client", "no-records"].contains(&reason.cause), -(reason.worst.max(reason.share) * 1000.0) as i64);
         reasons.sort_by_key(rank);
@@ -181,7 +201,7 @@ impl Broker {
         Why { window, reasons, connections, connection_count }
     }
 
-    fn reasons_of_connections(&self, all: &[(Arc<Waits>, [f64; CAUSES])], first: &Look, second: &Look) -> Vec<WhyReason> {
+    fn reasons_of_connections(&self, all: &[Shares], looks: (&Look, &Look), journals: &[bool]) -> Vec<WhyReason> {
         let idle = |shares: &[f64; CAUSES]| shares[Cause::Client as usize] >= IDLE_FROM;
         let some_work = all.iter().any(|(_, shares)| !idle(shares));
         let judged: Vec<_> = all.iter().filter(|(_, shares)| !some_work || !idle(shares)).collect();
@@ -194,13 +214,16 @@ impl Broker {
             }
             let connections = shares.iter().filter(|share| **share >= SHARE_MIN).count();
             let share = shares.iter().sum::<f64>() / shares.len() as f64;
-            let text = self.text(cause, &judged, share, connections, (first, second));
+            let text = match cause {
+                Cause::Disk => format!("{}; {}", self.text(cause, &judged, share, connections), node::commits_of(looks, journals)),
+                _ => self.text(cause, &judged, share, connections),
+            };
             reasons.push(WhyReason { cause: cause.name(), share, worst, connections, text });
         }
         reasons
     }
 
-    fn text(&self, cause: Cause, judged: &[&(Arc<Waits>, [f64; CAUSES])], share: f64, count: usize, looks: (&Look, &Look)) -> String {
+    fn text(&self, cause: Cause, judged: &[&Shares], share: f64, count: usize) -> String {
         let (part, who) = (percent(share), word(count));
         match cause {
             Cause::Quota => {
@@ -210,15 +233,8 @@ impl Broker {
             }
             Cause::TopicQuota => format!("{who} paused by the quota of a topic for {part} of the time"),
             Cause::Laggard => format!("{who} slowed down by a rule for groups that are far behind, for {part} of the time"),
-            Cause::Disk => {
-                let (count, ns) = difference(looks.0.commits, looks.1.commits);
-                let mean = ns as f64 / count.max(1) as f64 / 1e6;
-                format!("{who} waited for appends to be durable for {part} of the time; {count} commits took {mean:.1} ms each")
-            }
-            Cause::Memory => match self.waits().answer_memory() {
-                Some((used, max)) => format!("{who} waited for memory for {part} of the time; unread answers hold {used} of {max} bytes"),
-                None => format!("{who} waited for memory for {part} of the time"),
-            },
+            Cause::Disk => format!("{who} waited for appends to be durable for {part} of the time"),
+            Cause::Memory => format!("{who} waited for memory for {part} of the time{}", self.memory_held()),
             Cause::Reader => format!("{who} did not take what was sent for {part} of the time: client or network is slower than the broker"),
             Cause::History => format!("{who} waited for records to be read from the disk for {part} of the time"),
             Cause::Records => format!("{who} waited for records to come for {part} of the time: all there are have been read"),
@@ -246,65 +262,10 @@ impl Broker {
         accounts.into_iter().filter_map(shown).collect::<Vec<_>>().join(", ")
     }
 
-    fn reasons_of_node(&self, first: &Look, second: &Look, window: Duration) -> Vec<WhyReason> {
-        let mut reasons = Vec::new();
-        let mut add = |cause, share: f64, text| reasons.push(WhyReason { cause, share, worst: share, connections: 0, text });
-        for journal in self.journals() {
-            let number = journal.number();
-            match journal.status() {
-                JournalStatus::Stopped { reason } => add("disk-failed", 1.0, format!("journal {number} takes nothing more: {reason}")),
-                _ if journal.is_disk_full() => add("disk-full", 1.0, format!("the disk of journal {number} is full: data is refused")),
-                _ if journal.waits_for_archive() => {
-                    add("archive", 1.0, format!("journal {number} waits for the archive: its window is full"));
-                }
-                _ => {}
-            }
-        }
-        let (commits, ns) = difference(first.commits, second.commits);
-        let mean = Duration::from_nanos(ns / commits.max(1));
-        if mean >= SLOW_COMMIT {
-            let busy = (ns as f64 / window.as_nanos() as f64).min(1.0);
-            add("slow-disk", busy, format!("{commits} commits took {:.0} ms each until they were on the disk", mean.as_secs_f64() * 1e3));
-        }
-        let threads = second.busy.len().max(1) as f64;
-        let of_threads = |ns: u64| ns as f64 / window.as_nanos() as f64 / threads;
-        let busy = second.busy.iter().zip(&first.busy).map(|(now, then)| (now - then) as f64 / window.as_nanos() as f64);
-        let busiest = busy.fold(0.0, f64::max).min(1.0);
-        if busiest >= THREADS_BUSY_FROM {
-            let all = of_threads(second.busy.iter().sum::<u64>() - first.busy.iter().sum::<u64>());
-            let text = format!("a network thread was busy for {} of the time, all together {}", percent(busiest), percent(all));
-            add("threads-busy", busiest, text);
-        }
-        let (handshakes, ns) = difference(first.handshakes, second.handshakes);
-        if of_threads(ns) >= EFFORT_FROM {
-            let each = ns as f64 / handshakes.max(1) as f64 / 1e6;
-            let part = percent(of_threads(ns));
-            let text = format!("{handshakes} handshakes of TLS, {each:.1} ms each, took {part} of the time of network threads");
-            add("tls-handshake", of_threads(ns), text);
-        }
-        let filtered = of_threads(second.filtered - first.filtered);
-        if filtered >= EFFORT_FROM {
-            add("filter", filtered, format!("filters took as much as {} of the time of network threads", percent(filtered)));
-        }
-        reasons
-    }
-
-    /// AMQP consumers that have as much as they may have unacknowledged.
-    fn unacknowledged(&self, all: &[(Arc<Waits>, [f64; CAUSES])]) -> Option<WhyReason> {
-        let mut full = Vec::new();
-        for connected in all.iter().filter_map(|(waits, _)| self.connections().get(waits.id)) {
-            for (number, flow) in connected.channels() {
-                let (tally, prefetch) = (flow.tally(), flow.notes().prefetch.get());
-                let limit = if tally.limit > 0 { tally.limit } else { prefetch };
-                if limit > 0 && tally.unacknowledged >= limit {
-                    full.push((connected.name(), number, tally.unacknowledged));
-                }
-            }
-        }
-        let (name, number, count) = full.first()?;
-        let channels = full.len();
-        let text = format!("{channels} channels wait for acknowledgements; channel {number} of {name} has {count} messages, as many as it may");
-        Some(WhyReason { cause: "unacknowledged", share: 1.0, worst: 1.0, connections: full.len(), text })
+    /// The shares of the budget that connections wait for, with figures.
+    fn memory_held(&self) -> String {
+        let named = ["requests", "answers that clients have not read"].into_iter().zip(self.waits().memory());
+        named.filter_map(|(what, share)| share.map(|(used, max)| format!("; {what} hold {used} of {max} bytes"))).collect()
     }
 
     /// How far a group is behind.
@@ -324,8 +285,4 @@ impl Broker {
 /// Is that no waiting for the broker?
 fn is_rest(cause: Cause) -> bool {
     matches!(cause, Cause::Client | Cause::Records)
-}
-
-fn difference(before: (u64, u64), after: (u64, u64)) -> (u64, u64) {
-    (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1))
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use broker::{AnswerMemory, Broker};
+use broker::{Broker, MemoryShare};
 
 use crate::fetch_sessions::FetchSessions;
 use crate::group_of::Asked;
@@ -59,7 +59,7 @@ impl Gateway {
         let pinned = Pinned::new(pinned_bytes_max);
         // Those who ask why somebody is slow want to know how much memory answers hold.
         let held = Arc::clone(&pinned);
-        broker.waits().set_answer_memory(AnswerMemory { used: Box::new(move || held.used()), max: pinned_bytes_max });
+        broker.waits().set_answer_memory(MemoryShare { used: Box::new(move || held.used()), max: pinned_bytes_max });
         Arc::new(Self {
             fetch_sessions: FetchSessions::new(int("max.incremental.fetch.session.cache.slots")),
             share_sessions: ShareSessions::new(SHARE_SESSIONS_MAX),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
+use broker::MemoryShare;
 use bytes::Bytes;
 
 /// Requests from this size on use pooled memory.
@@ -31,6 +32,12 @@ impl FramePool {
     /// Hands out at most `max_bytes` at once, but always at least one buffer.
     pub fn new(max_bytes: usize) -> Arc<Self> {
         Arc::new(Self { free: std::array::from_fn(|_| Mutex::default()), used_bytes: AtomicUsize::new(0), max_bytes })
+    }
+
+    /// For those who ask why somebody waits.
+    pub fn share(self: &Arc<Self>) -> MemoryShare {
+        let pool = Arc::clone(self);
+        MemoryShare { used: Box::new(move || pool.used_bytes()), max: self.max_bytes }
     }
 
     /// Bytes handed out.

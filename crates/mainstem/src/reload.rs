@@ -64,12 +64,13 @@ impl Reload {
             Some(file @ KeySource::File(_)) => Some(file.fetch().map_err(|error| error.to_string())?),
             _ => None,
         };
-        let certificates = self.tls.as_ref().map(|tls| tls.read()).transpose().map_err(|error| error.to_string())?;
+        let loaded = self.tls.as_ref().map(|tls| tls.load()).transpose().map_err(|error| error.to_string())?;
         let settings = fresh.settings.clone();
         let change = admin::control(&self.broker, move |broker| broker.change_settings(&settings));
         let change = change.ok_or("the broker has too much to do: try again")?.map_err(|error| error.to_string())?;
-        if let Some((tls, certificates)) = self.tls.as_ref().zip(certificates) {
-            tls.put(certificates);
+        // Nothing can be wrong any more.
+        if let Some((tls, loaded)) = self.tls.as_ref().zip(loaded) {
+            tls.put(loaded);
         }
         let tokens = self.broker.security().tokens();
         match keys {

@@ -96,6 +96,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals);
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
+    broker.waits().set_request_memory(frames.share());
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
     manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let reload = Reload::new(arguments, &config, &broker, tls.as_ref());
@@ -311,6 +312,7 @@ fn open_journals(
     mode: IoMode,
     measurements: &Measurements,
 ) -> anyhow::Result<(Vec<Arc<Journal>>, Threads)> {
+    crate::damage::check(&config.accept_loss, folder.journals)?;
     let share = config.memory.bytes() as usize / folder.journals;
     let archive = open_archive(config, folder, mode)?;
     let (mut journals, mut threads) = (Vec::new(), Vec::new());

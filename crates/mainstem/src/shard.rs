@@ -258,7 +258,7 @@ impl Shard {
             () = connection.place.displaced() => Err(std::io::Error::other("another took its place")),
         };
         self.shaking.set(self.shaking.get() - 1);
-        self.shared.gateway.broker().waits().handshakes.add(1, spent);
+        self.shared.gateway.broker().waits().add_handshake(self.id, spent);
         outcome
     }
 

@@ -29,7 +29,10 @@ impl Session {
             Some(Waiting::Later(_)) => Cause::History.bit(),
             Some(Waiting::Publishes | Waiting::Letters | Waiting::Commit { .. }) | None => 0,
         };
+        // Whoever takes single messages has an entry as well, without a tag.
+        let consumes = || self.connection.consumers.values().any(|consumer| !consumer.tag.as_bytes().is_empty() && !consumer.cancelled);
         match quota | disk | memory | waiting {
+            0 if consumes() => Cause::Records.bit(),
             0 => Cause::Client.bit(),
             causes => causes,
         }

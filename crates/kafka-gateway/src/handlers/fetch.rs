@@ -17,7 +17,7 @@ use kafka_wire::fetch::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use types::{ConnectionId, Offset, PartitionIndex, TopicId};
+use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 use uuid::Uuid;
 
 use super::{Outcome, Wait};
@@ -111,10 +111,10 @@ struct FetchWait {
     laggard: Option<Arc<Account>>,
 }
 
-/// A filter has gone through records for a connection.
-fn note_filtering(broker: &Broker, waits: &Waits, took: Duration) {
+/// A filter has gone through records for a connection, on its shard's thread.
+fn note_filtering(broker: &Broker, waits: &Waits, shard: ShardId, took: Duration) {
     waits.add(Cause::Filter, took);
-    broker.waits().filtered.add(1, took);
+    broker.waits().add_filtering(shard, took);
 }
 
 /// What became of the partitions whose records are not in memory.
@@ -306,7 +306,7 @@ fn check(wanted: &Wanted, by_id: bool, broker: &Broker) -> Option<ErrorCode> {
 
 impl FetchWait {
     /// Reads what is in memory; true when there is something to say at once.
-    fn read_tails(&mut self, broker: &Broker) -> bool {
+    fn read_tails(&mut self, broker: &Broker, shard: ShardId) -> bool {
         self.found.clear();
         self.found.resize_with(self.wanted.len(), Found::default);
         let (mut bytes, mut urgent, mut took) = (0, false, Duration::ZERO);
@@ -363,7 +363,7 @@ impl FetchWait {
             }
         }
         if !took.is_zero() {
-            note_filtering(broker, &self.waits, took);
+            note_filtering(broker, &self.waits, shard, took);
         }
         // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
         let spent = self.filtered.as_ref().is_some_and(|filtered| filtered.is_spent());
@@ -412,7 +412,7 @@ impl FetchWait {
                         Some(filter) => {
                             let began = Instant::now();
                             let passed = pass_cold(broker, &wants[at].1.log, filter, data);
-                            note_filtering(broker, &waits, began.elapsed());
+                            waits.add(Cause::Filter, began.elapsed());
                             passed
                         }
                         None => (data, Offset::ZERO),
@@ -601,7 +601,7 @@ impl Wait for FetchWait {
             return None;
         }
         let broker = Arc::clone(&context.gateway.broker);
-        let mut ready = self.read_tails(&broker);
+        let mut ready = self.read_tails(&broker, context.to.shard);
         if self.waits_for_cold(context) {
             return None;
         }
@@ -609,7 +609,7 @@ impl Wait for FetchWait {
             // Watch first, then look once more: a log may have advanced in between. Whoever was woken watches no more.
             self.watching = false;
             self.watch(context);
-            ready = self.read_tails(&broker);
+            ready = self.read_tails(&broker, context.to.shard);
             if self.waits_for_cold(context) {
                 return None;
             }
