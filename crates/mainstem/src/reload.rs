@@ -1,4 +1,5 @@
-//! Reading configuration, certificates and keys of tokens again while the broker runs. What is wrong changes nothing; what can change does so together.
+//! Reading configuration, certificates and keys of tokens again while the broker runs. What is wrong changes nothing; what can change does
+//! so together.
 
 use std::sync::Arc;
 
