@@ -13,6 +13,9 @@ KAFKA_VERSION ?= 4.3.1
 KAFKA_PORT ?= 19092
 KAFKA_LOGIN_PORT ?= 19192
 KAFKA_LOGINS = 127.0.0.1:$(KAFKA_LOGIN_PORT) 127.0.0.1:$$(($(KAFKA_LOGIN_PORT) + 2)) 127.0.0.1:$$(($(KAFKA_LOGIN_PORT) + 3))
+KAFKA_LOGIN_KEYS = $(CURDIR)/target/kafka-logins/keys.json
+KAFKA_OAUTH = -Dorg.apache.kafka.sasl.oauthbearer.allowed
+KAFKA_LOGIN_JAVA = -Xms1g -Xmx1g $(KAFKA_OAUTH).urls=file://$(KAFKA_LOGIN_KEYS) $(KAFKA_OAUTH).files=$(KAFKA_LOGIN_KEYS)
 KAFKA_ACL_PORT ?= 19292
 KAFKA_ACLS = 127.0.0.1:$(KAFKA_ACL_PORT) 127.0.0.1:$$(($(KAFKA_ACL_PORT)+2))
 RABBITMQ_PEER ?= ../shared/peers/rabbitmq4.sh
@@ -102,7 +105,7 @@ record-kafka:
 	conformance/peers/record --bootstrap 127.0.0.1:$(KAFKA_PORT) --version $(KAFKA_VERSION); \
 		status=$$?; PORT=$(KAFKA_PORT) $(KAFKA_PEER) stop; exit $$status
 	conformance/peers/logins.py properties $(KAFKA_LOGINS) >target/kafka-logins.properties
-	PORT=$(KAFKA_LOGIN_PORT) EXTRA_PROPS=target/kafka-logins.properties $(KAFKA_PEER) start
+	HEAP="$(KAFKA_LOGIN_JAVA)" PORT=$(KAFKA_LOGIN_PORT) EXTRA_PROPS=target/kafka-logins.properties $(KAFKA_PEER) start
 	conformance/peers/logins.py record $(KAFKA_LOGINS); \
 		status=$$?; PORT=$(KAFKA_LOGIN_PORT) $(KAFKA_PEER) stop; exit $$status
 	conformance/peers/acls.py properties $(KAFKA_ACLS) >target/kafka-acls.properties

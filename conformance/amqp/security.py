@@ -194,12 +194,12 @@ def client_context(certificates, pair=None):
 
 
 def tls(binary, folder):
-    """Plain clients, certified ones, foreign ones; a certificate that is exchanged while the broker runs."""
+    """Plain clients, certified ones, foreign ones; a certificate that is exchanged while the broker runs, for AMQP and for Kafka."""
     ours, foreign = Certificates(folder), Certificates(folder, "foreign")
     certificate, key = ours.server()
-    address = f"127.0.0.1:{free_port()}"
-    flags = ["--amqps", address, "--tls-certificate", certificate, "--tls-key", key, "--tls-ca", ours.ca, "--tls-login-from", "common_name",
-             "--default-user", "device", "--default-pass-file", f"{folder}/password"]
+    address, kafka = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    flags = ["--amqps", address, "--set", f"listeners=SASL_SSL://{kafka}", "--set", "sasl.enabled.mechanisms=PLAIN",
+             "--tls-certificate", certificate, "--tls-key", key, "--tls-ca", ours.ca, "--tls-login-from", "common_name", "--default-user", "device", "--default-pass-file", f"{folder}/password"]
     Path(f"{folder}/password").write_text("secret\n")
     broker = Broker(binary, f"{folder}/tls", map(str, flags)).start()
     password = pika.PlainCredentials("device", "secret")
@@ -219,16 +219,21 @@ def tls(binary, folder):
                 continue
             raise AssertionError(f"{what}: let in")
         serial = server_serial(address, ours)
+        assert server_serial(kafka, ours) == serial
         old = connect(address, password, client_context(ours))
+        publishes = kafka_publishing(kafka, ours)
+        publishes()
         fresh, fresh_key = ours.server("fresh")
         for made, used in ((fresh, certificate), (fresh_key, key)):
             os.replace(made, used)
         broker.process.send_signal(signal.SIGHUP)
         until = time.time() + 10
-        while server_serial(address, ours) == serial:
+        while serial in (server_serial(address, ours), server_serial(kafka, ours)):
             assert time.time() < until, "the old certificate"
             time.sleep(0.05)
         works(old)
+        publishes()
+        serial = server_serial(kafka, ours)
         Path(key).write_text("no key\n")
         broker.process.send_signal(signal.SIGHUP)
         until = time.time() + 10
@@ -236,6 +241,8 @@ def tls(binary, folder):
             assert time.time() < until, broker.log_lines()[-3:]
             time.sleep(0.05)
         works(connect(address, password, client_context(ours)))
+        assert {server_serial(address, ours), server_serial(kafka, ours)} == {serial}, "what is broken changes nothing"
+        publishes()
     finally:
         assert broker.end(signal.SIGTERM) == 0
     try:
@@ -244,6 +251,20 @@ def tls(binary, folder):
         assert "--tls-key" in str(error) and str(key) in str(error), error
     else:
         raise AssertionError("a broker without a key")
+
+
+def kafka_publishing(address, certificates):
+    """A function that publishes by one producer; that it lost a connection would be seen."""
+    from confluent_kafka import Producer
+    said = []
+    producer = Producer({"bootstrap.servers": address, "security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates.ca), "sasl.mechanism": "PLAIN",
+                         "sasl.username": "device", "sasl.password": "secret", "error_cb": said.append, "linger.ms": 0})
+
+    def publish():
+        for _ in range(20):
+            producer.produce("certified", b"x" * 1000)
+        assert producer.flush(10) == 0 and not said, said
+    return publish
 
 
 def server_serial(address, certificates):

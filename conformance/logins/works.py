@@ -21,6 +21,7 @@ from pathlib import Path
 import pika
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.errors import KafkaTimeoutError, SaslAuthenticationFailedError
 from pika.exceptions import ProbableAccessDeniedError, ProbableAuthenticationError
 
 HERE = Path(__file__).resolve().parents[1]
@@ -79,6 +80,15 @@ def let_in(address, **wish):
     AdminClient(settings(address, **wish)).list_topics(timeout=20)
 
 
+def refused_by_kafka_python(make):
+    """Does kafka-python not come in by the login that `make` tries? It tries again and again, and says in the end that it could not begin."""
+    try:
+        make().close()
+        return False
+    except (SaslAuthenticationFailedError, KafkaTimeoutError):
+        return True
+
+
 def refused(address, **wish):
     said = []
     client = AdminClient({**settings(address, **wish), "error_cb": lambda error: said.append(error)})
@@ -88,10 +98,10 @@ def refused(address, **wish):
     assert any(error.name() == "_AUTHENTICATION" for error in said), f"{wish}: {said}"
 
 
-def run_client(command, verb, address, topic, login, ca=None):
+def run_client(command, verb, address, topic, login, ca=None, count=COUNT):
     environment = {**os.environ, "CONFORMANCE_LOGIN": ":".join(login), **({"CONFORMANCE_CA": ca} if ca else {})}
     target = f"{topic}=none" if verb == "produce" else topic
-    done = subprocess.run([*command, verb, address, str(COUNT), target], env=environment, capture_output=True, timeout=100)
+    done = subprocess.run([*command, verb, address, str(count), target], env=environment, capture_output=True, timeout=100)
     return done.stdout.decode(errors="replace").strip() or done.stderr.decode(errors="replace")[-400:]
 
 

@@ -3,7 +3,7 @@
 whether it closes the connection. `record` writes down a real Kafka's answers, `compare` says where another broker's differ.
 
 Kafka is started with the settings that `properties` prints, and this broker with listeners SASL and TIMED, which `flags` prints; both with
-user alice, password wonder, and keys for both mechanisms of SCRAM; bob has them too."""
+user alice, password wonder, and keys for both mechanisms of SCRAM; bob has them too. Tokens are of an authority whose keys are in a folder."""
 
 import base64
 import hashlib
@@ -15,13 +15,19 @@ import struct
 import sys
 import time
 
+from pathlib import Path
+
 from table import HERE  # puts the folders on the path
+from authority import AUDIENCE, ISSUER, Key, claims, unsigned, url64
+from authority import token as signed
 from client import Closed, Connection
 from recorded import compare, write
 
 RECORDED = HERE / "kafka-4.3.1-logins.json"
-MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
 SESSION_MS = 3000
+# Where a real Kafka finds the keys of tokens.
+KAFKA_KEYS = HERE.parents[1] / "target/kafka-logins"
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 USERS = {"alice": "wonder", "bob": "builder"}
 CASES = {}
@@ -63,7 +69,8 @@ class Login:
         self.handshake("PLAIN")
         return self.token(token, version)
 
-    def scram(self, mechanism, user, password, damage=lambda text: text, begin="n,,"):
+    def scram(self, mechanism, user, password, damage=lambda text: text, begin="n,,", twice=False):
+        """`twice`: the client says its nonce before both nonces once more, as librdkafka 2.0 does."""
         self.handshake(mechanism)
         nonce, hashed = base64.b64encode(os.urandom(18)).decode().replace(",", "x"), HASHES[mechanism]
         bare = f"n={user},r={nonce}"
@@ -75,7 +82,7 @@ class Login:
         assert fields["r"].startswith(nonce), first
         salted = hashlib.pbkdf2_hmac(hashed, password.encode(), base64.b64decode(fields["s"]), int(fields["i"]))
         key = hmac.digest(salted, b"Client Key", hashed)
-        last = f"c={base64.b64encode(begin.encode()).decode()},r={fields['r']}"
+        last = f"c={base64.b64encode(begin.encode()).decode()},r={nonce if twice else ''}{fields['r']}"
         said = f"{bare},{first},{last}".encode()
         signature = hmac.digest(hashlib.new(hashed, key).digest(), said, hashed)
         proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature))).decode()
@@ -83,6 +90,22 @@ class Login:
         if end:
             mine = base64.b64encode(hmac.digest(hmac.digest(salted, b"Server Key", hashed), said, hashed)).decode()
             self.steps.append({"signature": "right" if end.decode() == f"v={mine}" else end.decode()})
+
+    def bearer(self, text, begin="n,,", more=""):
+        """What a client of OAUTHBEARER says, and whether it is served then; it hears that its token is not good."""
+        self.handshake("OAUTHBEARER")
+        answer = self.token(f"{begin}\1auth=Bearer {text}\1{more}\1".encode())
+        self.told(answer)
+
+    def told(self, answer):
+        told = self.steps[-1].get("answer", {})
+        # It lasts as long as the token, or as sessions of the listener do.
+        if told.get("session_lifetime_ms", 0) not in (0, SESSION_MS):
+            told["session_lifetime_ms"] = "the token's"
+        if answer:
+            self.steps.append({"told": answer.decode()})
+            self.token(b"\1")
+        self.then()
 
     def raw_token(self, token):
         """A token without a header, as after a handshake of version 0."""
@@ -173,6 +196,12 @@ def of_mechanism(mechanism):
         login.scram(mechanism, "alice", "wonder", lambda text: text.replace(",r=", ",r=x"))
         login.then()
 
+    @named("own-nonce-twice")
+    def _(login):
+        login.scram(mechanism, "alice", "wonder", twice=True)
+        login.steps = [step for step in login.steps if "signature" not in step]
+        login.then()
+
     @named("no-proof")
     def _(login):
         login.scram(mechanism, "alice", "wonder", lambda text: text.partition(",p=")[0])
@@ -261,7 +290,76 @@ def wrong_tokens_without_a_header(login):
     login.raw_token(b"\0alice\0wander")
 
 
+AUTHORITY = {}
+
+
+def with_token(name, make, **more):
+    """A login by the token that `make` makes with the authority's keys, RSA and elliptic curve."""
+    def run(login):
+        login.bearer(make(AUTHORITY["rsa"], AUTHORITY["curve"]), **more)
+    CASES[f"bearer-{name}"] = run
+
+
+def changed(key):
+    header, _, signature = signed(key, "alice").split(".")
+    return ".".join((header, unsigned(claims("bob"), {}).split(".")[0], signature))
+
+
+def by_secret(key):
+    text = unsigned({"alg": "HS256", "kid": key.name}, claims("alice"))
+    return f"{text}.{url64(hmac.digest(b'secret' * 10, text.encode(), 'sha256'))}"
+
+
+for name, make in {
+    "right": lambda rsa, _: signed(rsa, "alice"), "of-a-curve": lambda _, curve: signed(curve, "alice"),
+    "of-somebody-new": lambda rsa, _: signed(rsa, "somebody"), "with-audiences": lambda rsa, _: signed(rsa, "alice", aud=["x", AUDIENCE]),
+    "with-scopes": lambda rsa, _: signed(rsa, "alice", scope=["a", "b"]), "with-a-scope-twice": lambda rsa, _: signed(rsa, "alice", scope=["a", "a"]),
+    "within-the-skew": lambda rsa, _: signed(rsa, "alice", 60, nbf=int(time.time()) + 10), "expired": lambda rsa, _: signed(rsa, "alice", -60),
+    "early": lambda rsa, _: signed(rsa, "alice", nbf=int(time.time()) + 60), "without-end": lambda rsa, _: signed(rsa, "alice", exp=None),
+    "without-begin": lambda rsa, _: signed(rsa, "alice", iat=None), "without-user": lambda rsa, _: signed(rsa, "alice", sub=None),
+    "of-nobody": lambda rsa, _: signed(rsa, "alice", sub=" "), "of-another-issuer": lambda rsa, _: signed(rsa, "alice", iss="x"),
+    "of-no-issuer": lambda rsa, _: signed(rsa, "alice", iss=None), "for-another-audience": lambda rsa, _: signed(rsa, "alice", aud="x"),
+    "for-no-audience": lambda rsa, _: signed(rsa, "alice", aud=None), "changed": lambda rsa, _: changed(rsa), "by-secret": lambda rsa, _: by_secret(rsa),
+    "unsigned": lambda *_: unsigned({"alg": "none"}, claims("alice")) + ".", "no-token": lambda *_: "abc",
+    "of-an-unknown-key": lambda rsa, _: signed(Key(rsa.file.parent, "unknown"), "alice"),
+}.items():
+    with_token(name, make)
+for name, more in {"for-oneself": {"begin": "n,a=alice,"}, "for-another": {"begin": "n,a=bob,"}, "with-an-extension": {"more": "traceId=123\1"},
+                   "with-a-wrong-extension": {"more": "trace-id=123\1"}, "with-a-channel-binding": {"begin": "p=tls-unique,,"}}.items():
+    with_token(name, lambda rsa, _: signed(rsa, "alice"), **more)
+
+
+@case
+def bearer_no_message(login):
+    login.handshake("OAUTHBEARER")
+    login.token(b"hello")
+    login.then()
+
+
+@case
+def bearer_of_another_scheme(login):
+    login.handshake("OAUTHBEARER")
+    login.token(b"n,,\1auth=Basic YTpi\1\1")
+    login.then()
+
+
 # On a listener whose sessions end.
+
+
+@case
+def timed_bearer(login):
+    login.bearer(signed(AUTHORITY["rsa"], "alice"))
+    time.sleep(1.2)
+    login.bearer(signed(AUTHORITY["rsa"], "alice", 1.5))
+    time.sleep(2)
+    login.then()
+
+
+@case
+def timed_bearer_by_another(login):
+    login.bearer(signed(AUTHORITY["rsa"], "alice"))
+    time.sleep(1.2)
+    login.bearer(signed(AUTHORITY["rsa"], "bob"))
 
 
 @case
@@ -357,6 +455,20 @@ def credentials(login):
     described(login, "carol", "dora")
 
 
+def make_keys(folder):
+    """The authority's keys, and the file with the public ones."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    AUTHORITY.update(rsa=Key(folder, "rsa"), curve=Key(folder, "curve", "ES256"))
+    file = folder / "keys.json"
+    file.write_text(json.dumps({"keys": [key.public() for key in AUTHORITY.values()]}))
+    return file
+
+
+def about_tokens(file):
+    return {"sasl.oauthbearer.jwks.endpoint.url": f"file://{file}", "sasl.oauthbearer.expected.audience": AUDIENCE, "sasl.oauthbearer.expected.issuer": ISSUER}
+
+
 def run(bootstraps):
     for name, function in CASES.items():
         which = "TIMED" if name.startswith("timed") else "SASL"
@@ -413,14 +525,19 @@ def properties(plain, sasl, timed):
         for mechanism in HASHES:
             module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             print(f"listener.name.{name}.{mechanism.lower()}.sasl.jaas.config={module}")
+        print(f"listener.name.{name}.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;\n"
+              f"listener.name.{name}.oauthbearer.sasl.server.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler")
+        for setting, value in about_tokens(make_keys(KAFKA_KEYS)).items():
+            print(f"listener.name.{name}.oauthbearer.{setting}={value}")
         for mechanism in MECHANISMS.lower().split(",") if name == "timed" else ():
             print(f"listener.name.timed.{mechanism}.connections.max.reauth.ms={SESSION_MS}")
 
 
-def flags(sasl, timed):
-    """What this broker is to be started with."""
+def flags(sasl, timed, folder):
+    """What this broker is to be started with; `folder`: for the keys of tokens."""
+    tokens = [f"{setting}={value}" for setting, value in about_tokens(make_keys(folder)).items()]
     return [word for wish in (f"listeners=SASL://{sasl},TIMED://{timed}", "listener.security.protocol.map=SASL:SASL_PLAINTEXT,TIMED:SASL_PLAINTEXT",
-                              f"sasl.enabled.mechanisms={MECHANISMS}", f"listener.name.timed.connections.max.reauth.ms={SESSION_MS}")
+                              f"sasl.enabled.mechanisms={MECHANISMS}", f"listener.name.timed.connections.max.reauth.ms={SESSION_MS}", *tokens)
             for word in ("--set", wish)]
 
 
@@ -430,9 +547,11 @@ def main():
         properties(*words)
     elif what == "record":
         prepare(words[0])
+        make_keys(KAFKA_KEYS)
         return 0 if write(RECORDED, dict(run({"SASL": words[1], "TIMED": words[2]}))) else 1
     elif what == "compare":
         add_bob(words[0])
+        make_keys(words[2])
         meant = json.loads((HERE / "differences-logins.json").read_text())
         passed, failed = compare("kafka", run({"SASL": words[0], "TIMED": words[1]}), json.loads(RECORDED.read_text()), meant, whole=True)
         print(f"{passed} passed, {failed} failed")

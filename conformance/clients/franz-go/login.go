@@ -2,12 +2,14 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"os"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
@@ -19,6 +21,11 @@ func login() []kgo.Opt {
 		switch parts[0] {
 		case "PLAIN":
 			options = append(options, kgo.SASL(plain.Auth{User: parts[1], Pass: parts[2]}.AsMechanism()))
+		case "OAUTHBEARER":
+			options = append(options, kgo.SASL(oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+				token, err := os.ReadFile(parts[2])
+				return oauth.Auth{Token: string(token)}, err
+			})))
 		case "SCRAM-SHA-256":
 			options = append(options, kgo.SASL(auth.AsSha256Mechanism()))
 		default:

@@ -27,6 +27,10 @@ func produce(bootstrap string, count int64, target string) error {
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 	defer cancel()
+	// Who is not let in hears it now; records would wait.
+	if err := client.Ping(ctx); err != nil {
+		return err
+	}
 	failures := make(chan error, 1)
 	for number := range count {
 		r := record(topic, number)

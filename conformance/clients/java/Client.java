@@ -23,11 +23,30 @@ public final class Client {
         settings.put("security.protocol", (login == null ? "" : "SASL_") + (authority == null ? "PLAINTEXT" : "SSL"));
         if (login != null) {
             String[] parts = login.split(":", 3);
-            String module = parts[0].equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
             settings.put("sasl.mechanism", parts[0]);
+            if (parts[0].equals("OAUTHBEARER")) {
+                return withTrust(withToken(settings, "file://" + parts[2]));
+            }
+            String module = parts[0].equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
             settings.put("sasl.jaas.config", "org.apache.kafka.common.security." + module
                 + " required username=\"" + parts[1] + "\" password=\"" + parts[2] + "\";");
         }
+        return withTrust(settings);
+    }
+
+    /** With a token that is in a file. */
+    private static Map<String, Object> withToken(Map<String, Object> settings, String url) {
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", url);
+        System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.files", url.substring("file://".length()));
+        String kafkas = "org.apache.kafka.common.security.oauthbearer.";
+        settings.put("sasl.jaas.config", kafkas + "OAuthBearerLoginModule required;");
+        settings.put("sasl.login.callback.handler.class", kafkas + "OAuthBearerLoginCallbackHandler");
+        settings.put("sasl.oauthbearer.token.endpoint.url", url);
+        return settings;
+    }
+
+    private static Map<String, Object> withTrust(Map<String, Object> settings) {
+        String authority = System.getenv("CONFORMANCE_CA");
         if (authority != null) {
             settings.put("ssl.truststore.type", "PEM");
             settings.put("ssl.truststore.location", authority);

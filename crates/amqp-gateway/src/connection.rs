@@ -109,6 +109,8 @@ pub(crate) struct Connection {
     /// Whose certificate the peer has shown, if that was verified.
     pub certified: Option<String>,
     pub access: Access,
+    /// When the token expires by which the user is here.
+    pub token_until: Option<Instant>,
     pub limits: Limits,
     pub understands: Understands,
     pub out: Outgoing,
@@ -153,6 +155,7 @@ impl Connection {
             user: String::new(),
             certified: None,
             access: Access::default(),
+            token_until: None,
             limits: Limits { frame_max: crate::handlers::FRAME_MAX_BEFORE, channel_max: 0 },
             understands: Understands::default(),
             out: Outgoing::default(),

@@ -414,8 +414,8 @@ impl Session {
                 self.close_as_asked();
                 Ok(frame.bytes())
             }
-            Method::Connection(connection::Method::UpdateSecret(_)) => {
-                handlers::update_secret(&mut self.connection)?;
+            Method::Connection(connection::Method::UpdateSecret(method)) => {
+                handlers::update_secret(&mut self.connection, &method)?;
                 Ok(frame.bytes())
             }
             _ => Err(Failure::connection(ReplyCode::ChannelError, "unexpected method in connection state running").of(method.id())),
@@ -693,6 +693,7 @@ impl Session {
         }
         self.connection.wake_quota();
         self.look_at_pressure();
+        self.look_at_token(now);
         match self.phase {
             Phase::Protocol { until } | Phase::Handshake { until, .. } if now >= until => self.end = Some(CloseReason::HandshakeTimeout),
             Phase::Closing { until } if now >= until => self.end = Some(CloseReason::Error(std::mem::take(&mut self.reason))),
@@ -723,7 +724,8 @@ impl Session {
         };
         let pressure = self.pressure.next(&self.connection);
         let quota = self.connection.quota.next(self.connection.now);
-        [phase, later, pressure, quota, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        let token = self.connection.token_until.filter(|_| self.phase == Phase::Running);
+        [phase, later, pressure, quota, token, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
     /// Has somebody logged in?

@@ -87,7 +87,8 @@ pub use security::{
     AuditLine, CLUSTER, EVERYBODY, Subject, WILDCARD, Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
     InvalidScram, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
     ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
-    TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish, place_of,
+    TOKEN_KEYS_MAX, InvalidKeys, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish,
+    place_of,
 };
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};

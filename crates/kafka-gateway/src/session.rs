@@ -1,6 +1,7 @@
 //! One Kafka connection as a state machine: frames and replies in, response pieces out. Requests are executed as
 //! they come, answers leave in the order of the requests.
 
+mod oauth_bearer;
 mod sasl;
 
 use std::collections::VecDeque;
@@ -103,7 +104,7 @@ pub enum CloseReason {
         /// Why.
         reason: String,
     },
-    /// `connections.max.reauth.ms` is over.
+    /// `connections.max.reauth.ms` is over, or the token has expired.
     #[error("the session is over and was not renewed")]
     SessionOver,
     /// By an administrator.

@@ -28,6 +28,7 @@ mod server;
 mod shard;
 mod stream;
 mod tls;
+mod token_keys;
 mod upgrade;
 mod utc;
 

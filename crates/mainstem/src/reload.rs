@@ -1,4 +1,5 @@
-//! Reading configuration and certificates again while the broker runs. What is wrong changes nothing; what can change does so together.
+//! Reading configuration, certificates and keys of tokens again while the broker runs. What is wrong changes nothing; what can change does
+//! so together.
 
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::ServeArguments;
 use crate::config::Config;
 use crate::tls::Tls;
+use crate::token_keys::KeySource;
 
 /// What the process was started with, and what it may change.
 pub struct Reload {
@@ -16,6 +18,7 @@ pub struct Reload {
     fixed: Vec<(&'static str, String)>,
     broker: Arc<Broker>,
     tls: Option<Arc<Tls>>,
+    token_keys: Option<KeySource>,
 }
 
 /// What has come of it.
@@ -34,7 +37,8 @@ pub struct Reloaded {
 impl Reload {
     /// For a broker that was started with `arguments`, which came to `config`.
     pub fn new(arguments: ServeArguments, config: &Config, broker: &Arc<Broker>, tls: Option<&Arc<Tls>>) -> Arc<Self> {
-        Arc::new(Self { arguments, fixed: config.fixed(), broker: Arc::clone(broker), tls: tls.cloned() })
+        let (fixed, token_keys) = (config.fixed(), config.token_keys.clone());
+        Arc::new(Self { arguments, fixed, broker: Arc::clone(broker), tls: tls.cloned(), token_keys })
     }
 
     /// Reads everything again.
@@ -57,6 +61,10 @@ impl Reload {
 
     fn read(&self) -> Result<Reloaded, String> {
         let fresh = Config::load(self.arguments.clone()).map_err(|error| error.to_string())?;
+        let keys = match &self.token_keys {
+            Some(file @ KeySource::File(_)) => Some(file.fetch().map_err(|error| error.to_string())?),
+            _ => None,
+        };
         let loaded = self.tls.as_ref().map(|tls| tls.load()).transpose().map_err(|error| error.to_string())?;
         let settings = fresh.settings.clone();
         let change = admin::control(&self.broker, move |broker| broker.change_settings(&settings));
@@ -64,6 +72,13 @@ impl Reload {
         // Nothing can be wrong any more.
         if let Some((tls, loaded)) = self.tls.as_ref().zip(loaded) {
             tls.put(loaded);
+        }
+        let tokens = self.broker.security().tokens();
+        match keys {
+            Some(keys) => tokens.put_keys(keys),
+            // They come a little later.
+            None if self.token_keys.is_some() => tokens.want_keys(),
+            None => {}
         }
         let moved = fresh.fixed().into_iter().zip(&self.fixed).filter(|(new, old)| new != *old).map(|((name, _), _)| name);
         let waiting = moved.chain(change.waiting).collect();

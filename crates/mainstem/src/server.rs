@@ -35,6 +35,7 @@ use crate::protocol::Protocol;
 use crate::reload::Reload;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 use crate::tls::{ClientCertificates, Tls};
+use crate::token_keys;
 
 /// Part of the memory budget that answers may hold until clients have read them.
 const HELD_SHARE: usize = 4;
@@ -65,7 +66,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
-    let orders = Orders::catch_signals(tls.is_some() || arguments.config.is_some())?;
+    let orders = Orders::catch_signals(tls.is_some() || config.token_keys.is_some() || arguments.config.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
     let (managed, operated) = (Server::default(), operations::Operator::default());
@@ -234,9 +235,12 @@ fn scram_offered(config: &Config) -> Vec<ScramMechanism> {
     ScramMechanism::ALL.into_iter().filter(|one| offered(*one)).collect()
 }
 
-/// The mechanisms that passwords are to have keys for, and the user that the node is configured with, if nobody is there.
-fn prepare_logins(config: &Config, broker: &Broker) -> anyhow::Result<()> {
+/// The mechanisms that passwords are to have keys for, the keys of tokens, and the user that the node is configured with, if nobody is there.
+fn prepare_logins(config: &Config, broker: &Arc<Broker>) -> anyhow::Result<()> {
     broker.security().offer_scram(scram_offered(config));
+    if let Some(source) = &config.token_keys {
+        token_keys::start(source.clone(), broker)?;
+    }
     let Some(user) = &config.security.first_user else { return Ok(()) };
     if broker.ensure_first_user(&user.name, &user.password).context("--default-user")? {
         tracing::info!(user = user.name, "first user made");
@@ -581,6 +585,9 @@ fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMod
             Protocol::Kafka(_, None) if !encrypted || !certified => println!("  WARNING     {address} is reachable by others, and nobody has to log in"),
             Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.mechanisms.contains(&SaslMechanism::Plain) => {
                 println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text");
+            }
+            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.takes_tokens() => {
+                println!("  WARNING     {address} is reachable by others, and tokens pass it as clear text");
             }
             Protocol::Kafka(..) => {}
             Protocol::Amqp if !encrypted => println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text"),

@@ -23,7 +23,7 @@ const SESSION: Schema = Schema::new("Session", &[
     ("csrf", Kind::OrNull(&Kind::Text), "What changes by cookie send in X-Mainstem-CSRF."),
     ("expires_at", Kind::OrNull(&Kind::Int), "When the session ends at the latest, ms since 1970."),
     ("anonymous", Kind::Bool, "No user is defined: nobody has to log in on this machine."),
-    ("via", Kind::Text, "How it is known who asks: cookie, basic or none."),
+    ("via", Kind::Text, "How it is known who asks: cookie, basic, bearer or none."),
 ]);
 
 const LOGIN: Schema = Schema::body("Login", &["user", "password"], &[
@@ -42,6 +42,7 @@ fn described(now_ms: i64, caller: &Caller) -> Value {
     let (via, csrf, left) = match &caller.via {
         Via::Cookie { csrf, left } => ("cookie", Some(csrf), Some(*left)),
         Via::Basic => ("basic", None, None),
+        Via::Bearer => ("bearer", None, None),
         Via::Nothing => ("none", None, None),
     };
     json!({

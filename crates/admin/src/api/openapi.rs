@@ -104,12 +104,13 @@ pub(crate) fn document() -> Value {
         "openapi": "3.1.0",
         "info": {"title": "Mainstem administration", "version": env!("CARGO_PKG_VERSION")},
         "servers": [{"url": "/"}],
-        "security": [{"basic": []}, {"session": []}],
+        "security": [{"basic": []}, {"bearer": []}, {"session": []}],
         "paths": paths,
         "components": {
             "schemas": schemas,
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
                 "session": {"type": "apiKey", "in": "cookie", "name": super::sessions::COOKIE},
             },
         },

@@ -1,4 +1,4 @@
-//! Who asks: by name and password with each request, by the cookie of a session that was opened with them, or, while no user is defined,
+//! Who asks: by name and password or by a token with each request, by the cookie of a session that was opened with them, or, while no user is defined,
 //! anybody on this machine, as for the protocols.
 //!
 //! A session ends 12 hours after it began, an hour after its last request, and when its user is changed or deleted. Its cookie is of no use
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use broker::{AuditLine, Broker, Credentials, GUEST, Refused, User};
+use broker::{AuditLine, Broker, Credentials, GUEST, Refused, TokenRefused, User};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::answer::{Answer, Refusal};
-use crate::management::authority::{Identity, NAME_SHOWN_MAX, credentials};
+use crate::management::authority::{Identity, NAME_SHOWN_MAX, bearer, credentials, login_by_token};
 use crate::origin;
 
 /// The name of the cookie.
@@ -46,6 +46,8 @@ pub(crate) enum Via {
     Cookie { csrf: String, left: Duration },
     /// By name and password.
     Basic,
+    /// By a token.
+    Bearer,
     /// No user is defined.
     Nothing,
 }
@@ -122,8 +124,8 @@ impl Sessions {
         broker.security().audit_refusal(AuditLine { who: &who, from: peer.ip(), through: "http", act: "login", what: "", outcome: &outcome });
         Err(match reason {
             Refused::Busy => Answer::busy(),
-            Refused::Throttled => Answer::throttled(broker.settings().int("mainstem.login.failure.recovery.ms").unsigned_abs() / 1000 + 1),
-            Refused::Credentials | Refused::NotLocal => Answer::not_authenticated("name and password are not those of a user", basic),
+            Refused::Throttled => throttled(broker),
+            Refused::Credentials | Refused::NotLocal | Refused::Token => Answer::not_authenticated("name and password are not those of a user", basic),
         })
     }
 
@@ -133,8 +135,14 @@ impl Sessions {
     /// 401, 429, 503.
     pub fn caller(&self, broker: &Arc<Broker>, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, Refusal> {
         let is_program = !origin::is_of_browser(headers);
-        let (user, via) = if headers.contains_key(header::AUTHORIZATION) {
-            let refused = || Answer::not_authenticated("the header Authorization is not of scheme Basic", is_program);
+        let (user, via) = if let Some(token) = bearer(broker, headers) {
+            let user = login_by_token(broker, token, peer).map_err(|reason| match reason {
+                TokenRefused::Throttled => throttled(broker),
+                _ => Answer::not_authenticated("the token is not valid", is_program),
+            })?;
+            (user, Via::Bearer)
+        } else if headers.contains_key(header::AUTHORIZATION) {
+            let refused = || Answer::not_authenticated("the header Authorization is not of scheme Basic, or Bearer where tokens are taken", is_program);
             let (name, password) = credentials(headers).ok_or_else(refused)?;
             (Self::login(broker, &name, &password, peer, is_program)?, Via::Basic)
         } else if let Some(found) = cookie(headers).and_then(|token| self.user(token, broker, Instant::now())) {
@@ -150,6 +158,11 @@ impl Sessions {
         }
         Ok(Caller { who, via })
     }
+}
+
+/// Whoever is to wait is told how long.
+fn throttled(broker: &Broker) -> Refusal {
+    Answer::throttled(broker.settings().int("mainstem.login.failure.recovery.ms").unsigned_abs() / 1000 + 1)
 }
 
 /// `guest`, who needs no password while no user is defined, on this machine. Not for those for whom a program on this machine asks.

@@ -1,4 +1,4 @@
-//! Who asks: HTTP Basic authentication, and what the tags and permissions of a user allow.
+//! Who asks: HTTP Basic authentication or a token, and what the tags and permissions of a user allow.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, User, Vhost, resource_name};
+use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost, resource_name};
 use routing::{Arguments, Kind, OwnedValue};
 
 use super::Management;
@@ -194,12 +194,40 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((decoded[..colon].to_vec(), decoded[colon + 1..].to_vec()))
 }
 
+/// The token of the header `Authorization`, where the node takes any.
+pub(crate) fn bearer<'a>(broker: &Broker, headers: &'a HeaderMap) -> Option<&'a str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let token = token.trim();
+    scheme.eq_ignore_ascii_case("bearer").then_some(token).filter(|_| broker.security().tokens().are_configured())
+}
+
+/// The user whose token it is. A refusal is in the audit log.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn login_by_token(broker: &Broker, token: &str, peer: SocketAddr) -> Result<Arc<User>, TokenRefused> {
+    let TokenRefusal { name, reason } = match broker.security().authenticate_by_token(token, peer, broker.now_ms()) {
+        Ok(login) => return Ok(login.user),
+        Err(refusal) => refusal,
+    };
+    let outcome = reason.to_string();
+    broker.security().audit_refusal(AuditLine { who: &name, from: peer.ip(), through: "http", act: "login", what: "token", outcome: &outcome });
+    Err(reason)
+}
+
 impl Management {
     /// Who sent a request. May take a tenth of a second.
     ///
     /// # Errors
     /// 401.
     pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Identity, Refusal> {
+        if let Some(token) = bearer(&self.broker, headers) {
+            return match login_by_token(&self.broker, token, peer) {
+                Ok(user) => Ok(Identity::new(user, &self.broker, peer.ip())),
+                Err(TokenRefused::Throttled) => Err(Answer::throttled()),
+                Err(_) => Err(Answer::wrong_credentials()),
+            };
+        }
         let (name, password) = credentials(headers).ok_or_else(Answer::who_are_you)?;
         match self.broker.security().authenticate(Credentials { name: &name, password: &password, peer }) {
             Ok(user) => Ok(Identity::new(user, &self.broker, peer.ip())),
@@ -210,7 +238,7 @@ impl Management {
                 Err(match reason {
                     Refused::Busy => Answer::busy(),
                     Refused::Throttled => Answer::throttled(),
-                    Refused::Credentials | Refused::NotLocal => Answer::wrong_credentials(),
+                    Refused::Credentials | Refused::NotLocal | Refused::Token => Answer::wrong_credentials(),
                 })
             }
         }

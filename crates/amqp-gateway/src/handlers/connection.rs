@@ -6,6 +6,7 @@ use std::time::Instant;
 use amqp_wire::{DecodeError, Encode, Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, Table, TableRef, connection, short};
 use broker::{AuditLine, Credentials, GUEST, LoginOutcome, Refused};
 
+use super::token;
 use crate::connection::{CONSUMER_TOKEN, Claim, Connection, Waiting};
 use crate::error::{CloseReason, Failure};
 
@@ -135,6 +136,9 @@ fn start_ok(to: &mut Connection, method: &connection::StartOk<'_>, until: Instan
         _ => None,
     };
     let Some((name, password)) = given else { return logged_in(to, claim(b""), Err(Refused::Credentials)) };
+    if let Some(token) = to.broker().security().tokens().in_place_of(password) {
+        return token::login(to, mechanism, token);
+    }
     let credentials = Credentials { name, password, peer: to.peer };
     if let Some(outcome) = to.broker().security().known(credentials) {
         return logged_in(to, claim(name), outcome);
@@ -157,7 +161,6 @@ fn shown(name: &[u8]) -> String {
 /// # Errors
 /// `Login`: he is not let in, and told so if he understands it.
 pub(crate) fn logged_in(to: &mut Connection, claim: Claim, outcome: LoginOutcome) -> Result<Step, CloseReason> {
-    let Claim { mechanism, name } = claim;
     match outcome {
         Ok(user) => {
             user.name().clone_into(&mut to.user);
@@ -165,18 +168,25 @@ pub(crate) fn logged_in(to: &mut Connection, claim: Claim, outcome: LoginOutcome
             to.out.method(0, &connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
             Ok(Step::Next(Handshake::Tune))
         }
-        Err(reason) => {
-            to.gateway.metrics.refused_logins.inc();
-            let (from, outcome) = (to.peer.ip(), reason.to_string());
-            let line = AuditLine { who: &name, from, through: "amqp", act: "login", what: &mechanism, outcome: &outcome };
-            to.gateway.broker.security().audit_refusal(line);
-            if to.understands.authentication_failure_close {
-                let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
-                to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());
-            }
-            Err(CloseReason::Login { name, reason })
-        }
+        Err(reason) => Err(refused(to, claim, reason, &reason.to_string())),
     }
+}
+
+/// Somebody is not let in; `outcome` is why, for the audit log.
+pub(super) fn refused(to: &mut Connection, claim: Claim, reason: Refused, outcome: &str) -> CloseReason {
+    let Claim { mechanism, name } = claim;
+    to.gateway.metrics.refused_logins.inc();
+    note_refusal(to, &name, &mechanism, outcome);
+    if to.understands.authentication_failure_close {
+        let text = format!("Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.");
+        to.out.method(0, &Failure::connection(ReplyCode::AccessRefused, text).connection_close());
+    }
+    CloseReason::Login { name, reason }
+}
+
+pub(super) fn note_refusal(to: &Connection, who: &str, what: &str, outcome: &str) {
+    let line = AuditLine { who, from: to.peer.ip(), through: "amqp", act: "login", what, outcome };
+    to.gateway.broker.security().audit_refusal(line);
 }
 
 /// RFC 4616: an authorisation id, which is not looked at, then user and password, each after a zero byte.
@@ -229,12 +239,15 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
     Ok(Step::Done)
 }
 
-/// The client has another word for who it is. Passwords do not expire, so nothing depends on it; whether the user may still be here is
-/// looked at again.
+/// The client has another word for who it is. On a password, which does not expire, nothing depends; a token is renewed. Whether the user may
+/// still be here is looked at again.
 ///
 /// # Errors
 /// *530*: he may not.
-pub(crate) fn update_secret(to: &mut Connection) -> Result<(), Failure> {
+pub(crate) fn update_secret(to: &mut Connection, method: &connection::UpdateSecret<'_>) -> Result<(), Failure> {
+    if to.token_until.is_some() {
+        token::renew(to, method.new_secret)?;
+    }
     let broker = Arc::clone(to.broker());
     to.access.refresh(broker.security());
     to.access.check_vhost().map_err(|failure| failure.of(connection::UpdateSecret::ID))?;

@@ -10,6 +10,7 @@ mod letters;
 mod publish;
 mod queue;
 mod stream;
+mod token;
 mod transactions;
 
 use amqp_wire::{Encode, Method, MethodId, ReplyCode, Sender, basic, channel, confirm, queue as queues, tx};

@@ -1,4 +1,4 @@
-//! How a session ends: the node stops, or the connection is gone.
+//! How a session ends: the node stops, a token has expired, or the connection is gone.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +44,13 @@ impl Session {
         self.draining = true;
         self.connection.flush_unpaid();
         self.try_drain();
+    }
+
+    /// Who came in by a token goes when it expires.
+    pub(super) fn look_at_token(&mut self, now: Instant) {
+        if self.phase == Phase::Running && self.connection.token_until.take_if(|until| now >= *until).is_some() {
+            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, "the token has expired"));
+        }
     }
 
     pub(super) fn try_drain(&mut self) {

@@ -83,6 +83,9 @@ pub enum Refused {
     /// Too many wrong passwords have come from this address.
     #[error("too many wrong passwords from this address")]
     Throttled,
+    /// A token that is not good; [`super::TokenRefused`] says why.
+    #[error("the token is not valid")]
+    Token,
     /// More passwords wait to be verified than are taken, or this one waited too long.
     #[error("too many logins at a time")]
     Busy,

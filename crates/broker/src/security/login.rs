@@ -165,7 +165,7 @@ impl Security {
 
 /// # Errors
 /// `NotLocal`.
-fn check_place(user: Arc<User>, peer: SocketAddr) -> LoginOutcome {
+pub(super) fn check_place(user: Arc<User>, peer: SocketAddr) -> LoginOutcome {
     let welcome = user.name() != GUEST || peer.ip().to_canonical().is_loopback();
     if welcome { Ok(user) } else { Err(Refused::NotLocal) }
 }

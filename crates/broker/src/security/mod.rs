@@ -2,7 +2,7 @@
 //! all protocols.
 //!
 //! Look-ups are immediate ([`Security`]); what changes the catalog runs on the controller's thread (`admin.rs`) and is durable before it
-//! is answered; passwords are verified on threads of their own (`login.rs`). While no user is defined there is `guest`, with the same
+//! is answered; passwords are verified on threads of their own (`login.rs`), tokens where they are met (`tokens/mod.rs`). While no user is defined there is `guest`, with the same
 //! word as password and all permissions, for connections from this machine only.
 //!
 //! Each change raises [`Security::version`]: who keeps what he looked up looks again when it is not the same.
@@ -26,6 +26,7 @@ mod scram_exchange;
 mod seats;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod user;
 mod waiting;
 
@@ -53,6 +54,7 @@ pub use scram_exchange::{ScramExchange, ScramRefused};
 pub(crate) use waiting::Logins;
 pub use waiting::place_of;
 pub use seats::{Dismissed, Seat, Seats};
+pub use tokens::{InvalidKeys, TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
 
 use crate::settings::Settings;
@@ -88,6 +90,7 @@ pub struct Security {
     acl_rules: acls::Rules,
     audit: audit::Audit,
     guesses: guesses::Guesses,
+    tokens: Tokens,
 }
 
 impl Security {
@@ -106,6 +109,7 @@ impl Security {
             acl_rules: acls::Rules::new(settings),
             audit: audit::Audit::default(),
             guesses: guesses::Guesses::new(settings),
+            tokens: Tokens::new(settings),
         }
     }
 

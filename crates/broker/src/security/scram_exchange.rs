@@ -141,7 +141,8 @@ impl ScramExchange {
         let mut fields = without_proof.split(',');
         let header = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or(ScramRefused::Malformed)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or(ScramRefused::Malformed)?;
-        // Some releases of librdkafka put their own nonce before both once more; Kafka takes that, and the proof covers it.
+        // Some releases of librdkafka put their own nonce before both once more. Kafka took that until 3.7; ours is still at its end, and the
+        // proof covers it, so nothing old can be said again.
         if header != self.header || !nonce.ends_with(&self.nonce) || !fields.all(is_extension) {
             return Err(ScramRefused::Malformed);
         }
@@ -180,6 +181,11 @@ mod tests {
 
     /// The client's side, as the standard has it.
     fn prove(bare: &str, server_first: &str, password: &str) -> String {
+        prove_after("", bare, server_first, password)
+    }
+
+    /// As above, with something before both nonces.
+    fn prove_after(before: &str, bare: &str, server_first: &str, password: &str) -> String {
         use ring::{digest, hmac, pbkdf2};
         let field = |at: usize| &server_first.split(',').nth(at).expect("a field")[2..];
         let (nonce, salt) = (field(0), STANDARD.decode(field(1)).expect("base64"));
@@ -189,7 +195,7 @@ mod tests {
         let mac = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
         let client_key = mac(&salted, b"Client Key");
         let stored = digest::digest(&digest::SHA256, client_key.as_ref());
-        let without_proof = format!("c=biws,r={nonce}");
+        let without_proof = format!("c=biws,r={before}{nonce}");
         let signature = mac(stored.as_ref(), format!("{bare},{server_first},{without_proof}").as_bytes());
         let proof: Vec<u8> = client_key.as_ref().iter().zip(signature.as_ref()).map(|(one, other)| one ^ other).collect();
         format!("{without_proof},p={}", STANDARD.encode(proof))
@@ -210,6 +216,21 @@ mod tests {
             assert_eq!(outcome.as_ref().err(), (!expected).then_some(&ScramRefused::Credentials), "{name}");
             assert!(outcome.is_err() || outcome.is_ok_and(|(user, last)| user.name() == "a,b=c" && last.starts_with("v=")));
         }
+    }
+
+    #[test]
+    fn a_nonce_that_the_client_says_twice_is_taken() {
+        let security = security("bob", "secret");
+        let bare = "n=bob,r=abc";
+        let finish = |change: &dyn Fn(&str) -> String| {
+            let (exchange, answer) = begin(&security, &format!("n,,{bare}")).expect("a first message");
+            exchange.finish(change(&answer).as_bytes()).map(|(user, _)| user.name().to_owned())
+        };
+        assert_eq!(finish(&|answer| prove_after("abc", bare, answer, "secret")).as_deref(), Ok("bob"));
+        assert_eq!(finish(&|answer| prove_after("abc", bare, answer, "Secret")), Err(ScramRefused::Credentials));
+        // The proof is about what was said, and both nonces come last.
+        assert_eq!(finish(&|answer| prove(bare, answer, "secret").replacen("r=abc", "r=abcabc", 1)), Err(ScramRefused::Credentials));
+        assert_eq!(finish(&|answer| prove(bare, &answer.replacen(",s=", "x,s=", 1), "secret")), Err(ScramRefused::Malformed));
     }
 
     #[test]

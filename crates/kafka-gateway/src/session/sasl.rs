@@ -5,19 +5,25 @@
 //!     │ anything else: closed                            │  ▲                          │ a request after the session's end: closed
 //!     └────────────────▶ Refused ◀───────────────────────┤  └─ Verifying ◀─ PLAIN      ┘
 //! ```
+//! A session lasts as long as `connections.max.reauth.ms` says, and no longer than the token it began with.
+//!
 //! Before somebody is known requests are small (`sasl.server.max.receive.size`), one is read at a time, and it is over after
 //! [`LOGIN_MAX`]. A refusal is answered `connection.failed.authentication.delay.ms` late, then the connection ends. States, answers and
 //! texts are those of Kafka's SaslServerAuthenticator; after a handshake of version 0 tokens come without a header, as it has them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use broker::{AuditLine, Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, User};
+use broker::{
+    AuditLine, Broker, Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, TokenLogin, TokenRefusal, User,
+};
 use bytes::Bytes;
 use kafka_wire::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
 use kafka_wire::sasl_handshake::{SaslHandshakeRequest, SaslHandshakeResponse};
 use kafka_wire::{ApiKey, ErrorCode, Reader, RequestHeader, Str};
 
+use super::oauth_bearer::{FirstMessage, INVALID_TOKEN};
 use super::{CloseReason, Context, PARTS_MAX, Session, ShardContext, Slot, SlotState};
 use crate::body::{Body, frame};
 use crate::handlers::{self, Wait};
@@ -43,17 +49,20 @@ pub enum SaslMechanism {
     Plain,
     /// RFC 5802.
     Scram(ScramMechanism),
+    /// RFC 7628: a token that an authority has signed.
+    OauthBearer,
 }
 
 impl SaslMechanism {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Scram(ScramMechanism::Sha256), Self::Scram(ScramMechanism::Sha512)];
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Scram(ScramMechanism::Sha256), Self::Scram(ScramMechanism::Sha512), Self::OauthBearer];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
             Self::Scram(mechanism) => mechanism.name(),
+            Self::OauthBearer => "OAUTHBEARER",
         }
     }
 
@@ -76,13 +85,28 @@ pub struct SaslRules {
     pub refusal_delay: Duration,
 }
 
+impl SaslRules {
+    /// Does it let somebody in by a token?
+    pub fn takes_tokens(&self) -> bool {
+        self.mechanisms.contains(&SaslMechanism::OauthBearer)
+    }
+}
+
 enum Phase {
     Handshake { versions_told: bool },
-    Exchange { mechanism: SaslMechanism, scram: Option<Box<ScramExchange>> },
+    Exchange { mechanism: SaslMechanism, begun: Begun },
     /// A password is with those who verify it; the answer comes under this token.
     Verifying { token: u64, name: String },
     Known,
     Refused,
+}
+
+/// What was said in an exchange.
+enum Begun {
+    Nothing,
+    Scram(Box<ScramExchange>),
+    /// That the token is not good; the client is to say that it has heard.
+    Refusal(Refusal),
 }
 
 /// Somebody who is known.
@@ -113,6 +137,8 @@ enum Verdict {
     Next(Vec<u8>),
     /// It is known who it is.
     Done(Arc<User>, Vec<u8>),
+    /// By a token, which is good for so long.
+    Until(Arc<User>, Duration),
     Wait(u64, String),
     Refused(Refusal),
 }
@@ -124,11 +150,13 @@ struct Refusal {
     reason: String,
     /// For the client; otherwise it is told the mechanism only.
     told: Option<String>,
+    /// The audit log has it.
+    is_noted: bool,
 }
 
 impl Refusal {
     fn new(name: &str, reason: impl ToString, told: Option<&str>) -> Self {
-        Self { name: name.to_owned(), reason: reason.to_string(), told: told.map(str::to_owned) }
+        Self { name: name.to_owned(), reason: reason.to_string(), told: told.map(str::to_owned), is_noted: false }
     }
 }
 
@@ -180,10 +208,11 @@ impl Sasl {
         if now > expires { Err(CloseReason::SessionOver) } else { Ok(false) }
     }
 
-    /// How long a session lasts that begins now.
-    fn begin_session(&mut self, now: Instant) -> i64 {
-        self.expires = self.rules.session_max.map(|most| now + most);
-        self.rules.session_max.map_or(0, |most| i64::try_from(most.as_millis()).unwrap_or(i64::MAX))
+    /// How long a session lasts that begins now, with a token that is good for `token`.
+    fn begin_session(&mut self, token: Option<Duration>, now: Instant) -> i64 {
+        let most = self.rules.session_max.into_iter().chain(token).min();
+        self.expires = most.and_then(|most| now.checked_add(most));
+        most.map_or(0, |most| i64::try_from(most.as_millis()).unwrap_or(i64::MAX))
     }
 }
 
@@ -312,7 +341,7 @@ impl Session {
         }
         if let Some(mechanism) = mechanism {
             sasl.raw = asked.version == 0;
-            sasl.phase = Phase::Exchange { mechanism, scram: None };
+            sasl.phase = Phase::Exchange { mechanism, begun: Begun::Nothing };
         }
         self.answer(asked, &answer);
         Ok(())
@@ -323,7 +352,7 @@ impl Session {
         let to = self.next_reply_to();
         let peer = self.peer;
         let Some(sasl) = &mut self.sasl else { return Ok(()) };
-        let Phase::Exchange { mechanism, scram } = &mut sasl.phase else { return Err(CloseReason::Unexpected(AUTHENTICATE)) };
+        let Phase::Exchange { mechanism, begun } = &mut sasl.phase else { return Err(CloseReason::Unexpected(AUTHENTICATE)) };
         let broker = &self.gateway.broker;
         let verdict = match *mechanism {
             SaslMechanism::Plain => match plain(token) {
@@ -337,31 +366,8 @@ impl Session {
                 }
                 Err(refusal) => Verdict::Refused(refusal),
             },
-            SaslMechanism::Scram(one) => match scram.take() {
-                None => match ScramExchange::begin(broker.security(), one, token) {
-                    Ok((exchange, next)) => {
-                        *scram = Some(Box::new(exchange));
-                        Verdict::Next(next.into_bytes())
-                    }
-                    Err(error) => Verdict::Refused(scram_refusal("", error)),
-                },
-                Some(exchange) if broker.security().is_throttled(peer, exchange.name()) => {
-                    Verdict::Refused(Refusal::new(exchange.name(), Refused::Throttled, None))
-                }
-                Some(exchange) => {
-                    let name = exchange.name().to_owned();
-                    match exchange.finish(token) {
-                        Ok((user, last)) => match broker.security().authenticate_by_name(user.name(), peer) {
-                            Ok(user) => Verdict::Done(user, last.into_bytes()),
-                            Err(error) => Verdict::Refused(Refusal::new(&name, error, None)),
-                        },
-                        Err(error) => {
-                            broker.security().note_wrong_guess(peer, &name);
-                            Verdict::Refused(scram_refusal(&name, error))
-                        }
-                    }
-                }
-            },
+            SaslMechanism::Scram(one) => begun.take_scram(broker, one, token, peer),
+            SaslMechanism::OauthBearer => begun.take_bearer(broker, token, peer),
         };
         self.act_on(asked, verdict);
         Ok(())
@@ -370,8 +376,12 @@ impl Session {
     fn act_on(&mut self, asked: Asked, verdict: Verdict) {
         match verdict {
             Verdict::Next(token) => self.answer_token(asked, token, 0),
-            Verdict::Done(user, token) => match self.admit(user, asked.now) {
+            Verdict::Done(user, token) => match self.admit(user, None, asked.now) {
                 Ok(lifetime_ms) => self.answer_token(asked, token, lifetime_ms),
+                Err(refusal) => self.refuse_token(asked, refusal),
+            },
+            Verdict::Until(user, left) => match self.admit(user, Some(left), asked.now) {
+                Ok(lifetime_ms) => self.answer_token(asked, Vec::new(), lifetime_ms),
                 Err(refusal) => self.refuse_token(asked, refusal),
             },
             Verdict::Wait(token, name) => {
@@ -409,8 +419,8 @@ impl Session {
         true
     }
 
-    /// Lets a user in; milliseconds that his session lasts, 0: as long as the connection.
-    fn admit(&mut self, user: Arc<User>, now: Instant) -> Result<i64, Refusal> {
+    /// Lets a user in, with a token that is good for so long; milliseconds that his session lasts, 0: as long as the connection.
+    fn admit(&mut self, user: Arc<User>, token: Option<Duration>, now: Instant) -> Result<i64, Refusal> {
         let to = ReplyTo { token: DISMISSAL, ..self.next_reply_to() };
         let gateway = Arc::clone(&self.gateway);
         let Some(sasl) = &mut self.sasl else { return Ok(0) };
@@ -435,7 +445,7 @@ impl Session {
         }
         sasl.phase = Phase::Known;
         gateway.metrics.logins.inc();
-        Ok(sasl.begin_session(now))
+        Ok(sasl.begin_session(token, now))
     }
 
     fn answer_token(&mut self, asked: Asked, token: Vec<u8>, session_lifetime_ms: i64) {
@@ -464,9 +474,10 @@ impl Session {
         let mechanism = sasl.chosen().map_or("SASL", SaslMechanism::name);
         let until = asked.now + sasl.rules.refusal_delay;
         sasl.phase = Phase::Refused;
-        let Refusal { name, reason, .. } = refusal;
-        let line = AuditLine { who: &name, from: self.peer.ip(), through: "kafka", act: "login", what: mechanism, outcome: &reason };
-        self.gateway.broker.security().audit_refusal(line);
+        let Refusal { name, reason, is_noted, .. } = refusal;
+        if !is_noted {
+            note_refusal(&self.gateway.broker, (&name, self.peer), mechanism, &reason);
+        }
         self.refusal = Some((CloseReason::Login { name, mechanism, reason }, until));
         if body.is_some() {
             self.push(asked.slot(SlotState::Waiting(Box::new(Later { until, body }))));
@@ -516,6 +527,66 @@ fn verdict(name: String, outcome: LoginOutcome) -> Verdict {
     match outcome {
         Ok(user) => Verdict::Done(user, Vec::new()),
         Err(reason) => Verdict::Refused(Refusal::new(&name, reason, Some(WRONG_PASSWORD))),
+    }
+}
+
+fn note_refusal(broker: &Broker, (name, peer): (&str, SocketAddr), mechanism: &str, reason: &str) {
+    let line = AuditLine { who: name, from: peer.ip(), through: "kafka", act: "login", what: mechanism, outcome: reason };
+    broker.security().audit_refusal(line);
+}
+
+impl Begun {
+    fn take_scram(&mut self, broker: &Broker, mechanism: ScramMechanism, message: &[u8], peer: SocketAddr) -> Verdict {
+        let Self::Scram(exchange) = std::mem::replace(self, Self::Nothing) else {
+            return match ScramExchange::begin(broker.security(), mechanism, message) {
+                Ok((exchange, next)) => {
+                    *self = Self::Scram(Box::new(exchange));
+                    Verdict::Next(next.into_bytes())
+                }
+                Err(error) => Verdict::Refused(scram_refusal("", error)),
+            };
+        };
+        if broker.security().is_throttled(peer, exchange.name()) {
+            return Verdict::Refused(Refusal::new(exchange.name(), Refused::Throttled, None));
+        }
+        let name = exchange.name().to_owned();
+        match exchange.finish(message) {
+            Ok((user, last)) => match broker.security().authenticate_by_name(user.name(), peer) {
+                Ok(user) => Verdict::Done(user, last.into_bytes()),
+                Err(error) => Verdict::Refused(Refusal::new(&name, error, None)),
+            },
+            Err(error) => {
+                broker.security().note_wrong_guess(peer, &name);
+                Verdict::Refused(scram_refusal(&name, error))
+            }
+        }
+    }
+
+    /// Whatever a client says that has heard that its token is not good, it is refused.
+    fn take_bearer(&mut self, broker: &Broker, message: &[u8], peer: SocketAddr) -> Verdict {
+        if let Self::Refusal(refusal) = std::mem::replace(self, Self::Nothing) {
+            return Verdict::Refused(refusal);
+        }
+        let first = match FirstMessage::parse(message) {
+            Ok(first) => first,
+            Err(error) => return Verdict::Refused(Refusal::new("", error, None)),
+        };
+        let now_ms = broker.now_ms();
+        let TokenLogin { user, expires_ms } = match broker.security().authenticate_by_token(first.token, peer, now_ms) {
+            Ok(login) => login,
+            Err(TokenRefusal { name, reason }) => {
+                // Whoever goes instead of saying that he has heard is in the log, too.
+                note_refusal(broker, (&name, peer), SaslMechanism::OauthBearer.name(), &reason.to_string());
+                *self = Self::Refusal(Refusal { is_noted: true, ..Refusal::new(&name, reason, Some(INVALID_TOKEN)) });
+                return Verdict::Next(INVALID_TOKEN.into());
+            }
+        };
+        if let Some(other) = first.authorization.filter(|other| other != user.name()) {
+            let name = user.name();
+            let told = format!("Authentication failed: Client requested an authorization id ({other}) that is different from the token's principal name ({name})");
+            return Verdict::Refused(Refusal::new(name, &told, Some(&told)));
+        }
+        Verdict::Until(user, Duration::from_millis(u64::try_from(expires_ms - now_ms).unwrap_or(0)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
 mod acls;
+mod bearer;
 mod drain;
 mod fetch_sessions;
 mod filters;

@@ -7,6 +7,7 @@ mod named;
 mod security;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use types::{ByteSize, Durability};
 use crate::cli::ServeArguments;
 use crate::log_file::LogFile;
 use crate::tls::ClientCertificates;
+use crate::token_keys::KeySource;
 use layer::Layer;
 use listener::Names;
 pub use listener::Listener;
@@ -90,6 +92,8 @@ pub struct Config {
     /// `None`: the default address, if nobody else has it.
     pub amqp: Option<Vec<SocketAddr>>,
     pub security: Security,
+    /// Where the keys of tokens are; `None`: no tokens are taken.
+    pub token_keys: Option<KeySource>,
     pub admin: SocketAddr,
     /// Of management alone; `None`: only under the address above.
     pub management: Option<SocketAddr>,
@@ -155,6 +159,7 @@ impl Config {
             listeners: Listener::pair(Names { address: "--kafka", advertise: "--advertise" }, &kafka, &advertise)?,
             amqp: layer.amqp.map(|texts| amqp_addresses(&texts)).transpose()?,
             security: layer.security.check(named.iter().find(|one| one.tls).map(|one| one.name.clone()))?,
+            token_keys: tokens::source(&settings, &named)?,
             named,
             definitions: layer.definitions.map(PathBuf::from),
             management: match layer.management.as_deref() {

@@ -129,10 +129,37 @@ fn listeners_under_names_are_what_kafka_operators_expect() {
         (&["listeners=PLAINTEXT://127.0.0.1:1", "advertised.listeners=SSL://a:1"], "listeners has no listener of this name"),
         (&["listeners=PLAINTEXT://127.0.0.1:1", "listener.name.ssl.connections.max.reauth.ms=5"], "listeners has no listener of this name"),
         (&["listener.name.in.num.partitions=5"], "unknown setting listener.name.in.num.partitions: of one listener there are"),
-        (&["sasl.enabled.mechanisms=GSSAPI"], "it is a list of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        (&["sasl.enabled.mechanisms=GSSAPI"], "it is a list of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"),
         (&["listener.name.in.connections.max.reauth.ms=-1"], "listener.name.in.connections.max.reauth.ms = \"-1\" is not possible"),
     ] {
         let said = refused(settings);
+        assert!(said.contains(text), "{said}");
+    }
+}
+
+#[test]
+fn tokens_need_keys_and_what_is_about_them_needs_tokens() {
+    let with = |settings: &[&str]| {
+        let arguments = ServeArguments { set: settings.iter().map(|text| format!("sasl.{text}")).collect(), ..ServeArguments::default() };
+        let arguments = ServeArguments { set: [vec!["listeners=SASL_PLAINTEXT://127.0.0.1:1".to_owned()], arguments.set].concat(), ..arguments };
+        resolve(arguments, &[]).map_err(|error| error.to_string())
+    };
+    let url = "oauthbearer.jwks.endpoint.url=file:///keys.json";
+    assert_eq!(with(&["enabled.mechanisms=PLAIN"]).expect("taken").token_keys, None);
+    let config = with(&["enabled.mechanisms=OAUTHBEARER", url]).expect("taken");
+    assert_eq!(config.token_keys.map(|source| source.to_string()).as_deref(), Some("file:/keys.json"));
+    assert!(config.named[0].sasl.as_ref().is_some_and(|sasl| sasl.takes_tokens()));
+    for (settings, text) in [
+        (&["enabled.mechanisms=OAUTHBEARER"][..], "listener SASL_PLAINTEXT offers OAUTHBEARER, so it has to say where the keys of tokens are"),
+        (&["oauthbearer.expected.issuer=x"], "sasl.oauthbearer.expected.issuer is set, which counts only where"),
+        (&["oauthbearer.jwks.endpoint.url=keys.json"], "sasl.oauthbearer.jwks.endpoint.url = \"keys.json\" is not possible: it is file:///PATH"),
+        (&["oauthbearer.jwks.endpoint.url=https://me:secret@a/b"], "= \"…@a/b\" is not possible: settings are shown to those who may see them"),
+        (&[url, "oauthbearer.sub.claim.name="], "sasl.oauthbearer.sub.claim.name = \"\" is not possible: it is the name of a claim"),
+        (&[url, "oauthbearer.jwks.endpoint.refresh.ms=10"], "it is a whole number from 1000 to"),
+        (&[url, "oauthbearer.jwks.endpoint.retry.backoff.ms=20000"], "it is no more than sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms, which is 10000"),
+        (&[url, "oauthbearer.clock.skew.seconds=-1"], "it is a whole number from 0 to 86400"),
+    ] {
+        let said = with(settings).expect_err("refused");
         assert!(said.contains(text), "{said}");
     }
 }
