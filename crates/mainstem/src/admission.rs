@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use broker::{Settings, place_of};
+use broker::{LimitKind, Settings, place_of};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
@@ -23,11 +23,11 @@ pub struct Bounds {
 impl Bounds {
     /// Those of the settings.
     pub fn of(settings: &Settings) -> Self {
-        let int = |name| u32::try_from(settings.int(name)).unwrap_or(u32::MAX);
+        let int = |kind: LimitKind| u32::try_from(settings.int(kind.name())).unwrap_or(u32::MAX);
         Self {
-            per_address: int("max.connections.per.ip"),
-            strangers: int("mainstem.unauthenticated.connections"),
-            strangers_per_address: int("mainstem.unauthenticated.connections.per.ip"),
+            per_address: int(LimitKind::ConnectionsOfAddress),
+            strangers: int(LimitKind::Strangers),
+            strangers_per_address: int(LimitKind::StrangersOfAddress),
         }
     }
 }
@@ -35,9 +35,8 @@ impl Bounds {
 /// Which bound somebody met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    PerAddress,
-    Strangers,
-    StrangersPerAddress,
+    Limit(LimitKind),
+    /// A quota.
     Rate,
 }
 
@@ -45,9 +44,7 @@ impl Met {
     /// The setting, or the quota, that it is.
     pub fn setting(self) -> &'static str {
         match self {
-            Self::PerAddress => "max.connections.per.ip",
-            Self::Strangers => "mainstem.unauthenticated.connections",
-            Self::StrangersPerAddress => "mainstem.unauthenticated.connections.per.ip",
+            Self::Limit(kind) => kind.name(),
             Self::Rate => "connection_creation_rate",
         }
     }
@@ -67,8 +64,8 @@ struct Inner {
 }
 
 /// All that are connected.
+#[derive(Default)]
 pub struct Admission {
-    bounds: Bounds,
     inner: Mutex<Inner>,
 }
 
@@ -80,26 +77,22 @@ pub struct Place {
 }
 
 impl Admission {
-    pub fn new(bounds: Bounds) -> Arc<Self> {
-        Arc::new(Self { bounds, inner: Mutex::default() })
-    }
-
-    /// Lets one in who comes from `address`. `stranger`: who it is will be known only later.
+    /// Lets one in who comes from `address`, within bounds as they are now. `stranger`: who it is will be known only later.
     ///
     /// # Errors
     /// The bound that is reached.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool) -> Result<Place, Met> {
+    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<Place, Met> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
         let (open, strangers) = inner.by_address.get(&address).map_or((0, 0), |tally| (tally.open, tally.strangers));
-        if open >= self.bounds.per_address {
-            return Err(Met::PerAddress);
+        if open >= bounds.per_address {
+            return Err(Met::Limit(LimitKind::ConnectionsOfAddress));
         }
-        if stranger && strangers >= self.bounds.strangers_per_address {
-            return Err(Met::StrangersPerAddress);
+        if stranger && strangers >= bounds.strangers_per_address {
+            return Err(Met::Limit(LimitKind::StrangersOfAddress));
         }
-        if stranger && inner.strangers >= self.bounds.strangers {
-            return Err(Met::Strangers);
+        if stranger && inner.strangers >= bounds.strangers {
+            return Err(Met::Limit(LimitKind::Strangers));
         }
         let more = u32::from(stranger);
         inner.strangers += more;
@@ -146,17 +139,20 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_places_come_back() {
-        let admission = Admission::new(Bounds { per_address: 3, strangers: 3, strangers_per_address: 2 });
-        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger);
+        let admission = Arc::new(Admission::default());
+        let bounds = Bounds { per_address: 3, strangers: 3, strangers_per_address: 2 };
+        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger, bounds);
         let (one, other) = (enter("192.0.2.1", true).expect("room"), enter("192.0.2.1", true).expect("room"));
-        assert_eq!(enter("192.0.2.1", true).err(), Some(Met::StrangersPerAddress));
+        assert_eq!(enter("192.0.2.1", true).err(), Some(Met::Limit(LimitKind::StrangersOfAddress)));
         let third = enter("2001:db8::1", true).expect("room");
-        assert_eq!(enter("192.0.2.9", true).err(), Some(Met::Strangers));
+        assert_eq!(enter("192.0.2.9", true).err(), Some(Met::Limit(LimitKind::Strangers)));
         assert!(enter("192.0.2.9", false).is_ok());
         one.known();
         one.known();
         let fourth = enter("192.0.2.1", true).expect("the first is known");
-        assert_eq!(enter("192.0.2.1", false).err(), Some(Met::PerAddress));
+        assert_eq!(enter("192.0.2.1", false).err(), Some(Met::Limit(LimitKind::ConnectionsOfAddress)));
+        let wider = Bounds { per_address: 4, ..bounds };
+        assert!(admission.enter("192.0.2.1".parse().expect("an address"), false, wider).is_ok());
         drop((one, other, fourth));
         assert_eq!(admission.inner.lock().strangers, 1);
         drop(third);

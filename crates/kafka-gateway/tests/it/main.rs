@@ -1,11 +1,13 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
 mod acls;
+mod broker_configs;
 mod drain;
 mod fetch_sessions;
 mod filters;
 mod full_disk;
 mod idempotence;
+mod limits;
 mod login;
 mod long_poll;
 mod node;
