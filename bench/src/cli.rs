@@ -94,6 +94,9 @@ pub enum Command {
         /// An older build of the broker: measured in turns with this one, it stands for the baseline's processor time and ratio.
         #[arg(long, value_name = "FILE", conflicts_with = "update")]
         older: Option<PathBuf>,
+        /// Compare a broker that has neither access control entries nor quotas with one that has both, and nothing else; +5 % is allowed
+        #[arg(long, conflicts_with_all = ["update", "older"])]
+        guarded: bool,
         #[command(flatten)]
         common: Common,
     },

@@ -11,6 +11,8 @@
 //! ratio do, and depend on the machine: a baseline of another machine is compared with a warning, or an older build is measured
 //! in turns with this one and takes the baseline's place in both.
 
+mod guarded;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +29,10 @@ use crate::process;
 use crate::target::{Places, Running, Target};
 use crate::worker::{Local, Share, Speed, Worker};
 use crate::workload::{Confirm, Workload};
+
+pub use guarded::{Cost, measure as measure_guarded};
+
+use guarded::Guard;
 
 const INSTRUCTIONS_MAX: f64 = 1.05;
 const CPU_MAX: f64 = 1.10;
@@ -86,13 +92,7 @@ impl Rounds {
 /// # Errors
 /// The broker does not start, or valgrind is not there.
 pub fn measure(places: &Places, older: Option<&Path>, with_peer: bool, cpu: String) -> Result<(Baseline, Option<OfMachine>)> {
-    let mut instructions = BTreeMap::new();
-    for (name, confirm, short, long) in
-        [("bulk", Confirm::Batch, 20_000, 60_000), ("single", Confirm::Each, 1_000, 3_000)]
-    {
-        eprintln!("instructions per record, {name}…");
-        instructions.insert(name.to_owned(), count_instructions(places, confirm, (short, long))?);
-    }
+    let instructions = count_all(places, Guard::None)?;
     eprintln!("processor time per GB…");
     let places_of_older = older.map(|build| Places { mainstem: build.to_owned(), ..places.clone() });
     let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
@@ -100,16 +100,28 @@ pub fn measure(places: &Places, older: Option<&Path>, with_peer: bool, cpu: Stri
         if with_peer && round < PEER_PAIRS {
             eprintln!("beside Kafka…");
         }
-        let peer = if with_peer && round < PEER_PAIRS { Some(full_speed("kafka", places)?.0) } else { None };
+        let peer = if with_peer && round < PEER_PAIRS { Some(full_speed("kafka", places, Guard::None)?.0) } else { None };
         for (rounds, places) in [(&mut theirs, places_of_older.as_ref()), (&mut ours, Some(places))] {
             let Some(places) = places else { continue };
-            let (rate, cpu_s_per_gb) = full_speed("mainstem", places)?;
+            let (rate, cpu_s_per_gb) = full_speed("mainstem", places, Guard::None)?;
             rounds.cpu_s_per_gb.push(cpu_s_per_gb);
             rounds.ratios.extend(peer.map(|peer| rate / peer));
         }
     }
     let OfMachine { cpu_s_per_gb, times_kafka } = ours.all();
     Ok((Baseline { cpu, instructions, cpu_s_per_gb, times_kafka }, older.map(|_| theirs.all())))
+}
+
+/// Instructions per record, by the kind of load.
+fn count_all(places: &Places, guard: Guard) -> Result<BTreeMap<String, Instructions>> {
+    let mut instructions = BTreeMap::new();
+    for (name, confirm, short, long) in
+        [("bulk", Confirm::Batch, 20_000, 60_000), ("single", Confirm::Each, 1_000, 3_000)]
+    {
+        eprintln!("instructions per record, {name}…");
+        instructions.insert(name.to_owned(), count_instructions(places, confirm, guard, (short, long))?);
+    }
+    Ok(instructions)
 }
 
 /// What is worse than the baseline allows, each with its cause; nothing when the gate is passed.
@@ -162,9 +174,9 @@ fn causes(before: &Instructions, now: &Instructions) -> Vec<String> {
 }
 
 /// The broker under callgrind with a short and a long load; what they differ by, per record.
-fn count_instructions(places: &Places, confirm: Confirm, (short, long): (u64, u64)) -> Result<Instructions> {
-    let (few, at_first) = under_callgrind(places, confirm, short)?;
-    let (many, at_last) = under_callgrind(places, confirm, long)?;
+fn count_instructions(places: &Places, confirm: Confirm, guard: Guard, (short, long): (u64, u64)) -> Result<Instructions> {
+    let (few, at_first) = under_callgrind(places, confirm, guard, short)?;
+    let (many, at_last) = under_callgrind(places, confirm, guard, long)?;
     let records = many.checked_sub(few).filter(|records| *records > 0).context("the longer load was not longer")?;
     let per_record = |name: &str| {
         let of = |counts: &BTreeMap<String, u64>| counts.get(name).copied().unwrap_or(0) as f64;
@@ -181,7 +193,7 @@ fn count_instructions(places: &Places, confirm: Confirm, (short, long): (u64, u6
 
 /// Produces at least so many records of 1 KiB to the broker under callgrind, with one consumer reading along when they
 /// come in bulk; the number of records, and instructions by function.
-fn under_callgrind(places: &Places, confirm: Confirm, records: u64) -> Result<(u64, BTreeMap<String, u64>)> {
+fn under_callgrind(places: &Places, confirm: Confirm, guard: Guard, records: u64) -> Result<(u64, BTreeMap<String, u64>)> {
     let mut target = Target::find("mainstem")?;
     let counts = places.scratch.join("callgrind.out");
     let valgrind = ["valgrind", "-q", "--tool=callgrind", "--callgrind-out-file={counts}"];
@@ -189,6 +201,7 @@ fn under_callgrind(places: &Places, confirm: Confirm, records: u64) -> Result<(u
     target.start = words.into_iter().chain(std::mem::take(&mut target.start)).collect();
     target.start.extend(["--io", "buffered"].map(str::to_owned));
     target.version.clear();
+    guard.add_to(&mut target);
     let workload = Workload {
         confirm,
         confirm_batch: 500,
@@ -201,6 +214,7 @@ fn under_callgrind(places: &Places, confirm: Confirm, records: u64) -> Result<(u
     // Valgrind itself needs memory.
     setup.memory_limit_mb = 8192;
     let running = Running::start(&target, places, setup).context("is valgrind there?")?;
+    guard.put_up(&target, places)?;
     let job = Job::plain(&target.driver, &target.address, "gate", workload);
     let driver = drivers::open(&job)?;
     driver.prepare()?;
@@ -257,8 +271,9 @@ fn parse_annotation(text: &str) -> BTreeMap<String, u64> {
 }
 
 /// Messages a second and broker CPU-seconds per GB of a target at full speed, consumers included.
-fn full_speed(name: &str, places: &Places) -> Result<(f64, f64)> {
-    let target = Target::find(name)?;
+fn full_speed(name: &str, places: &Places, guard: Guard) -> Result<(f64, f64)> {
+    let mut target = Target::find(name)?;
+    guard.add_to(&mut target);
     let workload = Workload {
         partitions_per_topic: 100,
         producers_per_topic: 4,
@@ -269,6 +284,7 @@ fn full_speed(name: &str, places: &Places) -> Result<(f64, f64)> {
     };
     let variant = target.variants().pop().unwrap_or("stock");
     let running = Running::start(&target, places, plan::setup_of(&workload, variant))?;
+    guard.put_up(&target, places)?;
     let job = Job::plain(&target.driver, &target.address, "gate", workload);
     drivers::open(&job)?.prepare()?;
     let mut worker = Local::new(Clock::local());

@@ -113,7 +113,8 @@ fn execute(command: Command) -> Result<()> {
             println!("worker on {}", listener.local_addr()?);
             worker::serve(listener)
         }
-        Command::Gate { baseline, update, without_peer, older, common } => {
+        Command::Gate { guarded: true, common, .. } => guarded(&common),
+        Command::Gate { baseline, update, without_peer, older, common, .. } => {
             gate(&baseline, update, !without_peer, older.as_deref(), &common)
         }
         Command::Yardsticks => {
@@ -213,6 +214,15 @@ fn gate(path: &PathBuf, update: bool, with_peer: bool, older: Option<&Path>, com
     let worse = gate::regressions(&before, &now);
     ensure!(worse.is_empty(), "worse than the baseline:\n  {}", worse.join("\n  "));
     println!("nothing is worse than the baseline");
+    Ok(())
+}
+
+fn guarded(common: &Common) -> Result<()> {
+    let costs = gate::measure_guarded(&places(common)?)?;
+    for gate::Cost { what, without, with } in &costs {
+        println!("{what}: {without:.3} without, {with:.3} with entries and quotas ({:+.1} %)", (with / without - 1.0) * 100.0);
+    }
+    ensure!(costs.iter().all(gate::Cost::holds), "access control entries and quotas cost more than 5 %");
     Ok(())
 }
 

@@ -38,6 +38,17 @@ def gate(report):
     report.note(baseline_commit=commit_of(BASELINE), gate_passed=told.returncode == 0, told=now.splitlines())
 
 
+def guarded(report):
+    """`mainstem-bench gate --guarded`: the same loads on a broker that has neither access control entries nor quotas, and on one whose client may do
+    what it does by entries (500 more are about others) and has quotas that it never reaches. Instructions are counted under callgrind, processor
+    time is the best of five in turns. Needs valgrind and `make bench-build`."""
+    told = subprocess.run([BENCH, "gate", "--guarded"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    for line in told.stdout.splitlines():
+        what, without, with_both = re.fullmatch(r"(.*): ([\d.]+) without, ([\d.]+) with entries and quotas .*", line).groups()
+        report.judge(f"{what}, with / without", round(float(with_both) / float(without), 3), "<= 1.05", float(with_both) <= 1.05 * float(without))
+    report.note(told=told.stdout.splitlines(), passed=told.returncode == 0)
+
+
 def figure(pattern, text):
     found = re.search(pattern, text, re.MULTILINE)
     if found is None:

@@ -1,4 +1,4 @@
-"""Damaged data folders and the runbook for them (`docs/operations/damage.md`): a flipped bit in a sealed segment and one behind the checkpoint, verified,
+"""Damaged data folders and the runbook for them (`docs/operations/damage.md`): a flipped bit in a sealed segment, one behind the checkpoint and one in a header, verified,
 salvaged to another folder, accepted as lost; and a folder that moves to another file system. Whatever is not lost is read by real clients afterwards, at
 its offset. Argument: the binary."""
 
@@ -113,6 +113,19 @@ def damaged(binary, folder, acknowledged, place, refused):
     return missing
 
 
+def damaged_header(binary, folder, acknowledged):
+    """A flipped bit in the header of the segment that was written: the start is refused, and nothing is lost."""
+    path = segments(folder)[-1]
+    flip(path, 20)
+    found = verify(binary, folder)
+    if len(found["damages"]) != 1 or found["lost"]:
+        raise RuntimeError(f"one bit of the header of {path.name} was flipped, verify says {found}")
+    status, _, error = run(binary, "serve", "--data", folder, "--kafka", "127.0.0.1:0", "--amqp", "none", "--admin", "127.0.0.1:0")
+    if status == 0 or path.name not in error or "verify" not in error:
+        raise RuntimeError(f"a folder with a damaged header is opened: status {status}, {error[-300:]}")
+    serves(binary, folder, acknowledged, 0, ["--accept-loss", found["damages"][0]["id"]])
+
+
 def sealed(folder):
     """The body of a large chunk, which has records, in a segment that is sealed long since."""
     for path in segments(folder)[:-2]:
@@ -152,13 +165,14 @@ def main():
                 raise RuntimeError("an undamaged folder is damaged")
             in_sealed = damaged(binary, copy(folder, "sealed"), acknowledged, sealed, False)
             in_open = damaged(binary, copy(folder, "open"), acknowledged, open_one, True)
+            damaged_header(binary, copy(folder, "header"), acknowledged)
             moved = f"{elsewhere}/data"
             subprocess.run(["cp", "-a", "--sparse=always", folder, moved], check=True)
             if verify(binary, moved)["damages"]:
                 raise RuntimeError("the folder is damaged where it has moved to")
             serves(binary, moved, acknowledged, 0)
             count = sum(map(len, acknowledged.values()))
-            print(f"of {count} acknowledged {in_sealed} were lost with a bit of a sealed segment, {in_open} with one behind the checkpoint, none by moving")
+            print(f"of {count} acknowledged {in_sealed} were lost with a bit of a sealed segment, {in_open} with one behind the checkpoint, none with one of a header, none by moving")
     finally:
         shutil.rmtree(elsewhere, ignore_errors=True)
 

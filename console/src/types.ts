@@ -69,12 +69,13 @@ export interface Overview {
   uptime_ms: number;
   now_at: number;
   counts: Record<string, number>;
-  totals: Totals;
-  rates: Totals;
-  memory: Memory;
-  disk: { folder: string; free_bytes: number; journal_bytes: number };
-  journals: Journal[];
-  listeners: { protocol: string; address: string; tls: boolean }[];
+  // These are null for those who do not look after the node.
+  totals: Totals | null;
+  rates: Totals | null;
+  memory: Memory | null;
+  disk: { folder: string; free_bytes: number; journal_bytes: number } | null;
+  journals: Journal[] | null;
+  listeners: { protocol: string; address: string; tls: boolean }[] | null;
   warnings: { code: string; text: string }[];
 }
 

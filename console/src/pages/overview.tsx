@@ -150,13 +150,15 @@ function Facts({ overview }: { overview: Overview }) {
           <dt>Started (local)</dt>
           <dd>{time(overview.started_at)}</dd>
         </div>
-        <div>
-          <dt>Data</dt>
-          <dd>
-            <span class="mono">{overview.disk.folder}</span>, {bytes(overview.disk.journal_bytes)} used, {bytes(overview.disk.free_bytes)} free
-          </dd>
-        </div>
-        {overview.listeners.map((listener) => (
+        {overview.disk && (
+          <div>
+            <dt>Data</dt>
+            <dd>
+              <span class="mono">{overview.disk.folder}</span>, {bytes(overview.disk.journal_bytes)} used, {bytes(overview.disk.free_bytes)} free
+            </dd>
+          </div>
+        )}
+        {overview.listeners?.map((listener) => (
           <div key={`${listener.protocol} ${listener.address}`}>
             <dt>{listener.protocol}</dt>
             <dd>

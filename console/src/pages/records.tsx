@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { asRefusal, get, isAborted, path, type Query, type Refusal } from '../api.ts';
 import { bytes, count, plural, timeMillis, zone } from '../format.ts';
+import { pretty } from '../pretty.ts';
 import type { FieldValue, RecordShown, RecordsFound } from '../types.ts';
 import { Choice, Form, Text, type Work } from '../ui/form.tsx';
 import { Icon } from '../ui/icon.tsx';
@@ -263,6 +264,7 @@ function Detail({ record }: { record: RecordShown }) {
 }
 
 function Content({ name, field }: { name: string; field: FieldValue }) {
+  const text = field.text ?? field.base64 ?? '';
   return (
     <>
       <h4>
@@ -270,17 +272,7 @@ function Content({ name, field }: { name: string; field: FieldValue }) {
         {field.text === null && <span class="faint"> as base64</span>}
         {field.truncated && <span class="faint"> (the beginning of {bytes(field.bytes)})</span>}
       </h4>
-      <pre tabIndex={0}>{pretty(field)}</pre>
+      <pre tabIndex={0}>{field.truncated ? text : pretty(text)}</pre>
     </>
   );
-}
-
-function pretty(field: FieldValue): string {
-  const text = field.text ?? field.base64 ?? '';
-  if (field.truncated || !/^\s*[[{]/.test(text)) return text;
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }

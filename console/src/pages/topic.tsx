@@ -125,6 +125,9 @@ function Partitions({ topic }: { topic: TopicFull }) {
         <Chart title="Records in" at={at} lines={records} format={rate} height={140} />
         <Chart title="Bytes in" at={at} lines={sizes} format={byteRate} height={140} binary />
       </div>
+      {topic.partition_list.length < topic.partitions && (
+        <p class="said">The first {count(topic.partition_list.length)} of {count(topic.partitions)} partitions.</p>
+      )}
       <Table label="Partitions" columns={COLUMNS} rows={topic.partition_list} id={(one) => String(one.partition)} />
     </>
   );
@@ -177,7 +180,8 @@ function MorePartitions({ topic, resource, onClose }: ChangeProps) {
 }
 
 function Truncate({ topic, resource, onClose }: ChangeProps) {
-  const body = { partitions: topic.partition_list.map((one) => ({ partition: one.partition, before: -1 })) };
+  // Of many partitions only the first are listed.
+  const body = { partitions: Array.from({ length: topic.partitions }, (_, partition) => ({ partition, before: -1 })) };
   return (
     <Confirm
       title={`Empty ${topic.name}?`}

@@ -13,7 +13,7 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::routing::get;
 
-use crate::origin::{self, Peers};
+use crate::origin::{self, Asked, Peers};
 
 /// Scripts, styles and pictures of ours, requests to us, and nothing else; no other page may show it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -60,7 +60,7 @@ pub(crate) fn router() -> Router {
 }
 
 fn answer(place: usize, peers: &Peers, headers: &HeaderMap) -> Response<Body> {
-    if let Err(reason) = origin::check_own(peers, headers, false) {
+    if let Err(reason) = origin::check_own(peers, headers, Asked::Page) {
         let mut response = Response::new(Body::from(format!("{reason}\n")));
         *response.status_mut() = StatusCode::FORBIDDEN;
         return response;

@@ -3,6 +3,7 @@
 //! with clients, so that it answers while they keep the shards busy.
 
 pub mod api;
+mod bindings;
 mod console;
 mod control;
 mod exposition;
@@ -120,8 +121,8 @@ impl AdminState {
     }
 }
 
-/// Requests of management that are worked on at once.
-const MANAGEMENT_THREADS: usize = 4;
+/// Requests of management that are worked on at once: four that take long (`api/places.rs`), and two others.
+const MANAGEMENT_THREADS: usize = 6;
 
 /// Binds addresses and serves them on a thread of its own, which ends with the process: the pages of administration and, if that is
 /// wanted, management alone. Returns what was bound.

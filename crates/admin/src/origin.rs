@@ -44,20 +44,31 @@ pub(crate) fn check_loopback(peers: &Peers, headers: &HeaderMap) -> Result<(), &
     }
 }
 
-/// As [`check_loopback`]; and wherever it is served a page that asks has to be of the place that is asked, and so has a page that makes
-/// a change (`changes`), though it hides where it is from.
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A page, to which a page of another site may lead.
+    Page,
+    /// Something of the API: nobody is led there, and it costs work whether the page that asks may read it or not.
+    Data,
+    /// A change.
+    Change,
+}
+
+/// As [`check_loopback`]; and wherever it is served a page that asks has to be of the place that is asked, and so has one that hides where it
+/// is from, unless it is a page that it leads to.
 ///
 /// # Errors
 /// What is wrong, for people.
-pub(crate) fn check_own(peers: &Peers, headers: &HeaderMap, changes: bool) -> Result<(), &'static str> {
+pub(crate) fn check_own(peers: &Peers, headers: &HeaderMap, asked: Asked) -> Result<(), &'static str> {
     check_loopback(peers, headers)?;
     let site = headers.get("sec-fetch-site").map(|value| value.to_str().unwrap_or_default());
-    if changes && site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
-        return Err("a page of another site asks for a change");
+    if asked != Asked::Page && site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return Err("a page of another site asks");
     }
     match text(headers, header::ORIGIN) {
         None => Ok(()),
-        Some("null") if !changes => Ok(()),
+        Some("null") if asked != Asked::Change => Ok(()),
         Some(origin) => {
             let of_origin = origin.split_once("://").map(|(_, authority)| authority);
             if of_origin.is_some() && of_origin == text(headers, header::HOST) { Ok(()) } else { Err("a page of another site asks") }
@@ -106,17 +117,20 @@ mod tests {
 
     #[test]
     fn a_change_is_asked_for_by_our_own_page_or_by_none() {
-        let check = |all: &[(&'static str, &str)], changes| check_own(&peers("127.0.0.1:8160"), &headers(all), changes).is_ok();
+        let check = |all: &[(&'static str, &str)], asked| check_own(&peers("127.0.0.1:8160"), &headers(all), asked).is_ok();
         let host = ("host", "localhost:8160");
-        assert!(check(&[host], true));
-        assert!(check(&[host, ("origin", "http://localhost:8160"), ("sec-fetch-site", "same-origin")], true));
-        assert!(!check(&[host, ("origin", "http://localhost:3000")], true), "another server of this machine");
-        assert!(!check(&[host, ("origin", "null")], true));
-        assert!(check(&[host, ("origin", "null")], false));
-        assert!(!check(&[host, ("sec-fetch-site", "cross-site")], true));
-        assert!(!check(&[host, ("sec-fetch-site", "same-site")], true));
-        assert!(check(&[host, ("sec-fetch-site", "cross-site")], false), "a link that leads here");
-        let remote = check_own(&peers("10.0.0.1:8160"), &headers(&[("host", "broker:8160"), ("origin", "https://evil.example")]), false);
+        assert!(check(&[host], Asked::Change));
+        assert!(check(&[host, ("origin", "http://localhost:8160"), ("sec-fetch-site", "same-origin")], Asked::Change));
+        assert!(!check(&[host, ("origin", "http://localhost:3000")], Asked::Change), "another server of this machine");
+        assert!(!check(&[host, ("origin", "null")], Asked::Change));
+        assert!(check(&[host, ("origin", "null")], Asked::Data));
+        for site in ["cross-site", "same-site"] {
+            assert!(!check(&[host, ("sec-fetch-site", site)], Asked::Change), "{site}");
+            assert!(!check(&[host, ("sec-fetch-site", site)], Asked::Data), "{site}: a picture that is none");
+            assert!(check(&[host, ("sec-fetch-site", site)], Asked::Page), "{site}: a link that leads here");
+        }
+        assert!(check(&[host, ("sec-fetch-site", "none")], Asked::Data), "an address that somebody has typed");
+        let remote = check_own(&peers("10.0.0.1:8160"), &headers(&[("host", "broker:8160"), ("origin", "https://evil.example")]), Asked::Page);
         assert!(remote.is_err());
     }
 }

@@ -85,7 +85,7 @@ pub const BROKER: &[Setting] = &[
     row("socket.request.max.bytes", Int(1024, INT), "104857600", Enforced, "Largest request."),
     row("max.connections", Int(1, INT), "100000", Enforced, "Connections at once; more are closed."),
     row("max.connections.per.ip", Int(0, INT), "2147483647", Enforced, "Connections of one address at once; more are closed. A /64 network of IPv6 is one address."),
-    row("mainstem.unauthenticated.connections", Int(1, INT), "1500", Enforced, "Connections at once of which it is not known yet who they are, where that is asked; more are closed."),
+    row("mainstem.unauthenticated.connections", Int(1, INT), "1500", Enforced, "Connections at once of which it is not known yet who they are, where that is asked; of more, those of the addresses with most are closed."),
     row("mainstem.unauthenticated.connections.per.ip", Int(1, INT), "1000", Enforced, "Those of one address."),
     row("channel_max", Int(1, 65_535), "2047", Enforced, "AMQP channels of a connection at once, as it is told when it begins."),
     row("channel_max_per_node", Int(1, INT), "1000000", Enforced, "AMQP channels of all connections at once; who opens one more is closed with NOT_ALLOWED."),

@@ -12,7 +12,6 @@ use std::fs::File as Copied;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -174,14 +173,14 @@ pub struct ArchiveHold(Arc<Journal>);
 impl ArchiveHold {
     /// From now on.
     pub fn new(journal: &Arc<Journal>) -> Self {
-        journal.archive().holders.fetch_add(1, Ordering::SeqCst);
+        *journal.archive().holders.lock() += 1;
         Self(Arc::clone(journal))
     }
 }
 
 impl Drop for ArchiveHold {
     fn drop(&mut self) {
-        self.0.archive().holders.fetch_sub(1, Ordering::SeqCst);
+        *self.0.archive().holders.lock() -= 1;
         self.0.wake_archiver();
     }
 }

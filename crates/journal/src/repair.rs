@@ -1,25 +1,25 @@
 //! Putting something whole in the place of what is damaged: what was lost becomes batches without records, so that offsets stay what they
-//! are and everything else is readable again. The damaged file stays beside the new one, as `damaged-` and its name.
+//! are and everything else is readable again. The damaged file stays beside the new one, as `damaged-` and its name, unless it is a copy.
 //!
 //! | damaged | what takes its place |
 //! |---|---|
 //! | segment that the checkpoint covers | a rewritten segment of what is whole in it, and empty batches |
+//! | header of a segment behind the checkpoint | the header that it had |
 //! | bodies of a chunk behind the checkpoint | the same chunk, with empty batches in place of those; state records go |
 //! | chunks of which nothing is known | as many chunks, with empty batches for logs that go on behind them |
 //!
 //! The header of a repaired chunk keeps the checksum that the next chunk carries of it: four reserved bytes are chosen so that it comes out.
 //! What a log had at its very end in chunks of which nothing is known is not known either; its offsets are given again, in a later term.
 
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use record::filler;
-use types::{LogId, Offset, Timestamp};
+use types::{LogId, Offset, Term, Timestamp};
 
 use crate::chunk::{
     ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw, encode_header_with_crc,
@@ -27,6 +27,7 @@ use crate::chunk::{
 use crate::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use crate::index::{SealInfo, write_index};
 use crate::keeper::Copy;
+use crate::readable::copy_readable;
 use crate::run::Run;
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name};
 use crate::survey::{Damage, Hole, Place, SegmentSurvey, Survey};
@@ -76,6 +77,15 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> RepairError {
     move |source| RepairError::Io { what, source }
 }
 
+/// What becomes of a damaged file when another takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Original {
+    /// It stays beside the new one.
+    Kept,
+    /// It goes: it is a copy.
+    Dropped,
+}
+
 /// What was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
@@ -87,25 +97,29 @@ pub struct Repaired {
 ///
 /// # Errors
 /// See [`RepairError`].
-pub fn repair(folder: &Path, survey: &Survey, accepted: &dyn Fn(&Damage) -> bool) -> Result<Repaired, RepairError> {
+pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn Fn(&Damage) -> bool) -> Result<Repaired, RepairError> {
     let wanted: Vec<&Damage> = survey.damages.iter().filter(|damage| accepted(damage)).collect();
-    let sealed: HashSet<u64> = wanted.iter().filter_map(|damage| if let Place::Sealed(sequence) = damage.place { Some(sequence) } else { None }).collect();
+    let mut sealed: HashSet<u64> = wanted.iter().filter_map(|damage| if let Place::Sealed(sequence) = damage.place { Some(sequence) } else { None }).collect();
     for damage in &survey.damages {
         match damage.place {
-            Place::Elsewhere if accepted(damage) => return Err(beyond(damage)),
+            Place::Elsewhere | Place::Object if accepted(damage) => return Err(beyond(damage)),
             Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
             _ => {}
         }
     }
+    let mut missing = Vec::new();
+    for damage in &wanted {
+        let Place::Sealed(sequence) = damage.place else { continue };
+        let segment = survey.segments.iter().find(|segment| segment.sequence == sequence).ok_or_else(|| beyond(damage))?;
+        if sealed.remove(&sequence) {
+            missing.push((segment, missing_of(survey, segment).ok_or_else(|| beyond(damage))?));
+        }
+    }
     let storage = RealStorage::open(folder, IoMode::Buffered).map_err(failed("open the journal's folder"))?;
     let mut repaired = Repaired::default();
-    for segment in survey.segments.iter().filter(|segment| sealed.contains(&segment.sequence)) {
-        let missing = missing_of(survey, segment).ok_or_else(|| {
-            let damage = wanted.iter().find(|damage| damage.place == Place::Sealed(segment.sequence));
-            damage.map_or(RepairError::Together { id: String::new() }, |damage| beyond(damage))
-        })?;
+    for (segment, missing) in missing {
         rewrite(&storage, survey, segment, missing)?;
-        put_in_place(&storage, folder, segment.sequence)?;
+        put_in_place(&storage, folder, segment.sequence, original)?;
         repaired.files.push(segment_name(segment.sequence));
     }
     let mut open: Vec<u64> = wanted.iter().filter_map(|damage| open_sequence(&damage.place)).collect();
@@ -114,7 +128,7 @@ pub fn repair(folder: &Path, survey: &Survey, accepted: &dyn Fn(&Damage) -> bool
     for sequence in open {
         let damages = wanted.iter().filter(|damage| open_sequence(&damage.place) == Some(sequence));
         patch(&storage, folder, survey, sequence, damages.copied())?;
-        put_in_place(&storage, folder, sequence)?;
+        put_in_place(&storage, folder, sequence, original)?;
         repaired.files.push(segment_name(sequence));
     }
     Ok(repaired)
@@ -127,18 +141,22 @@ fn beyond(damage: &Damage) -> RepairError {
 
 fn open_sequence(place: &Place) -> Option<u64> {
     match place {
-        Place::Bodies { sequence, .. } => Some(*sequence),
+        Place::Bodies { sequence, .. } | Place::Header { sequence, .. } => Some(*sequence),
         Place::Hole(hole) => Some(hole.sequence),
-        Place::Sealed(_) | Place::Elsewhere => None,
+        Place::Sealed(_) | Place::Elsewhere | Place::Object => None,
     }
 }
 
-/// The new file takes the place of the old one, which keeps another name.
-fn put_in_place(storage: &RealStorage, folder: &Path, sequence: u64) -> Result<(), RepairError> {
+/// The new file takes the place of the old one, at once: a crash leaves one of them.
+fn put_in_place(storage: &RealStorage, folder: &Path, sequence: u64, original: Original) -> Result<(), RepairError> {
     let name = segment_name(sequence);
-    let kept = (0..).map(|number| folder.join(if number == 0 { format!("{PREFIX_DAMAGED}{name}") } else { format!("{PREFIX_DAMAGED}{name}-{number}") }));
-    let kept = kept.into_iter().find(|path| !path.exists()).expect("names do not end");
-    storage.link(&name, &kept).map_err(failed("keep the damaged segment"))?;
+    if original == Original::Kept {
+        let numbered = |number| folder.join(if number == 0 { format!("{PREFIX_DAMAGED}{name}") } else { format!("{PREFIX_DAMAGED}{name}-{number}") });
+        let kept = (0..).map(numbered).find(|path| !path.exists()).expect("names do not end");
+        // Not every file system has second names.
+        let outcome = storage.link(&name, &kept).or_else(|_| copy_readable(&folder.join(&name), &kept, &|_| {}));
+        outcome.map_err(failed("keep the damaged segment"))?;
+    }
     storage.rename(NAME_REPAIRING, &name).map_err(failed("put the repaired segment in its place"))?;
     storage.sync_folder().map_err(failed("flush the folder"))
 }
@@ -149,13 +167,45 @@ fn missing_of(survey: &Survey, segment: &SegmentSurvey) -> Option<Vec<Run>> {
         return Some(broken.clone());
     }
     // Without its index what is lost of logs is lost here, if it is the only such segment and nothing is shared.
-    let (blind, last) = (survey.segments.iter().filter(|other| other.broken.is_none() && other.last.is_some()).count(), segment.last?);
+    let (blind, last) = (survey.segments.iter().filter(|other| other.broken.is_none()).count(), segment.last?);
     if blind > 1 || segment.runs.iter().any(|run| run.shared) || last.0.0 == 0 {
         return None;
     }
-    let whole: HashSet<LogId> = segment.runs.iter().map(|run| run.log).collect();
-    let lost = survey.logs.iter().filter(|(id, _)| whole.contains(*id)).flat_map(|(id, log)| log.lost.iter().map(|range| (*id, range.clone())));
-    Some(lost.map(|(log, range)| lost_run(log, &range)).collect())
+    let mut between: HashMap<LogId, Range<Offset>> = HashMap::new();
+    for run in &segment.runs {
+        let bounds = || survey.archived_until.get(&run.log).copied().unwrap_or_default()..Offset(u64::MAX);
+        between.entry(run.log).or_insert_with(bounds);
+    }
+    bound_by_others(survey, segment.sequence, &mut between);
+    let lost = between.iter().filter_map(|(id, bounds)| Some((*id, bounds, survey.logs.get(id)?)));
+    let here = lost.flat_map(|(id, bounds, log)| {
+        let clipped = log.lost.iter().map(move |range| range.start.max(bounds.start)..range.end.min(bounds.end));
+        clipped.filter(|range| range.start < range.end).map(move |range| lost_run(id, &range))
+    });
+    Some(here.collect())
+}
+
+/// Offsets of a log rise with the segments: what one can have had lies behind all that those before it had, whole or not, and before all
+/// that those behind it had.
+fn bound_by_others(survey: &Survey, sequence: u64, between: &mut HashMap<LogId, Range<Offset>>) {
+    let mut bound = |is_before: bool, log: LogId, range: Range<Offset>| {
+        let Some(bounds) = between.get_mut(&log) else { return };
+        if is_before {
+            bounds.start = bounds.start.max(range.end);
+        } else {
+            bounds.end = bounds.end.min(range.start);
+        }
+    };
+    for other in survey.segments.iter().filter(|other| other.sequence != sequence) {
+        for run in other.runs.iter().chain(other.broken.iter().flatten()) {
+            bound(other.sequence < sequence, run.log, run.base..run.next);
+        }
+    }
+    for damage in &survey.damages {
+        if let Place::Hole(hole) = &damage.place {
+            hole.gaps.iter().for_each(|(log, range)| bound(false, *log, range.clone()));
+        }
+    }
 }
 
 fn lost_run(log: LogId, range: &Range<Offset>) -> Run {
@@ -179,7 +229,7 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
     let _ = storage.remove(NAME_REPAIRING);
     let file = storage.create(NAME_REPAIRING, SEGMENT_HEADER_BYTES as u64).map_err(&io)?;
     let created = SegmentHeader::read(&*segment.file).map_or(0, |header| header.created);
-    let header = SegmentHeader { kind: SegmentKind::Rewritten, journal: survey.journal, sequence: segment.sequence, created, replaces: vec![segment.sequence] };
+    let header = SegmentHeader { kind: SegmentKind::Rewritten, journal: survey.journal, sequence: segment.sequence, created, replaces: segment.replaces.clone() };
     file.write_at(0, &header.encode()).map_err(&io)?;
     let mut copy = Copy::new(Arc::clone(&file));
     let mut all: Vec<(Run, bool)> = segment.runs.iter().map(|run| (*run, true)).chain(missing.into_iter().map(|run| (run, false))).collect();
@@ -192,11 +242,14 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
     for same in all.chunk_by(|(one, one_whole), (other, other_whole)| one.shared && other.shared && one.position == other.position && one_whole == other_whole) {
         let (first, is_whole) = same[0];
         if !is_whole {
-            same.iter().try_for_each(|(run, _)| fill(&mut copy, run)).map_err(&io)?;
+            same.iter().try_for_each(|(run, _)| fill(&mut copy, run, survey)).map_err(&io)?;
             continue;
         }
         let mut bytes = vec![0; first.bytes as usize];
         segment.file.read_at(u64::from(first.position), &mut bytes).map_err(&io)?;
+        if crc32c(&bytes) != first.crc {
+            return Err(io(io::Error::other(format!("{}, byte {}: it was whole when it was looked at", segment.file.name(), first.position))));
+        }
         let bytes = [Bytes::from(bytes)];
         let runs: Vec<Run> = same.iter().map(|(run, _)| *run).collect();
         if first.shared { copy.add_shared(&runs, &bytes) } else { copy.add(&first, &bytes) }.map_err(&io)?;
@@ -211,10 +264,18 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
     write_index(&*file, end, &ids, places, &info).and_then(|_| file.sync()).map_err(&io)
 }
 
+/// An empty batch of a term: clients ask whether what they read last is still there by the term that it says.
+fn filler_of(term: Term, range: Range<Offset>, time: Timestamp) -> Vec<u8> {
+    let mut batch = filler(range.start, range.end, time).to_vec();
+    record::set_leader_epoch(&mut batch, term.0);
+    batch
+}
+
 /// Empty batches in place of a run.
-fn fill(copy: &mut Copy, run: &Run) -> io::Result<()> {
+fn fill(copy: &mut Copy, run: &Run, survey: &Survey) -> io::Result<()> {
+    let term = survey.logs.get(&run.log).map_or_else(Term::default, |log| log.term_at(run.base));
     for range in pieces(run.base..run.next) {
-        let batch = filler(range.start, range.end, run.max_timestamp.max(0));
+        let batch = Bytes::from(filler_of(term, range.clone(), run.max_timestamp.max(0)));
         let filled = Run { base: range.start, next: range.end, bytes: batch.len() as u32, records: 0, shared: false, ..*run };
         copy.add(&filled, &[batch])?;
     }
@@ -231,40 +292,22 @@ fn patch<'d>(
 ) -> Result<(), RepairError> {
     let io = failed("write a repaired segment");
     let (name, _) = (segment_name(sequence), storage.remove(NAME_REPAIRING));
-    copy_file(&folder.join(&name), &folder.join(NAME_REPAIRING)).map_err(&io)?;
+    copy_readable(&folder.join(&name), &folder.join(NAME_REPAIRING), &|_| {}).map_err(&io)?;
     let file = storage.open(NAME_REPAIRING).map_err(&io)?;
     for damage in damages {
         let (position, chunks) = match &damage.place {
             Place::Bodies { position, .. } => (*position, with_empty_bodies(&*file, *position).map_err(&io)?),
             Place::Hole(hole) => (hole.bytes.start, fill_hole(survey, hole)),
-            Place::Sealed(_) | Place::Elsewhere => continue,
+            Place::Header { sequence, created } => {
+                let (kind, journal, replaces) = (SegmentKind::Journal, survey.journal, Vec::new());
+                (0, Some(SegmentHeader { kind, journal, sequence: *sequence, created: *created, replaces }.encode()))
+            }
+            Place::Sealed(_) | Place::Elsewhere | Place::Object => continue,
         };
         let chunks = chunks.ok_or_else(|| beyond(damage))?;
         file.write_at(position, &chunks).map_err(&io)?;
     }
     file.sync().map_err(&io)
-}
-
-/// Copies what can be read; zeroes stand for what cannot.
-fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let (from, to) = (fs::File::open(from)?, fs::File::create(to)?);
-    let size = from.metadata()?.len();
-    to.set_len(size)?;
-    let mut piece = vec![0; 1 << 20];
-    let mut at = 0;
-    while at < size {
-        match from.read_at(&mut piece, at) {
-            Ok(0) => break,
-            Ok(got) => {
-                to.write_all_at(&piece[..got], at)?;
-                at += got as u64;
-            }
-            Err(_) if piece.len() > SECTOR => piece.truncate(SECTOR),
-            Err(_) => at += SECTOR as u64,
-        }
-    }
-    Ok(())
 }
 
 /// The chunk at `position` with empty batches in place of bodies that are not whole. State records that are not are left out.
@@ -281,10 +324,10 @@ fn with_empty_bodies(file: &dyn File, position: u64) -> io::Result<Option<Vec<u8
             continue;
         }
         match entry.kind {
-            EntryKind::Data | EntryKind::Shared if entry.bytes as usize >= FILLER_BYTES => {
+            EntryKind::Data | EntryKind::Shared if entry.bytes as usize >= FILLER_BYTES && u64::from(entry.last_delta) < BATCH_OFFSETS_MAX => {
                 // In a body that logs share offsets are distances.
                 let base = if entry.kind == EntryKind::Shared { Offset::ZERO } else { entry.base };
-                let batch = filler(base, base.plus(u64::from(entry.last_delta) + 1), entry.max_timestamp.max(0));
+                let batch = filler_of(header.term, base..base.plus(u64::from(entry.last_delta) + 1), entry.max_timestamp.max(0));
                 let from = entry.position as usize;
                 chunk[from..from + batch.len()].copy_from_slice(&batch);
                 (entry.bytes, entry.crc, entry.records) = (batch.len() as u32, crc32c(&batch), 0);
@@ -315,7 +358,7 @@ fn fill_hole(survey: &Survey, hole: &Hole) -> Option<Vec<u8>> {
         let (is_last, at) = (number + 1 == count, number * SECTOR);
         let chunk = &mut chunks[at..if is_last { bytes } else { at + SECTOR }];
         let held = if is_last { &entries[..] } else { &[] };
-        let body_bytes = put_fillers(held, hole.time, hole.term.0, chunk);
+        let body_bytes = put_fillers(held, hole.time, hole.term, chunk);
         let header = ChunkHeader {
             journal: survey.journal,
             segment: hole.sequence,
@@ -340,12 +383,11 @@ fn fill_hole(survey: &Survey, hole: &Hole) -> Option<Vec<u8>> {
 }
 
 /// Directory and bodies of empty batches; returns the length of the bodies.
-fn put_fillers(held: &[(LogId, Range<Offset>)], time: Timestamp, epoch: u32, chunk: &mut [u8]) -> usize {
+fn put_fillers(held: &[(LogId, Range<Offset>)], time: Timestamp, term: Term, chunk: &mut [u8]) -> usize {
     let mut position = HEADER_BYTES + held.len() * ENTRY_BYTES;
     let bodies_at = position;
     for (number, (log, range)) in held.iter().enumerate() {
-        let mut batch = filler(range.start, range.end, time).to_vec();
-        record::set_leader_epoch(&mut batch, epoch);
+        let batch = filler_of(term, range.clone(), time);
         chunk[position..position + batch.len()].copy_from_slice(&batch);
         let entry = Entry {
             kind: EntryKind::Data,

@@ -1,13 +1,19 @@
 //! Who may connect: so many at once of one address, and so many of whom it is not known yet who they are, because those cost memory and
 //! time before they have shown that they may. Counted by the acceptors, given back when a connection ends.
+//!
+//! Where no place is left for strangers, one who comes from an address that has fewer of them than another takes the place of the one
+//! who came first from there: whoever fills all places does not keep others out.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use broker::{LimitKind, Settings, place_of};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
@@ -50,17 +56,52 @@ impl Met {
     }
 }
 
-#[derive(Default)]
-struct Tally {
-    open: u32,
-    strangers: u32,
+/// One of whom it is not known who he is, as the others see him.
+struct Stranger {
+    number: u64,
+    /// His place is another's.
+    displaced: AtomicBool,
+    goes: Notify,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// None has no connection.
-    by_address: HashMap<IpAddr, Tally>,
-    strangers: u32,
+    /// Connections; no address has none.
+    open: HashMap<IpAddr, u32>,
+    /// Strangers, in the order in which they came; no address has none.
+    strangers: HashMap<IpAddr, VecDeque<Arc<Stranger>>>,
+    stranger_count: u32,
+    next: u64,
+}
+
+impl Inner {
+    fn strangers_of(&self, address: IpAddr) -> u32 {
+        self.strangers.get(&address).map_or(0, |all| all.len() as u32)
+    }
+
+    /// Takes the place of the first stranger of the address that has most, for one from an address that has `have`; where he came from.
+    fn displace(&mut self, have: u32) -> Option<IpAddr> {
+        // Who has none gets one, others as many as the rest at most.
+        let least = if have == 0 { 1 } else { have as usize + 2 };
+        let rank = |all: &VecDeque<Arc<Stranger>>| (all.len(), std::cmp::Reverse(all.front().map(|first| first.number)));
+        let (address, all) = self.strangers.iter().max_by_key(|(_, all)| rank(all)).filter(|(_, all)| all.len() >= least)?;
+        let (address, first) = (*address, Arc::clone(all.front()?));
+        self.forget(address, &first);
+        first.displaced.store(true, Ordering::Relaxed);
+        first.goes.notify_one();
+        Some(address)
+    }
+
+    /// Somebody is no stranger any more, or gone.
+    fn forget(&mut self, address: IpAddr, stranger: &Arc<Stranger>) {
+        let Some(all) = self.strangers.get_mut(&address) else { return };
+        let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, stranger)) else { return };
+        all.remove(at);
+        self.stranger_count -= 1;
+        if all.is_empty() {
+            self.strangers.remove(&address);
+        }
+    }
 }
 
 /// All that are connected.
@@ -73,49 +114,63 @@ pub struct Admission {
 pub struct Place {
     of: Arc<Admission>,
     address: IpAddr,
-    stranger: Cell<bool>,
+    stranger: Cell<Option<Arc<Stranger>>>,
+    is_stranger: Cell<bool>,
 }
 
 impl Admission {
-    /// Lets one in who comes from `address`, within bounds as they are now. `stranger`: who it is will be known only later.
+    /// Lets one in who comes from `address`, within bounds as they are now. `stranger`: who it is will be known only later. With him comes
+    /// the address of the stranger whose place he has taken.
     ///
     /// # Errors
     /// The bound that is reached.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<Place, Met> {
+    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<(Place, Option<IpAddr>), Met> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
-        let (open, strangers) = inner.by_address.get(&address).map_or((0, 0), |tally| (tally.open, tally.strangers));
+        let (open, strangers) = (inner.open.get(&address).map_or(0, |open| *open), inner.strangers_of(address));
         if open >= bounds.per_address {
             return Err(Met::Limit(LimitKind::ConnectionsOfAddress));
         }
         if stranger && strangers >= bounds.strangers_per_address {
             return Err(Met::Limit(LimitKind::StrangersOfAddress));
         }
-        if stranger && inner.strangers >= bounds.strangers {
-            return Err(Met::Limit(LimitKind::Strangers));
+        let mut displaced = None;
+        if stranger && inner.stranger_count >= bounds.strangers {
+            displaced = Some(inner.displace(strangers).ok_or(Met::Limit(LimitKind::Strangers))?);
         }
-        let more = u32::from(stranger);
-        inner.strangers += more;
-        let tally = inner.by_address.entry(address).or_default();
-        (tally.open, tally.strangers) = (open + 1, strangers + more);
-        Ok(Place { of: Arc::clone(self), address, stranger: Cell::new(stranger) })
+        inner.next += 1;
+        let known_later = stranger.then(|| Arc::new(Stranger { number: inner.next, displaced: AtomicBool::new(false), goes: Notify::new() }));
+        if let Some(one) = &known_later {
+            inner.stranger_count += 1;
+            inner.strangers.entry(address).or_default().push_back(Arc::clone(one));
+        }
+        *inner.open.entry(address).or_default() += 1;
+        Ok((Place { of: Arc::clone(self), address, stranger: Cell::new(known_later), is_stranger: Cell::new(stranger) }, displaced))
     }
 }
 
 impl Place {
     /// Is it not known yet who it is?
     pub fn is_stranger(&self) -> bool {
-        self.stranger.get()
+        self.is_stranger.get()
     }
 
     /// Now it is known.
     pub fn known(&self) {
-        if self.stranger.take() {
-            let mut inner = self.of.inner.lock();
-            inner.strangers -= 1;
-            if let Some(tally) = inner.by_address.get_mut(&self.address) {
-                tally.strangers -= 1;
-            }
+        self.is_stranger.set(false);
+        if let Some(stranger) = self.stranger.take() {
+            self.of.inner.lock().forget(self.address, &stranger);
+        }
+    }
+
+    /// Waits until another takes the place of this stranger. Without an end for who is known.
+    pub async fn displaced(&self) {
+        let stranger = self.stranger.take();
+        self.stranger.set(stranger.clone());
+        match stranger {
+            Some(stranger) if !stranger.displaced.load(Ordering::Relaxed) => stranger.goes.notified().await,
+            Some(_) => {}
+            None => std::future::pending().await,
         }
     }
 }
@@ -124,10 +179,10 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.known();
         let mut inner = self.of.inner.lock();
-        if let Some(tally) = inner.by_address.get_mut(&self.address) {
-            tally.open -= 1;
-            if tally.open == 0 {
-                inner.by_address.remove(&self.address);
+        if let Some(open) = inner.open.get_mut(&self.address) {
+            *open -= 1;
+            if *open == 0 {
+                inner.open.remove(&self.address);
             }
         }
     }
@@ -141,11 +196,11 @@ mod tests {
     fn bounds_hold_and_places_come_back() {
         let admission = Arc::new(Admission::default());
         let bounds = Bounds { per_address: 3, strangers: 3, strangers_per_address: 2 };
-        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger, bounds);
+        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger, bounds).map(|(place, _)| place);
         let (one, other) = (enter("192.0.2.1", true).expect("room"), enter("192.0.2.1", true).expect("room"));
         assert_eq!(enter("192.0.2.1", true).err(), Some(Met::Limit(LimitKind::StrangersOfAddress)));
         let third = enter("2001:db8::1", true).expect("room");
-        assert_eq!(enter("192.0.2.9", true).err(), Some(Met::Limit(LimitKind::Strangers)));
+        assert_eq!(enter("2001:db8::1", true).err(), Some(Met::Limit(LimitKind::Strangers)), "it would have as many as the other");
         assert!(enter("192.0.2.9", false).is_ok());
         one.known();
         one.known();
@@ -154,9 +209,37 @@ mod tests {
         let wider = Bounds { per_address: 4, ..bounds };
         assert!(admission.enter("192.0.2.1".parse().expect("an address"), false, wider).is_ok());
         drop((one, other, fourth));
-        assert_eq!(admission.inner.lock().strangers, 1);
+        assert_eq!(admission.inner.lock().stranger_count, 1);
         drop(third);
         let inner = admission.inner.lock();
-        assert!(inner.strangers == 0 && inner.by_address.is_empty());
+        assert!(inner.stranger_count == 0 && inner.strangers.is_empty() && inner.open.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_fills_all_places_does_not_keep_others_out() {
+        let admission = Arc::new(Admission::default());
+        let bounds = Bounds { per_address: 100, strangers: 4, strangers_per_address: 100 };
+        let enter = |address: &str| admission.enter(address.parse().expect("an address"), true, bounds);
+        let many: Vec<Place> = (0..4).map(|_| enter("192.0.2.1").expect("room").0).collect();
+        assert_eq!(enter("192.0.2.1").err(), Some(Met::Limit(LimitKind::Strangers)));
+        let (guest, displaced) = enter("192.0.2.2").expect("another's place");
+        assert_eq!(displaced, Some("192.0.2.1".parse().expect("an address")));
+        many[0].displaced().await;
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(1), many[1].displaced()).await.is_err());
+        // Three are left there, one is here: another is let in, and a third of this address is not, as both have two then.
+        let (second, displaced) = enter("192.0.2.2").expect("another's place");
+        assert!(displaced.is_some());
+        many[1].displaced().await;
+        assert_eq!(enter("192.0.2.2").err(), Some(Met::Limit(LimitKind::Strangers)));
+        assert_eq!(enter("192.0.2.1").err(), Some(Met::Limit(LimitKind::Strangers)));
+        // Each address has as many as the others: who came first goes.
+        let (third, displaced) = enter("192.0.2.3").expect("another's place");
+        assert_eq!(displaced, Some("192.0.2.1".parse().expect("an address")));
+        many[2].displaced().await;
+        guest.known();
+        assert!(!guest.is_stranger());
+        drop((many, guest, second, third));
+        let inner = admission.inner.lock();
+        assert!(inner.stranger_count == 0 && inner.strangers.is_empty() && inner.open.is_empty());
     }
 }

@@ -31,7 +31,7 @@ pub struct FolderArchive {
 /// Written at once: a commit waits for one such piece at most.
 const PIECE_BYTES: usize = 512 << 10;
 /// Behind the name of what is being written.
-const UNFINISHED: &str = "#1";
+pub const UNFINISHED: &str = "#1";
 
 /// Wakes the thread that waits for a future.
 struct Unpark(Thread);
@@ -136,6 +136,39 @@ fn remove_unfinished(folder: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Objects of a folder that nothing is changed of: a broker may have it, or the disk may not let itself be written any more.
+pub struct ArchiveReader(RealStorage);
+
+impl ArchiveReader {
+    /// The folder need not be there.
+    pub fn of(folder: &Path) -> Self {
+        Self(RealStorage::read_only(folder))
+    }
+}
+
+fn read_only() -> io::Error {
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "this archive is only read")
+}
+
+impl ArchiveStore for ArchiveReader {
+    fn put(&self, _name: &str, _bytes: Bytes) -> io::Result<()> {
+        Err(read_only())
+    }
+
+    fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.0.open(name)?.read_at(position, into)
+    }
+
+    fn list(&self, _prefix: &str) -> io::Result<Vec<String>> {
+        // Who looks at objects knows their names.
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn delete(&self, _name: &str) -> io::Result<()> {
+        Err(read_only())
+    }
 }
 
 impl ArchiveStore for FolderArchive {

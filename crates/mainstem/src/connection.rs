@@ -80,6 +80,17 @@ struct Input {
     drained: bool,
 }
 
+impl Input {
+    /// Has a part of a frame come?
+    fn is_partial(&self) -> bool {
+        match &self.reading {
+            Reading::Small => !self.buffer.is_empty(),
+            Reading::Large { .. } => true,
+            Reading::NoMemory { .. } => false,
+        }
+    }
+}
+
 /// Serves a connection to its end.
 pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> End {
     let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small, drained: false };
@@ -145,6 +156,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 }
             }
             () = connection.wake.notified() => {}
+            () = connection.place.displaced(), if connection.place.is_stranger() => return End::Closed,
             () = sleep_until(wake_at), if wake_at.is_some() => {
                 connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now());
             }
@@ -185,6 +197,9 @@ fn judge_login(connection: &Connection, refused: &mut Option<(Refusal, Instant)>
 /// Where nothing is left to be read, waiting for more gives the others theirs.
 async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> (Option<End>, bool) {
     let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input), shard.deliver_pending()));
+    if input.drained && input.is_partial() {
+        stream.acknowledge();
+    }
     if !delivered && !input.drained {
         tokio::task::yield_now().await;
     }

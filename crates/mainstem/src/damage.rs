@@ -4,23 +4,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use broker::log_names;
-use journal::disk::IoMode;
-use journal::{ArchiveStore, Damage, Survey};
+use journal::{ArchiveStore, Damage, Original, Survey, copy_readable};
 use serde_json::{Value, json};
 use types::{ByteSize, LogId};
 
-use crate::archive_folder::FolderArchive;
-use crate::data_folder::DataFolder;
+use crate::archive_folder::ArchiveReader;
+use crate::backup::sync_all;
+use crate::data_folder::{DataFolder, write_durably};
 use crate::progress::Bar;
-
-/// Read at a time, and skipped where that much cannot be read.
-const PIECE_BYTES: usize = 1 << 20;
-const SECTOR: usize = 4096;
 
 /// All journals of a folder, and what their logs are called.
 struct Look {
@@ -30,7 +25,7 @@ struct Look {
 
 impl Look {
     fn at(folder: &DataFolder, archive: &Path) -> anyhow::Result<Self> {
-        let store = FolderArchive::open(archive, IoMode::Buffered).with_context(|| archive.display().to_string())?;
+        let store = ArchiveReader::of(archive);
         let total = (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum::<u64>() + folder_bytes(archive);
         let bar = Bar::new("reading", total);
         let mut surveys = Vec::new();
@@ -142,49 +137,24 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         }
     }
     bar.end();
-    fs::copy(data.join("meta.toml"), out.join("meta.toml")).context("meta.toml")?;
     copy_tree(&archive, &out.join("archive")).with_context(|| archive.display().to_string())?;
+    let meta = fs::read_to_string(data.join("meta.toml")).context("meta.toml")?;
+    write_durably(out, "meta.toml", &meta)?;
     let copied = DataFolder::look(out)?;
     let look = Look::at(&copied, &copied.archive())?;
     look.print(&mut std::io::stdout().lock())?;
     for (number, survey) in look.surveys.iter().enumerate() {
-        if let Some(damage) = survey.damages.iter().find(|damage| damage.id.ends_with("checkpoint")) {
-            bail!("{}: {}: without it nobody knows which records are whose; restore a backup", damage.file, damage.what);
+        if let Some(damage) = survey.damages.iter().find(|damage| damage.is_fatal()) {
+            bail!("{}, byte {}: {}: no broker opens a journal without it; restore a backup", damage.file, damage.position, damage.what);
         }
-        let repaired = journal::repair(&copied.journal(number), survey, &Damage::is_repairable)?;
+        let repaired = journal::repair(&copied.journal(number), survey, Original::Dropped, &Damage::is_repairable)?;
         for file in repaired.files {
             println!("repaired {}", copied.journal(number).join(file).display());
         }
     }
+    sync_all(out)?;
     println!("{} is a data folder with all that was whole; what is lost is listed above", out.display());
     Ok(())
-}
-
-/// Copies what can be read of a file; holes and zeroes stand for what cannot.
-fn copy_readable(from: &Path, to: &Path, progress: &dyn Fn(u64)) -> std::io::Result<()> {
-    let (from, to) = (fs::File::open(from)?, fs::File::create_new(to)?);
-    let size = from.metadata()?.len();
-    to.set_len(size)?;
-    let (mut piece, mut at) = (vec![0; PIECE_BYTES], 0);
-    while at < size {
-        let step = match from.read_at(&mut piece, at) {
-            Ok(0) => break,
-            Ok(got) => {
-                if piece[..got].iter().any(|byte| *byte != 0) {
-                    to.write_all_at(&piece[..got], at)?;
-                }
-                got as u64
-            }
-            Err(_) if piece.len() > SECTOR => {
-                piece.truncate(SECTOR);
-                continue;
-            }
-            Err(_) => SECTOR as u64,
-        };
-        at += step;
-        progress(step);
-    }
-    to.sync_all()
 }
 
 /// Objects never change: they are linked where that can be, and copied elsewhere.
@@ -197,6 +167,20 @@ fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
             copy_tree(&entry.path(), &target)?;
         } else if fs::hard_link(entry.path(), &target).is_err() {
             copy_readable(&entry.path(), &target, &|_| {})?;
+        }
+    }
+    Ok(())
+}
+
+/// Before any journal of `count` is opened: is each of the names that the operator gives one of a journal that is there?
+///
+/// # Errors
+/// The first that is not.
+pub fn check(accepted: &[String], count: usize) -> anyhow::Result<()> {
+    for id in accepted {
+        let number = id.split_once('-').and_then(|(number, _)| number.parse::<usize>().ok());
+        if number.is_none_or(|number| number >= count) {
+            bail!("--accept-loss {id} names no damage of the {count} journals that are there: a name is NUMBER-SEGMENT-POSITION, as `mainstem journal verify` prints it");
         }
     }
     Ok(())
@@ -221,7 +205,7 @@ pub fn accept(folder: &Path, number: usize, store: &dyn ArchiveStore, accepted: 
         }
     }
     let is_wanted = |damage: &Damage| wanted.iter().any(|id| **id == damage.id);
-    let repaired = journal::repair(folder, &survey, &is_wanted).context("--accept-loss")?;
+    let repaired = journal::repair(folder, &survey, Original::Kept, &is_wanted).context("--accept-loss")?;
     for damage in survey.damages.iter().filter(|damage| is_wanted(damage)) {
         let (id, file, position, what) = (&damage.id, &damage.file, damage.position, &damage.what);
         tracing::warn!(target: "audit", journal = number, id, file, position, what, "loss accepted by --accept-loss");

@@ -8,7 +8,7 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,8 @@ impl DataFolder {
         Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
     }
 
-    /// A folder that is there, for looking at it: a broker must not have it open. Of a backup nothing is locked.
+    /// A folder that is there, for looking at it: a broker must not have it open, and none opens it meanwhile. Nothing is written, so that a
+    /// disk will do that cannot be written any more. Of a backup nothing is locked.
     ///
     /// # Errors
     /// No data folder, of a newer release, or in use.
@@ -69,7 +70,14 @@ impl DataFolder {
         let meta_path = path.join("meta.toml");
         let text = fs::read_to_string(&meta_path).with_context(|| format!("--data {}: no data folder: {}", path.display(), meta_path.display()))?;
         let meta = read_meta(&text, &meta_path)?;
-        let lock = if path.join("lock").exists() { take_lock(path)? } else { File::open(&meta_path)? };
+        let lock = match File::open(path.join("lock")) {
+            Ok(mut lock) => {
+                hold(&mut lock, libc::LOCK_SH, path)?;
+                lock
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(&meta_path)?,
+            Err(error) => return Err(error).with_context(|| path.join("lock").display().to_string()),
+        };
         Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
     }
 
@@ -111,17 +119,24 @@ fn read_meta(text: &str, path: &Path) -> anyhow::Result<Meta> {
     toml::from_str(text).with_context(shown)
 }
 
+/// Locks the file `lock` of a folder, for oneself or (`LOCK_SH`) with others.
+fn hold(lock: &mut File, how: libc::c_int, path: &Path) -> anyhow::Result<()> {
+    // SAFETY: plain system call on an open descriptor.
+    if unsafe { libc::flock(lock.as_raw_fd(), how | libc::LOCK_NB) } != 0 {
+        let mut holder = String::new();
+        let _ = lock.read_to_string(&mut holder);
+        let (shown, holder) = (path.display(), holder.trim());
+        bail!("--data {shown} is in use by the broker with process id {holder}, or by a command that looks at it; stop it, or give another folder");
+    }
+    Ok(())
+}
+
 fn take_lock(path: &Path) -> anyhow::Result<File> {
     let lock_path = path.join("lock");
     let mut options = OpenOptions::new();
     let mut lock =
         options.read(true).write(true).create(true).truncate(false).open(&lock_path).with_context(|| lock_path.display().to_string())?;
-    // SAFETY: plain system call on an open descriptor.
-    if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        let mut holder = String::new();
-        let _ = lock.read_to_string(&mut holder);
-        bail!("--data {} is in use by the broker with process id {}; stop it, or give another folder", path.display(), holder.trim());
-    }
+    hold(&mut lock, libc::LOCK_EX, path)?;
     lock.set_len(0)?;
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id())?;

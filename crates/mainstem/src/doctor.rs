@@ -117,8 +117,9 @@ fn folder(data: &Path) -> Finding {
         return bad(ABOUT, format!("{shown} is no folder"), "give --data another path");
     }
     let place = existing(data);
-    let probe_path = place.join(".mainstem-doctor");
-    if let Err(error) = File::create(&probe_path).and_then(|file| file.sync_all()).and_then(|()| fs::remove_file(&probe_path)) {
+    let probe_path = place.join(format!(".mainstem-doctor-{}", std::process::id()));
+    // What has the name already is somebody else's: perhaps a link to a file of theirs.
+    if let Err(error) = File::create_new(&probe_path).and_then(|file| file.sync_all()).and_then(|()| fs::remove_file(&probe_path)) {
         let user = user_name();
         return bad(ABOUT, format!("{} cannot be written by {user}: {error}", place.display()), format!("chown {user} {}, or remount it writable", place.display()));
     }
@@ -207,9 +208,16 @@ fn speed(place: &Path) -> Finding {
 
 /// Bytes per second, the median flush and the longest one.
 fn measure(path: &Path) -> io::Result<(u64, Duration, Duration)> {
-    let open = |flags| OpenOptions::new().create(true).truncate(false).write(true).custom_flags(flags).open(path);
+    let open = |flags| OpenOptions::new().create_new(true).write(true).custom_flags(flags).open(path);
     // Past the page cache where that is possible.
-    let file = open(libc::O_DIRECT).or_else(|_| open(0))?;
+    let file = match open(libc::O_DIRECT) {
+        // Who refuses that may have made the file.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let _ = fs::remove_file(path);
+            open(0)?
+        }
+        outcome => outcome?,
+    };
     let memory = vec![0x5a; PIECE_BYTES + FLUSHED_BYTES];
     let skip = memory.as_ptr().align_offset(FLUSHED_BYTES);
     let began = Instant::now();
@@ -232,7 +240,7 @@ fn measure(path: &Path) -> io::Result<(u64, Duration, Duration)> {
 fn links(place: &Path) -> Finding {
     const ABOUT: &str = "backups";
     let (one, two) = (place.join(format!(".mainstem-doctor-{}-a", std::process::id())), place.join(format!(".mainstem-doctor-{}-b", std::process::id())));
-    let outcome = File::create(&one).and_then(|_| fs::hard_link(&one, &two));
+    let outcome = File::create_new(&one).and_then(|_| fs::hard_link(&one, &two));
     let _ = (fs::remove_file(&one), fs::remove_file(&two));
     match outcome {
         Ok(()) => fine(ABOUT, "the file system has hard links".to_owned()),
@@ -302,5 +310,19 @@ fn memory() -> Finding {
         bytes if bytes < 2 * least => bad(ABOUT, found, "give the machine or the cgroup at least 256 MiB"),
         bytes if bytes < 4 * least => warning(ABOUT, found, "the least budget is more than a quarter here: give the machine or the cgroup more"),
         _ => fine(ABOUT, found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_that_name_is_somebody_elses() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("theirs");
+        fs::write(&path, "kept").expect("writable");
+        assert_eq!(measure(&path).expect_err("it is there").kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "kept");
     }
 }

@@ -1,5 +1,6 @@
 //! The log in a file: when it has grown to a size it is renamed to `FILE.1`, the one before to `FILE.2`, and so on; the oldest goes. Lines are
-//! whole in one file. When a line cannot be written (a full disk) it goes to stderr.
+//! whole in one file. When a line cannot be written (a full disk) it goes to stderr. When the file has been moved or deleted, the next
+//! time that it would be ended a new one is begun.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -68,12 +69,15 @@ impl Open {
             self.bytes = 0;
             return Ok(());
         }
-        for number in (1..*count).rev() {
-            if numbered(path, number).exists() {
-                fs::rename(numbered(path, number), numbered(path, number + 1))?;
+        // It may be gone: somebody moved or deleted it, or it could not be made anew after the last time.
+        if path.exists() {
+            for number in (1..*count).rev() {
+                if numbered(path, number).exists() {
+                    fs::rename(numbered(path, number), numbered(path, number + 1))?;
+                }
             }
+            fs::rename(path, numbered(path, 1))?;
         }
-        fs::rename(path, numbered(path, 1))?;
         (self.file, self.bytes) = append_to(path)?;
         Ok(())
     }
@@ -129,6 +133,23 @@ mod tests {
         let mut writer = log(&path, 60, 2);
         writer.write_all(b"line 10\n").expect("written");
         assert!(read(&path).ends_with("line 9 of ten\nline 10\n"), "a restart goes on in the same file");
+    }
+
+    #[test]
+    fn a_file_that_is_gone_costs_no_older_ones() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mut writer = log(&path, 10, 3);
+        for number in 0..4 {
+            writer.write_all(format!("line {number}\n").as_bytes()).expect("written");
+        }
+        fs::remove_file(&path).expect("removable");
+        for number in 4..6 {
+            writer.write_all(format!("line {number}\n").as_bytes()).expect("written");
+        }
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        let all = [path.clone(), numbered(&path, 1), numbered(&path, 2), numbered(&path, 3)].map(|path| read(&path));
+        assert_eq!(all, ["line 5\n", "line 4\n", "line 2\n", "line 1\n"]);
     }
 
     #[test]

@@ -57,12 +57,14 @@ impl Reload {
 
     fn read(&self) -> Result<Reloaded, String> {
         let fresh = Config::load(self.arguments.clone()).map_err(|error| error.to_string())?;
-        if let Some(tls) = &self.tls {
-            tls.reload().map_err(|error| error.to_string())?;
-        }
+        let loaded = self.tls.as_ref().map(|tls| tls.load()).transpose().map_err(|error| error.to_string())?;
         let settings = fresh.settings.clone();
         let change = admin::control(&self.broker, move |broker| broker.change_settings(&settings));
         let change = change.ok_or("the broker has too much to do: try again")?.map_err(|error| error.to_string())?;
+        // Nothing can be wrong any more.
+        if let Some((tls, loaded)) = self.tls.as_ref().zip(loaded) {
+            tls.put(loaded);
+        }
         let moved = fresh.fixed().into_iter().zip(&self.fixed).filter(|(new, old)| new != *old).map(|((name, _), _)| name);
         let waiting = moved.chain(change.waiting).collect();
         Ok(Reloaded { changed: change.changed, waiting, overruled: change.overruled, certificates: self.tls.is_some() })

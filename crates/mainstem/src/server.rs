@@ -308,6 +308,7 @@ fn open_journals(
     mode: IoMode,
     measurements: &Measurements,
 ) -> anyhow::Result<(Vec<Arc<Journal>>, Threads)> {
+    crate::damage::check(&config.accept_loss, folder.journals)?;
     let share = config.memory.bytes() as usize / folder.journals;
     let archive = open_archive(config, folder, mode)?;
     let (mut journals, mut threads) = (Vec::new(), Vec::new());
@@ -487,12 +488,18 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
                 let entered = admit(&broker, &admission, (peer.ip(), one.asks()), open);
                 let place = match entered {
-                    Ok(place) => place,
+                    Ok((place, displaced)) => {
+                        if let Some(address) = displaced {
+                            broker.limits().note_refusal(LimitKind::Strangers);
+                            turned_away.note(LimitKind::Strangers.name(), address);
+                        }
+                        place
+                    }
                     Err(met) => {
                         if let Met::Limit(kind) = met {
                             broker.limits().note_refusal(kind);
                         }
-                        turned_away.note(met.setting(), peer);
+                        turned_away.note(met.setting(), peer.ip());
                         continue;
                     }
                 };
@@ -508,7 +515,7 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
 }
 
 /// May one more connection come in, beside `open` others? `stranger`: who it is will be known only later.
-fn admit(broker: &Broker, admission: &Arc<Admission>, (address, stranger): (IpAddr, bool), open: usize) -> Result<Place, Met> {
+fn admit(broker: &Broker, admission: &Arc<Admission>, (address, stranger): (IpAddr, bool), open: usize) -> Result<(Place, Option<IpAddr>), Met> {
     let settings = broker.live_settings();
     if open as i64 >= settings.int(LimitKind::Connections.name()) {
         return Err(Met::Limit(LimitKind::Connections));
@@ -519,7 +526,7 @@ fn admit(broker: &Broker, admission: &Arc<Admission>, (address, stranger): (IpAd
     admission.enter(address, stranger, Bounds::of(&settings))
 }
 
-/// Connections that found no place, for the log: a line a second at most, however many come.
+/// Connections that found no place, or lost it to others, for the log: a line a second at most, however many come.
 #[derive(Default)]
 struct TurnedAway {
     told: Option<Instant>,
@@ -529,10 +536,10 @@ struct TurnedAway {
 impl TurnedAway {
     const PAUSE: Duration = Duration::from_secs(1);
 
-    fn note(&mut self, setting: &str, peer: SocketAddr) {
+    fn note(&mut self, setting: &str, address: IpAddr) {
         self.untold += 1;
         if self.told.is_none_or(|last| last.elapsed() >= Self::PAUSE) {
-            tracing::warn!(address = %peer.ip(), setting, count = self.untold, "connections refused: there are too many");
+            tracing::warn!(%address, setting, count = self.untold, "connections refused: there are too many");
             *self = Self { told: Some(Instant::now()), untold: 0 };
         }
     }

@@ -208,7 +208,7 @@ impl Shard {
         let closing = Closing { shard: &self, id, connection: &connection };
         let stream = match socket {
             (stream, None, _) => Stream::Plain(stream),
-            (stream, Some(tls), asks) => match self.shake_hands(stream, &tls, &connection.waits).await {
+            (stream, Some(tls), asks) => match self.shake_hands(stream, &tls, &connection).await {
                 Ok(stream) => {
                     let certificate = stream.certificate();
                     let name = |part| certificate.as_ref().and_then(|certificate| user_name(certificate, part));
@@ -240,8 +240,8 @@ impl Shard {
     }
 
     /// The handshake of TLS; what it takes of the thread is noted.
-    async fn shake_hands(&self, socket: TokioStream, tls: &Tls, waits: &Waits) -> std::io::Result<Stream> {
-        waits.enter(Cause::Tls.bit(), Instant::now());
+    async fn shake_hands(&self, socket: TokioStream, tls: &Tls, connection: &Connection) -> std::io::Result<Stream> {
+        connection.waits.enter(Cause::Tls.bit(), Instant::now());
         let mut spent = Duration::ZERO;
         let mut shaking = std::pin::pin!(Stream::accept(socket, tls.config()));
         let outcome = std::future::poll_fn(|context| {
@@ -253,7 +253,10 @@ impl Shard {
             polled
         });
         self.shaking.set(self.shaking.get() + 1);
-        let outcome = outcome.await;
+        let outcome = tokio::select! {
+            outcome = outcome => outcome,
+            () = connection.place.displaced() => Err(std::io::Error::other("another took its place")),
+        };
         self.shaking.set(self.shaking.get() - 1);
         self.shared.gateway.broker().waits().handshakes.add(1, spent);
         outcome

@@ -70,6 +70,9 @@ pub enum TlsError {
     Pair { certificate: String, key: String, source: rustls::Error },
 }
 
+/// Files that were read again and can be used.
+pub struct Loaded(Arc<ServerConfig>);
+
 /// TLS as new connections have it.
 pub struct Tls {
     files: TlsFiles,
@@ -126,14 +129,17 @@ impl Tls {
         Ok(Self { files, current })
     }
 
-    /// Reads the files again; what cannot be used changes nothing.
+    /// Reads the files again, and changes nothing yet.
     ///
     /// # Errors
     /// The first file that cannot be used.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        let loaded = self.files.load()?;
+    pub fn load(&self) -> Result<Loaded, TlsError> {
+        self.files.load().map(Loaded)
+    }
+
+    /// New connections have this from now on.
+    pub fn put(&self, Loaded(loaded): Loaded) {
         *self.current.write().expect("nobody panics with it") = loaded;
-        Ok(())
     }
 
     /// For a new connection.

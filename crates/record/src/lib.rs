@@ -14,7 +14,7 @@ mod writer;
 pub use builder::{BatchBuilder, Packing};
 pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time};
 pub use marker::Marker;
-pub use records::{Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records, records_within};
+pub use records::{Headers, Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records, records_within};
 pub use retain::{RecordKey, Retained, emptied, filler, repacked, retain, visit_keys, with_delete_horizon};
 pub use select::{Fields, RecordView, Selected, gap_marker, select};
 pub use sliced::{SlicedBatch, cut, sliced_batches, sliced_records, whole};

@@ -4,6 +4,7 @@
 use std::io::Read;
 
 use bytes::{Buf, Bytes};
+use smallvec::SmallVec;
 use types::{Offset, Timestamp};
 
 use crate::header::HEADER_BYTES;
@@ -11,6 +12,9 @@ use crate::{BatchError, BatchHeader, Compression};
 
 /// Records of a batch may not unpack to more than this.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
+
+/// Names and values of headers. One, which all messages of AMQP have, takes no memory of its own.
+pub type Headers = SmallVec<[(Bytes, Option<Bytes>); 1]>;
 
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +28,7 @@ pub struct Record {
     /// The value; `None` is a tombstone.
     pub value: Option<Bytes>,
     /// Headers in order; names may repeat.
-    pub headers: Vec<(Bytes, Option<Bytes>)>,
+    pub headers: Headers,
 }
 
 impl Record {
@@ -180,7 +184,7 @@ fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memory) -> Resul
     // Each takes at least two bytes.
     let likely = (count as usize).min(body.len() / 2);
     memory.take(likely * size_of::<(Bytes, Option<Bytes>)>())?;
-    let mut headers = Vec::with_capacity(likely);
+    let mut headers = Headers::with_capacity(likely);
     for _ in 0..count {
         let name = field(&mut body)?.ok_or(BatchError::Corrupt { what: "header name" })?;
         headers.push((name, field(&mut body)?));

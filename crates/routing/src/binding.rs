@@ -1,6 +1,7 @@
 //! Bindings in memory: one slab for the table, and the index by which a binding is found again.
 
 use std::hash::BuildHasher;
+use std::ops::Range;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -133,7 +134,18 @@ impl Bindings {
     }
 
     pub fn ids(&self) -> impl Iterator<Item = BindingId> + '_ {
-        (0u32..).zip(&self.slots).filter(|(_, slot)| slot.is_some()).map(|(id, _)| id)
+        self.ids_within(0..self.slots())
+    }
+
+    /// Those within these slots.
+    pub fn ids_within(&self, slots: Range<u32>) -> impl Iterator<Item = BindingId> + '_ {
+        let end = slots.end.min(self.slots());
+        (slots.start.min(end)..end).filter(|id| self.slots[*id as usize].is_some())
+    }
+
+    /// Slots, taken or free.
+    pub fn slots(&self) -> u32 {
+        self.slots.len() as u32
     }
 }
 

@@ -4,6 +4,8 @@
 //! identity: source, destination, key and arguments. I2 An exchange that deletes itself has a binding that leads from it, or never
 //! had one. I3 Exchange 0 is the default exchange: it has no bindings; its routes are the names of queues.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 
 use crate::binding::{Binding, BindingId, Bindings, Bound, Destination, Entry, QueueId, Target, push};
@@ -406,6 +408,17 @@ impl Table {
     /// All bindings that were made; the default exchange's are not among them.
     pub fn all_bindings(&self) -> impl Iterator<Item = Binding<'_>> {
         self.bindings.ids().map(|id| self.view(id))
+    }
+
+    /// Places of bindings, taken or free. A binding keeps its place while it is there, so that whoever looks at all of them may let go of the
+    /// table between two pieces.
+    pub fn binding_places(&self) -> u32 {
+        self.bindings.slots()
+    }
+
+    /// The bindings at some places.
+    pub fn bindings_at(&self, places: Range<u32>) -> impl Iterator<Item = Binding<'_>> {
+        self.bindings.ids_within(places).map(|id| self.view(id))
     }
 
     /// The bindings that lead from an exchange; from the default exchange one to each queue.

@@ -78,6 +78,8 @@ struct Disk {
     /// What the folder says after a power loss.
     durable_names: BTreeMap<String, Shared>,
     random: Random,
+    /// Of damage, so that it changes nothing else of a run.
+    damages: Random,
     faults: Faults,
     counters: DiskCounters,
     /// Everything fails: the process is dead.
@@ -96,6 +98,18 @@ enum Operation {
     Write(WriteOp),
     /// Covers the writes of a file that had completed when it was asked for.
     Sync { token: u64, state: Shared, covers: u64 },
+}
+
+/// A bit of a file that is not what was written.
+pub struct Damage {
+    file: Shared,
+    at: usize,
+}
+
+impl Damage {
+    fn flip(&self) {
+        self.file.lock().bytes[self.at] ^= 0x10;
+    }
 }
 
 /// A disk that outlives the processes that use it.
@@ -121,6 +135,7 @@ impl SimDisk {
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
             random: Random::new(seed),
+            damages: Random::new(seed ^ 0x00DA_3A6E),
             faults: Faults::default(),
             counters: DiskCounters::default(),
             dead: false,
@@ -194,6 +209,24 @@ impl SimDisk {
             }
         }
         durable_names.clone_from(names);
+    }
+
+    /// Now and then, a bit of the header of one of the newest segments changes.
+    pub fn damage_header(&self) -> Option<Damage> {
+        let mut disk = self.inner.lock();
+        if !disk.damages.one_in(4) {
+            return None;
+        }
+        let place = (disk.damages.below(3) as usize, disk.damages.below(4096) as usize);
+        let file = disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).map(|(_, file)| file).nth(place.0)?;
+        let damage = Damage { file: Arc::clone(file), at: place.1 };
+        damage.flip();
+        Some(damage)
+    }
+
+    /// The bit is what it was.
+    pub fn mend(&self, damage: &Damage) {
+        damage.flip();
     }
 
     /// The fuse is put out.

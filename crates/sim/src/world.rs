@@ -7,6 +7,7 @@
 //! written moves into an archive meanwhile, and some logs are compacted: of these a record may be gone of which a newer
 //! one is there.
 
+mod damage;
 mod ties;
 mod window;
 
@@ -279,8 +280,9 @@ impl World {
         };
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let opened = journal::open(config, storage, Arc::new(self.archive.clone()), self.disk.submitter(), clock, uuid::Uuid::from_u128(7))
-            .map_err(|error| format!("does not open: {error}"))?;
+        let (archive, uuid) = (Arc::new(self.archive.clone()), uuid::Uuid::from_u128(7));
+        let open = || journal::open(config.clone(), storage.clone(), archive.clone(), self.disk.submitter(), clock.clone(), uuid);
+        let opened = damage::open(&self.disk, coverage, open)?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
         let mut running = Running { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, archiver: opened.archiver, sink };

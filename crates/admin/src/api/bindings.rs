@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Permission, Vhost};
+use broker::{BindingWish, Vhost};
 use routing::{Binding, Destination};
 use serde_json::{Value, json};
 
@@ -13,6 +13,7 @@ use super::listing::list;
 use super::queues::arguments_of;
 use super::route::{self, Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
+use crate::bindings::{Known, Walk};
 use crate::management::values;
 
 pub(crate) const BINDING: Schema = Schema::new("Binding", &[
@@ -76,17 +77,19 @@ pub(crate) fn from_exchange(vhost: &Vhost, name: &[u8]) -> Vec<Value> {
 }
 
 fn all(call: &Call<'_>) -> Outcome {
-    let mut found = Vec::new();
-    for vhost in call.chosen_vhosts()? {
-        let table = vhost.exchanges().read();
-        let of_default = if call.flag("default") { table.bindings_from(b"").collect() } else { Vec::new() };
-        let all = table.all_bindings().chain(of_default);
-        found.extend(all.map(|one| (format!("{} → {} {}", lossy(one.source), one.destination_name, lossy(one.key)), described(&vhost, &one))));
-    }
-    list(call, found, |one| Some(one.clone()))
+    let (vhosts, with_default) = (call.chosen_vhosts()?, call.flag("default"));
+    let all = vhosts.iter().flat_map(|vhost| {
+        let of_default = if with_default { vhost.queues() } else { Vec::new() };
+        let known = Walk::new(vhost.exchanges()).chain(of_default.into_iter().map(|queue| Known::to_queue(&queue)));
+        known.map(move |known| {
+            let one = known.binding();
+            (format!("{} → {} {}", lossy(one.source), one.destination_name, lossy(one.key)), (vhost, known))
+        })
+    });
+    list(call, all, |(vhost, known)| Some(described(vhost, &known.binding())))
 }
 
-/// The binding of a body, with what whoever asks needs for it: who binds writes to the destination and reads from the source.
+/// The binding of a body, if who asks may make and delete it.
 fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
     let vhost = call.vhost()?;
     let body = call.object()?;
@@ -97,9 +100,9 @@ fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
         _ => return Err(Answer::invalid("destination_kind", "it is queue or exchange")),
     };
     let (source, destination) = (body.needed("source")?, body.needed("destination")?);
-    call.check_permission(vhost.name(), Permission::Write, destination.as_bytes())?;
-    call.check_permission(vhost.name(), Permission::Read, source.as_bytes())?;
-    let key = name_of("routing_key", body.text("routing_key")?.unwrap_or_default())?;
+    let key = body.text("routing_key")?.unwrap_or_default();
+    call.check_binding(&vhost, source.as_bytes(), destination.as_bytes(), key.as_bytes())?;
+    let key = name_of("routing_key", key)?;
     let arguments = arguments_of(&body, &[])?;
     Ok((vhost, BindingWish { source: name_of("source", source)?, to_queue, destination: name_of("destination", destination)?, key, arguments }))
 }

@@ -1,9 +1,9 @@
-//! A request, authenticated and read: what handlers ask it, what they check of who asks, and how they have the controller do something.
+//! A request, authenticated and read: what handlers ask it, and how they have the controller do something. What who asks may do is in `rights`.
 
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use broker::{Broker, Permission, SettingError, Vhost};
+use broker::{Broker, SettingError, Vhost};
 use routing::Name;
 use serde_json::{Map, Value};
 
@@ -13,9 +13,6 @@ use super::sessions::Caller;
 use crate::management::Management;
 use crate::management::rates::Rates;
 use crate::paths::Filled;
-
-/// The virtual host whose permissions count for topics and groups.
-pub(crate) const TOPICS_VHOST: &str = "/";
 
 /// A request.
 pub(crate) struct Call<'a> {
@@ -101,40 +98,21 @@ impl Call<'_> {
         Ok(self.broker().vhosts().all().into_iter().filter(|vhost| self.caller.who.sees(vhost.name())).collect())
     }
 
-    /// May who asks do this with what has the name? Administrators may do all.
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
-        let who = &self.caller.who;
-        if who.is_administrator() || who.may(vhost, permission, name) {
-            return Ok(());
-        }
-        let name = String::from_utf8_lossy(name);
-        Err(Answer::not_allowed(format!("user {:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}", who.name())))
-    }
-
-    /// May who asks do this with a topic or a group of this name?
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_topic(&self, permission: Permission, name: &str) -> Result<(), Refusal> {
-        self.check_permission(TOPICS_VHOST, permission, name.as_bytes())
-    }
-
-    /// May who asks see a topic or a group of this name?
-    pub fn sees_topic(&self, name: &str) -> bool {
-        let who = &self.caller.who;
-        let any = [Permission::Configure, Permission::Write, Permission::Read];
-        who.monitors() || any.into_iter().any(|permission| who.may(TOPICS_VHOST, permission, name.as_bytes()))
-    }
-
     /// Has the controller do something, and waits for what comes of it.
     ///
     /// # Errors
     /// 503: it has too much to do.
     pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
         crate::control::control(self.broker(), work).ok_or_else(Answer::busy)
+    }
+
+    /// The same, unless it is only to be tried: then `work` is carried out here, and told not to change anything. What a change depends on
+    /// is looked at by `work`: on the controller changes come one after the other.
+    ///
+    /// # Errors
+    /// 503.
+    pub fn control_or_try<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>, bool) -> T + Send + 'static) -> Result<T, Refusal> {
+        if self.dry_run() { Ok(work(self.broker(), false)) } else { self.control(move |broker| work(broker, true)) }
     }
 }
 

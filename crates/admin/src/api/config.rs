@@ -1,5 +1,7 @@
 //! The broker's settings: what is in force and where it comes from; those that may change while the broker runs are changed here.
 
+use std::collections::BTreeMap;
+
 use broker::{AlterError, BROKER, DYNAMIC, Setting, Source};
 use serde_json::{Value, json};
 
@@ -82,7 +84,7 @@ impl Changes {
     }
 
     /// The overrides that there are, changed.
-    pub fn apply(self, overrides: &mut std::collections::BTreeMap<String, String>) {
+    pub fn apply(self, overrides: &mut BTreeMap<String, String>) {
         self.unset.iter().for_each(|name| drop(overrides.remove(name)));
         overrides.extend(self.set);
     }

@@ -1,6 +1,6 @@
 //! Exchanges: list, look at, make, delete.
 
-use broker::{ExchangeError, Permission, QueueError, Vhost};
+use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost};
 use routing::{BindError, Declaration, DeclareError, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ use super::listing::list;
 use super::queues::arguments_of;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
+use crate::management::authority::passes_on_to;
 use crate::management::values;
 
 const EXCHANGE: Schema = Schema::new("Exchange", &[
@@ -122,6 +123,9 @@ fn put(call: &Call<'_>) -> Outcome {
     call.check_permission(vhost.name(), Permission::Configure, &wished)?;
     let (durable, auto_delete, internal) = (body.bool("durable", true)?, body.bool("auto_delete", false)?, body.bool("internal", false)?);
     let arguments = arguments_of(&body, &[])?;
+    if vhost.exchanges().read().exchange(&wished).is_none() {
+        call.check_passing_on(vhost.name(), &wished, passes_on_to(&arguments, "alternate-exchange"))?;
+    }
     let (place, name) = (std::sync::Arc::clone(&vhost), wished.clone());
     let made = call.control(move |broker| {
         broker.declare_exchange(&place, Declaration { name, kind: kind.as_bytes(), durable, auto_delete, internal, arguments })
@@ -136,7 +140,7 @@ fn delete(call: &Call<'_>) -> Outcome {
     if vhost.exchanges().read().exchange(&name).is_none() {
         return Err(missing(wanted(call)));
     }
-    call.check_permission(vhost.name(), Permission::Configure, &name)?;
+    call.check_as(vhost.name(), Permission::Configure, AclOperation::Delete, &name)?;
     let if_unused = call.flag("if_unused");
     call.control(move |broker| broker.delete_exchange(&vhost, &name, if_unused))?.map_err(refused)?;
     Ok(Answer::done())

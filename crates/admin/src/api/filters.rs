@@ -1,12 +1,13 @@
 //! Filters of groups: which group gets which records only.
 
-use broker::{Filter, Permission};
+use std::collections::BTreeMap;
+
+use broker::{AclOperation, AclResource, Filter, Permission};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
-use super::config::refused;
-use super::groups::describe_filter;
+use super::groups::{change_settings, describe_filter};
 use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
@@ -52,7 +53,8 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn all(call: &Call<'_>) -> Outcome {
-    let groups = call.broker().configured_groups().into_iter().filter(|group| call.sees_topic(group));
+    let is_shown = |group: &String| call.sees_group(group) && call.sees_settings(AclResource::Group, group);
+    let groups = call.broker().configured_groups().into_iter().filter(is_shown);
     let with = groups.filter(|group| describe_filter(call.broker(), group).is_some());
     list(call, with.map(|group| (group.clone(), group)), |group| shown(call, group))
 }
@@ -92,21 +94,18 @@ fn check(call: &Call<'_>) -> Outcome {
 }
 
 /// Sets what a group has in place of its filter.
-fn set(call: &Call<'_>, wish: [(&str, Option<String>); 2]) -> Result<(), Refusal> {
+fn set(call: &Call<'_>, wish: [(&'static str, Option<String>); 2]) -> Result<(), Refusal> {
     let group = call.path("group").to_owned();
-    call.check_topic(Permission::Configure, &group)?;
-    let mut overrides = call.broker().group_config(&group).overrides.clone();
-    for (name, value) in wish {
-        match value.filter(|value| !value.is_empty()) {
-            Some(value) => drop(overrides.insert(name.to_owned(), value)),
-            None => drop(overrides.remove(name)),
+    call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
+    let put = |overrides: &mut BTreeMap<String, String>| {
+        for (name, value) in wish {
+            match value.filter(|value| !value.is_empty()) {
+                Some(value) => drop(overrides.insert(name.to_owned(), value)),
+                None => drop(overrides.remove(name)),
+            }
         }
-    }
-    call.broker().check_group_config(&overrides).map_err(refused)?;
-    if !call.dry_run() {
-        call.control(move |broker| broker.set_group_config(&group, overrides))?.map_err(refused)?;
-    }
-    Ok(())
+    };
+    change_settings(call, group, put).map(drop)
 }
 
 fn put(call: &Call<'_>) -> Outcome {
@@ -127,6 +126,7 @@ fn put(call: &Call<'_>) -> Outcome {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let group = call.path("group");
+    call.check_group(Permission::Configure, AclOperation::AlterConfigs, group)?;
     if describe_filter(call.broker(), group).is_none() {
         return Err(Answer::not_found(format!("group {group:?} has no filter")));
     }

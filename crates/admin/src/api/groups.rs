@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{Broker, GroupValue, Permission, Setting, SharedSubscription};
+use broker::{AclOperation, AclResource, Broker, GroupValue, Permission, Setting, SharedSubscription};
 use delivery::{GroupError, GroupLine, Owned, Target};
+use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
 use types::{PartitionIndex, TopicId};
 
@@ -12,6 +13,7 @@ use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
 use super::config::{CHANGES, Changes, refused};
 use super::listing::list;
+use super::rights::Sight;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use super::settings::{SETTING, described as setting};
@@ -22,9 +24,9 @@ const GROUP: Schema = Schema::new("Group", &[
     ("state", Kind::Text, "As Kafka calls it: Empty, Stable, Reconciling …"),
     ("protocol_type", Kind::Text, "consumer for groups that read topics."),
     ("members", Kind::Int, "How many are in it."),
-    ("topics", Kind::Int, "Topics that it has offsets of or shares."),
-    ("lag", Kind::Int, "Records that it has not done with, of all partitions that it has an offset of."),
-    ("filter", Kind::OrNull(&Kind::Text), "Members get only records for which this is true."),
+    ("topics", Kind::Int, "Topics that it has offsets of or shares, of those that who asks may see."),
+    ("lag", Kind::Int, "Records of these topics that it has not done with, of all partitions that it has an offset of."),
+    ("filter", Kind::OrNull(&Kind::Text), "Members get only records for which this is true; null also for those who may not see its settings."),
 ]);
 
 const ASSIGNED: Schema = Schema::new("Assigned", &[
@@ -39,7 +41,7 @@ const MEMBER: Schema = Schema::new("Member", &[
     ("host", Kind::Text, "Where it connects from."),
     ("session_timeout_ms", Kind::OrNull(&Kind::Int), "Of a classic group: silent for so long it is out."),
     ("epoch", Kind::OrNull(&Kind::Int), "Of the target that it has got to."),
-    ("assignment", Kind::List(&Kind::One(&ASSIGNED)), "What it reads."),
+    ("assignment", Kind::List(&Kind::One(&ASSIGNED)), "What it reads, of topics that who asks may see."),
 ]);
 
 const OFFSET: Schema = Schema::new("GroupOffset", &[
@@ -60,7 +62,7 @@ const GROUP_FULL: Schema = Schema::more("GroupFull", &GROUP, &[
     ("assignment_epoch", Kind::OrNull(&Kind::Int), "For which partitions are given out."),
     ("assignor", Kind::OrNull(&Kind::Text), "Who gives partitions out."),
     ("member_list", Kind::List(&Kind::One(&MEMBER)), "Who is in it."),
-    ("offsets", Kind::List(&Kind::One(&OFFSET)), "How far it is."),
+    ("offsets", Kind::List(&Kind::One(&OFFSET)), "How far it is in topics that who asks may see."),
 ]);
 
 const SETTINGS: Schema = Schema::new("GroupSettings", &[("config", Kind::List(&Kind::One(&SETTING)), "Its settings.")]);
@@ -72,7 +74,7 @@ pub(crate) const ROUTES: &[Route] = &[
     change(Verb::Delete, "/groups/{group}/offsets", Access::LoggedIn, "Forget offsets of a topic that no member reads", Shape::Nothing, forget)
         .asks(&[("topic", "Its name."), ("partition", "Index; all if absent.")])
         .tries(),
-    get("/groups/{group}/config", Access::LoggedIn, "Settings of a group", &SETTINGS, |call| Ok(Answer::of(json!({"config": settings(call, call.path("group"))})))),
+    get("/groups/{group}/config", Access::LoggedIn, "Settings of a group", &SETTINGS, settings),
     change(Verb::Patch, "/groups/{group}/config", Access::LoggedIn, "Change settings of a group", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
 ];
 
@@ -261,17 +263,33 @@ fn places(broker: &Broker, name: &str, kind: &str) -> Vec<Place> {
     broker.groups().offsets(name).into_iter().filter_map(place).collect()
 }
 
-/// Partitions that a member reads and of which nothing is committed.
-fn unread(broker: &Broker, members: &[Member], known: &mut Vec<Place>) {
-    for (topic, partitions) in members.iter().flat_map(|member| &member.assignment) {
-        for partition in partitions {
-            let log = broker.topic(topic).and_then(|found| found.log(PartitionIndex(*partition)));
-            let Some(log) = log.filter(|_| !known.iter().any(|place| place.topic == *topic && place.partition == *partition)) else { continue };
-            let (topic, partition) = (topic.clone(), *partition);
-            let (start, end) = (log.start().0, log.high_watermark().0);
-            known.push(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None });
+/// Who reads which partition; of several the first.
+type Readers<'m> = HashMap<(&'m str, u32), &'m str>;
+
+fn readers(members: &[Member]) -> Readers<'_> {
+    let mut found = Readers::new();
+    for member in members {
+        for (topic, partitions) in &member.assignment {
+            for partition in partitions {
+                found.entry((topic.as_str(), *partition)).or_insert(&*member.id);
+            }
         }
     }
+    found
+}
+
+/// Partitions that a member reads and of which nothing is committed.
+fn unread(broker: &Broker, readers: &Readers<'_>, known: &mut Vec<Place>) {
+    let place = |(topic, partition): (&str, u32)| {
+        let log = broker.topic(topic)?.log(PartitionIndex(partition))?;
+        let (start, end, topic) = (log.start().0, log.high_watermark().0, topic.to_owned());
+        Some(Place { topic, partition, committed: None, start, end, lag: None, committed_at: None, metadata: None, in_flight: None })
+    };
+    let more: Vec<Place> = {
+        let there: HashSet<(&str, u32)> = known.iter().map(|place| (place.topic.as_str(), place.partition)).collect();
+        readers.keys().filter(|one| !there.contains(*one)).filter_map(|one| place(*one)).collect()
+    };
+    known.extend(more);
     known.sort_by(|one, other| (&one.topic, one.partition).cmp(&(&other.topic, other.partition)));
 }
 
@@ -287,18 +305,21 @@ fn summary(call: &Call<'_>, line: &GroupLine, members: usize, places: &[Place]) 
         "members": members,
         "topics": topics.len(),
         "lag": places.iter().filter_map(|place| place.lag).sum::<u64>(),
-        "filter": describe_filter(call.broker(), &line.group),
+        "filter": describe_filter(call.broker(), &line.group).filter(|_| call.sees_settings(AclResource::Group, &line.group)),
     })
 }
 
 fn described(call: &Call<'_>, line: &GroupLine) -> Option<Value> {
     let look = look(call.broker(), &line.group, line.kind)?;
-    Some(summary(call, line, look.members.len(), &places(call.broker(), &line.group, line.kind)))
+    let mut places = places(call.broker(), &line.group, line.kind);
+    let mut sight = Sight::new(call);
+    places.retain(|place| sight.of(&place.topic));
+    Some(summary(call, line, look.members.len(), &places))
 }
 
 /// Groups that who asks may see.
 fn lines(call: &Call<'_>) -> Vec<GroupLine> {
-    call.broker().groups().list().into_iter().filter(|line| call.sees_topic(&line.group)).collect()
+    call.broker().groups().list().into_iter().filter(|line| call.sees_group(&line.group)).collect()
 }
 
 fn all(call: &Call<'_>) -> Outcome {
@@ -341,14 +362,15 @@ fn member_json(member: &Member) -> Value {
 fn show(call: &Call<'_>) -> Outcome {
     let line = line_of(call)?;
     let gone = || Answer::not_found(format!("there is no group {:?}", line.group));
-    let look = look(call.broker(), &line.group, line.kind).ok_or_else(gone)?;
+    let mut look = look(call.broker(), &line.group, line.kind).ok_or_else(gone)?;
     let mut places = places(call.broker(), &line.group, line.kind);
+    // A group may be seen by those who may not see all that it reads.
+    let mut sight = Sight::new(call);
+    places.retain(|place| sight.of(&place.topic));
+    look.members.iter_mut().for_each(|member| member.assignment.retain(|topic, _| sight.of(topic)));
     let mut found = summary(call, &line, look.members.len(), &places);
-    unread(call.broker(), &look.members, &mut places);
-    let reader = |place: &Place| {
-        let reads = |member: &&Member| member.assignment.get(&place.topic).is_some_and(|partitions| partitions.contains(&place.partition));
-        look.members.iter().find(reads).filter(|_| line.kind != "share").map(|member| member.id.clone())
-    };
+    let readers = readers(&look.members);
+    unread(call.broker(), &readers, &mut places);
     let offset = |place: &Place| {
         json!({
             "topic": place.topic,
@@ -359,7 +381,8 @@ fn show(call: &Call<'_>) -> Outcome {
             "lag": place.lag,
             "committed_at": place.committed_at,
             "metadata": place.metadata,
-            "member": reader(place),
+            // Of a share group several read a partition.
+            "member": readers.get(&(place.topic.as_str(), place.partition)).filter(|_| line.kind != "share"),
             "in_flight": place.in_flight,
         })
     };
@@ -388,7 +411,7 @@ fn not_written() -> Refusal {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let line = line_of(call)?;
-    call.check_topic(Permission::Configure, &line.group)?;
+    call.check_group(Permission::Configure, AclOperation::Delete, &line.group)?;
     let members = look(call.broker(), &line.group, line.kind).map_or(0, |look| look.members.len());
     if members > 0 {
         return Err(group_refused(GroupError::NonEmptyGroup));
@@ -402,8 +425,9 @@ fn delete(call: &Call<'_>) -> Outcome {
 
 fn forget(call: &Call<'_>) -> Outcome {
     let line = line_of(call)?;
-    call.check_topic(Permission::Configure, &line.group)?;
+    call.check_group(Permission::Configure, AclOperation::Delete, &line.group)?;
     let topic = call.query("topic").ok_or_else(|| Answer::invalid("topic", "it is needed"))?.to_owned();
+    call.check_topic(Permission::Read, AclOperation::Read, &topic)?;
     let only = call.number("partition")?;
     if line.kind == "share" {
         return Err(Answer::conflict("a share group has no committed offsets: reset it instead"));
@@ -439,22 +463,36 @@ fn shown(rows: Vec<(&'static Setting, GroupValue<'_>)>, overrides: &BTreeMap<Str
     rows.into_iter().map(one).collect()
 }
 
-fn settings(call: &Call<'_>, group: &str) -> Value {
-    shown(call.broker().describe_group_config(group), &call.broker().group_config(group).overrides)
+/// A group has settings whether there is one of this name or not, so what is hidden is refused, not missing.
+fn settings(call: &Call<'_>) -> Outcome {
+    let group = call.path("group");
+    if !call.sees_group(group) || !call.sees_settings(AclResource::Group, group) {
+        return Err(Answer::not_allowed(format!("user {:?} may not see settings of group {group:?}", call.caller.who.name())));
+    }
+    Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(group), &call.broker().group_config(group).overrides)})))
 }
 
 fn alter(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
-    call.check_topic(Permission::Configure, &group)?;
+    call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
     let changes = Changes::of_body(&call.object()?)?;
-    let mut overrides = call.broker().group_config(&group).overrides.clone();
-    changes.apply(&mut overrides);
-    call.broker().check_group_config(&overrides).map_err(refused)?;
-    let shown = shown(call.broker().describe_group_config(&group), &overrides);
-    if !call.dry_run() {
-        call.control(move |broker| broker.set_group_config(&group, overrides))?.map_err(refused)?;
-    }
-    Ok(Answer::of(json!({"config": shown})))
+    let overrides = change_settings(call, group.clone(), move |overrides| changes.apply(overrides))?;
+    Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(&group), &overrides)})))
+}
+
+/// Changes what a group has of its own, or sees whether that could be; what it has then, or would have.
+pub(crate) fn change_settings(
+    call: &Call<'_>,
+    group: String,
+    change: impl FnOnce(&mut BTreeMap<String, String>) + Send + 'static,
+) -> Result<BTreeMap<String, String>, Refusal> {
+    let changed = call.control_or_try(move |broker, really| {
+        let mut overrides = broker.group_config(&group).overrides.clone();
+        change(&mut overrides);
+        let done = if really { broker.set_group_config(&group, overrides.clone()) } else { broker.check_group_config(&overrides) };
+        done.map(|()| overrides)
+    })?;
+    changed.map_err(refused)
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! What happens now, as server-sent events: `node` once a second, and `topics` and `groups` of those that are asked for.
 //!
 //! Samples of the node are taken by the streams themselves, one a second however many there are, and kept for ten minutes: who comes
-//! later gets them at once, as `history`. A stream ends after five minutes; browsers connect again, and are looked at again.
+//! later gets them at once, as `history`. So are looks at a topic and at a group. None is taken on the thread that serves all connections
+//! of administration: topics may have very many partitions. A stream ends after five minutes; browsers connect again, and are looked at
+//! again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -13,9 +15,10 @@ use axum::http::header;
 use broker::{Broker, Topic};
 use bytes::Bytes;
 use futures_util::stream;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use types::{PartitionIndex, TopicId};
+use types::PartitionIndex;
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
@@ -32,8 +35,8 @@ pub(crate) const ROUTES: &[Route] = &[Route {
     answer: Shape::Other("text/event-stream"),
     ..get("/live", Access::LoggedIn, "What happens now, as server-sent events", &UNUSED, live).asks(&[
         ("node", "false: nothing of the node, which needs tag monitoring or administrator."),
-        ("topic", "A topic; may come up to 32 times."),
-        ("group", "A group; may come up to 32 times."),
+        ("topic", "A topic; up to 32 of them."),
+        ("group", "A group; up to 32 of them."),
     ])
 }];
 
@@ -51,6 +54,8 @@ const LATENCY_SAMPLES: usize = 5;
 const STREAMS_MAX: usize = 64;
 /// Topics and groups of a stream, each.
 const NAMES_MAX: usize = 32;
+/// Looks that are kept, at topics and at groups: twice as many as streams can ask for.
+const LOOKS_MAX: usize = 2 * STREAMS_MAX * NAMES_MAX;
 
 /// What has been counted at a moment.
 struct Look {
@@ -65,10 +70,43 @@ struct Samples {
     events: VecDeque<Value>,
 }
 
+/// The last look at something of a name: whoever comes while one is taken waits for it.
+type Last<T> = Arc<Mutex<Option<(Instant, T)>>>;
+
+/// Looks at things with names, one a second of each however many ask for it.
+struct Looks<T>(Mutex<HashMap<String, Last<T>>>);
+
+impl<T> Default for Looks<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Copy> Looks<T> {
+    /// When it was taken, and what was seen.
+    fn of(&self, name: &str, take: impl FnOnce() -> T) -> (Instant, T) {
+        let last = {
+            let mut all = self.0.lock();
+            if all.len() >= LOOKS_MAX {
+                // Those whom nobody asks for any more go; who asks again has another one taken.
+                all.clear();
+            }
+            Arc::clone(all.entry_ref(name).or_default())
+        };
+        let mut last = last.lock();
+        match *last {
+            Some(look) if look.0.elapsed() < EVERY * 9 / 10 => look,
+            _ => *last.insert((Instant::now(), take())),
+        }
+    }
+}
+
 /// What streams share.
 #[derive(Default)]
 pub(crate) struct Live {
     samples: Mutex<Samples>,
+    topics: Looks<Extent>,
+    lags: Looks<u64>,
     streams: AtomicUsize,
 }
 
@@ -110,7 +148,7 @@ fn event(management: &Management, looks: &VecDeque<Look>, last: &Look, now: &Loo
         "at": broker.now_ms(),
         "rates": overview::rates_between(&last.totals, &now.totals, seconds),
         "memory": overview::memory(&management.vitals.memory()),
-        "connections": broker.connections().all().len() + broker.kafka_connections().all().len(),
+        "connections": broker.connections().count() + broker.kafka_connections().count(),
         "latency": {
             "produce": latency(|all| &all.produce),
             "fetch": latency(|all| &all.fetch),
@@ -119,20 +157,22 @@ fn event(management: &Management, looks: &VecDeque<Look>, last: &Look, now: &Loo
     })
 }
 
-/// How far a topic was: when, records, bytes.
-struct TopicLook {
-    topic: TopicId,
-    at: Instant,
+/// How far a topic is.
+#[derive(Clone, Copy)]
+struct Extent {
     ends: u64,
     bytes: u64,
 }
+
+/// A topic, and the last look at it.
+type Watched = (Arc<Topic>, Option<(Instant, Extent)>);
 
 /// One who watches.
 struct Stream {
     live: Arc<Live>,
     management: Arc<Management>,
     node: bool,
-    topics: Vec<(Arc<Topic>, Option<TopicLook>)>,
+    topics: Vec<Watched>,
     groups: Vec<String>,
     sent: usize,
 }
@@ -146,7 +186,7 @@ impl Drop for Stream {
 impl Stream {
     /// The next events, as they are sent.
     fn events(&mut self) -> String {
-        let mut text = String::new();
+        let mut text = if self.sent == 0 { "retry: 1000\n\n".to_owned() } else { String::new() };
         let mut put = |name: &str, value: &Value| text.push_str(&format!("event: {name}\ndata: {value}\n\n"));
         if self.node {
             let sample = self.live.sample(&self.management);
@@ -158,12 +198,18 @@ impl Stream {
         }
         let now = self.management.broker.now_ms();
         if !self.topics.is_empty() {
-            let one = |(topic, last): &mut (Arc<Topic>, Option<TopicLook>)| Some((topic.name.clone(), growth(topic, last)?));
+            let live = &self.live;
+            let one = |(topic, last): &mut Watched| {
+                // The id: a topic of the name may have come in place of another.
+                let now = live.topics.of(&topic.id.0.to_string(), || extent(topic));
+                Some((topic.name.clone(), growth(last.replace(now)?, now)))
+            };
             let all: Map<String, Value> = self.topics.iter_mut().filter_map(one).collect();
             put("topics", &json!({"at": now, "topics": all}));
         }
         if !self.groups.is_empty() {
-            let one = |group: &String| (group.clone(), json!({"lag": lag(&self.management.broker, group)}));
+            let lag_of = |group: &String| self.live.lags.of(group, || lag(&self.management.broker, group)).1;
+            let one = |group: &String| (group.clone(), json!({"lag": lag_of(group)}));
             let all: Map<String, Value> = self.groups.iter().map(one).collect();
             put("groups", &json!({"at": now, "groups": all}));
         }
@@ -173,19 +219,17 @@ impl Stream {
     }
 }
 
-/// What has come to a topic in a second.
-fn growth(topic: &Topic, last: &mut Option<TopicLook>) -> Option<Value> {
-    let (mut ends, mut bytes) = (0, 0);
-    for log in topic.logs().iter() {
-        ends += log.high_watermark().0;
-        bytes += log.live_bytes();
-    }
-    let now = TopicLook { topic: topic.id, at: Instant::now(), ends, bytes };
-    let before = last.replace(now).filter(|before| before.topic == topic.id)?;
-    let seconds = before.at.elapsed().as_secs_f64().max(0.001);
+fn extent(topic: &Topic) -> Extent {
+    let one = |sum: Extent, log: &Arc<broker::Log>| Extent { ends: sum.ends + log.high_watermark().0, bytes: sum.bytes + log.live_bytes() };
+    topic.logs().iter().fold(Extent { ends: 0, bytes: 0 }, one)
+}
+
+/// What has come to a topic in a second, between two looks.
+fn growth((before_at, before): (Instant, Extent), (at, now): (Instant, Extent)) -> Value {
+    let seconds = at.duration_since(before_at).as_secs_f64().max(0.001);
     let rate = |from: u64, to: u64| (to.saturating_sub(from) as f64 / seconds * 10.0).round() / 10.0;
     // What retention takes away in that second is not seen.
-    Some(json!({"in_records": rate(before.ends, ends), "in_bytes": rate(before.bytes, bytes)}))
+    json!({"in_records": rate(before.ends, now.ends), "in_bytes": rate(before.bytes, now.bytes)})
 }
 
 /// Records that a group has not done yet.
@@ -199,10 +243,10 @@ fn lag(broker: &Broker, group: &str) -> u64 {
     committed.sum::<u64>() + shared.sum::<u64>()
 }
 
-/// All values of a parameter.
-fn names<'c>(call: &'c Call<'_>, parameter: &str) -> Result<Vec<&'c str>, Refusal> {
-    let all: Vec<&str> = call.query.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str()).collect();
-    if let Some(hidden) = all.iter().find(|name| !call.sees_topic(name)) {
+/// All values of a parameter, each once.
+fn names<'c>(call: &'c Call<'_>, parameter: &str, is_seen: impl Fn(&str) -> bool) -> Result<BTreeSet<&'c str>, Refusal> {
+    let all: BTreeSet<&str> = call.query.iter().filter(|(name, _)| name == parameter).map(|(_, value)| value.as_str()).collect();
+    if let Some(hidden) = all.iter().find(|name| !is_seen(name)) {
         return Err(Answer::not_found(format!("there is no {parameter} {hidden:?}")));
     }
     if all.len() > NAMES_MAX { Err(Answer::invalid(parameter, format!("at most {NAMES_MAX} are watched"))) } else { Ok(all) }
@@ -214,8 +258,8 @@ fn live(call: &Call<'_>) -> Outcome {
         return Err(Answer::not_allowed("what the node does is for tags monitoring and administrator"));
     }
     let find = |name: &str| call.broker().topic(name).ok_or_else(|| Answer::not_found(format!("there is no topic {name:?}")));
-    let topics = names(call, "topic")?.into_iter().map(|name| Ok((find(name)?, None))).collect::<Result<_, Refusal>>()?;
-    let groups = names(call, "group")?.into_iter().map(str::to_owned).collect();
+    let topics = names(call, "topic", |name| call.sees_topic(name))?.into_iter().map(|name| Ok((find(name)?, None))).collect::<Result<_, Refusal>>()?;
+    let groups = names(call, "group", |name| call.sees_group(name))?.into_iter().map(str::to_owned).collect();
     let live = Arc::clone(&call.api.live);
     let free = |taken: usize| (taken < STREAMS_MAX).then_some(taken + 1);
     if live.streams.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_err() {
@@ -229,10 +273,32 @@ fn live(call: &Call<'_>) -> Outcome {
         if stream.sent > 0 {
             tokio::time::sleep(EVERY).await;
         }
-        let first = if stream.sent == 0 { "retry: 1000\n\n" } else { "" };
-        let text = format!("{first}{}", stream.events());
+        let taken = tokio::task::spawn_blocking(move || (stream.events(), stream));
+        let (text, stream) = taken.await.ok()?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), stream))
     });
     let answer = Answer::other("text/event-stream", Body::from_stream(events));
     Ok(answer.header(header::HeaderName::from_static("x-accel-buffering"), "no".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_taken_once_however_many_ask() {
+        let (looks, taken) = (Looks::default(), AtomicUsize::new(0));
+        let take = || {
+            std::thread::sleep(Duration::from_millis(50));
+            taken.fetch_add(1, Ordering::Relaxed)
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(looks.of("g", take).1, 0));
+            }
+        });
+        assert_eq!(looks.of("h", take).1, 1, "another name is looked at");
+        std::thread::sleep(EVERY);
+        assert_eq!(looks.of("g", take).1, 2, "and the first again, after a second");
+    }
 }

@@ -81,12 +81,12 @@ const OVERVIEW: Schema = Schema::new("Overview", &[
     ("uptime_ms", Kind::Int, "Since the start."),
     ("now_at", Kind::Int, "The broker's clock, ms since 1970."),
     ("counts", Kind::One(&COUNTS), "How many there are."),
-    ("totals", Kind::One(&TOTALS), "Since the start."),
-    ("rates", Kind::One(&TOTALS), "A second, over the last five; 0 until somebody has asked for that long."),
-    ("memory", Kind::One(&MEMORY), "What memory is used for."),
-    ("disk", Kind::One(&DISK), "The disk."),
-    ("journals", Kind::List(&Kind::One(&JOURNAL)), "The journals."),
-    ("listeners", Kind::List(&Kind::One(&LISTENER)), "Who is served where."),
+    ("totals", Kind::OrNull(&Kind::One(&TOTALS)), "Since the start; this and what follows to the listeners is null without tag monitoring."),
+    ("rates", Kind::OrNull(&Kind::One(&TOTALS)), "A second, over the last five; 0 until somebody has asked for that long."),
+    ("memory", Kind::OrNull(&Kind::One(&MEMORY)), "What memory is used for."),
+    ("disk", Kind::OrNull(&Kind::One(&DISK)), "The disk."),
+    ("journals", Kind::OrNull(&Kind::List(&Kind::One(&JOURNAL))), "The journals."),
+    ("listeners", Kind::OrNull(&Kind::List(&Kind::One(&LISTENER))), "Who is served where."),
     ("warnings", Kind::List(&Kind::One(&WARNING)), "What somebody ought to look at."),
 ]);
 
@@ -176,9 +176,7 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
 fn overview(call: &Call<'_>) -> Outcome {
     let (management, broker) = (call.management, call.broker());
     let (now, uptime_ms) = (broker.now_ms(), management.started.elapsed().as_millis() as i64);
-    let facts = &management.facts;
-    let listener = |one: &crate::management::Listening| json!({"protocol": one.protocol, "address": one.address.to_string(), "tls": one.tls});
-    Ok(Answer::of(json!({
+    let mut found = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "cluster_id": broker.cluster_id(),
         "node_id": broker.node_id().0,
@@ -188,16 +186,31 @@ fn overview(call: &Call<'_>) -> Outcome {
         "uptime_ms": uptime_ms,
         "now_at": now,
         "counts": counts(call),
-        "totals": totals(&management.vitals.totals()),
-        "rates": rates(management),
-        "memory": memory(&management.vitals.memory()),
-        "disk": {
-            "folder": facts.data.display().to_string(),
-            "free_bytes": (facts.free_bytes)(&facts.data),
-            "journal_bytes": broker.journals().iter().map(|journal| journal.file_bytes()).sum::<u64>(),
-        },
-        "journals": broker.journals().iter().map(|journal| journals::described(journal)).collect::<Vec<_>>(),
-        "listeners": facts.listeners.iter().map(listener).collect::<Vec<_>>(),
         "warnings": warnings(call),
-    })))
+    });
+    let of_node = if call.caller.who.monitors() { of_node(management) } else { [const { Value::Null }; OF_NODE.len()] };
+    OF_NODE.into_iter().zip(of_node).for_each(|(name, value)| found[name] = value);
+    Ok(Answer::of(found))
+}
+
+/// What is for those who look after the node, as it is elsewhere (`/journals`, `/live`).
+const OF_NODE: [&str; 6] = ["totals", "rates", "memory", "disk", "journals", "listeners"];
+
+/// The values of these.
+fn of_node(management: &Management) -> [Value; OF_NODE.len()] {
+    let (broker, facts) = (&management.broker, &management.facts);
+    let listener = |one: &crate::management::Listening| json!({"protocol": one.protocol, "address": one.address.to_string(), "tls": one.tls});
+    let disk = json!({
+        "folder": facts.data.display().to_string(),
+        "free_bytes": (facts.free_bytes)(&facts.data),
+        "journal_bytes": broker.journals().iter().map(|journal| journal.file_bytes()).sum::<u64>(),
+    });
+    [
+        totals(&management.vitals.totals()),
+        rates(management),
+        memory(&management.vitals.memory()),
+        disk,
+        broker.journals().iter().map(|journal| journals::described(journal)).collect(),
+        facts.listeners.iter().map(listener).collect(),
+    ]
 }

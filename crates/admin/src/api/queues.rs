@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{AclOperation, AclResource, ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, kind_name};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -11,6 +11,7 @@ use super::call::{Call, Fields, name_of};
 use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
+use crate::management::authority::passes_on_to;
 use crate::management::queues::NO_CONNECTION;
 use crate::management::rates::Subject;
 use crate::management::values;
@@ -201,6 +202,9 @@ fn put(call: &Call<'_>) -> Outcome {
         arguments: arguments_of(&body, &[("x-queue-type", body.text("type")?)])?,
     };
     call.check_permission(vhost.name(), Permission::Configure, &wish.name)?;
+    if vhost.queue(&wish.name).is_none() {
+        call.check_passing_on(vhost.name(), &wish.name, passes_on_to(&wish.arguments, "x-dead-letter-exchange"))?;
+    }
     let made = call.control(move |broker| {
         let is_new = vhost.queue(&wish.name).is_none();
         broker.declare_queue(&vhost, wish, NO_CONNECTION).map(|queue| (is_new, queue))
@@ -221,7 +225,7 @@ fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
 fn delete(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.check_permission(queue.vhost(), Permission::Configure, queue.name())?;
+    call.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if_unused"), call.flag("if_empty"));
     if call.dry_run() {
         let held = call.broker().counts(&queue);
@@ -242,6 +246,7 @@ fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
     call.check_permission(queue.vhost(), Permission::Read, queue.name())?;
+    call.check_granted(AclOperation::Read, AclResource::Group, queue.understood().group())?;
     if queue.is_stream() {
         return Err(Answer::conflict("a stream is not purged: truncate its topic"));
     }

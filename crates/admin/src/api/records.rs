@@ -9,19 +9,19 @@ mod shown;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{Log, NewRecord, Permission, PublishError, ReadError, Topic};
+use broker::{AclOperation, Log, NewRecord, Permission, PublishError, ReadError, Topic};
 use record::BatchError;
 use serde_json::{Value, json};
 
-use self::condition::{Conditions, JsonCondition};
+use self::condition::{Conditions, JsonCondition, finder};
 use self::search::{Scan, Search};
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, Fields};
+use super::places::SEARCHES;
 use super::route::{Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 
@@ -112,35 +112,17 @@ const SHOWN_MAX: u64 = 1 << 20;
 const ANSWER_BYTES: u64 = 8 << 20;
 const TIME_DEFAULT: u64 = 1500;
 const TIME_MAX: u64 = 5000;
+/// Bytes of a condition.
+const CONDITION_MAX: usize = 4096;
 /// Partitions that are searched together.
 const PARTITIONS_MAX: usize = 256;
-/// Searches at once: threads that may wait are few, and others need them.
-const SEARCHES_MAX: usize = 2;
-
-static SEARCHES: AtomicUsize = AtomicUsize::new(0);
-
-/// A place among those who search.
-struct Place;
-
-impl Place {
-    fn take() -> Option<Self> {
-        let free = |taken: usize| (taken < SEARCHES_MAX).then(|| taken + 1);
-        SEARCHES.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok().then(|| Self)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        SEARCHES.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// The topic of the path, if who asks may do that with it.
-fn topic_of(call: &Call<'_>, permission: Permission) -> Result<Arc<Topic>, Refusal> {
+fn topic_of(call: &Call<'_>, permission: Permission, operation: AclOperation) -> Result<Arc<Topic>, Refusal> {
     let name = call.path("topic");
     let missing = || Answer::not_found(format!("there is no topic {name:?}"));
     let topic = call.broker().topic(name).filter(|_| call.sees_topic(name)).ok_or_else(missing)?;
-    call.check_topic(permission, name)?;
+    call.check_topic(permission, operation, name)?;
     Ok(topic)
 }
 
@@ -152,7 +134,7 @@ fn bounded(call: &Call<'_>, name: &str, absent: u64, range: std::ops::RangeInclu
 }
 
 fn browse(call: &Call<'_>) -> Outcome {
-    let topic = topic_of(call, Permission::Read)?;
+    let topic = topic_of(call, Permission::Read, AclOperation::Read)?;
     let newest_first = match call.query("order").unwrap_or("newest") {
         "newest" => true,
         "oldest" => false,
@@ -163,7 +145,7 @@ fn browse(call: &Call<'_>) -> Outcome {
     let truncate = bounded(call, "truncate", SHOWN_DEFAULT, 16..=SHOWN_MAX)?.min(share);
     let longest = Duration::from_millis(bounded(call, "time_ms", TIME_DEFAULT, 10..=TIME_MAX)?);
     let conditions = conditions(call)?;
-    let _place = Place::take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
+    let _place = SEARCHES.take().ok_or_else(|| Answer::unavailable("busy", "others are searching: try again in a second"))?;
     let mut scans = scans(call, &topic, newest_first)?;
     let shown = move |partition: u32, found: &record::Record| shown::record(partition, found, truncate as usize, share as usize);
     let search = Search { broker: call.broker(), newest_first, conditions: &conditions, limit: limit as usize, shown: &shown, longest };
@@ -188,14 +170,18 @@ fn unreadable(error: ReadError) -> Refusal {
 
 fn conditions(call: &Call<'_>) -> Result<Conditions, Refusal> {
     let given = |name: &str| call.query(name).filter(|value| !value.is_empty());
-    let bytes = |name: &str| given(name).map(|value| value.as_bytes().to_vec());
+    let conditions = ["key", "key_contains", "header", "text", "json"];
+    if let Some(long) = conditions.into_iter().find(|name| given(name).is_some_and(|value| value.len() > CONDITION_MAX)) {
+        return Err(Answer::invalid(long, format!("it has at most {CONDITION_MAX} bytes")));
+    }
     let header = given("header").map(|wanted| match wanted.split_once('=') {
         Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
         None => (wanted.to_owned(), None),
     });
     let wrong = |wrong: condition::Wrong| Answer::invalid("json", format!("{} (at character {})", wrong.reason, wrong.position + 1));
     let json = given("json").map(JsonCondition::parse).transpose().map_err(wrong)?;
-    Ok(Conditions { key: bytes("key"), key_part: bytes("key_contains"), header, text: bytes("text"), json })
+    let key = given("key").map(|value| value.as_bytes().to_vec());
+    Ok(Conditions { key, key_part: given("key_contains").map(finder), header, text: given("text").map(finder), json })
 }
 
 /// Where to look: where the cursor says, or where the search begins.
@@ -285,7 +271,7 @@ fn headers_of(body: &Fields) -> Result<Vec<Header>, Refusal> {
 }
 
 fn publish(call: &Call<'_>) -> Outcome {
-    let topic = topic_of(call, Permission::Write)?;
+    let topic = topic_of(call, Permission::Write, AclOperation::Write)?;
     let body = call.object()?;
     body.only(&["partition", "timestamp", "key", "key_encoding", "value", "value_encoding", "headers"])?;
     let wanted = NewRecord {
@@ -324,13 +310,5 @@ mod tests {
         for wrong in ["", "newest", "newest.", "oldest.0:5-10", "newest.0:5", "newest.x:1-2", "newest.0:-1-2", "newest.0:1-2."] {
             assert_eq!(parse(wrong, true), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn only_some_search_at_once() {
-        let places: Vec<_> = std::iter::from_fn(Place::take).take(SEARCHES_MAX + 1).collect();
-        assert_eq!(places.len(), SEARCHES_MAX);
-        drop(places);
-        assert!(Place::take().is_some());
     }
 }

@@ -1,8 +1,10 @@
 //! Has a group without members go on elsewhere: at the beginning, the end, an offset, a time, or some records before or after where it is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use broker::{GoOn, Log, Permission, ReadError, ResetError, Topic};
+use broker::{AclOperation, GoOn, Log, Permission, ReadError, ResetError, Topic};
+use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
 use types::PartitionIndex;
 
@@ -97,11 +99,11 @@ struct Place {
     from: Option<u64>,
 }
 
-fn partitions_of(body: &Fields) -> Result<Option<Vec<u32>>, Refusal> {
+fn partitions_of(body: &Fields) -> Result<Option<BTreeSet<u32>>, Refusal> {
     let refuse = || Answer::invalid("partitions", "it is a list of indexes");
     let Some(value) = body.get("partitions") else { return Ok(None) };
     let index = |value: &Value| value.as_u64().and_then(|index| u32::try_from(index).ok()).ok_or_else(refuse);
-    value.as_array().ok_or_else(refuse)?.iter().map(index).collect::<Result<Vec<_>, _>>().map(Some)
+    value.as_array().ok_or_else(refuse)?.iter().map(index).collect::<Result<BTreeSet<_>, _>>().map(Some)
 }
 
 /// Offsets of a group as they are, by topic and partition.
@@ -122,12 +124,13 @@ fn known(call: &Call<'_>, group: &str, is_share: bool) -> Vec<(String, u32, u64)
 fn places(call: &Call<'_>, body: &Fields, known: &[(String, u32, u64)]) -> Result<Vec<Place>, Refusal> {
     let partitions = partitions_of(body)?;
     let topics = body.words("topics")?;
-    let from = |topic: &str, partition: u32| known.iter().find(|(name, index, _)| name == topic && *index == partition).map(|(_, _, offset)| *offset);
+    let offsets: HashMap<(&str, u32), u64> = known.iter().map(|(topic, partition, offset)| ((topic.as_str(), *partition), *offset)).collect();
     let mut wanted: Vec<(String, u32)> = Vec::new();
     match &topics {
         None => wanted.extend(known.iter().map(|(topic, partition, _)| (topic.clone(), *partition))),
         Some(names) => {
-            for (at, name) in names.iter().enumerate() {
+            let mut seen = HashSet::new();
+            for (at, name) in names.iter().enumerate().filter(|(_, name)| seen.insert(name.as_str())) {
                 let topic = call.broker().topic(name).filter(|_| call.sees_topic(name));
                 let topic = topic.ok_or_else(|| Answer::invalid(&format!("topics[{at}]"), format!("there is no topic {name:?}")))?;
                 wanted.extend((0..topic.logs().len() as u32).map(|partition| (name.clone(), partition)));
@@ -138,14 +141,15 @@ fn places(call: &Call<'_>, body: &Fields, known: &[(String, u32, u64)]) -> Resul
     wanted.dedup();
     if let Some(partitions) = &partitions {
         wanted.retain(|(_, partition)| partitions.contains(partition));
-        if let Some(missing) = partitions.iter().find(|index| !wanted.iter().any(|(_, partition)| partition == *index)) {
+        let there: HashSet<u32> = wanted.iter().map(|(_, partition)| *partition).collect();
+        if let Some(missing) = partitions.iter().find(|index| !there.contains(*index)) {
             return Err(Answer::invalid("partitions", format!("there is no partition {missing}")));
         }
     }
     let place = |(name, partition): (String, u32)| {
         let topic = call.broker().topic(&name)?;
         let log = topic.log(PartitionIndex(partition))?;
-        Some(Place { from: from(&name, partition), topic, partition, log })
+        Some(Place { from: offsets.get(&(name.as_str(), partition)).copied(), topic, partition, log })
     };
     Ok(wanted.into_iter().filter_map(place).collect())
 }
@@ -170,9 +174,24 @@ fn members(call: &Call<'_>, group: &str, kind: Option<&str>) -> usize {
     }
 }
 
+/// May offsets of a topic be moved by whoever asks, and at all?
+///
+/// # Errors
+/// 403, 409.
+fn check(call: &Call<'_>, group: &str, is_share: bool, topic: &Topic) -> Result<(), Refusal> {
+    if !call.sees_topic(&topic.name) {
+        return Err(Answer::not_allowed("the group has offsets of topics that you may not see: say which topics are meant"));
+    }
+    call.check_topic(Permission::Read, AclOperation::Read, &topic.name)?;
+    if is_share && call.broker().is_queue_of(group, topic) {
+        return Err(Answer::conflict(format!("topic {:?} is a queue's: its messages are moved by nobody but its clients", topic.name)));
+    }
+    Ok(())
+}
+
 fn reset(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
-    call.check_topic(Permission::Read, &group)?;
+    call.check_group(Permission::Read, AclOperation::Read, &group)?;
     let body = call.object()?;
     body.only(&["to", "topics", "partitions"])?;
     let to = To::of(body.get("to"), call.broker().now_ms())?;
@@ -189,10 +208,11 @@ fn reset(call: &Call<'_>) -> Outcome {
     }
     let known = known(call, &group, is_share);
     let (mut moves, mut shown) = (Vec::new(), Vec::new());
+    let mut checked: Option<types::TopicId> = None;
     for place in places(call, &body, &known)? {
-        call.check_topic(Permission::Read, &place.topic.name)?;
-        if is_share && call.broker().is_queue_of(&group, &place.topic) {
-            return Err(Answer::conflict(format!("topic {:?} is a queue's: its messages are moved by nobody but its clients", place.topic.name)));
+        // Partitions of a topic come one after the other.
+        if checked.replace(place.topic.id) != Some(place.topic.id) {
+            check(call, &group, is_share, &place.topic)?;
         }
         let Some(offset) = to.resolve(call, &place.log, place.from).map_err(Answer::failed)? else { continue };
         let change = place.from.map(|from| offset as i64 - from as i64);

@@ -17,7 +17,7 @@ use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
 use crate::management::{self, Management};
 use crate::operations::Operator;
-use crate::origin::{self, Peers};
+use crate::origin::{self, Asked, Peers};
 use crate::paths::{Found, find, segments};
 
 /// Parameters of queries that are true or false.
@@ -66,7 +66,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let (parts, body) = request.into_parts();
     let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
     let changes = method != Method::GET;
-    origin::check_own(&peers, &parts.headers, changes).map_err(Answer::wrong_origin)?;
+    origin::check_own(&peers, &parts.headers, if changes { Asked::Change } else { Asked::Data }).map_err(Answer::wrong_origin)?;
     let recovering = || Answer::unavailable("recovering", "the broker is reading its data");
     let management = server.managed.get().ok_or_else(recovering)?;
     let path = parts.uri.path().strip_prefix("/v1").unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
+use broker::{AclOperation, AclResource, AlterError, CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
 use serde_json::{Value, json};
 use types::{Offset, PartitionIndex};
 
@@ -49,9 +49,9 @@ const PARTITION: Schema = Schema::new("Partition", &[
 ]);
 
 const TOPIC_FULL: Schema = Schema::more("TopicFull", &TOPIC, &[
-    ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions."),
-    ("config", Kind::List(&Kind::One(&SETTING)), "Its settings."),
-    ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it."),
+    ("partition_list", Kind::List(&Kind::One(&PARTITION)), "Its partitions, at most 1000 of them."),
+    ("config", Kind::List(&Kind::One(&SETTING)), "Its settings; none for those who may not see them."),
+    ("groups", Kind::List(&Kind::Text), "Groups that have committed offsets of it or share it, of those that who asks may see."),
 ]);
 
 const NEW_TOPIC: Schema = Schema::body("NewTopic", &["name"], &[
@@ -75,10 +75,13 @@ const START: Schema = Schema::new("PartitionStart", &[
 ]);
 const STARTS: Schema = Schema::new("PartitionStarts", &[("partitions", Kind::List(&Kind::One(&START)), "Where they begin now.")]);
 
+/// Partitions that are described at once.
+const PARTITIONS_MAX: usize = 1000;
+
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", "true: also topics whose names begin with __, and those of queues.")]),
     change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).tries(),
-    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, |call| Ok(Answer::of(full(call, &topic_of(call)?)))),
+    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[("partition_offset", "Partitions to leave out at the beginning.")]),
     change(Verb::Delete, "/topics/{topic}", Access::LoggedIn, "Delete a topic and all its records", Shape::Nothing, delete).tries(),
     change(Verb::Patch, "/topics/{topic}/config", Access::LoggedIn, "Change settings of a topic", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
     change(Verb::Post, "/topics/{topic}/partitions", Access::LoggedIn, "Add partitions", Shape::One(&TOPIC_FULL), add_partitions).takes(&COUNT).tries(),
@@ -154,17 +157,25 @@ fn groups(call: &Call<'_>, topic: &Topic) -> Vec<String> {
     let commits = |group: &String| broker.groups().offsets(group).iter().any(|(name, _, _)| *name == topic.name);
     let shares = |group: &String| broker.subscriptions().of_group(group).iter().any(|shared| shared.name().topic == topic.id.0.as_u128());
     let mut found: Vec<String> = broker.groups().names().into_iter().filter(|group| commits(group) || shares(group)).collect();
-    found.retain(|group| call.sees_topic(group));
+    found.retain(|group| call.sees_group(group));
     found.sort();
     found
 }
 
-fn full(call: &Call<'_>, topic: &Arc<Topic>) -> Value {
+/// With the partitions from one on.
+fn full(call: &Call<'_>, topic: &Arc<Topic>, from: usize) -> Value {
     let mut found = described(call, topic);
-    found["partition_list"] = topic.logs().iter().enumerate().map(|(index, log)| partition(call, index, log)).collect();
-    found["config"] = settings(call, &topic.config().overrides);
+    let logs = topic.logs();
+    found["partition_list"] = logs.iter().enumerate().skip(from).take(PARTITIONS_MAX).map(|(index, log)| partition(call, index, log)).collect();
+    // Whoever has made a topic may not be one who sees its settings.
+    found["config"] = if call.sees_settings(AclResource::Topic, &topic.name) { settings(call, &topic.config().overrides) } else { json!([]) };
     found["groups"] = groups(call, topic).into();
     found
+}
+
+fn show(call: &Call<'_>) -> Outcome {
+    let from = call.number("partition_offset")?.unwrap_or(0);
+    Ok(Answer::of(full(call, &topic_of(call)?, usize::try_from(from).unwrap_or(usize::MAX))))
 }
 
 fn all(call: &Call<'_>) -> Outcome {
@@ -192,7 +203,7 @@ fn create(call: &Call<'_>) -> Outcome {
     let body: Fields = call.object()?;
     body.only(&["name", "partitions", "config"])?;
     let name = body.needed("name")?.to_owned();
-    call.check_topic(Permission::Configure, &name)?;
+    call.check_topic(Permission::Configure, AclOperation::Create, &name)?;
     let partitions = body.int("partitions", 1..=i64::from(i32::MAX))?.map_or(-1, |count| count as i32);
     let wish = CreateTopic { name, partitions, replication: -1, overrides: body.settings("config")?.into_iter().collect() };
     let count = call.broker().check_create(&wish).map_err(not_created)?;
@@ -201,7 +212,7 @@ fn create(call: &Call<'_>) -> Outcome {
     }
     let made = call.control(move |broker| broker.create_topics(vec![wish]).pop())?;
     let topic = made.ok_or_else(|| Answer::failed("no topic was made"))?.map_err(not_created)?;
-    Ok(Answer::made(true, full(call, &topic)))
+    Ok(Answer::made(true, full(call, &topic, 0)))
 }
 
 /// A topic as it would be.
@@ -226,7 +237,7 @@ fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
         "cleanup_policy": value("cleanup.policy"),
         "retention_ms": value("retention.ms").parse::<u64>().ok(),
         "rates": {"in_records": 0.0},
-        "partition_list": (0..count).map(empty).collect::<Vec<_>>(),
+        "partition_list": (0..count.min(PARTITIONS_MAX as u32)).map(empty).collect::<Vec<_>>(),
         "config": settings(call, &wish.overrides),
         "groups": [],
     })
@@ -234,7 +245,7 @@ fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, &topic.name)?;
+    call.check_topic(Permission::Configure, AclOperation::Delete, &topic.name)?;
     if !call.dry_run() {
         call.control(move |broker| broker.delete_topic(&topic))?.map_err(Answer::failed)?;
     }
@@ -243,16 +254,16 @@ fn delete(call: &Call<'_>) -> Outcome {
 
 fn alter(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, &topic.name)?;
+    call.check_topic(Permission::Configure, AclOperation::AlterConfigs, &topic.name)?;
     let changes = Changes::of_body(&call.object()?)?;
-    let mut overrides = topic.config().overrides.clone();
-    changes.apply(&mut overrides);
-    call.broker().check_config(&topic.name, &overrides).map_err(refused)?;
-    if !call.dry_run() {
-        let (name, wish) = (topic.name.clone(), overrides.clone());
-        call.control(move |broker| broker.set_topic_config(&name, wish))?.map_err(refused)?;
-    }
-    Ok(Answer::of(json!({"config": settings(call, &overrides)})))
+    let name = topic.name.clone();
+    let altered = call.control_or_try(move |broker, really| {
+        let mut overrides = broker.topic(&name).ok_or(AlterError::UnknownTopic)?.config().overrides.clone();
+        changes.apply(&mut overrides);
+        if really { broker.set_topic_config(&name, overrides.clone())? } else { drop(broker.check_config(&name, &overrides)?) }
+        Ok::<_, AlterError>(overrides)
+    })?;
+    Ok(Answer::of(json!({"config": settings(call, &altered.map_err(refused)?)})))
 }
 
 fn not_added(error: PartitionsError) -> Refusal {
@@ -266,7 +277,7 @@ fn not_added(error: PartitionsError) -> Refusal {
 
 fn add_partitions(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, &topic.name)?;
+    call.check_topic(Permission::Configure, AclOperation::Alter, &topic.name)?;
     let body = call.object()?;
     body.only(&["count"])?;
     let count = body.int("count", 1..=i64::from(i32::MAX))?.ok_or_else(|| Answer::invalid("count", "it is needed"))? as i32;
@@ -275,7 +286,7 @@ fn add_partitions(call: &Call<'_>) -> Outcome {
         let name = topic.name.clone();
         call.control(move |broker| broker.add_partitions(&name, count))?.map_err(not_added)?;
     }
-    Ok(Answer::of(full(call, &topic)))
+    Ok(Answer::of(full(call, &topic, 0)))
 }
 
 fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, Refusal> {
@@ -298,7 +309,7 @@ fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, 
 
 fn truncate(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Write, &topic.name)?;
+    call.check_topic(Permission::Write, AclOperation::Delete, &topic.name)?;
     let body = call.object()?;
     body.only(&["partitions"])?;
     let is_queue = call.broker().queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use broker::{PasswordHash, PasswordWish, User, UserLimits, UserWish};
+use broker::{Broker, PasswordHash, PasswordWish, User, UserLimits, UserWish};
+use hashbrown::HashMap;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -59,22 +60,24 @@ pub(crate) const ROUTES: &[Route] = &[
 /// 404: none of that name is defined.
 pub(crate) fn user_of(call: &Call<'_>) -> Result<Arc<User>, Refusal> {
     let name = call.path("user");
-    let found = call.broker().security().users().into_iter().find(|user| user.name() == name);
-    found.ok_or_else(|| Answer::not_found(format!("there is no user {name:?}")))
+    find(call.broker(), name).ok_or_else(|| Answer::not_found(format!("there is no user {name:?}")))
 }
 
-fn connections(call: &Call<'_>, name: &str) -> usize {
+/// Open connections of all protocols, by user.
+fn connections(call: &Call<'_>) -> HashMap<String, usize> {
     let broker = call.broker();
+    let mut found = HashMap::new();
     let kafka = broker.kafka_connections().all();
-    let of_kafka = kafka.iter().filter(|(_, client)| client.said().user.is_some_and(|(user, _)| user == name)).count();
-    of_kafka + broker.connections().all().iter().filter(|connected| connected.details.user == name).count()
+    kafka.iter().filter_map(|(_, client)| client.said().user).for_each(|(user, _)| *found.entry(user).or_default() += 1);
+    broker.connections().all().iter().for_each(|connected| *found.entry_ref(connected.details.user.as_str()).or_default() += 1);
+    found
 }
 
 fn limits_json(limits: UserLimits) -> Value {
     json!({"max_connections": limits.max_connections, "max_channels": limits.max_channels})
 }
 
-fn described(call: &Call<'_>, user: &User) -> Value {
+fn described(user: &User, connections: &HashMap<String, usize>) -> Value {
     let keys = user.scram().iter().map(|keys| json!({"mechanism": keys.mechanism().name(), "iterations": keys.iterations()}));
     json!({
         "name": user.name(),
@@ -83,18 +86,19 @@ fn described(call: &Call<'_>, user: &User) -> Value {
         "hash": user.password().map(|hash: &PasswordHash| hash.algorithm().name()),
         "scram": keys.collect::<Vec<_>>(),
         "limits": limits_json(user.limits()),
-        "connections": connections(call, user.name()),
+        "connections": connections.get(user.name()).copied().unwrap_or(0),
     })
 }
 
 fn all(call: &Call<'_>) -> Outcome {
     let users = call.broker().security().users().into_iter().map(|user| (user.name().to_owned(), user));
-    list(call, users, |user| Some(described(call, user)))
+    let connections = connections(call);
+    list(call, users, |user| Some(described(user, &connections)))
 }
 
 fn show(call: &Call<'_>) -> Outcome {
     let user = user_of(call)?;
-    let mut found = described(call, &user);
+    let mut found = described(&user, &connections(call));
     found["permissions"] = permissions::of_user(call, user.name()).into();
     found["topic_permissions"] = permissions::topics_of_user(call, user.name()).into();
     Ok(Answer::of(found))
@@ -131,22 +135,40 @@ fn wish_of(name: &str, body: &Fields) -> Result<UserWish, Refusal> {
     Ok(UserWish { name: name.to_owned(), password, tags: body.words("tags")?, limits: limits_of(body)? })
 }
 
-/// Somebody has to be able to administer the broker, once users are defined: `after` would be the administrators with a password.
+/// The user of a name.
+fn find(broker: &Broker, name: &str) -> Option<Arc<User>> {
+    broker.security().users().into_iter().find(|user| user.name() == name)
+}
+
+/// May he log in, with a password or with keys?
+fn logs_in(user: &User) -> bool {
+    user.password().is_some() || user.scram().iter().next().is_some()
+}
+
+/// Somebody has to be able to administer the broker, once users are defined: this one (`he`), or another.
 ///
 /// # Errors
 /// 409.
-fn check_administrators(after: usize) -> Result<(), Refusal> {
-    if after > 0 {
+fn check_administrators(broker: &Broker, name: &str, he: bool) -> Result<(), Refusal> {
+    let may = |user: &Arc<User>| user.name() != name && user.has_tag(ADMINISTRATOR) && logs_in(user);
+    if he || broker.security().users().iter().any(may) {
         return Ok(());
     }
     Err(Answer::conflict("nobody could administer the broker any more: some user needs tag administrator and a password"))
 }
 
-/// Users other than this one who may administer.
-fn other_administrators(call: &Call<'_>, name: &str) -> usize {
-    let users = call.broker().security().users();
-    let may = |user: &&Arc<User>| user.name() != name && user.has_tag(ADMINISTRATOR) && (user.password().is_some() || user.scram().iter().next().is_some());
-    users.iter().filter(may).count()
+/// Might he administer the broker after that?
+fn would_administer(before: Option<&User>, wish: &UserWish) -> bool {
+    let tagged = match &wish.tags {
+        Some(tags) => tags.iter().any(|tag| tag == ADMINISTRATOR),
+        None => before.is_some_and(|user| user.has_tag(ADMINISTRATOR)),
+    };
+    let logs_in = match &wish.password {
+        PasswordWish::Keep => before.is_some_and(logs_in),
+        PasswordWish::Remove => false,
+        PasswordWish::Clear(_) | PasswordWish::Hash(_) => true,
+    };
+    tagged && logs_in
 }
 
 fn put(call: &Call<'_>) -> Outcome {
@@ -155,29 +177,26 @@ fn put(call: &Call<'_>) -> Outcome {
         return Err(Answer::invalid("user", "a name has 1 to 255 bytes"));
     }
     let wish = wish_of(&name, &call.object()?)?;
-    let before = call.broker().security().users().into_iter().find(|user| user.name() == name);
-    let tagged = match (&wish.tags, &before) {
-        (Some(tags), _) => tags.iter().any(|tag| tag == ADMINISTRATOR),
-        (None, before) => before.as_ref().is_some_and(|user| user.has_tag(ADMINISTRATOR)),
-    };
-    let logs_in = match &wish.password {
-        PasswordWish::Keep => before.as_ref().is_some_and(|user| user.password().is_some() || user.scram().iter().next().is_some()),
-        PasswordWish::Remove => false,
-        PasswordWish::Clear(_) | PasswordWish::Hash(_) => true,
-    };
-    check_administrators(other_administrators(call, &name) + usize::from(tagged && logs_in))?;
     if call.dry_run() {
+        let before = find(call.broker(), &name);
+        check_administrators(call.broker(), &name, would_administer(before.as_deref(), &wish))?;
         return Ok(Answer::of(tried(call, before.as_deref(), &wish)));
     }
-    let user = call.control(move |broker| broker.put_user(wish))?.map_err(|error| refused("user", error))?;
-    Ok(Answer::made(before.is_none(), described(call, &user)))
+    let done = call.control(move |broker| {
+        // Looked at where changes come one after the other: of two administrators who go at once one stays.
+        let before = find(broker, &name);
+        check_administrators(broker, &name, would_administer(before.as_deref(), &wish))?;
+        broker.put_user(wish).map(|user| (before.is_none(), user)).map_err(|error| refused("user", error))
+    })?;
+    let (is_new, user) = done?;
+    Ok(Answer::made(is_new, described(&user, &connections(call))))
 }
 
 /// A user as he would be.
 fn tried(call: &Call<'_>, before: Option<&User>, wish: &UserWish) -> Value {
     let mut found = before.map_or_else(
         || json!({"name": wish.name, "tags": [], "hash": null, "scram": [], "limits": limits_json(UserLimits::default()), "connections": 0}),
-        |user| described(call, user),
+        |user| described(user, &connections(call)),
     );
     if let Some(tags) = &wish.tags {
         found["tags"] = tags.clone().into();
@@ -196,13 +215,12 @@ fn tried(call: &Call<'_>, before: Option<&User>, wish: &UserWish) -> Value {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let name = user_of(call)?.name().to_owned();
-    let others = call.broker().security().users().len() - 1;
-    // Without any user there is guest again.
-    if others > 0 {
-        check_administrators(other_administrators(call, &name))?;
-    }
-    if !call.dry_run() {
-        call.control(move |broker| broker.delete_user(&name))?.map_err(|error| refused("user", error))?;
-    }
+    call.control_or_try(move |broker, really| {
+        // Without any user there is guest again.
+        if broker.security().users().iter().any(|user| user.name() != name) {
+            check_administrators(broker, &name, false)?;
+        }
+        if really { broker.delete_user(&name).map(drop).map_err(|error| refused("user", error)) } else { Ok(()) }
+    })??;
     Ok(Answer::done())
 }

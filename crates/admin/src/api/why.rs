@@ -1,5 +1,5 @@
 //! Why somebody is slow: what the connections of a client, a topic or a group wait for. It takes as long as it looks, a second unless told
-//! otherwise.
+//! otherwise, and a thread as long, so that only some look at once.
 
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome};
 use super::call::Call;
+use super::places::LOOKS;
 use super::route::{Access, Route, get};
 use super::schema::{Kind, Schema};
 
@@ -48,6 +49,7 @@ fn answer(call: &Call<'_>) -> Outcome {
     match why(call.broker(), |name| call.query(name)) {
         Ok(found) => Ok(Answer::of(found)),
         Err(Refused::Invalid(name, reason)) => Err(Answer::invalid(name, reason)),
+        Err(Refused::Busy) => Err(Answer::unavailable("busy", "others are looking: try again in a few seconds")),
         Err(Refused::Unknown) => Err(Answer::not_found("there is no such client, topic or group")),
     }
 }
@@ -61,6 +63,8 @@ enum Refused {
     Invalid(&'static str, &'static str),
     /// There is no such client, topic or group.
     Unknown,
+    /// Others are looking.
+    Busy,
 }
 
 /// Answers `client=…`, `topic=…` or `group=…`, and `seconds=…`. On a thread that may wait.
@@ -78,6 +82,7 @@ fn why<'a>(broker: &Broker, query: impl Fn(&str) -> Option<&'a str>) -> Result<V
         Some(Ok(seconds)) if seconds > 0.0 && seconds <= SECONDS_MAX => seconds,
         Some(_) => return Err(Refused::Invalid("seconds", "it is a number above 0, at most 30")),
     };
+    let _place = LOOKS.take().ok_or(Refused::Busy)?;
     let why = broker.why(&subject, Duration::from_secs_f64(seconds)).ok_or(Refused::Unknown)?;
     Ok(shown(broker, &subject, &why))
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, User, resource_name};
+use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, User, Vhost, resource_name};
+use routing::{Arguments, Kind, OwnedValue};
 
 use super::Management;
 use super::answer::{Answer, Refusal};
@@ -76,11 +77,6 @@ impl Identity {
         self.broker.security().permissions(vhost, self.name()).is_some()
     }
 
-    /// May it do that with what has this name, by permissions and by access control entries?
-    pub fn may(&self, vhost: &str, permission: Permission, name: &[u8]) -> bool {
-        self.check_permission(vhost, permission, name).is_ok()
-    }
-
     /// # Errors
     /// 401: it may not do that with what has this name, by permissions or by access control entries.
     pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
@@ -134,6 +130,30 @@ impl Identity {
         }
     }
 
+    /// May it bind with this key from an exchange, or publish with it? Of topic exchanges, by its permissions for their keys.
+    pub fn may_use_key(&self, vhost: &Vhost, permission: Permission, exchange: &[u8], key: &[u8]) -> bool {
+        let has_keys = vhost.exchanges().read().exchange(exchange).is_some_and(|found| found.kind() == Kind::Topic && !found.delayed());
+        let Some(name) = std::str::from_utf8(exchange).ok().filter(|_| has_keys) else { return true };
+        let rules = self.broker.security().topic_permissions(vhost.name(), self.name());
+        rules.get(name).and_then(|rule| rule.of(permission)).is_none_or(|pattern| pattern.matches(key))
+    }
+
+    /// # Errors
+    /// 401: see [`Identity::may_use_key`].
+    pub fn check_key(&self, vhost: &Vhost, permission: Permission, exchange: &[u8], key: &[u8]) -> Result<(), Refusal> {
+        if self.may_use_key(vhost, permission, exchange, key) { Ok(()) } else { Err(Answer::not_authorised("Access refused.")) }
+    }
+
+    /// Who declares a queue or an exchange that passes messages on to another exchange reads from the one and writes to the other.
+    ///
+    /// # Errors
+    /// 401.
+    pub fn check_passing_on(&self, vhost: &str, name: &[u8], to: Option<&[u8]>) -> Result<(), Refusal> {
+        let Some(to) = to else { return Ok(()) };
+        self.check_permission(vhost, Permission::Read, name)?;
+        self.check_permission(vhost, Permission::Write, to)
+    }
+
     /// # Errors
     /// 401 in RabbitMQ's words, by what is missing; 404: a virtual host that it may not look into.
     pub fn check(&self, access: Access, vhost: Option<&str>) -> Result<(), Refusal> {
@@ -154,6 +174,14 @@ impl Identity {
             Some(vhost) if known(vhost) && !self.sees(vhost) => Err(Answer::no_such("Not Found")),
             _ => Ok(()),
         }
+    }
+}
+
+/// The exchange that an argument names: of a queue `x-dead-letter-exchange`, of an exchange `alternate-exchange`.
+pub(crate) fn passes_on_to<'a>(arguments: &'a Arguments, argument: &str) -> Option<&'a [u8]> {
+    match &arguments.get(argument.as_bytes())?.value {
+        OwnedValue::Bytes(name) => Some(name),
+        _ => None,
     }
 }
 

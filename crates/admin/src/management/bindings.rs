@@ -2,6 +2,7 @@
 //! form of HTML, and if it has arguments `~` and a hash of them. The hash is ours: tools take it from the list.
 
 use std::hash::Hasher;
+use std::sync::Arc;
 
 use axum::http::Method;
 use broker::{BindingWish, Permission, Vhost};
@@ -11,9 +12,10 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, name, text};
 use super::exchanges::{plain_name, refused};
-use super::listing::{list, one};
+use super::listing::{list, list_described, one};
 use super::route::{Access, Route, route};
 use super::values;
+use crate::bindings::{Known, Walk};
 
 pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/bindings", Access::Management, all),
@@ -93,18 +95,23 @@ pub(crate) fn described(vhost: &Vhost, binding: &Binding<'_>) -> Value {
 /// As RabbitMQ orders them: by source, destination, key.
 fn sorted<'b>(found: impl Iterator<Item = Binding<'b>>) -> Vec<Binding<'b>> {
     let mut all: Vec<_> = found.collect();
-    let place = |one: &Binding<'_>| (one.source.to_vec(), matches!(one.destination, Destination::Queue(_)), one.destination_name.to_vec(), one.key.to_vec());
     all.sort_by_cached_key(place);
     all
+}
+
+fn place(one: &Binding<'_>) -> (Vec<u8>, bool, Vec<u8>, Vec<u8>) {
+    (one.source.to_vec(), matches!(one.destination, Destination::Queue(_)), one.destination_name.to_vec(), one.key.to_vec())
 }
 
 fn all(call: &Call<'_>) -> Outcome {
     let mut found = Vec::new();
     for vhost in call.chosen_vhosts()? {
-        let table = vhost.exchanges().read();
-        found.extend(sorted(table.bindings_from(b"").chain(table.all_bindings())).iter().map(|one| described(&vhost, one)));
+        let of_default = vhost.queues().into_iter().map(|queue| Known::to_queue(&queue));
+        let mut all: Vec<Known> = of_default.chain(Walk::new(vhost.exchanges())).collect();
+        all.sort_by_cached_key(|known| place(&known.binding()));
+        found.extend(all.into_iter().map(|known| (Arc::clone(&vhost), known)));
     }
-    list(call, found)
+    list_described(call, found, |(vhost, known)| described(vhost, &known.binding()))
 }
 
 fn of_queue(call: &Call<'_>) -> Outcome {
@@ -136,7 +143,7 @@ fn to(call: &Call<'_>) -> Outcome {
 
 /// The two ends of a path, and the bindings between them.
 struct Ends {
-    vhost: std::sync::Arc<Vhost>,
+    vhost: Arc<Vhost>,
     source: String,
     to_queue: bool,
     destination: String,
@@ -158,10 +165,11 @@ impl Ends {
         sorted(table.bindings_from(self.source.as_bytes()).filter(is_destination)).iter().for_each(&mut each);
     }
 
-    /// Who binds writes to the destination and reads from the source.
-    fn check(&self, call: &Call<'_>) -> Result<(), Refusal> {
+    /// Who binds writes to the destination and reads from the source, with keys that he may read.
+    fn check(&self, call: &Call<'_>, key: &[u8]) -> Result<(), Refusal> {
         call.who.check_permission(self.vhost.name(), Permission::Write, self.destination.as_bytes())?;
-        call.who.check_permission(self.vhost.name(), Permission::Read, self.source.as_bytes())
+        call.who.check_permission(self.vhost.name(), Permission::Read, self.source.as_bytes())?;
+        call.who.check_key(&self.vhost, Permission::Read, self.source.as_bytes(), key)
     }
 
     fn wish(&self, key: &[u8], arguments: Arguments) -> Result<BindingWish, Refusal> {
@@ -200,12 +208,12 @@ fn show(call: &Call<'_>) -> Outcome {
 
 fn make(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
-    ends.check(call)?;
     let body = call.object()?;
+    ends.check(call, text(&body, "routing_key")?.as_bytes())?;
     let arguments = values::arguments_of(body.get("arguments"))?;
     let key = properties_key(text(&body, "routing_key")?.as_bytes(), &arguments);
     let wish = ends.wish(text(&body, "routing_key")?.as_bytes(), arguments)?;
-    let (vhost, host) = (std::sync::Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
+    let (vhost, host) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
     call.control(move |broker| broker.bind(&vhost, wish))?.map_err(|error| refused(error, &host))?;
     let location = format!("{}/{}", quoted(ends.destination.as_bytes()), key.replace('%', "%25").replace('+', "%2B"));
     Ok(Answer::created().at(location))
@@ -214,8 +222,8 @@ fn make(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
     let (_, wish) = ends.find(call.path("key"))?;
-    ends.check(call)?;
-    let (vhost, host) = (std::sync::Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
+    ends.check(call, &wish.key)?;
+    let (vhost, host) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
     call.control(move |broker| broker.unbind(&vhost, &wish))?.map_err(|error| refused(error, &host))?;
     Ok(Answer::done())
 }

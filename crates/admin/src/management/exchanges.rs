@@ -6,6 +6,7 @@ use routing::{BindError, DeclareError, Declaration, Declared, DeleteError, Excha
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
+use super::authority::passes_on_to;
 use super::call::{Call, boolean, name, text};
 use super::listing::{list, one};
 use super::route::{Access, Route, route};
@@ -88,6 +89,9 @@ fn put(call: &Call<'_>) -> Outcome {
     let (durable, auto_delete) = (boolean(&body, "durable", false)?, boolean(&body, "auto_delete", false)?);
     let internal = boolean(&body, "internal", false)?;
     let arguments = values::arguments_of(body.get("arguments"))?;
+    if vhost.exchanges().read().exchange(&wished).is_none() {
+        call.who.check_passing_on(vhost.name(), &wished, passes_on_to(&arguments, "alternate-exchange"))?;
+    }
     let host = vhost.name().to_owned();
     let made = call.control(move |broker| {
         let kind = kind.as_bytes();

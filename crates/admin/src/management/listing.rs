@@ -75,6 +75,35 @@ struct Page {
     size: usize,
 }
 
+impl Page {
+    /// The place of its first item among so many.
+    ///
+    /// # Errors
+    /// 400: there are not so many pages.
+    fn first(&self, filtered: usize) -> Result<usize, Refusal> {
+        let Self { number, size } = *self;
+        if number > filtered.div_ceil(size).max(1) {
+            let reason = format!("Page out of range, page: {number} page size: {size}, len: {filtered}");
+            return Err(Answer::bad_page("page_out_of_range", reason));
+        }
+        Ok((number - 1) * size)
+    }
+
+    /// With its items.
+    fn answer(&self, total: usize, filtered: usize, item_count: usize, items: Value) -> Answer {
+        let Self { number, size } = *self;
+        Answer::of(json!({
+            "total_count": total,
+            "filtered_count": filtered,
+            "item_count": item_count,
+            "page": number,
+            "page_size": size,
+            "page_count": filtered.div_ceil(size).max(1),
+            "items": items,
+        }))
+    }
+}
+
 fn page(call: &Call<'_>) -> Result<Option<Page>, Refusal> {
     let number = |name| match call.query(name) {
         None => Ok(None),
@@ -121,24 +150,24 @@ pub(crate) fn list(call: &Call<'_>, items: Vec<Value>) -> Outcome {
             items.reverse();
         }
     }
-    let Some(Page { number, size }) = page else { return Ok(Answer::of(cut(items))) };
+    let Some(page) = page else { return Ok(Answer::of(cut(items))) };
     let filtered = items.len();
-    let count = filtered.div_ceil(size).max(1);
-    if number > count {
-        let reason = format!("Page out of range, page: {number} page size: {size}, len: {filtered}");
-        return Err(Answer::bad_page("page_out_of_range", reason));
+    let first = page.first(filtered)?;
+    let shown: Vec<Value> = items.into_iter().skip(first).take(page.size).collect();
+    Ok(page.answer(total, filtered, shown.len(), cut(shown)))
+}
+
+/// The same of things that are described only if they are on the page, unless a name is looked for or another order wanted.
+pub(crate) fn list_described<T>(call: &Call<'_>, things: Vec<T>, describe: impl Fn(&T) -> Value) -> Outcome {
+    let asks = |name: &str| call.query(name).is_some_and(|text| !text.is_empty());
+    match page(call)? {
+        Some(page) if !["name", "sort", "columns"].into_iter().any(asks) => {
+            let first = page.first(things.len())?;
+            let shown: Vec<Value> = things.iter().skip(first).take(page.size).map(describe).collect();
+            Ok(page.answer(things.len(), things.len(), shown.len(), shown.into()))
+        }
+        _ => list(call, things.iter().map(describe).collect()),
     }
-    let shown: Vec<Value> = items.into_iter().skip((number - 1) * size).take(size).collect();
-    let item_count = shown.len();
-    Ok(Answer::of(json!({
-        "total_count": total,
-        "filtered_count": filtered,
-        "item_count": item_count,
-        "page": number,
-        "page_size": size,
-        "page_count": count,
-        "items": cut(shown),
-    })))
 }
 
 /// Answers with one thing, or the columns of it that are wanted.

@@ -51,9 +51,13 @@ fn check_acls(call: &Call<'_>, vhost: &str, exchange: &str, body: &Map<String, V
     if !exchange.is_empty() {
         return call.who.check_acl(vhost, AclOperation::Write, exchange.as_bytes());
     }
-    let more = ["CC", "BCC"].into_iter().filter_map(|name| body["properties"]["headers"][name].as_array()).flatten();
-    let keys = body.get("routing_key").into_iter().chain(more).filter_map(Value::as_str);
-    keys.into_iter().try_for_each(|key| call.who.check_acl(vhost, AclOperation::Write, key.as_bytes()))
+    keys(body).try_for_each(|key| call.who.check_acl(vhost, AclOperation::Write, key.as_bytes()))
+}
+
+/// All keys by which a message is routed.
+fn keys(body: &Map<String, Value>) -> impl Iterator<Item = &str> {
+    let more = ["CC", "BCC"].into_iter().filter_map(move |name| body["properties"]["headers"][name].as_array()).flatten();
+    body.get("routing_key").into_iter().chain(more).filter_map(Value::as_str)
 }
 
 fn publish(call: &Call<'_>) -> Outcome {
@@ -66,6 +70,7 @@ fn publish(call: &Call<'_>) -> Outcome {
     call.who.check_only_permission(vhost.name(), Permission::Write, exchange.as_bytes())?;
     let body = body?;
     check_acls(call, vhost.name(), exchange, &body)?;
+    keys(&body).try_for_each(|key| call.who.check_key(&vhost, Permission::Write, exchange.as_bytes(), key.as_bytes()))?;
     let payload = text(&body, "payload")?;
     let payload = match text(&body, "payload_encoding")? {
         "string" => payload.as_bytes().to_vec(),

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use types::ConnectionId;
 
 use super::answer::{Answer, Outcome, Refusal};
+use super::authority::passes_on_to;
 use super::call::{Call, boolean, name};
 use super::consumers;
 use super::listing::{list, one};
@@ -189,6 +190,9 @@ fn put(call: &Call<'_>) -> Outcome {
         arguments: values::arguments_of(body.get("arguments"))?,
     };
     call.who.check_permission(vhost.name(), Permission::Configure, &wish.name)?;
+    if vhost.queue(&wish.name).is_none() {
+        call.who.check_passing_on(vhost.name(), &wish.name, passes_on_to(&wish.arguments, "x-dead-letter-exchange"))?;
+    }
     let is_new = call.control(move |broker| {
         let is_new = vhost.queue(&wish.name).is_none();
         broker.declare_queue(&vhost, wish, NO_CONNECTION).map(|_| is_new)

@@ -126,7 +126,7 @@ fn a_header_that_others_wrote_in_our_name_is_not_trusted() {
     let mut newer = header.to_vec();
     newer[0] = 2;
     assert_eq!(&*Stored::of(&kafka(None, &[(HEADER, Some(&newer))]), b"queue", None).routing_key, b"queue");
-    let null = Record { offset: Offset(0), timestamp: -1, key: None, value: None, headers: vec![(Bytes::from_static(HEADER), None)] };
+    let null = Record { offset: Offset(0), timestamp: -1, key: None, value: None, headers: [(Bytes::from_static(HEADER), None)].into() };
     assert_eq!(Stored::of(&null, b"queue", None).properties().timestamp(), None);
 }
 

@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn record(offset: u64) -> Record {
-        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: Vec::new() }
+        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new() }
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         let block = Bytes::from(vec![7u8; 10_000]);
         let whole = |at: u64| {
             let value = Some(block.slice(at as usize * 1000..(at as usize + 1) * 1000));
-            Record { value, headers: vec![(Bytes::from_static(b"h"), None)], ..record(at) }
+            Record { value, headers: [(Bytes::from_static(b"h"), None)].into(), ..record(at) }
         };
         (Window { covers: 0..10, slices: 1, records: (0..10).map(|at| (at, Some(whole(at)))).collect(), ..Window::default() }, block)
     }

@@ -22,7 +22,6 @@ mod open;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
@@ -215,19 +214,24 @@ impl ArchivedLog {
     }
 }
 
+/// Are these the bytes of an object as it was written?
+pub fn is_whole_object(bytes: &[u8]) -> bool {
+    intact_runs(bytes, "object").is_ok_and(|runs| runs.iter().all(|(_, is_whole)| *is_whole))
+}
+
 /// The archive of one journal.
 pub(crate) struct Archive {
     pub store: Arc<dyn ArchiveStore>,
     pub open: OpenObjects,
     /// Objects that nothing refers to but a record, which is to be deleted, and then the object.
     leftover: Mutex<Vec<Arc<Archived>>>,
-    /// How many want no object to be deleted now.
-    pub holders: AtomicUsize,
+    /// How many want no object to be deleted now. Who deletes one has this locked meanwhile.
+    pub holders: Mutex<usize>,
 }
 
 impl Archive {
     pub fn new(store: Arc<dyn ArchiveStore>, index_bytes: usize) -> Self {
-        Self { store, open: OpenObjects::new(index_bytes), leftover: Mutex::default(), holders: AtomicUsize::new(0) }
+        Self { store, open: OpenObjects::new(index_bytes), leftover: Mutex::default(), holders: Mutex::default() }
     }
 
     /// These are no longer part of a log.

@@ -18,7 +18,6 @@ mod sweep;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
@@ -307,12 +306,15 @@ impl Archiver {
         }
     }
 
-    /// Deletes objects that are no part of a log, once no reader has them.
+    /// Deletes objects that are no part of a log, once no reader has them. Who wants none to go may say so between any two.
     fn delete_retired(&mut self) -> Result<(), ArchiverError> {
-        if self.journal.archive().holders.load(Ordering::SeqCst) > 0 {
-            return Ok(());
-        }
-        for object in std::mem::take(&mut self.retired) {
+        let mut waiting = std::mem::take(&mut self.retired).into_iter();
+        while let Some(object) = waiting.next() {
+            let holders = self.journal.archive().holders.lock();
+            if *holders > 0 {
+                self.retired.push(object);
+                continue;
+            }
             let number = self.journal.archive().open.forget(object.id);
             number.into_iter().for_each(|number| self.journal.cold().forget(number));
             if Arc::strong_count(&object) > 1 {
@@ -321,6 +323,7 @@ impl Archiver {
             }
             if let Err(error) = self.journal.archive().store.delete(&object.name(self.journal.uuid())) {
                 self.retired.push(object);
+                self.retired.extend(waiting);
                 return Err(error.into());
             }
             self.journal.metrics().archive_deletes.inc();

@@ -24,6 +24,8 @@ use crate::segments::{
 pub(crate) const NAME_REWRITING: &str = "rewriting";
 /// Runs are merged up to this length, so that history reads in large pieces.
 const MERGED_RUN_BYTES: usize = 1 << 20;
+/// … and to so many offsets, as an entry of the index can say.
+const MERGED_OFFSETS_MAX: u64 = 1 << 32;
 
 impl Keeper {
     pub(super) fn reclaim(&mut self, usage: &[Usage]) -> Result<(), KeeperError> {
@@ -214,7 +216,8 @@ impl Copy {
 
     pub fn add(&mut self, run: &Run, pieces: &[Bytes]) -> std::io::Result<()> {
         let merges = self.open.as_ref().is_some_and(|(open, _)| {
-            !open.shared && open.log == run.log && open.next == run.base && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES
+            let follows = !open.shared && open.log == run.log && open.next == run.base;
+            follows && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES && run.next.since(open.base) <= MERGED_OFFSETS_MAX
         });
         if !merges {
             self.close()?;
@@ -275,3 +278,6 @@ impl Copy {
         Ok((self.file, self.runs, self.written))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,7 +188,10 @@ impl Files {
         let file = storage.open(&segment_name(*first)).map_err(io_error("open a segment"))?;
         match SegmentHeader::read(&*file) {
             Ok(header) => Ok(Some(header.journal)),
-            Err(SegmentError::Corrupt { .. }) if *first == 1 && self.segments.len() == 1 => Ok(None),
+            Err(error @ SegmentError::Corrupt { .. }) if *first == 1 && self.segments.len() == 1 => {
+                // It was made and not begun; unless there are chunks.
+                if scan::first_header(&file, *first)?.is_some() { Err(error.into()) } else { Ok(None) }
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -331,10 +334,7 @@ impl Replay {
         let mut sequence = self.from.segment;
         let mut sealing: Vec<SealJob> = Vec::new();
         let mut active: Option<ActiveSegment> = None;
-        while let Some((file, header)) = open_segment(storage, sequence, self.journal.uuid())? {
-            if header.kind != SegmentKind::Journal {
-                break;
-            }
+        while let Some(file) = open_segment(storage, sequence, self.journal.uuid(), &chain)? {
             if let Some(full) = active.take() {
                 let mut scanner = scan::Scanner::new(Arc::clone(&file), self.journal.uuid(), sequence);
                 if scanner.next(&chain, SEGMENT_HEADER_BYTES as u64)?.is_none() {
@@ -351,6 +351,7 @@ impl Replay {
             active = Some(next);
             sequence += 1;
         }
+        check_behind(storage, sequence, self.journal.uuid(), &chain)?;
         let active = match active {
             Some(active) => active,
             // Nothing behind the checkpoint, or nothing at all.
@@ -542,22 +543,38 @@ fn replay_run(
     log.reset(log.start(), Offset(entry.next().0), log.live_bytes() + u64::from(entry.bytes));
 }
 
-type OpenSegment = (Arc<dyn File>, SegmentHeader);
-
-fn open_segment(
-    storage: &dyn Storage,
-    sequence: u64,
-    uuid: Uuid,
-) -> Result<Option<OpenSegment>, OpenError> {
+/// The segment that goes on where `chain` ends; `None`: there is none, or it was prepared and not begun.
+///
+/// Its header is flushed before its first chunk is written. A header that cannot be read is therefore what a crash left while the segment was being
+/// prepared, and nothing can be in it; or it is damage, if what continues the journal is behind it.
+fn open_segment(storage: &dyn Storage, sequence: u64, uuid: Uuid, chain: &Chain) -> Result<Option<Arc<dyn File>>, OpenError> {
     let name = segment_name(sequence);
     if !storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
         return Ok(None);
     }
     let file = storage.open(&name).map_err(io_error("open a segment"))?;
-    match SegmentHeader::read(&*file) {
-        Ok(header) if header.sequence == sequence && header.journal == uuid => Ok(Some((file, header))),
-        // A crash while it was being prepared; nothing can be in it.
-        Ok(_) | Err(SegmentError::Corrupt { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+    let what = match SegmentHeader::read(&*file) {
+        Ok(header) if header.sequence == sequence && header.journal == uuid && header.kind == SegmentKind::Journal => return Ok(Some(file)),
+        Ok(_) => "the header of another segment".to_owned(),
+        Err(SegmentError::Corrupt { what, .. }) => what,
+        Err(error) => return Err(error.into()),
+    };
+    match scan::Scanner::new(Arc::clone(&file), uuid, sequence).next(chain, SEGMENT_HEADER_BYTES as u64) {
+        Ok(None) => Ok(None),
+        Ok(Some(_)) | Err(OpenError::Segment(SegmentError::Corrupt { .. })) => {
+            Err(SegmentError::Corrupt { file: file.name(), position: 0, what }.into())
+        }
+        Err(error) => Err(error),
     }
+}
+
+/// Fails when a segment behind `end`, where the journal ends, says that more of it had been durable: then `end` is gone.
+fn check_behind(storage: &dyn Storage, end: u64, uuid: Uuid, chain: &Chain) -> Result<(), OpenError> {
+    for sequence in Files::list(storage)?.segments.into_iter().filter(|sequence| *sequence > end) {
+        let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
+        if scan::Scanner::new(file, uuid, sequence).says_durable(chain.index.next())? {
+            return Err(OpenError::MissingSegment { sequence: end });
+        }
+    }
+    Ok(())
 }

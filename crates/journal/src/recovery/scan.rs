@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::OpenError;
 use crate::chunk::{ChunkError, ChunkHeader, Entry, check_bodies, decode_directory};
 use crate::disk::{File, SECTOR};
-use crate::segments::SegmentError;
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError};
 
 /// How far behind a bad chunk evidence of its durability is looked for: two of the largest usual chunks.
 pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
@@ -120,19 +120,45 @@ impl Scanner {
 
     /// Fails when a valid chunk behind `position` says that chunk `index` had been durable.
     fn check_torn(&mut self, index: LogIndex, position: u64, what: String) -> Result<(), OpenError> {
+        if self.is_durable(index, position)? {
+            return Err(SegmentError::Corrupt { file: self.file.name(), position, what }.into());
+        }
+        Ok(())
+    }
+
+    /// Does a chunk near the beginning of the segment say that chunk `index` had been durable?
+    pub fn says_durable(&mut self, index: LogIndex) -> Result<bool, OpenError> {
+        self.is_durable(index, 0)
+    }
+
+    /// Does a valid chunk within reach behind `position` say that chunk `index` had been durable?
+    fn is_durable(&mut self, index: LogIndex, position: u64) -> Result<bool, OpenError> {
         let mut at = position + SECTOR as u64;
         while at < position + WINDOW_BYTES {
-            let Some(first) = self.bytes(at, SECTOR)? else { return Ok(()) };
+            let Some(first) = self.bytes(at, SECTOR)? else { return Ok(false) };
             if let Ok((header, _)) = ChunkHeader::decode(&first)
                 && header.journal == self.journal
                 && header.segment == self.segment
                 && header.index > index
                 && header.durable_index >= index
             {
-                return Err(SegmentError::Corrupt { file: self.file.name(), position, what }.into());
+                return Ok(true);
             }
             at += SECTOR as u64;
         }
-        Ok(())
+        Ok(false)
     }
+}
+
+/// The first header of a chunk near the beginning of segment `sequence`, of whatever journal.
+pub(crate) fn first_header(file: &Arc<dyn File>, sequence: u64) -> Result<Option<ChunkHeader>, OpenError> {
+    let mut scanner = Scanner::new(Arc::clone(file), Uuid::nil(), sequence);
+    for at in (SEGMENT_HEADER_BYTES as u64..WINDOW_BYTES).step_by(SECTOR) {
+        let Some(sector) = scanner.bytes(at, SECTOR)? else { return Ok(None) };
+        match ChunkHeader::decode(&sector) {
+            Ok((header, _)) if header.segment == sequence => return Ok(Some(header)),
+            _ => {}
+        }
+    }
+    Ok(None)
 }

@@ -23,9 +23,15 @@ struct Window {
     file: Arc<dyn File>,
     buffer: Bytes,
     at: u64,
+    /// Before here is something that cannot be read: a disk may take seconds to say so, and is not asked for more than is wanted.
+    careful_until: u64,
 }
 
 impl Window {
+    fn new(file: &Arc<dyn File>) -> Self {
+        Self { file: Arc::clone(file), buffer: Bytes::new(), at: 0, careful_until: 0 }
+    }
+
     /// Fewer bytes than wanted: the file ends, or cannot be read there.
     fn get(&mut self, position: u64, length: usize) -> Result<Option<Bytes>, String> {
         let inside = position.checked_sub(self.at).map(|at| at as usize);
@@ -37,9 +43,16 @@ impl Window {
                     fresh
                 })
             };
-            // A bad block behind what is wanted does not matter here.
-            let fresh = read(length.max(READ_BYTES)).or_else(|_| read(length)).map_err(|error| error.to_string())?;
-            (self.buffer, self.at) = (Bytes::from(fresh), position);
+            let ahead = if position < self.careful_until { length } else { length.max(READ_BYTES) };
+            let fresh = match read(ahead) {
+                // A bad block behind what is wanted does not matter here.
+                Err(_) if ahead > length => {
+                    self.careful_until = position + ahead as u64;
+                    read(length)
+                }
+                outcome => outcome,
+            };
+            (self.buffer, self.at) = (Bytes::from(fresh.map_err(|error| error.to_string())?), position);
         }
         let at = (position - self.at) as usize;
         Ok((at + length <= self.buffer.len()).then(|| self.buffer.slice(at..at + length)))
@@ -93,7 +106,7 @@ impl Surveyor<'_> {
 
     /// What is whole of the chunks of a segment that the checkpoint covers, up to `last` if its index says that; and the newest.
     pub(super) fn sealed_chunks(&mut self, one: &Opened, last: Option<LogIndex>) -> (Vec<Run>, Option<Newest>) {
-        let mut window = Window { file: Arc::clone(&one.file), buffer: Bytes::new(), at: 0 };
+        let mut window = Window::new(&one.file);
         let size = one.file.size().unwrap_or(0);
         let (mut position, mut newest, mut runs) = (SEGMENT_HEADER_BYTES as u64, None::<Newest>, Vec::new());
         while last.is_none_or(|last| newest.is_none_or(|(newest, ..)| newest < last)) && position < size {
@@ -109,7 +122,7 @@ impl Surveyor<'_> {
                     position += u64::from(header.chunk_bytes);
                 }
                 Found::Nothing(what) => {
-                    let next = self.next_header(&mut window, one.sequence, (position, size), |_| true);
+                    let next = self.next_header(&mut window, one.sequence, (position, size), |_| true).map(|(at, _)| at);
                     // Without an index the end of the chunks looks like this.
                     if next.is_some() || last.is_some() {
                         self.damage(one.sequence, &*one.file, position, what);
@@ -126,8 +139,9 @@ impl Surveyor<'_> {
     /// The chunks of a segment behind the checkpoint, as recovery takes them; but what was durable and is damaged is passed over. Returns the
     /// newest.
     pub(super) fn open_chunks(&mut self, one: Opened, mut chain: Option<Chain>) -> Option<Chain> {
-        let mut window = Window { file: Arc::clone(&one.file), buffer: Bytes::new(), at: 0 };
-        let (mut position, mut time, mut runs) = (SEGMENT_HEADER_BYTES as u64, one.header.created, Vec::new());
+        let mut window = Window::new(&one.file);
+        let (mut position, mut time) = (SEGMENT_HEADER_BYTES as u64, one.header.created);
+        let (mut runs, mut lost) = (Vec::new(), Vec::new());
         loop {
             let what = match self.chunk_at(&mut window, one.sequence, position) {
                 Found::Chunk { header, crc, bytes, entries, broken, wrong } if continues(&header, chain.as_ref()) => {
@@ -154,6 +168,7 @@ impl Surveyor<'_> {
                         runs.extend(run_of(entry, &header, position));
                     }
                     broken.iter().filter(|entry| entry.kind == EntryKind::Data).for_each(|entry| self.replay(entry, &bytes));
+                    lost.extend(broken.iter().filter_map(|entry| run_of(entry, &header, position)));
                     chain = Some(Chain { index: header.index, crc, term: header.term });
                     (position, time) = (next, header.time);
                     continue;
@@ -163,8 +178,10 @@ impl Surveyor<'_> {
             };
             let first = chain.map_or(LogIndex(0), |chain| chain.index).next();
             let durable = |next: &ChunkHeader| next.index > first && next.durable_index >= first;
-            let Some(next) = self.next_header(&mut window, one.sequence, (position, position + WINDOW_BYTES), durable) else { break };
-            let Found::Chunk { header, .. } = self.chunk_at(&mut window, one.sequence, next) else { break };
+            let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, position + WINDOW_BYTES), durable) else { break };
+            if matches!(self.chunk_at(&mut window, one.sequence, next), Found::Nothing(_)) {
+                break;
+            }
             let (last, previous_crc) = (LogIndex(header.index.0 - 1), chain.map_or(0, |chain| chain.crc));
             let hole = Hole { sequence: one.sequence, bytes: position..next, first, last, term: chain.map_or(header.term, |chain| chain.term), ..Hole::default() };
             let hole = Hole { time, previous_crc, crc: header.previous_crc, ..hole };
@@ -174,29 +191,36 @@ impl Surveyor<'_> {
         }
         self.found.last = chain.map_or(self.found.last, |chain| chain.index);
         self.found.runs += runs.len() as u64;
-        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs, broken: None, last: None });
+        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs, broken: Some(lost), last: None, replaces: vec![one.sequence] });
         chain
     }
 
-    /// Where the next chunk header behind `position` and before `end` begins that belongs to the segment and is wanted.
+    /// The header of the first chunk of a segment, or of the first one that has one. While it is not known whose journal this is, it says that.
+    pub(super) fn first_chunk(&mut self, file: &Arc<dyn File>, sequence: u64) -> Option<ChunkHeader> {
+        let (_, header) = self.next_header(&mut Window::new(file), sequence, (0, WINDOW_BYTES), |_| true)?;
+        self.found.journal = header.journal;
+        Some(header)
+    }
+
+    /// The next chunk header behind `position` and before `end` that belongs to the segment and is wanted, and where it begins.
     fn next_header(
         &mut self,
         window: &mut Window,
         sequence: u64,
         (position, end): (u64, u64),
         wanted: impl Fn(&ChunkHeader) -> bool,
-    ) -> Option<u64> {
+    ) -> Option<(u64, ChunkHeader)> {
         let mut at = position + SECTOR as u64;
         while at < end {
             match window.get(at, SECTOR) {
                 Ok(None) => return None,
                 Ok(Some(sector)) => {
                     if let Ok((header, _)) = ChunkHeader::decode(&sector)
-                        && header.journal == self.found.journal
+                        && (self.found.journal.is_nil() || header.journal == self.found.journal)
                         && header.segment == sequence
                         && wanted(&header)
                     {
-                        return Some(at);
+                        return Some((at, header));
                     }
                 }
                 // Further on it may be readable.
@@ -254,3 +278,6 @@ fn run_of(entry: &Entry, header: &ChunkHeader, position: u64) -> Option<Run> {
         append_time: header.time,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,9 +26,9 @@ use crate::archive::{ArchiveStore, ArchivedLog, decode_records, intact_runs};
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::disk::{File, RealStorage, Storage};
 use crate::index::{IndexCache, SealedIndex};
-use crate::recovery::scan::Chain;
+use crate::recovery::scan::{Chain, Scanner};
 use crate::run::Run;
-use crate::segments::{SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
+use crate::segments::{REPLACES_MAX, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
 use crate::state::StateMap;
 
 /// Pages of an index that are kept while it is looked through.
@@ -51,7 +51,12 @@ pub struct Damage {
 impl Damage {
     /// Can something whole be put in its place, so that everything else is readable?
     pub fn is_repairable(&self) -> bool {
-        self.place != Place::Elsewhere
+        !matches!(self.place, Place::Elsewhere | Place::Object)
+    }
+
+    /// Can nothing be put in its place, and no journal be opened with it?
+    pub fn is_fatal(&self) -> bool {
+        self.place == Place::Elsewhere
     }
 }
 
@@ -61,8 +66,12 @@ pub(crate) enum Place {
     /// There is nothing that could be put in its place.
     #[default]
     Elsewhere,
+    /// In an object of the archive: nothing either, and only those notice who read it.
+    Object,
     /// In a segment that the checkpoint covers.
     Sealed(u64),
+    /// The header of a segment behind the checkpoint; all that it said is known, but for when it was made, which is no later than this.
+    Header { sequence: u64, created: Timestamp },
     /// A chunk behind the checkpoint whose directory is whole, and some bodies are not.
     Bodies { sequence: u64, position: u64 },
     /// Chunks behind the checkpoint of which nothing is known.
@@ -97,6 +106,16 @@ pub struct LogSurvey {
     pub end: Offset,
     /// What lies in between and is gone, in order.
     pub lost: Vec<Range<Offset>>,
+    /// Terms and the first offset of each, as the checkpoint says.
+    pub(crate) terms: Vec<(Term, Offset)>,
+}
+
+impl LogSurvey {
+    /// In which term an offset was written that the checkpoint covers.
+    pub(crate) fn term_at(&self, offset: Offset) -> Term {
+        let after = self.terms.partition_point(|(_, first)| *first <= offset);
+        after.checked_sub(1).map_or_else(Term::default, |at| self.terms[at].0)
+    }
 }
 
 /// A segment and what is whole in it.
@@ -104,10 +123,12 @@ pub(crate) struct SegmentSurvey {
     pub sequence: u64,
     pub file: Arc<dyn File>,
     pub runs: Vec<Run>,
-    /// Runs of its index that are not whole; `None`: the index is not readable either.
+    /// Runs that are not whole, as its index says or what is left of its chunks; `None`: the index is not readable either.
     pub broken: Option<Vec<Run>>,
     /// What is said of its last chunk.
     pub last: Option<(LogIndex, Term, u32)>,
+    /// Segments whose runs it has, as its header says; its own first. Empty: not known.
+    pub replaces: Vec<u64>,
 }
 
 /// What was found.
@@ -130,6 +151,8 @@ pub struct Survey {
     pub(crate) segments: Vec<SegmentSurvey>,
     pub(crate) state: StateMap,
     archived: HashMap<LogId, Vec<Range<Offset>>>,
+    /// Offsets before are in the archive.
+    pub(crate) archived_until: HashMap<LogId, Offset>,
 }
 
 /// Why a journal cannot even be looked at.
@@ -166,9 +189,10 @@ pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress
     sequences.sort_unstable();
     let mut surveyor = Surveyor { storage: &storage, number, progress, found: Survey::default() };
     let checkpoint = surveyor.checkpoint(names.iter().any(|name| name == checkpoint::NAME))?;
-    surveyor.sealed_and_open(&sequences, checkpoint)?;
+    let gone = surveyor.sealed_and_open(&sequences, checkpoint)?;
     surveyor.objects(archive);
     surveyor.found.find_lost();
+    surveyor.found.stand_for(gone);
     Ok(surveyor.found)
 }
 
@@ -184,6 +208,16 @@ struct Opened {
     sequence: u64,
     file: Arc<dyn File>,
     header: SegmentHeader,
+    /// Why its header is not one; then `header` is what chunks say.
+    wrong: Option<SegmentError>,
+}
+
+/// What does not fit, without the file.
+fn words(error: &SegmentError) -> String {
+    match error {
+        SegmentError::Corrupt { what, .. } => what.clone(),
+        other => other.to_string(),
+    }
 }
 
 impl Surveyor<'_> {
@@ -229,44 +263,56 @@ impl Surveyor<'_> {
     fn begin_with(&mut self, mut checkpoint: Checkpoint) -> Checkpoint {
         self.found.journal = checkpoint.journal;
         self.found.last = checkpoint.replay.index;
-        for log in &checkpoint.logs {
-            self.found.logs.insert(log.id, LogSurvey { start: log.start, end: log.end, lost: Vec::new() });
+        for log in &mut checkpoint.logs {
+            let terms = std::mem::take(&mut log.terms);
+            self.found.logs.insert(log.id, LogSurvey { start: log.start, end: log.end, lost: Vec::new(), terms });
         }
         self.found.state = std::mem::take(&mut checkpoint.state);
         checkpoint
     }
 
-    /// Opens a segment; damage when it is none of this journal.
-    fn open(&mut self, sequence: u64, covered: bool) -> Result<Option<Opened>, SurveyError> {
+    /// Opens a segment; damage when it cannot be.
+    fn open(&mut self, sequence: u64) -> Result<Option<Opened>, SurveyError> {
         let name = segment_name(sequence);
         let file = match self.storage.open(&name) {
             Ok(file) => file,
             Err(error) => {
-                let id = format!("{}-{sequence}-0", self.number);
-                self.found.damages.push(Damage { id, file: name, position: 0, what: error.to_string(), place: Place::Elsewhere });
+                self.missing(sequence, error.to_string());
                 return Ok(None);
             }
         };
-        match SegmentHeader::read(&*file) {
-            Ok(header) if self.found.journal.is_nil() || header.journal == self.found.journal && header.sequence == sequence => {
+        let wrong = match SegmentHeader::read(&*file) {
+            Ok(header) if header.sequence == sequence && (self.found.journal.is_nil() || header.journal == self.found.journal) => {
                 self.found.journal = header.journal;
-                return Ok(Some(Opened { sequence, file, header }));
+                return Ok(Some(Opened { sequence, file, header, wrong: None }));
             }
-            // Behind the checkpoint it may have been prepared and not begun when the power went.
-            _ if !covered => {}
-            Ok(_) => self.damage(sequence, &*file, 0, "a segment of another journal or another place".to_owned()),
+            Ok(_) => SegmentError::Corrupt { file: name, position: 0, what: "a segment of another journal or another place".to_owned() },
             Err(error @ SegmentError::NewerVersion { .. }) => return Err(error.into()),
-            Err(error) => self.damage(sequence, &*file, 0, error.to_string()),
-        }
-        Ok(None)
+            Err(error) => error,
+        };
+        // Of what chunks it is they say themselves; bodies without chunks are those of a rewritten one.
+        let first = self.first_chunk(&file, sequence);
+        let kind = if first.is_some() { SegmentKind::Journal } else { SegmentKind::Rewritten };
+        let created = first.map_or(0, |chunk| chunk.time);
+        let header = SegmentHeader { kind, journal: self.found.journal, sequence, created, replaces: Vec::new() };
+        Ok(Some(Opened { sequence, file, header, wrong: Some(wrong) }))
     }
 
-    fn sealed_and_open(&mut self, sequences: &[u64], checkpoint: Option<Checkpoint>) -> Result<(), SurveyError> {
+    /// A segment that should be there.
+    fn missing(&mut self, sequence: u64, what: String) {
+        let (id, file) = (format!("{}-{sequence}-0", self.number), segment_name(sequence));
+        if !self.found.damages.iter().any(|damage| damage.id == id) {
+            self.found.damages.push(Damage { id, file, position: 0, what, place: Place::Elsewhere });
+        }
+    }
+
+    /// Returns which segments that the checkpoint names of which logs are not there, and were not replaced as far as headers say.
+    fn sealed_and_open(&mut self, sequences: &[u64], checkpoint: Option<Checkpoint>) -> Result<Vec<(LogId, u64)>, SurveyError> {
         let replay = checkpoint.as_ref().map(|checkpoint| checkpoint.replay);
         let covered_until = replay.map_or(0, |replay| replay.segment);
         let mut covered = Vec::new();
         for sequence in sequences.iter().filter(|sequence| **sequence < covered_until) {
-            covered.extend(self.open(*sequence, true)?);
+            covered.extend(self.open(*sequence)?);
         }
         // A crash between a rewriting's rename and the end of what it replaces.
         let replaced: HashSet<u64> = covered
@@ -277,10 +323,28 @@ impl Surveyor<'_> {
         for one in covered.into_iter().filter(|one| !replaced.contains(&one.sequence)) {
             self.sealed(one);
         }
-        let mut chain = replay.map(|replay| Chain { index: replay.index, crc: replay.crc, term: replay.term });
-        let mut sequence = if replay.is_some() { covered_until } else { sequences.first().copied().unwrap_or(1) };
+        let chain = replay.map(|replay| Chain { index: replay.index, crc: replay.crc, term: replay.term });
+        let first = if replay.is_some() { covered_until } else { sequences.first().copied().unwrap_or(1) };
+        if first > 1 && replay.is_none() && self.found.damages.is_empty() {
+            self.missing(1, format!("there is no checkpoint, and segment {first} is the oldest"));
+        }
+        self.all_open(sequences, first, chain)?;
+        let gone = |sequence: &u64| sequences.binary_search(sequence).is_err() && !replaced.contains(sequence);
+        let logs = checkpoint.iter().flat_map(|checkpoint| &checkpoint.logs);
+        Ok(logs.flat_map(|log| log.segments.iter().filter(&gone).map(move |sequence| (log.id, sequence))).collect())
+    }
+
+    /// Segments behind the checkpoint, from `sequence` on.
+    fn all_open(&mut self, sequences: &[u64], mut sequence: u64, mut chain: Option<Chain>) -> Result<(), SurveyError> {
         while sequences.contains(&sequence) {
-            let Some(one) = self.open(sequence, false)? else { break };
+            let Some(mut one) = self.open(sequence)? else { break };
+            if let Some(wrong) = one.wrong.take() {
+                if !self.is_begun(&one, &wrong, chain) {
+                    break;
+                }
+                let place = Place::Header { sequence, created: one.header.created };
+                self.damage_at(sequence, &*one.file, (0, place), words(&wrong));
+            }
             let before = chain;
             chain = self.open_chunks(one, chain);
             if chain == before && before.is_some() {
@@ -288,10 +352,34 @@ impl Surveyor<'_> {
             }
             sequence += 1;
         }
+        // As recovery does: what lies behind the end may say that more had been durable.
+        let next = chain.map_or(LogIndex(0), |chain| chain.index).next();
+        for later in sequences.iter().filter(|later| **later > sequence) {
+            let Ok(file) = self.storage.open(&segment_name(*later)) else { continue };
+            if Scanner::new(file, self.found.journal, *later).says_durable(next).is_ok_and(|says| says) {
+                self.missing(sequence, format!("it is missing, and segment {later} goes on behind it"));
+            }
+        }
         Ok(())
     }
 
+    /// Does a segment without a header hold chunks of the journal? If not it was being prepared when the power went: a header is flushed
+    /// before the first chunk.
+    fn is_begun(&self, one: &Opened, wrong: &SegmentError, chain: Option<Chain>) -> bool {
+        match (wrong, chain) {
+            (SegmentError::Io { .. }, _) => true,
+            (_, Some(chain)) => {
+                let mut scanner = Scanner::new(Arc::clone(&one.file), self.found.journal, one.sequence);
+                !matches!(scanner.next(&chain, SEGMENT_HEADER_BYTES as u64), Ok(None))
+            }
+            (_, None) => one.header.kind == SegmentKind::Journal,
+        }
+    }
+
     fn sealed(&mut self, one: Opened) {
+        if let Some(wrong) = &one.wrong {
+            self.damage(one.sequence, &*one.file, 0, words(wrong));
+        }
         let cache = Arc::new(IndexCache::new(INDEX_BYTES));
         let index = SealedIndex::open(Arc::clone(&one.file), self.found.journal, one.sequence, cache);
         let rows = index.as_ref().map_err(ToString::to_string).and_then(|index| self.check_index(index));
@@ -312,7 +400,8 @@ impl Surveyor<'_> {
         };
         let there: HashSet<(LogId, Offset)> = whole.iter().map(|run| (run.log, run.base)).collect();
         let broken = runs.ok().map(|runs| runs.into_iter().filter(|run| !there.contains(&(run.log, run.base))).collect());
-        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs: whole, broken, last });
+        let replaces = if one.header.kind == SegmentKind::Journal { vec![one.sequence] } else { one.header.replaces };
+        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs: whole, broken, last, replaces });
     }
 
     /// All entries of an index, page by page.
@@ -342,6 +431,7 @@ impl Surveyor<'_> {
         let mut logs: Vec<_> = logs.into_iter().collect();
         logs.sort_by_key(|(id, _)| *id);
         for (log, objects) in logs {
+            self.found.archived_until.extend(objects.iter().map(|object| (log, object.next)));
             for object in objects.iter() {
                 let whole = match object.length {
                     // Nothing is left of these offsets, and that is as it should be.
@@ -357,7 +447,7 @@ impl Surveyor<'_> {
     fn object(&mut self, archive: &dyn ArchiveStore, name: &str, length: u64, (log, base): (LogId, Offset)) -> Vec<Range<Offset>> {
         let number = self.number;
         let damage = |position: u64, what: String| {
-            Damage { id: format!("{number}-object-{}-{}-{position}", log.0, base.0), file: name.to_owned(), position, what, place: Place::Elsewhere }
+            Damage { id: format!("{number}-object-{}-{}-{position}", log.0, base.0), file: name.to_owned(), position, what, place: Place::Object }
         };
         let mut bytes = vec![0; length as usize];
         let got = match archive.read_at(name, 0, &mut bytes) {
@@ -412,6 +502,34 @@ impl Survey {
             }
             log.lost.retain(|range| range.start < range.end);
         }
+    }
+
+    /// A rewritten segment whose header is damaged stands for what is gone of the segments that the checkpoint names, if nothing is lost of
+    /// their logs. Otherwise nobody knows what it stands for, and nothing can take its place.
+    fn stand_for(&mut self, gone: Vec<(LogId, u64)>) {
+        if self.segments.iter().all(|segment| !segment.replaces.is_empty()) {
+            return;
+        }
+        let is_known = gone.iter().all(|(log, _)| self.logs.get(log).is_some_and(|log| log.lost.is_empty())) && !self.has_twice();
+        let mut gone: Vec<u64> = gone.into_iter().map(|(_, sequence)| sequence).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        for segment in self.segments.iter_mut().filter(|segment| segment.replaces.is_empty()) {
+            if is_known && gone.len() < REPLACES_MAX {
+                segment.replaces = std::iter::once(segment.sequence).chain(gone.iter().copied()).collect();
+                continue;
+            }
+            let place = Place::Sealed(segment.sequence);
+            self.damages.iter_mut().filter(|damage| damage.place == place).for_each(|damage| damage.place = Place::Elsewhere);
+        }
+    }
+
+    /// Are there offsets in two segments, as a crash in the middle of a rewriting leaves them?
+    fn has_twice(&self) -> bool {
+        let mut runs: Vec<(LogId, Offset, Offset)> =
+            self.segments.iter().flat_map(|segment| &segment.runs).map(|run| (run.log, run.base, run.next)).collect();
+        runs.sort_unstable();
+        runs.windows(2).any(|two| two[0].0 == two[1].0 && two[0].2 > two[1].1)
     }
 
     /// The keyed state at the newest chunk, without what is the journal's own.

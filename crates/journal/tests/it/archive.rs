@@ -1,10 +1,13 @@
 //! The archive: what is beyond the journal's window moves into objects and is read, counted, trimmed and deleted there as
 //! before; restarts, leftovers of crashes, damage.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use journal::{ArchiveStore, ColdWant, JournalConfig, Log, MemoryArchive, ReadError, Retention};
+use journal::{ArchiveHold, ArchiveStore, ColdWant, JournalConfig, Log, MemoryArchive, ReadError, Retention};
 use types::{LogId, Offset};
 
 use crate::node::{Node, Seen, read_all, read_cold, small};
@@ -192,5 +195,59 @@ fn damage_is_reported_with_file_and_position() {
     let node = Node::open_with(folder.path(), &archive, windowed()).expect("it opens");
     let want = ColdWant { log: node.log(1), from: Offset(0), until: Offset(u64::MAX), max_bytes: 1 };
     assert!(matches!(node.journal.read_cold(&[want], 1).remove(0), Err(ReadError::Segment(_))));
+    node.close();
+}
+
+/// An archive that takes its time to delete, and tells when it begins.
+#[derive(Default)]
+struct Slow {
+    objects: MemoryArchive,
+    deletes: AtomicU64,
+    begins: OnceLock<Sender<()>>,
+}
+
+impl ArchiveStore for Slow {
+    fn put(&self, name: &str, bytes: bytes::Bytes) -> io::Result<()> {
+        self.objects.put(name, bytes)
+    }
+
+    fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.objects.read_at(name, position, into)
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<String>> {
+        self.objects.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        self.deletes.fetch_add(1, Ordering::SeqCst);
+        if let Some(begins) = self.begins.get() {
+            let _ = begins.send(());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        self.objects.delete(name)
+    }
+}
+
+#[test]
+fn no_object_goes_while_somebody_holds_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let archive = Arc::new(Slow::default());
+    let node = Node::open_storing(folder.path(), Arc::clone(&archive) as Arc<dyn ArchiveStore>, windowed()).expect("it opens");
+    let log = node.log(1);
+    fill(&node, &[&log], 240);
+    within_window(&node);
+    let (begins, begun) = channel();
+    archive.begins.set(begins).expect("once");
+    node.trim(&log, log.end().0).expect("trimmed");
+    begun.recv_timeout(Duration::from_secs(30)).expect("objects are deleted");
+    // In the midst of many that go together.
+    let hold = ArchiveHold::new(&node.journal);
+    let deletes = archive.deletes.load(Ordering::SeqCst);
+    assert!(archive.objects.lengths().len() > 5, "{} objects are left", archive.objects.lengths().len());
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(archive.deletes.load(Ordering::SeqCst), deletes);
+    drop(hold);
+    wait_for("they go when nobody holds them", || archive.objects.lengths().is_empty());
     node.close();
 }

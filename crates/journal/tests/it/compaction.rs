@@ -169,7 +169,7 @@ fn check(node: &Node, model: &Model, piece: usize) -> usize {
         let offset = record.offset.0;
         let (key, value) = model.committed.get(&offset).unwrap_or_else(|| panic!("offset {offset} was never committed"));
         assert_eq!((record.key.as_deref(), record.value.as_deref()), (Some(&key[..]), value.as_deref()), "offset {offset}");
-        assert_eq!(record.headers, [(Bytes::from_static(b"a"), Some(Bytes::from_static(b"b")))]);
+        assert_eq!(record.headers[..], [(Bytes::from_static(b"a"), Some(Bytes::from_static(b"b")))]);
         newest.insert(key, (offset, value));
         if offset < cleaned_until && !moves {
             assert!(twice.insert(key), "{} is twice in what was compacted", key.escape_ascii());

@@ -4,6 +4,7 @@ mod archive;
 mod compaction;
 mod damage;
 mod faults;
+mod headers;
 mod history;
 mod io_modes;
 mod memory;

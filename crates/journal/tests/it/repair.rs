@@ -5,20 +5,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use journal::disk::IoMode;
-use journal::{Damage, MemoryArchive, Survey, repair, survey};
+use journal::{Damage, MemoryArchive, Original, Survey, repair, survey};
 use types::{LogId, Offset};
 
 use crate::node::{Node, read_all, small};
 
-const VALUE_BYTES: usize = 900;
-const SECTOR: u64 = 4096;
+pub const VALUE_BYTES: usize = 900;
+pub const SECTOR: u64 = 4096;
 
-fn open(folder: &Path) -> Node {
+pub fn open(folder: &Path) -> Node {
     Node::open(folder, IoMode::Buffered, small()).expect("it opens")
 }
 
 /// Several sealed segments and an open one, of two logs; the ends of these.
-fn filled() -> (tempfile::TempDir, [Offset; 2]) {
+pub fn filled() -> (tempfile::TempDir, [Offset; 2]) {
     let folder = tempfile::tempdir().expect("a folder");
     let node = open(folder.path());
     let logs = [node.log(1), node.log(2)];
@@ -33,11 +33,11 @@ fn filled() -> (tempfile::TempDir, [Offset; 2]) {
     (folder, ends)
 }
 
-fn look(folder: &Path) -> Survey {
+pub fn look(folder: &Path) -> Survey {
     survey(folder, 3, &MemoryArchive::default(), &|_| {}).expect("it can be looked at")
 }
 
-fn segments(folder: &Path) -> Vec<PathBuf> {
+pub fn segments(folder: &Path) -> Vec<PathBuf> {
     let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let mut paths: Vec<PathBuf> = names.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("segment-"))).collect();
     paths.sort();
@@ -45,12 +45,12 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Positions of chunks.
-fn chunks(path: &Path) -> Vec<u64> {
+pub fn chunks(path: &Path) -> Vec<u64> {
     let bytes = fs::read(path).expect("readable");
     (SECTOR..bytes.len() as u64).step_by(SECTOR as usize).filter(|at| bytes[*at as usize..].starts_with(b"MSCK")).collect()
 }
 
-fn flip(path: &Path, at: u64) {
+pub fn flip(path: &Path, at: u64) {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("openable");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("readable");
@@ -58,21 +58,23 @@ fn flip(path: &Path, at: u64) {
 }
 
 /// The open segment: the last one that has chunks.
-fn active(folder: &Path) -> PathBuf {
+pub fn active(folder: &Path) -> PathBuf {
     segments(folder).into_iter().rfind(|path| !chunks(path).is_empty()).expect("a segment with chunks")
 }
 
-fn repaired(folder: &Path, ends: [Offset; 2]) {
+/// Repairs all damage; then logs 1, 2 and so on end where they did, can be read and written.
+pub fn repaired(folder: &Path, ends: &[Offset]) {
     let found = look(folder);
-    repair(folder, &found, &Damage::is_repairable).expect("it can be repaired");
+    repair(folder, &found, Original::Kept, &Damage::is_repairable).expect("it can be repaired");
     let after = look(folder);
     assert_eq!(after.damages, []);
     assert!(after.logs.values().all(|log| log.lost.is_empty()), "{:?}", after.logs);
     let node = open(folder);
-    for (number, end) in [1, 2].into_iter().zip(ends) {
+    node.journal.check_segments().expect("nothing is missing");
+    for (number, end) in (1..).zip(ends) {
         let log = node.log(number);
-        assert_eq!(log.end(), end, "log {number}: offsets are what they were");
-        assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), end);
+        assert_eq!(log.end(), *end, "log {number}: offsets are what they were");
+        assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), *end);
         node.append_batch(&log, 5, VALUE_BYTES).expect("appended behind it");
         assert_eq!(read_all(&node.journal, &log, VALUE_BYTES).0, end.0 + 5);
     }
@@ -102,7 +104,7 @@ fn a_flipped_bit_in_a_sealed_segment_costs_its_batch() {
     assert_eq!((found.damages[0].id.as_str(), found.damages[0].position), (format!("3-1-{at}").as_str(), at));
     let lost: Vec<_> = found.logs.values().flat_map(|log| &log.lost).collect();
     assert!(lost.len() == 1 && lost[0].end.since(lost[0].start) <= 50, "{lost:?}");
-    repaired(folder.path(), ends);
+    repaired(folder.path(), &ends);
     assert!(folder.path().join("damaged-segment-000000000001").exists(), "the damaged file is kept");
 }
 
@@ -113,7 +115,7 @@ fn a_damaged_header_of_a_sealed_chunk_is_passed_over() {
     flip(&damaged, chunks(&damaged)[5] + 33);
     let found = look(folder.path());
     assert_eq!(found.damages.len(), 1, "{:?}", found.damages);
-    repaired(folder.path(), ends);
+    repaired(folder.path(), &ends);
 }
 
 #[test]
@@ -124,7 +126,7 @@ fn a_damaged_index_costs_nothing() {
     let found = look(folder.path());
     assert!(found.damages.len() == 1 && found.damages[0].what.contains("index"), "{:?}", found.damages);
     assert!(found.logs.values().all(|log| log.lost.is_empty()));
-    repaired(folder.path(), ends);
+    repaired(folder.path(), &ends);
 }
 
 #[test]
@@ -140,7 +142,7 @@ fn damage_behind_the_checkpoint_is_repaired_without_a_change_to_what_follows() {
         assert_eq!(found.damages.len(), 1, "byte {inside}: {:?}", found.damages);
         let lost: u64 = found.logs.values().flat_map(|log| &log.lost).map(|range| range.end.since(range.start)).sum();
         assert!((1..=53).contains(&lost), "byte {inside}: {lost} records");
-        repaired(folder.path(), ends);
+        repaired(folder.path(), &ends);
     }
 }
 
@@ -150,7 +152,7 @@ fn a_damaged_checkpoint_is_named_and_not_repaired() {
     flip(&folder.path().join("checkpoint"), 60);
     let found = look(folder.path());
     assert!(found.damages.iter().any(|damage| damage.id == "3-checkpoint" && !damage.is_repairable()), "{:?}", found.damages);
-    assert!(repair(folder.path(), &found, &|damage| damage.id == "3-checkpoint").is_err());
+    assert!(repair(folder.path(), &found, Original::Kept, &|damage| damage.id == "3-checkpoint").is_err());
 }
 
 #[test]
@@ -162,7 +164,7 @@ fn one_of_two_damages_of_a_segment_is_not_repaired_alone() {
     flip(&damaged, places[4] + SECTOR);
     let found = look(folder.path());
     assert_eq!(found.damages.len(), 2);
-    let error = repair(folder.path(), &found, &|damage| damage.id == found.damages[0].id).expect_err("the other goes with it");
+    let error = repair(folder.path(), &found, Original::Kept, &|damage| damage.id == found.damages[0].id).expect_err("the other goes with it");
     assert!(error.to_string().contains(&found.damages[1].id), "{error}");
     assert_eq!(look(folder.path()).damages.len(), 2, "nothing was changed");
 }

@@ -83,24 +83,26 @@ impl Backups {
         self.check(to)?;
         self.done.store(0, Ordering::Relaxed);
         self.total.store(0, Ordering::Relaxed);
-        *state = (State::Running, to.to_owned());
-        let (backups, to) = (Arc::clone(self), to.to_owned());
-        std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
+        let (backups, target) = (Arc::clone(self), to.to_owned());
+        let spawned = std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
             let began = Instant::now();
-            let outcome = backups.make(&to);
+            let outcome = backups.make(&target);
             let seconds = began.elapsed().as_secs_f64();
             let state = match outcome {
                 Ok(()) => {
-                    tracing::info!(to = %to.display(), seconds, "backup made");
+                    tracing::info!(to = %target.display(), seconds, "backup made");
                     State::Done { bytes: backups.done.load(Ordering::Relaxed), seconds }
                 }
                 Err(error) => {
-                    tracing::error!(to = %to.display(), "backup failed: {error:#}");
+                    tracing::error!(to = %target.display(), "backup failed: {error:#}");
                     State::Failed(format!("{error:#}"))
                 }
             };
             backups.state.lock().0 = state;
-        })?;
+        });
+        spawned.context("no thread for a backup")?;
+        // It ends only after this: the lock is held.
+        *state = (State::Running, to.to_owned());
         Ok(())
     }
 
@@ -159,7 +161,8 @@ impl Backups {
             fs::create_dir_all(target.parent().unwrap_or(to))?;
             self.take(&self.source.archive.join(&object.name), &target)?;
         }
-        fs::copy(self.source.folder.join("meta.toml"), to.join("meta.toml")).context("meta.toml")?;
+        let meta = fs::read_to_string(self.source.folder.join("meta.toml")).context("meta.toml")?;
+        write_durably(to, "meta.toml", &meta)?;
         sync_all(to)?;
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
@@ -283,7 +286,7 @@ fn list_objects(folder: &Path, name: &str, found: &mut Vec<ObjectPart>) -> io::R
 }
 
 /// Flushes a folder and those in it.
-fn sync_all(folder: &Path) -> io::Result<()> {
+pub fn sync_all(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
@@ -292,3 +295,6 @@ fn sync_all(folder: &Path) -> io::Result<()> {
     }
     File::open(folder)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,21 @@
 //! A data folder from a backup: everything is copied, then everything is read and checked, and only then it is a data folder.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use journal::disk::IoMode;
 
 use super::manifest::Manifest;
-use super::{copy, sync_all};
-use crate::archive_folder::FolderArchive;
+use super::{PIECE_BYTES, copy, sync_all};
+use crate::archive_folder::{ArchiveReader, UNFINISHED};
 use crate::data_folder::{RESTORING, write_durably};
 use crate::progress::Bar;
 
 /// Restores the backup in `from` to `data`, archive objects to `archive` if they are to be elsewhere.
 ///
 /// # Errors
-/// `data` is not empty; the backup is not whole; a checksum does not fit. Nothing of it is left then.
+/// `data` is not empty; the backup is not whole; a checksum does not fit. Nothing of it is left in `data` then.
 pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
     let manifest = Manifest::read(from)?;
     fs::create_dir_all(data).with_context(|| format!("--data {}", data.display()))?;
@@ -47,12 +47,14 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
         }
     }
     for object in &manifest.objects {
-        let target = archive.join(&object.name);
-        fs::create_dir_all(target.parent().unwrap_or(archive))?;
-        copy(&from.join("archive").join(&object.name), &target, object.bytes, object.bytes, &|bytes| bar.advance(bytes))?;
+        put_object(&from.join("archive").join(&object.name), &archive.join(&object.name), object.bytes)?;
+        bar.advance(object.bytes);
     }
     bar.end();
     sync_all(data)?;
+    if !manifest.objects.is_empty() {
+        sync_all(archive)?;
+    }
     check(manifest, data, archive, files + objects)?;
     let meta = fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
     write_durably(data, "meta.toml", &meta)?;
@@ -62,10 +64,55 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
     Ok(())
 }
 
+/// Copies an object, unless it is there already: when only the disk of the journals is lost, all of them are, and a restore that was interrupted
+/// leaves some. One that is not what the backup has is replaced at once, if the backup's is whole.
+pub(super) fn put_object(from: &Path, to: &Path, bytes: u64) -> anyhow::Result<()> {
+    if is_same(from, to).with_context(|| to.display().to_string())? {
+        return Ok(());
+    }
+    if to.exists() && !journal::is_whole_object(&fs::read(from).with_context(|| from.display().to_string())?) {
+        bail!("the backup is damaged: {}; {} is another, and stays as it is", from.display(), to.display());
+    }
+    fs::create_dir_all(to.parent().unwrap_or(to)).with_context(|| to.display().to_string())?;
+    let mut unfinished = to.as_os_str().to_owned();
+    unfinished.push(UNFINISHED);
+    let unfinished = PathBuf::from(unfinished);
+    match fs::remove_file(&unfinished) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).with_context(|| unfinished.display().to_string()),
+        _ => {}
+    }
+    copy(from, &unfinished, bytes, bytes, &|_| {})?;
+    fs::rename(&unfinished, to).with_context(|| to.display().to_string())
+}
+
+/// Have two files the same bytes? Not if the second is not there.
+fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
+    let mut other = match File::open(other) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    let mut one = File::open(one)?;
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut first, mut second) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    loop {
+        let got = one.read(&mut first)?;
+        if got == 0 {
+            return Ok(true);
+        }
+        match other.read_exact(&mut second[..got]) {
+            Ok(()) if first[..got] == second[..got] => {}
+            // What cannot be read any more is to be replaced.
+            _ => return Ok(false),
+        }
+    }
+}
+
 /// Reads all that was copied, and compares it with what the backup says of itself.
 fn check(manifest: &Manifest, data: &Path, archive: &Path, bytes: u64) -> anyhow::Result<()> {
     let bar = Bar::new("checking", bytes);
-    let store = FolderArchive::open(archive, IoMode::Buffered).with_context(|| archive.display().to_string())?;
+    let store = ArchiveReader::of(archive);
     for part in &manifest.journals {
         let folder = data.join(format!("journal-{}", part.number));
         let survey = journal::survey(&folder, part.number, &store, &|bytes| bar.advance(bytes))?;

@@ -1,5 +1,6 @@
 //! A client of a broker's administration API: one request a connection, JSON both ways. What goes wrong is said with what to do about it.
 
+use std::cell::Cell;
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
@@ -42,7 +43,10 @@ pub struct Target {
 /// A broker, and who asks it.
 pub struct Client {
     shown: String,
-    address: SocketAddr,
+    /// All that the name stands for: a broker need not listen on each.
+    addresses: Vec<SocketAddr>,
+    /// The one that has answered.
+    reached: Cell<Option<SocketAddr>>,
     authorization: Option<String>,
 }
 
@@ -122,8 +126,11 @@ impl Client {
     /// No such address; a password file that cannot be read.
     pub fn of(target: &Target) -> anyhow::Result<Self> {
         let shown = target.admin.clone();
-        let mut addresses = shown.to_socket_addrs().with_context(|| format!("--admin {shown}: write HOST:PORT, like 127.0.0.1:8160"))?;
-        let address = addresses.next().ok_or_else(|| anyhow!("--admin {shown}: no such host"))?;
+        let addresses = shown.to_socket_addrs().with_context(|| format!("--admin {shown}: write HOST:PORT, like 127.0.0.1:8160"))?;
+        let addresses: Vec<SocketAddr> = addresses.collect();
+        if addresses.is_empty() {
+            bail!("--admin {shown}: no such host");
+        }
         let authorization = match &target.user {
             None if target.password_file.is_some() => bail!("--password-file goes with --user"),
             None => None,
@@ -136,7 +143,7 @@ impl Client {
                 Some(STANDARD.encode(format!("{user}:{password}")))
             }
         };
-        Ok(Self { shown, address, authorization })
+        Ok(Self { shown, addresses, reached: Cell::new(None), authorization })
     }
 
     /// Where the broker is.
@@ -146,7 +153,24 @@ impl Client {
 
     /// Does anybody answer there?
     pub fn is_there(&self) -> bool {
-        TcpStream::connect_timeout(&self.address, CONNECT_MAX).is_ok()
+        self.connect().is_ok()
+    }
+
+    /// Connects to the address that has answered before, or to the first that does.
+    fn connect(&self) -> std::io::Result<(SocketAddr, TcpStream)> {
+        let connect = |address: SocketAddr| Ok((address, TcpStream::connect_timeout(&address, CONNECT_MAX)?));
+        if let Some(address) = self.reached.get() {
+            return connect(address);
+        }
+        let mut outcome = Err(std::io::ErrorKind::AddrNotAvailable.into());
+        for address in &self.addresses {
+            outcome = connect(*address);
+            if outcome.is_ok() {
+                self.reached.set(Some(*address));
+                break;
+            }
+        }
+        outcome
     }
 
     /// # Errors
@@ -165,7 +189,7 @@ impl Client {
             let (limit, offset) = (PAGE.to_string(), found.len().to_string());
             let paged = [("limit", limit.as_str()), ("offset", offset.as_str())];
             let page = self.get(&with_query(path, query.iter().chain(&paged)))?;
-            let items = page["items"].as_array().cloned().unwrap_or_default();
+            let items = page["items"].as_array().cloned().ok_or_else(|| self.not_ours())?;
             let more = !items.is_empty();
             found.extend(items);
             if !more || found.len() as u64 >= page["total"].as_u64().unwrap_or(0) {
@@ -183,8 +207,8 @@ impl Client {
     }
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        let Self { shown, address, authorization } = self;
-        let mut socket = TcpStream::connect_timeout(address, CONNECT_MAX).with_context(|| {
+        let Self { shown, authorization, .. } = self;
+        let (address, mut socket) = self.connect().with_context(|| {
             format!("no broker answers at {shown}: start one with `mainstem serve`, or name the address of its administration port with --admin")
         })?;
         socket.set_read_timeout(Some(ANSWER_MAX))?;
@@ -200,22 +224,62 @@ impl Client {
         head.push_str(&body);
         socket.write_all(head.as_bytes()).with_context(|| shown.clone())?;
         let mut answer = Vec::new();
-        socket.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).with_context(|| format!("the broker at {shown} does not answer"))?;
-        let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| anyhow!("{shown} does not speak HTTP: --admin names the administration port"))?;
-        let status: u16 = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        let value: Value = if body.is_empty() { Value::Null } else { serde_json::from_str(body).unwrap_or(Value::Null) };
-        if (200..300).contains(&status) {
-            return Ok(value);
+        socket.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer).with_context(|| format!("the broker at {shown} does not answer"))?;
+        let Answer { status, body } = self.parse(&answer)?;
+        let value: Option<Value> = serde_json::from_slice(body).ok();
+        match (status, value) {
+            (204, _) => Ok(Value::Null),
+            (200..300, value) => value.ok_or_else(|| self.not_ours()),
+            (_, value) => Err(self.refused(status, &value.unwrap_or_default()).into()),
         }
+    }
+
+    /// Takes an answer apart. What has broken off is none: half a list is not to be taken for the list.
+    fn parse<'a>(&self, answer: &'a [u8]) -> anyhow::Result<Answer<'a>> {
+        let shown = &self.shown;
+        if answer.len() as u64 > ANSWER_BYTES_MAX {
+            bail!("{shown} answers with more than {} MiB", ANSWER_BYTES_MAX >> 20);
+        }
+        let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
+        let head = end.and_then(|end| std::str::from_utf8(&answer[..end]).ok());
+        let status = head.and_then(|head| head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok());
+        let (Some(end), Some(head), Some(status)) = (end, head, status) else {
+            bail!("{shown} does not speak HTTP, or has broken off its answer: --admin names the administration port");
+        };
+        let body = &answer[end + 4..];
+        let length = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            if name.eq_ignore_ascii_case("content-length") { value.trim().parse::<usize>().ok() } else { None }
+        };
+        match head.lines().find_map(length) {
+            Some(length) if body.len() < length => bail!("the broker at {shown} broke off its answer after {} of {length} bytes", body.len()),
+            Some(length) => Ok(Answer { status, body: &body[..length] }),
+            None => Ok(Answer { status, body }),
+        }
+    }
+
+    /// Somebody answers who is no broker.
+    fn not_ours(&self) -> anyhow::Error {
+        anyhow!("what answers at {} is no broker of ours: --admin names the administration port", self.shown)
+    }
+
+    /// What a refusal says.
+    fn refused(&self, status: u16, value: &Value) -> Refused {
+        let shown = &self.shown;
         let said = value["reason"].as_str().map_or_else(|| format!("{shown} answers with status {status}"), str::to_owned);
         let reason = match (status, value["field"].as_str()) {
             (401, _) => format!("{said} (--user, with its password in --password-file or {PASSWORD})"),
             (_, Some(field)) if !said.contains(field) => format!("{field}: {said}"),
             _ => said,
         };
-        Err(Refused { status, reason }.into())
+        Refused { status, reason }
     }
+}
+
+/// An answer taken apart.
+struct Answer<'a> {
+    status: u16,
+    body: &'a [u8],
 }
 
 /// A path with parameters.
@@ -241,5 +305,50 @@ mod tests {
         assert_eq!(segment("a.b"), "a.b");
         assert_eq!(segment("ä"), "%C3%A4");
         assert_eq!(with_query("/v1/x", &[("a", "1&2"), ("b", "")]), "/v1/x?a=1%262&b=");
+    }
+
+    /// A client of somebody who says that to the first who asks; the address before his is nobody's.
+    fn client_of(answer: &'static str) -> Client {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let there = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().expect("somebody asks");
+            drop(listener);
+            let mut asked = [0; 1 << 12];
+            let _ = socket.read(&mut asked);
+            let _ = socket.write_all(answer.as_bytes());
+        });
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        Client { shown: "here".to_owned(), addresses: vec![nobody, there], reached: Cell::new(None), authorization: None }
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried_and_the_one_that_answers_is_kept() {
+        let client = client_of("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"a\":1}");
+        assert_eq!(client.get("/v1/x").expect("an answer")["a"], 1);
+        assert_eq!(client.reached.get(), Some(client.addresses[1]));
+        assert!(!client.is_there(), "he has gone, and nobody else is looked for");
+    }
+
+    #[test]
+    fn what_is_no_whole_answer_is_an_error() {
+        let gets = |answer| client_of(answer).get("/v1/x").map_err(|error| error.to_string());
+        assert_eq!(gets("HTTP/1.1 204 No Content\r\n\r\n"), Ok(Value::Null));
+        for (answer, said) in [
+            ("HTTP/1.1 200 OK\r\ncontent-length: 20\r\n\r\n{\"items\":[", "broke off"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 7", "does not speak HTTP"),
+            ("", "does not speak HTTP"),
+            ("220 mail\r\n\r\n", "does not speak HTTP"),
+            ("HTTP/1.1 200 OK\r\n\r\n{\"items\":[", "no broker"),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", "no broker"),
+            ("HTTP/1.1 200 OK\r\n\r\n<html>", "no broker"),
+            ("HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", "status 502"),
+            ("HTTP/1.1 409 Conflict\r\n\r\n{\"reason\":\"in use\"}", "in use"),
+        ] {
+            let error = gets(answer).expect_err(answer);
+            assert!(error.contains(said), "{answer:?}: {error}");
+        }
+        let list = client_of("HTTP/1.1 200 OK\r\n\r\n{\"status\":\"fine\"}").list("/v1/x", &[]);
+        assert!(list.is_err_and(|error| error.to_string().contains("no broker")));
     }
 }

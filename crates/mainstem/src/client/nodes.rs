@@ -40,7 +40,13 @@ const LISTENERS: &[Column] = &[("LISTENER", "protocol", Form::Text), ("ADDRESS",
 
 fn shown(found: &Value) -> String {
     let rows = |field: &str| found[field].as_array().cloned().unwrap_or_default();
-    let mut text = format!("{}\n{}\n{}", table::one(found, LINES), table::list(&rows("journals"), JOURNALS), table::list(&rows("listeners"), LISTENERS));
+    let mut text = table::one(found, LINES);
+    // Those who may not look after the node are told neither.
+    for (rows, columns) in [(rows("journals"), JOURNALS), (rows("listeners"), LISTENERS)] {
+        if !rows.is_empty() {
+            text.push_str(&format!("\n{}", table::list(&rows, columns)));
+        }
+    }
     for warning in rows("warnings") {
         text.push_str(&format!("\nWARNING  {}", table::plain(warning["text"].as_str().unwrap_or_default())));
     }

@@ -6,6 +6,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use serde_json::Value;
 
 use super::Session;
@@ -53,7 +54,11 @@ struct Look {
 
 impl Look {
     fn take(session: &Session) -> anyhow::Result<Self> {
-        Ok(Self { at: Instant::now(), found: session.client.get("/v1/overview")? })
+        let (at, found) = (Instant::now(), session.client.get("/v1/overview")?);
+        if found["totals"].is_null() {
+            bail!("what the node does is for users with tag monitoring or administrator");
+        }
+        Ok(Self { at, found })
     }
 
     /// Growth of a count in a second since another look.

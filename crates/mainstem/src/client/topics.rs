@@ -127,6 +127,22 @@ fn shown(topic: &Value) -> String {
     format!("{}\n{}\n{}", table::one(topic, head), table::list(&partitions, PARTITIONS), own_settings(&topic["config"]))
 }
 
+/// A topic; its partitions come a thousand at a time.
+fn with_all_partitions(session: &Session, path: &str) -> anyhow::Result<Value> {
+    let partitions = |topic: &Value| topic["partition_list"].as_array().cloned().unwrap_or_default();
+    let mut topic = session.client.get(path)?;
+    let mut all = partitions(&topic);
+    while (all.len() as u64) < topic["partitions"].as_u64().unwrap_or(0) {
+        let more = partitions(&session.client.get(&super::http::with_query(path, &[("partition_offset", &*all.len().to_string())]))?);
+        if more.is_empty() {
+            break;
+        }
+        all.extend(more);
+    }
+    topic["partition_list"] = all.into();
+    Ok(topic)
+}
+
 /// The parameter that has things only tried.
 pub(super) fn trying(path: &str, dry_run: bool) -> String {
     if dry_run { super::http::with_query(path, &[("dry_run", "true")]) } else { path.to_owned() }
@@ -145,7 +161,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             query.extend(sort.as_deref().map(|text| ("sort", text)));
             session.list("/v1/topics", &query, COLUMNS)
         }
-        Verb::Show { name } => session.print(&session.client.get(&format!("/v1/topics/{}", segment(&name)))?, shown),
+        Verb::Show { name } => session.print(&with_all_partitions(session, &format!("/v1/topics/{}", segment(&name)))?, shown),
         Verb::Create { name, partitions, set, dry_run } => {
             let body = json!({"name": name, "partitions": partitions, "config": settings_of(&set)?});
             session.change("POST", &trying("/v1/topics", dry_run), Some(&body), |made| {

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::Session;
-use super::http::{password_of, segment};
+use super::http::{Refused, password_of, segment};
 use super::table::{self, Column, Form};
 
 pub const EXAMPLES: &str = "Examples:
@@ -132,9 +132,11 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
         }
         Verb::Show { name } => session.print(&session.client.get(&path(&name))?, shown),
         Verb::Add { name, tags, new_password_file, no_password } => {
-            let users = session.client.list("/v1/users", &[]).unwrap_or_default();
-            if users.iter().any(|user| user["name"] == *name) {
-                bail!("there is a user {name:?} already: `mainstem user passwd` and `mainstem user tags` change him");
+            // Whoever is there keeps his password, also if it is not known whether he is.
+            match session.client.get(&path(&name)) {
+                Err(error) if error.downcast_ref::<Refused>().is_some_and(|refused| refused.status == 404) => {}
+                Err(error) => return Err(error),
+                Ok(_) => bail!("there is a user {name:?} already: `mainstem user passwd` and `mainstem user tags` change him"),
             }
             let password = if no_password { Value::Null } else { new_password(&name, new_password_file.as_ref())?.into() };
             session.change("PUT", &path(&name), Some(&json!({"password": password, "tags": tags})), |_| format!("user {name} added\n"))

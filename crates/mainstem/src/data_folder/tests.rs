@@ -57,3 +57,19 @@ fn half_of_a_backup_is_not_opened() {
     fs::write(folder.path().join(RESTORING), "from /backups\n").unwrap();
     assert!(refusal(folder.path(), 1).contains("half of a backup"));
 }
+
+#[test]
+fn looking_writes_nothing_and_keeps_brokers_away() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(DataFolder::open(folder.path(), 1, "first").unwrap());
+    fs::write(folder.path().join("lock"), "77\n").unwrap();
+    let looks = [DataFolder::look(folder.path()).unwrap(), DataFolder::look(folder.path()).unwrap()];
+    assert_eq!(fs::read_to_string(folder.path().join("lock")).unwrap(), "77\n");
+    let text = refusal(folder.path(), 1);
+    assert!(text.contains("a command that looks at it"), "{text}");
+    drop(looks);
+    let owner = DataFolder::open(folder.path(), 1, "again").unwrap();
+    let text = DataFolder::look(folder.path()).err().expect("a broker has it").to_string();
+    assert!(text.contains(&format!("process id {}", std::process::id())), "{text}");
+    drop(owner);
+}

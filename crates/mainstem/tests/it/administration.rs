@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -117,8 +118,13 @@ fn fits(document: &Value, method: &str, path: &str, body: &Value) {
     check(document, schema, body, path).unwrap_or_else(|fault| panic!("{method} {path}: {fault}"));
 }
 
-/// Has a group commit offset 0 of partition 0 of a topic, by OffsetCommit version 2.
+/// Has a group commit offset 0 of partition 0 of a topic.
 pub fn commit(process: &Process, group: &str, topic: &str) {
+    commit_partitions(process, group, topic, 1);
+}
+
+/// Has a group commit offset 0 of the first partitions of a topic, by OffsetCommit version 2.
+pub fn commit_partitions(process: &Process, group: &str, topic: &str, count: u32) {
     let text = |out: &mut Vec<u8>, text: &str| {
         out.extend((text.len() as u16).to_be_bytes());
         out.extend(text.as_bytes());
@@ -131,10 +137,12 @@ pub fn commit(process: &Process, group: &str, topic: &str) {
     request.extend((-1_i64).to_be_bytes());
     request.extend(1_u32.to_be_bytes());
     text(&mut request, topic);
-    request.extend(1_u32.to_be_bytes());
-    request.extend(0_u32.to_be_bytes());
-    request.extend(0_u64.to_be_bytes());
-    request.extend([0xff, 0xff]);
+    request.extend(count.to_be_bytes());
+    for partition in 0..count {
+        request.extend(partition.to_be_bytes());
+        request.extend(0_u64.to_be_bytes());
+        request.extend([0xff, 0xff]);
+    }
     let answer = exchange(&mut process.connect(), &request).expect("an answer");
     assert_eq!(answer[answer.len() - 2..], [0, 0], "no error");
 }
@@ -368,4 +376,53 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert!(refuses(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=much"]).contains("KEY=NUMBER"));
     says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate="]);
     assert_eq!(get(&process, "/v1/quotas")["total"], 1, "that of bob's clients is left");
+}
+
+#[test]
+fn those_who_look_for_long_leave_threads_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let picture = ask(&process, "GET", "/v1/why?seconds=3", &[("sec-fetch-site", "cross-site"), ("sec-fetch-dest", "image")], "");
+    assert_eq!((picture.status, &picture.body["error"]), (403, &json!("wrong_origin")), "{}", picture.body);
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let looks: Vec<_> = (0..8).map(|_| scope.spawn(|| ask(&process, "GET", "/v1/why?seconds=3", &[], "").status)).collect();
+        // By then they have all come.
+        std::thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        get(&process, "/v1/session");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        looks.into_iter().map(|look| look.join().expect("an answer")).collect()
+    });
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 2, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 6, "{statuses:?}");
+}
+
+#[test]
+fn partitions_of_a_topic_come_a_thousand_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    let tried = change(&process, "POST", "/v1/topics?dry_run=true", json!({"name": "huge", "partitions": 100_000}));
+    let count = |topic: &Value| topic["partition_list"].as_array().map(Vec::len);
+    assert_eq!((&tried.body["partitions"], count(&tried.body)), (&json!(100_000), Some(1000)));
+    let made = change(&process, "POST", "/v1/topics", json!({"name": "large", "partitions": 2300}));
+    assert_eq!((&made.body["partitions"], count(&made.body)), (&json!(2300), Some(1000)));
+    let last = get(&process, "/v1/topics/large?partition_offset=2000");
+    assert_eq!((count(&last), &last["partition_list"][0]["partition"]), (Some(300), &json!(2000)));
+    let shown: Value = serde_json::from_str(&says(&process, &["topic", "show", "large", "--json"])).expect("JSON");
+    assert_eq!((count(&shown), &shown["partition_list"][2299]["partition"]), (Some(2300), &json!(2299)));
+}
+
+#[test]
+fn a_reset_of_many_partitions_takes_time_in_proportion() {
+    const COUNT: u32 = 30_000;
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": COUNT})).status, 201);
+    commit_partitions(&process, "g", "t", COUNT);
+    let all: Vec<u32> = (0..COUNT).rev().collect();
+    let began = Instant::now();
+    let tried = change(&process, "POST", "/v1/groups/g/reset?dry_run=true", json!({"to": "earliest", "topics": ["t", "t"], "partitions": all}));
+    assert!(began.elapsed() < Duration::from_millis(1500), "{:?}", began.elapsed());
+    let moved = tried.body["offsets"].as_array().expect("a list");
+    assert_eq!((moved.len(), &moved[29_999]), (30_000, &json!({"topic": "t", "partition": 29_999, "from": 0, "to": 0, "change": 0})));
 }

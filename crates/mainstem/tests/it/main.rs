@@ -1,10 +1,12 @@
 //! Tests of the binary as a process, and of the tree as a whole.
 
 mod administration;
+mod client;
 mod monitoring;
 mod operations;
 mod process;
 mod records;
 mod reference;
+mod rights;
 mod serve;
 mod tree;

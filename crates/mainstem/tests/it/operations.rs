@@ -106,6 +106,34 @@ fn an_empty_folder_is_backed_up_restored_and_verified() {
 }
 
 #[test]
+fn looking_at_a_folder_changes_nothing_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    assert!(Process::start(&data, &[]).terminate().1);
+    let unfinished = data.join("archive/objects/7-1#1");
+    std::fs::create_dir_all(unfinished.parent().unwrap()).unwrap();
+    std::fs::write(&unfinished, "half").unwrap();
+    let lock = std::fs::read_to_string(data.join("lock")).unwrap();
+    let elsewhere = folder.path().join("none");
+    for archive in [data.join("archive"), elsewhere.clone()] {
+        let done = mainstem(&["journal", "verify", "--data", &data.display().to_string(), "--archive", &archive.display().to_string()]);
+        assert!(done.status.success(), "{}", text(&done));
+    }
+    assert_eq!(std::fs::read_to_string(data.join("lock")).unwrap(), lock, "the process id of the last broker");
+    assert!(unfinished.exists(), "what another may be writing stays");
+    assert!(!elsewhere.exists(), "no folder is made");
+}
+
+#[test]
+fn a_loss_that_no_journal_can_have_is_not_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    for id in ["9-3-0", "x", "-3-0", "0"] {
+        let text = text(&output(serve(folder.path(), &["--accept-loss", id, "--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"])));
+        assert!(text.contains(&format!("--accept-loss {id} names no damage")), "{id}: {text}");
+    }
+}
+
+#[test]
 fn shells_and_man_know_all_commands() {
     let folder = tempfile::tempdir().unwrap();
     let bash = text(&mainstem(&["completions", "bash"]));

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::administration::{ask, change, get};
+use crate::administration::{ask, change, commit_partitions, get};
 use crate::process::Process;
 
 const RECORDS: usize = 120;
@@ -129,8 +130,9 @@ fn what_cannot_be_is_refused_by_its_field() {
         let answer = change(&process, "POST", "/v1/topics/t/records", body.clone());
         assert_eq!((answer.status, answer.body["field"].as_str()), (400, Some(field)), "{body}: {}", answer.body);
     }
+    let (long, long_json) = (format!("text={}", "x".repeat(4097)), format!("json=a~{}", "x".repeat(4096)));
     for (query, field) in [
-        ("limit=0", "limit"), ("limit=501", "limit"), ("order=up", "order"), ("partition=2", "partition"), ("partition=x", "partition"), ("json=a..b", "json"),
+        (&*long, "text"), (&*long_json, "json"), ("limit=0", "limit"), ("limit=501", "limit"), ("order=up", "order"), ("partition=2", "partition"), ("partition=x", "partition"), ("json=a..b", "json"),
         ("cursor=x", "cursor"), ("cursor=oldest.0:1-2", "cursor"), ("at_time=x", "at_time"), ("colour=red", "colour"), ("truncate=1", "truncate"),
     ] {
         let answer = ask(&process, "GET", &format!("/v1/topics/t/records?{query}"), &[], "");
@@ -167,4 +169,30 @@ fn live_values_come_each_second() {
     assert!(events.iter().any(|(name, data)| name == "topics" && data["topics"]["t"]["in_records"].is_number()));
     assert!(events.iter().any(|(name, data)| name == "groups" && data["groups"]["g"]["lag"] == 0));
     assert_eq!(ask(&process, "GET", "/v1/live?topic=none", &[], "").status, 404);
+}
+
+#[test]
+fn those_who_watch_large_groups_do_not_keep_the_node_from_answering() {
+    let (_folder, process) = with_topic(5000, json!({}));
+    commit_partitions(&process, "g", "t", 5000);
+    let path = format!("/v1/live?{}", vec!["group=g"; 32].join("&"));
+    let watch = || {
+        let mut socket = TcpStream::connect(process.admin).expect("the port is open");
+        write!(socket, "GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").expect("it is read");
+        socket
+    };
+    let watching: Vec<TcpStream> = (0..40).map(|_| watch()).collect();
+    let began = Instant::now();
+    let mut longest = Duration::ZERO;
+    while began.elapsed() < Duration::from_secs(3) {
+        let asked = Instant::now();
+        assert!(process.ask_admin("/health/live").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")));
+        longest = longest.max(asked.elapsed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(longest < Duration::from_secs(1), "{longest:?}");
+    for socket in watching {
+        let first = BufReader::new(socket).lines().map(|line| line.expect("text")).find(|line| line.contains("\"lag\""));
+        assert!(first.is_some_and(|line| line.contains("{\"g\":{\"lag\":0}}")));
+    }
 }

@@ -10,6 +10,7 @@
 //! `["a.b"]`. `=` and `!=` compare numbers as numbers and everything else as it is written, `~` is "contains", `<`, `<=`, `>` and `>=`
 //! are for numbers. A path alone asks whether there is something that is not null.
 
+use memchr::memmem::{self, Finder};
 use record::Record;
 use serde_json::Value;
 
@@ -22,11 +23,11 @@ const STEPS_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     pub key: Option<Vec<u8>>,
-    pub key_part: Option<Vec<u8>>,
+    pub key_part: Option<Finder<'static>>,
     /// A header of this name, and of this value if one is given.
     pub header: Option<(String, Option<String>)>,
     /// Somewhere in the value.
-    pub text: Option<Vec<u8>>,
+    pub text: Option<Finder<'static>>,
     pub json: Option<JsonCondition>,
 }
 
@@ -35,15 +36,16 @@ impl Conditions {
         let key = record.key.as_deref();
         let value = record.value.as_deref();
         self.key.as_ref().is_none_or(|wanted| key == Some(&**wanted))
-            && self.key_part.as_ref().is_none_or(|part| key.is_some_and(|key| contains(key, part)))
+            && self.key_part.as_ref().is_none_or(|part| key.is_some_and(|key| part.find(key).is_some()))
             && self.header.as_ref().is_none_or(|(name, wanted)| has_header(record, name, wanted.as_deref()))
-            && self.text.as_ref().is_none_or(|part| value.is_some_and(|value| contains(value, part)))
+            && self.text.as_ref().is_none_or(|part| value.is_some_and(|value| part.find(value).is_some()))
             && self.json.as_ref().is_none_or(|json| value.is_some_and(|value| json.holds(value)))
     }
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    part.is_empty() || bytes.windows(part.len()).any(|window| window == part)
+/// What looks for a part, in time in proportion to what it looks through, whatever the part is like.
+pub(super) fn finder(part: &str) -> Finder<'static> {
+    Finder::new(part).into_owned()
 }
 
 fn has_header(record: &Record, name: &str, wanted: Option<&str>) -> bool {
@@ -140,7 +142,7 @@ impl Test {
             Self::There => !value.is_null(),
             Self::Equal(wanted) => is_equal(value, wanted),
             Self::Unequal(wanted) => !is_equal(value, wanted),
-            Self::Contains(part) => contains(written(value).as_bytes(), part.as_bytes()),
+            Self::Contains(part) => memmem::find(written(value).as_bytes(), part.as_bytes()).is_some(),
             Self::Ordered(wanted, counts) => value.as_f64().and_then(|found| found.partial_cmp(wanted)).is_some_and(|order| counts[(order as i8 + 1) as usize]),
         }
     }

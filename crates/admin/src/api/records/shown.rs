@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn headers_are_shown_as_far_as_there_is_room() {
-        let mut one = Record { offset: types::Offset(7), timestamp: 1, key: None, value: None, headers: Vec::new() };
-        one.headers = vec![(Bytes::from_static(b"a long name"), Some(Bytes::from_static(b"value"))); 10];
+        let mut one = Record { offset: types::Offset(7), timestamp: 1, key: None, value: None, headers: record::Headers::new() };
+        one.headers = std::iter::repeat_n((Bytes::from_static(b"a long name"), Some(Bytes::from_static(b"value"))), 10).collect();
         let shown = record(0, &one, 6, 4 * (HEADER_BYTES + 11) + 1);
         assert_eq!((shown["headers"].as_array().map(Vec::len), &shown["headers_left_out"]), (Some(4), &json!(6)));
         assert_eq!(shown["headers"][0], json!({"name": "a long", "value": {"text": "value", "base64": null, "bytes": 5, "truncated": false}}));

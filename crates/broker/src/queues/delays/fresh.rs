@@ -64,7 +64,7 @@ mod tests {
     use types::Offset;
 
     fn record(offset: u64) -> Record {
-        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: Vec::new() }
+        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new() }
     }
 
     #[test]

@@ -46,12 +46,12 @@ fn all_conditions_have_to_hold() {
         timestamp: 0,
         key: Some("anna".into()),
         value: Some(r#"{"n": 1}"#.into()),
-        headers: vec![("trace".into(), Some("7".into())), ("empty".into(), None)],
+        headers: [("trace".into(), Some("7".into())), ("empty".into(), None)].into_iter().collect(),
     };
     let all = |key: &str, header: (&str, Option<&str>), text: &str| Conditions {
-        key_part: Some(key.into()),
+        key_part: Some(finder(key)),
         header: Some((header.0.to_owned(), header.1.map(str::to_owned))),
-        text: Some(text.into()),
+        text: Some(finder(text)),
         json: JsonCondition::parse("n = 1").ok(),
         ..Conditions::default()
     };
@@ -62,4 +62,16 @@ fn all_conditions_have_to_hold() {
     assert!(!all("anna", ("other", None), "").hold(&record));
     assert!(!all("anna", ("trace", None), "m").hold(&record));
     assert!(!Conditions { key: Some("ann".into()), ..Conditions::default() }.hold(&record));
+}
+
+#[test]
+fn a_part_that_nearly_fits_everywhere_costs_no_more_than_another() {
+    let value = vec![b'a'; 8 << 20];
+    let part = "a".repeat(256 << 10) + "b";
+    let record = Record { offset: types::Offset(0), timestamp: 0, key: None, value: Some(value.into()), headers: record::Headers::new() };
+    let began = std::time::Instant::now();
+    assert!(!Conditions { text: Some(finder(&part)), ..Conditions::default() }.hold(&record));
+    assert!(Conditions { text: Some(finder(&part[1 << 10..256 << 10])), ..Conditions::default() }.hold(&record));
+    // Compared at each place it would be 2,000,000,000,000 bytes.
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
 }

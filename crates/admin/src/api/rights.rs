@@ -1,0 +1,164 @@
+//! What who asks may see and do: by RabbitMQ's permissions and, where they count, by access control entries (`docs/adr/0021-acls.md`), which
+//! ask for the operation that Kafka's API of the same purpose asks for. Topics and groups count as things of virtual host `/`; a queue and an
+//! exchange are topics for entries. Administrators may do everything, and tag `monitoring` sees everything but records.
+
+use broker::{AclOperation, AclResource, CLUSTER, Permission, Vhost};
+use hashbrown::HashMap;
+
+use super::answer::{Answer, Refusal};
+use super::call::Call;
+
+/// The virtual host whose permissions count for topics and groups.
+const TOPICS_VHOST: &str = "/";
+
+impl Call<'_> {
+    /// May who asks do this with a queue or an exchange? Entries ask for what is usual with the permission.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
+        let operation = match permission {
+            Permission::Configure => AclOperation::Create,
+            Permission::Write => AclOperation::Write,
+            Permission::Read => AclOperation::Read,
+        };
+        self.check_as(vhost, permission, operation, name)
+    }
+
+    /// The same where entries ask for another operation.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_as(&self, vhost: &str, permission: Permission, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
+        let who = &self.caller.who;
+        if who.is_administrator() {
+            return Ok(());
+        }
+        who.check_only_permission(vhost, permission, name).map_err(|_| self.not_permitted(vhost, permission, name))?;
+        who.check_acl(vhost, operation, name).map_err(|_| self.not_granted(operation, AclResource::Topic, &String::from_utf8_lossy(name)))
+    }
+
+    /// Who declares a queue or an exchange that passes messages on to another exchange reads from the one and writes to the other.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_passing_on(&self, vhost: &str, name: &[u8], to: Option<&[u8]>) -> Result<(), Refusal> {
+        let Some(to) = to else { return Ok(()) };
+        self.check_permission(vhost, Permission::Read, name)?;
+        self.check_permission(vhost, Permission::Write, to)
+    }
+
+    /// Who binds writes to the destination and reads from the source, from a topic exchange with keys that he may read.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_binding(&self, vhost: &Vhost, source: &[u8], destination: &[u8], key: &[u8]) -> Result<(), Refusal> {
+        self.check_permission(vhost.name(), Permission::Write, destination)?;
+        self.check_permission(vhost.name(), Permission::Read, source)?;
+        let who = &self.caller.who;
+        if who.is_administrator() || who.may_use_key(vhost, Permission::Read, source, key) {
+            return Ok(());
+        }
+        let [source, key] = [source, key].map(String::from_utf8_lossy);
+        Err(Answer::not_allowed(format!("user {:?} may not bind with key {key:?} from exchange {source:?}", who.name())))
+    }
+
+    /// May who asks do this with a topic of this name?
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_topic(&self, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Refusal> {
+        self.check(permission, operation, AclResource::Topic, name)
+    }
+
+    /// May who asks do this with a group of this name?
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_group(&self, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Refusal> {
+        self.check(permission, operation, AclResource::Group, name)
+    }
+
+    fn check(&self, permission: Permission, operation: AclOperation, resource: AclResource, name: &str) -> Result<(), Refusal> {
+        let who = &self.caller.who;
+        if who.is_administrator() {
+            return Ok(());
+        }
+        let permitted = who.check_only_permission(TOPICS_VHOST, permission, name.as_bytes());
+        permitted.map_err(|_| self.not_permitted(TOPICS_VHOST, permission, name.as_bytes()))?;
+        self.check_granted(operation, resource, name)
+    }
+
+    /// Do entries allow it? Whoever may create or delete topics of the cluster need not be named at each.
+    fn is_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
+        let who = &self.caller.who;
+        let of_all = resource == AclResource::Topic && matches!(operation, AclOperation::Create | AclOperation::Delete);
+        who.check_resource(operation, resource, name).is_ok() || (of_all && who.check_resource(operation, AclResource::Cluster, CLUSTER).is_ok())
+    }
+
+    fn not_permitted(&self, vhost: &str, permission: Permission, name: &[u8]) -> Refusal {
+        let (user, name) = (self.caller.who.name(), String::from_utf8_lossy(name));
+        Answer::not_allowed(format!("user {user:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}"))
+    }
+
+    fn not_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
+        let (user, operation, resource) = (self.caller.who.name(), operation.name(), resource.name());
+        Answer::not_allowed(format!("access control entries do not allow user {user:?} operation {operation} on {resource} {name:?}"))
+    }
+
+    /// Do entries alone allow it?
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Result<(), Refusal> {
+        if self.is_granted(operation, resource, name) { Ok(()) } else { Err(self.not_granted(operation, resource, name)) }
+    }
+
+    /// May who asks see a topic of this name?
+    pub fn sees_topic(&self, name: &str) -> bool {
+        self.sees(AclResource::Topic, name)
+    }
+
+    /// May who asks see a group of this name?
+    pub fn sees_group(&self, name: &str) -> bool {
+        self.sees(AclResource::Group, name)
+    }
+
+    fn sees(&self, resource: AclResource, name: &str) -> bool {
+        let who = &self.caller.who;
+        let any = [Permission::Configure, Permission::Write, Permission::Read];
+        let permitted = |permission| who.check_only_permission(TOPICS_VHOST, permission, name.as_bytes()).is_ok();
+        who.monitors() || (any.into_iter().any(permitted) && who.check_resource(AclOperation::Describe, resource, name).is_ok())
+    }
+
+    /// May who asks see the settings of a topic or a group that he sees?
+    pub fn sees_settings(&self, resource: AclResource, name: &str) -> bool {
+        let who = &self.caller.who;
+        who.monitors() || who.check_resource(AclOperation::DescribeConfigs, resource, name).is_ok()
+    }
+}
+
+/// Which topics who asks may see; each is looked at once.
+pub(crate) struct Sight<'c> {
+    call: &'c Call<'c>,
+    known: HashMap<String, bool>,
+}
+
+impl<'c> Sight<'c> {
+    pub fn new(call: &'c Call<'c>) -> Self {
+        Self { call, known: HashMap::new() }
+    }
+
+    /// This one?
+    pub fn of(&mut self, topic: &str) -> bool {
+        if self.call.caller.who.monitors() {
+            return true;
+        }
+        if let Some(known) = self.known.get(topic) {
+            return *known;
+        }
+        let sees = self.call.sees_topic(topic);
+        self.known.insert(topic.to_owned(), sees);
+        sees
+    }
+}

@@ -1,0 +1,248 @@
+//! Who may see and do what by the administration API: permissions, and access control entries where they count.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::administration::{Answer, ask, commit};
+use crate::process::Process;
+
+/// A request of a user, whose password is his name.
+pub fn ask_as(process: &Process, user: &str, method: &str, path: &str, body: &Value) -> Answer {
+    let login = format!("Basic {}", STANDARD.encode(format!("{user}:{user}")));
+    ask(process, method, path, &[("authorization", &login)], &if body.is_null() { String::new() } else { body.to_string() })
+}
+
+/// Has the administrator make a change.
+pub fn make(process: &Process, method: &str, path: &str, body: &Value) -> Answer {
+    let answer = ask_as(process, "root", method, path, body);
+    assert!((200..300).contains(&answer.status), "{method} {path} {body}: {}", answer.body);
+    answer
+}
+
+/// A broker with an administrator `root` and a user `bob` with tag `management` and these permissions in `/`. Kafka clients need no login
+/// and may do everything.
+pub fn with_bob(permissions: &str, flags: &[&str]) -> (tempfile::TempDir, Process) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut all = vec!["--set", "mainstem.password.iterations=1000", "--set", "super.users=User:ANONYMOUS"];
+    all.extend(flags);
+    let process = Process::start(&folder.path().join("data"), &all);
+    let first = ask(&process, "PUT", "/v1/users/root", &[], &json!({"password": "root", "tags": ["administrator"]}).to_string());
+    assert_eq!(first.status, 201, "{}", first.body);
+    make(&process, "PUT", "/v1/users/bob", &json!({"password": "bob", "tags": ["management"]}));
+    let permissions = json!({"configure": permissions, "write": permissions, "read": permissions});
+    make(&process, "PUT", "/v1/users/bob/permissions/%2F", &permissions);
+    (folder, process)
+}
+
+fn entry(operation: &str, resource: &str, name: &str) -> Value {
+    json!({"principal": "User:bob", "operation": operation, "resource": resource, "name": name})
+}
+
+const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+
+#[test]
+fn entries_ask_for_what_kafkas_apis_ask_for() {
+    let (_folder, process) = with_bob(".*", &["--set", AUTHORIZER]);
+    make(&process, "POST", "/v1/topics", &json!({"name": "orders", "partitions": 2}));
+    make(&process, "PUT", "/v1/queues/%2F/work", &json!({}));
+    make(&process, "PUT", "/v1/exchanges/%2F/events", &json!({}));
+    commit(&process, "readers", "orders");
+    // Nothing of this is enough for what follows: a topic that is called like a group is another thing.
+    for name in ["orders", "work", "events"] {
+        ["Create", "Write", "Read"].iter().for_each(|operation| drop(make(&process, "POST", "/v1/acls", &entry(operation, "Topic", name))));
+    }
+    make(&process, "POST", "/v1/acls", &entry("All", "Topic", "readers"));
+    make(&process, "POST", "/v1/acls", &entry("Describe", "Group", "readers"));
+    let none = Value::Null;
+    let cases = [
+        ("DELETE", "/v1/topics/orders?dry_run=true", none.clone(), ("Delete", "Topic", "orders")),
+        ("DELETE", "/v1/topics/orders?dry_run=true", none.clone(), ("Delete", "Cluster", "kafka-cluster")),
+        ("PATCH", "/v1/topics/orders/config?dry_run=true", json!({"set": {"retention.ms": "60000"}}), ("AlterConfigs", "Topic", "orders")),
+        ("POST", "/v1/topics/orders/partitions?dry_run=true", json!({"count": 3}), ("Alter", "Topic", "orders")),
+        ("POST", "/v1/topics/orders/truncate?dry_run=true", json!({"partitions": [{"partition": 0, "before": -1}]}), ("Delete", "Topic", "orders")),
+        ("POST", "/v1/topics?dry_run=true", json!({"name": "more"}), ("Create", "Topic", "more")),
+        ("DELETE", "/v1/groups/readers?dry_run=true", none.clone(), ("Delete", "Group", "readers")),
+        ("DELETE", "/v1/groups/readers/offsets?topic=orders&dry_run=true", none.clone(), ("Delete", "Group", "readers")),
+        ("POST", "/v1/groups/readers/reset?dry_run=true", json!({"to": "latest"}), ("Read", "Group", "readers")),
+        ("GET", "/v1/groups/readers/config", none.clone(), ("DescribeConfigs", "Group", "readers")),
+        ("PATCH", "/v1/groups/readers/config?dry_run=true", json!({"set": {"consumer.session.timeout.ms": "50000"}}), ("AlterConfigs", "Group", "readers")),
+        ("PUT", "/v1/filters/readers?dry_run=true", json!({"expression": "key = 'a'"}), ("AlterConfigs", "Group", "readers")),
+        ("DELETE", "/v1/queues/%2F/work?dry_run=true", none.clone(), ("Delete", "Topic", "work")),
+        ("POST", "/v1/queues/%2F/work/purge?dry_run=true", none.clone(), ("Read", "Group", "amqp.queue")),
+        ("DELETE", "/v1/exchanges/%2F/events", none, ("Delete", "Topic", "events")),
+    ];
+    for (method, path, body, (operation, resource, name)) in cases {
+        let refused = ask_as(&process, "bob", method, path, &body);
+        assert_eq!((refused.status, &refused.body["error"]), (403, &json!("not_allowed")), "{method} {path}: {}", refused.body);
+        let needed = entry(operation, resource, name);
+        make(&process, "POST", "/v1/acls", &needed);
+        let done = ask_as(&process, "bob", method, path, &body);
+        assert!((200..300).contains(&done.status), "{method} {path} with {needed}: {}", done.body);
+        make(&process, "POST", "/v1/acls/delete", &needed);
+    }
+    assert_eq!(ask_as(&process, "bob", "GET", "/v1/topics/orders", &Value::Null).body["config"], json!([]), "Read does not show settings");
+    make(&process, "POST", "/v1/acls", &entry("DescribeConfigs", "Topic", "orders"));
+    let config = ask_as(&process, "bob", "GET", "/v1/topics/orders", &Value::Null).body["config"].clone();
+    assert!(config.as_array().is_some_and(|all| !all.is_empty()), "{config}");
+}
+
+#[test]
+fn who_sees_a_group_sees_of_it_what_he_may_see() {
+    let (_folder, process) = with_bob(".*", &["--set", AUTHORIZER]);
+    for topic in ["orders", "secret"] {
+        make(&process, "POST", "/v1/topics", &json!({"name": topic, "partitions": 1}));
+        make(&process, "POST", &format!("/v1/topics/{topic}/records"), &json!({"value": "v"}));
+        commit(&process, "readers", topic);
+    }
+    make(&process, "PUT", "/v1/filters/readers", &json!({"expression": "key = 'hidden'"}));
+    let get = |path: &str| ask_as(&process, "bob", "GET", path, &Value::Null);
+    assert_eq!((get("/v1/groups/readers").status, &get("/v1/groups").body["total"]), (404, &json!(0)));
+    make(&process, "POST", "/v1/acls", &entry("Describe", "Topic", "readers"));
+    assert_eq!(get("/v1/groups/readers").status, 404, "that is about a topic");
+    assert_eq!(get("/v1/live?node=false&group=readers").status, 404);
+    for needed in [entry("Read", "Group", "readers"), entry("Delete", "Group", "readers"), entry("Read", "Topic", "orders")] {
+        make(&process, "POST", "/v1/acls", &needed);
+    }
+    let (one, list) = (get("/v1/groups/readers").body, get("/v1/groups").body);
+    for found in [&one, &list["items"][0]] {
+        assert_eq!((&found["topics"], &found["lag"], &found["filter"]), (&json!(1), &json!(1), &Value::Null), "{found}");
+        assert!(!found.to_string().contains("secret"), "{found}");
+    }
+    assert_eq!(one["offsets"].as_array().map(Vec::len), Some(1), "{one}");
+    assert_eq!(get("/v1/filters").body["total"], 0);
+    assert_eq!(get("/v1/groups/readers/config").status, 403);
+    let reset = ask_as(&process, "bob", "POST", "/v1/groups/readers/reset?dry_run=true", &json!({"to": "latest"}));
+    assert!(reset.status == 403 && !reset.body.to_string().contains("secret"), "{}", reset.body);
+    let only = ask_as(&process, "bob", "POST", "/v1/groups/readers/reset?dry_run=true", &json!({"to": "latest", "topics": ["orders"]}));
+    assert_eq!(only.body["offsets"][0]["to"], 1, "{}", only.body);
+    let forget = |topic: &str| ask_as(&process, "bob", "DELETE", &format!("/v1/groups/readers/offsets?topic={topic}"), &Value::Null).status;
+    assert_eq!((forget("secret"), forget("orders")), (403, 204));
+    let all = ask_as(&process, "root", "GET", "/v1/groups/readers", &Value::Null).body;
+    assert_eq!((&all["offsets"][0]["topic"], &all["filter"]), (&json!("secret"), &json!("key = 'hidden'")), "{all}");
+}
+
+#[test]
+fn settings_of_a_group_are_for_those_who_see_it() {
+    let (_folder, process) = with_bob("^shop", &[]);
+    for group in ["readers", "shop-readers"] {
+        make(&process, "PUT", &format!("/v1/filters/{group}"), &json!({"expression": "key = 'a'"}));
+    }
+    let get = |path: &str| ask_as(&process, "bob", "GET", path, &Value::Null);
+    assert_eq!(get("/v1/groups/readers/config").status, 403);
+    assert!(get("/v1/groups/shop-readers/config").body.to_string().contains("key = 'a'"));
+    assert_eq!(get("/v1/filters").body["total"], 1);
+    assert_eq!(ask_as(&process, "bob", "DELETE", "/v1/filters/readers", &Value::Null).status, 403);
+}
+
+/// Two changes, sent at the same moment.
+fn at_once(process: &Process, changes: [(&str, &str, &str, Value); 2]) -> [Answer; 2] {
+    let start = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        let sent = changes.map(|(user, method, path, body)| {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                ask_as(process, user, method, path, &body)
+            })
+        });
+        sent.map(|one| one.join().expect("an answer"))
+    })
+}
+
+#[test]
+fn changes_at_once_are_both_made() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "POST", "/v1/topics", &json!({"name": "t", "partitions": 1}));
+    let of_group = "/v1/groups/g/config";
+    for round in 0..20 {
+        let value = (50_000 + round).to_string();
+        let set = |name: &str| json!({"set": {name: value}});
+        let pairs = [
+            [("root", "PATCH", "/v1/topics/t/config", set("retention.ms")), ("bob", "PATCH", "/v1/topics/t/config", set("max.message.bytes"))],
+            [("root", "PATCH", of_group, set("consumer.session.timeout.ms")), ("bob", "PUT", "/v1/filters/g", json!({"expression": format!("key = '{value}'")}))],
+        ];
+        for pair in pairs {
+            for answer in at_once(&process, pair) {
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            }
+        }
+        let own = |found: &Value, name: &str| {
+            let all = found["config"].as_array().expect("a list");
+            all.iter().find(|one| one["name"] == name).expect("there is one")["value"].as_str().expect("a text").to_owned()
+        };
+        let topic = make(&process, "GET", "/v1/topics/t", &Value::Null).body;
+        assert_eq!([own(&topic, "retention.ms"), own(&topic, "max.message.bytes")], [value.clone(), value.clone()], "round {round}");
+        let group = make(&process, "GET", of_group, &Value::Null).body;
+        let wanted = [("consumer.session.timeout.ms", value.clone()), ("mainstem.filter", format!("key = '{value}'"))];
+        wanted.iter().for_each(|(name, value)| assert_eq!(own(&group, name), *value, "round {round}"));
+    }
+}
+
+#[test]
+fn of_two_administrators_who_go_at_once_one_stays() {
+    let (_folder, process) = with_bob(".*", &[]);
+    // As long as there is another user: the last one may go.
+    make(&process, "PUT", "/v1/users/carol", &json!({"password": "carol"}));
+    for round in 0..20 {
+        make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["administrator"]}));
+        let pair = if round % 2 == 0 {
+            [("root", "PUT", "/v1/users/root", json!({"tags": []})), ("bob", "PUT", "/v1/users/bob", json!({"tags": []}))]
+        } else {
+            [("root", "DELETE", "/v1/users/root", Value::Null), ("bob", "DELETE", "/v1/users/bob", Value::Null)]
+        };
+        let [of_root, of_bob] = at_once(&process, pair).map(|answer| answer.status);
+        let (root_goes, bob_goes) = ((200..300).contains(&of_root), (200..300).contains(&of_bob));
+        assert!(root_goes != bob_goes, "round {round}: root {of_root}, bob {of_bob}");
+        if root_goes {
+            let back = ask_as(&process, "bob", "PUT", "/v1/users/root", &json!({"password": "root", "tags": ["administrator"]}));
+            assert!(back.status < 300, "{}", back.body);
+        } else {
+            make(&process, "PUT", "/v1/users/bob", &json!({"password": "bob"}));
+        }
+    }
+}
+
+#[test]
+fn the_node_is_for_those_who_look_after_it() {
+    let (folder, process) = with_bob(".*", &[]);
+    let of_node = ["totals", "rates", "memory", "disk", "journals", "listeners"];
+    let [for_root, for_bob] = ["root", "bob"].map(|user| ask_as(&process, user, "GET", "/v1/overview", &Value::Null).body);
+    for name in of_node {
+        assert!(!for_root[name].is_null() && for_bob.get(name) == Some(&Value::Null), "{name}: {for_bob}");
+    }
+    assert!(for_bob["counts"].is_object() && for_bob["warnings"].is_array(), "{for_bob}");
+    assert!(!for_bob.to_string().contains(&folder.path().display().to_string()), "{for_bob}");
+    make(&process, "PUT", "/v1/users/bob", &json!({"tags": ["monitoring"]}));
+    assert!(ask_as(&process, "bob", "GET", "/v1/overview", &Value::Null).body["disk"]["folder"].is_string());
+}
+
+#[test]
+fn messages_are_passed_on_only_where_who_asks_may_send_them() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "PUT", "/v1/users/bob/permissions/%2F", &json!({"configure": "^bob", "write": "^bob", "read": ".*"}));
+    for exchange in ["amq.topic", "bob-t"] {
+        make(&process, "PUT", "/api/topic-permissions/%2F/bob", &json!({"exchange": exchange, "write": "^a", "read": "^a"}));
+    }
+    let publish = "/api/exchanges/%2F/bob-t/publish";
+    let message = |key: &str, more: &str| json!({"routing_key": key, "payload": "", "payload_encoding": "string", "properties": {"headers": {"CC": [more]}}});
+    let dead_letters = |to: &str| json!({"arguments": {"x-dead-letter-exchange": to}});
+    let alternate = |to: &str| json!({"type": "fanout", "arguments": {"alternate-exchange": to}});
+    let (of_v1, of_api) = ("/v1/bindings/%2F", "/api/bindings/%2F/e/amq.topic/q/bob-q");
+    let bound = |key: &str| json!({"source": "amq.topic", "destination": "bob-q", "routing_key": key});
+    let keyed = |key: &str| json!({"routing_key": key});
+    let cases = [
+        ("PUT", "/v1/queues/%2F/bob-q", dead_letters("amq.fanout"), 403), ("PUT", "/v1/queues/%2F/bob-q", dead_letters("bob-x"), 201),
+        ("PUT", "/api/queues/%2F/bob-r", dead_letters("amq.fanout"), 401), ("PUT", "/api/queues/%2F/bob-r", dead_letters("bob-x"), 201),
+        ("PUT", "/v1/exchanges/%2F/bob-x", alternate("amq.fanout"), 403), ("PUT", "/v1/exchanges/%2F/bob-x", alternate("bob-y"), 201),
+        ("PUT", "/api/exchanges/%2F/bob-y", alternate(""), 401), ("PUT", "/api/exchanges/%2F/bob-y", alternate("bob-x"), 201),
+        ("POST", of_v1, bound("b.c"), 403), ("POST", of_v1, bound("a.c"), 201), ("POST", of_api, keyed("b.c"), 401), ("POST", of_api, keyed("a.d"), 201),
+        ("PUT", "/v1/exchanges/%2F/bob-t", json!({"type": "topic"}), 201), ("POST", publish, message("b", "a"), 401), ("POST", publish, message("a", "b"), 401),
+        ("POST", publish, message("a", "a"), 200),
+        ("POST", "/v1/bindings/%2F/delete", bound("b.c"), 403), ("POST", "/v1/bindings/%2F/delete", bound("a.c"), 204),
+    ];
+    for (method, path, body, status) in cases {
+        let answer = ask_as(&process, "bob", method, path, &body);
+        assert_eq!(answer.status, status, "{method} {path} {body}: {}", answer.body);
+    }
+}
