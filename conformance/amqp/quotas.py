@@ -81,12 +81,47 @@ def consumers(broker, quotas):
     quotas.set({"client-id": "slow"}, consumer_byte_rate=None)
 
 
+def behind(broker, quotas):
+    """Consumers of a queue that is far behind are slowed down by the rules of its group, until those are gone."""
+    connection = connect(broker, "filler")
+    channel = connection.channel()
+    channel.queue_declare("behind", durable=True)
+    for _ in range(700):
+        channel.basic_publish("", "behind", BODY)
+    connection.close()
+    # The group under which queues are that name none.
+    quotas.group("amqp.queue", mainstem_laggard_rules="lag>1MB 60MB/min")
+    meter, ends = Meter(), threading.Event()
+
+    def consume():
+        connection = connect(broker, "late")
+        channel = connection.channel()
+        for message in channel.consume("behind", auto_ack=True, inactivity_timeout=0.2):
+            meter.add(len(message[2] or b""))
+            if ends.is_set():
+                break
+        connection.close()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    time.sleep(2)
+    near(meter.over(3), MB, 0.3, "consumed of a queue that is far behind, at 60 MB a minute")
+    quotas.group("amqp.queue", mainstem_laggard_rules="")
+    until = time.monotonic() + 4
+    while meter.total < 700 * len(BODY) and time.monotonic() < until:
+        time.sleep(0.05)
+    ends.set()
+    thread.join(30)
+    assert meter.total == 700 * len(BODY), f"{meter.total / MB:.1f} MB came, also without a rule"
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="mainstem-quotas-") as scratch:
         broker = Broker(sys.argv[1], f"{scratch}/data", ["--set", "mainstem.shards=2"]).start()
         try:
             quotas = Quotas(broker.bootstrap)
-            for name, case in (("publishers-are-held-to-their-rate", publishers), ("consumers-are-held-to-their-rate", consumers)):
+            for name, case in (("publishers-are-held-to-their-rate", publishers), ("consumers-are-held-to-their-rate", consumers),
+                               ("a-queue-that-is-far-behind-is-slowed-down", behind)):
                 try:
                     case(broker, quotas)
                     print(f"ok {name}", flush=True)

@@ -98,6 +98,17 @@ tool("kafka-cluster", "list-endpoints", says=[rf"^{NODE} .*unfenced +broker"])
 tool("kafka-broker-api-versions", says=[r"Produce\(0\): 0 to 13", r"UpdateFeatures\(57\): 0 to 2"])
 tool("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", NODE, says=[f"^Dynamic configs for broker {NODE} are"])
 tool("kafka-configs", "--describe", "--entity-type", "brokers", "--entity-name", NODE, "--all", says=["^  num.partitions="])
+ALL, OWN = ("--entity-type", "brokers", "--entity-default"), ("--entity-type", "brokers", "--entity-name", NODE)
+tool("kafka-configs", "--alter", *ALL, "--add-config", "message.max.bytes=3000000", says=["^Completed updating default config for brokers in the cluster"])
+tool("kafka-configs", "--describe", *ALL, says=["^  message.max.bytes=3000000 .*{DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=3000000"])
+tool("kafka-configs", "--alter", *OWN, "--add-config", "message.max.bytes=2000000", says=[f"^Completed updating config for broker {NODE}"])
+tool("kafka-configs", "--describe", *OWN, says=["^  message.max.bytes=2000000 .*{DYNAMIC_BROKER_CONFIG:message.max.bytes=2000000, "
+                                                "DYNAMIC_DEFAULT_BROKER_CONFIG:message.max.bytes=3000000, DEFAULT_CONFIG:message.max.bytes=1048588}"])
+tool("kafka-configs", "--alter", *OWN, "--add-config", "message.max.bytes=many", fails=True, says=["InvalidRequestException.*message.max.bytes"])
+tool("kafka-configs", "--alter", *OWN, "--add-config", "socket.request.max.bytes=2000000", fails=True, says=["InvalidRequestException.*socket.request.max.bytes"])
+for entity in (ALL, OWN):
+    tool("kafka-configs", "--alter", *entity, "--delete-config", "message.max.bytes", says=["^Completed updating"])
+assert "message.max.bytes" not in tool("kafka-configs", "--describe", *OWN)
 tool("kafka-configs", "--alter", "--topic", topic, "--add-config", "nonsense=1", fails=True, says=["InvalidConfigurationException"])
 tool("kafka-configs", "--describe", "--topic", "nobody", says=["^The topic 'nobody' doesn't exist"])
 

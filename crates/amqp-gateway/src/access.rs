@@ -26,7 +26,8 @@ use std::sync::Arc;
 
 use amqp_wire::ReplyCode;
 use broker::{
-    AclAnswers, AclOperation, AclResource, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost, VhostSeat, resource_name,
+    AclAnswers, AclOperation, AclResource, Broker, LimitKind, NoChannel, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost,
+    VhostSeat, resource_name,
 };
 use routing::{Exchange, Kind, Name};
 
@@ -144,18 +145,25 @@ impl Access {
     }
 
     /// # Errors
-    /// *530*: the user has as many channels as he may have.
-    pub fn open_channel(&mut self, security: &Security) -> Result<(), Failure> {
-        self.refresh(security);
-        let limit = self.user.as_ref().and_then(|user| user.limits().max_channels);
-        match self.seats.as_mut().map_or(Ok(()), |(seat, _)| seat.open_channel(limit)) {
-            Ok(()) => Ok(()),
-            Err(limit) => {
-                let (user, _) = self.names();
-                let text = format!("number of channels opened for user '{user}' has reached the maximum allowed user limit of {limit}");
-                Err(Failure::connection(ReplyCode::NotAllowed, text))
+    /// *530*: the user or the node has as many channels as there may be.
+    pub fn open_channel(&mut self, broker: &Broker) -> Result<(), Failure> {
+        self.refresh(broker.security());
+        let Some((seat, _)) = self.seats.as_mut() else { return Ok(()) };
+        let of_user = self.user.as_ref().and_then(|user| user.limits().max_channels);
+        let of_node = u32::try_from(broker.limit(LimitKind::Channels)).unwrap_or(u32::MAX);
+        let (kind, text) = match seat.open_channel(of_user, of_node) {
+            Ok(()) => return Ok(()),
+            Err(NoChannel::OfUser(limit)) => {
+                let text = format!("for user '{}' has reached the maximum allowed user limit of {limit}", self.names().0);
+                (LimitKind::UserChannels, text)
             }
-        }
+            Err(NoChannel::OfNode(limit)) => {
+                let text = format!("on node '{}' has reached the maximum allowed limit of {limit}", broker::node_name());
+                (LimitKind::Channels, text)
+            }
+        };
+        broker.limits().note_refusal(kind);
+        Err(Failure::connection(ReplyCode::NotAllowed, format_args!("number of channels opened {text}")))
     }
 
     pub fn close_channel(&mut self) {

@@ -2,15 +2,13 @@
 //! memory it was read into.
 
 use amqp_wire::{ContentHeader, EncodedProperties, Frame, FrameKind, MethodId, Parsed, ReplyCode, basic, parse_frame};
-use broker::MessageTraits;
+use broker::{LimitKind, Limits, MessageTraits};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::error::Failure;
 use crate::message::Message;
 
-/// The largest body, in bytes.
-pub(crate) const BODY_BYTES_MAX: u64 = 16 << 20;
 /// A body that is announced as larger is not waited for.
 const ANNOUNCED_MAX: u64 = 512 << 20;
 
@@ -26,7 +24,8 @@ pub(crate) struct Content {
 #[derive(Debug)]
 enum Part {
     Header,
-    Body { properties: Bytes, body: SmallVec<[Bytes; 2]>, size: u64, left: u64 },
+    /// `max`: as large as it may be.
+    Body { properties: Bytes, body: SmallVec<[Bytes; 2]>, size: u64, left: u64, max: u64 },
 }
 
 impl Content {
@@ -40,7 +39,7 @@ impl Content {
     ///
     /// # Errors
     /// *505*: a frame of another kind was due. *501*: more of the body than was announced, or far more announced than is taken. Those of the header's decoding.
-    pub fn take(&mut self, frame: &Frame<'_>, input: &Bytes) -> Result<bool, Failure> {
+    pub fn take(&mut self, frame: &Frame<'_>, input: &Bytes, limits: &Limits) -> Result<bool, Failure> {
         match &mut self.part {
             Part::Header => {
                 let header = header(frame)?;
@@ -48,14 +47,17 @@ impl Content {
                     let text = format!("content body size {} exceeds maximum allowed size {ANNOUNCED_MAX}", header.body_size);
                     return Err(Failure::connection(ReplyCode::FrameError, text).of(basic::Publish::ID));
                 }
-                let (properties, size) = (input.slice_ref(header.properties.as_bytes()), header.body_size);
-                self.part = Part::Body { properties, body: SmallVec::new(), size, left: size };
+                let (properties, size, max) = (input.slice_ref(header.properties.as_bytes()), header.body_size, limits.message_bytes_max());
+                if size > max {
+                    limits.note_refusal(LimitKind::MessageBytes);
+                }
+                self.part = Part::Body { properties, body: SmallVec::new(), size, left: size, max };
                 Ok(size == 0)
             }
-            Part::Body { body, size, left, .. } => {
+            Part::Body { body, size, left, max, .. } => {
                 let bytes = payload(frame, *left)?;
                 *left -= bytes.len() as u64;
-                if *size <= BODY_BYTES_MAX && !bytes.is_empty() {
+                if *size <= *max && !bytes.is_empty() {
                     body.push(input.slice_ref(bytes));
                 }
                 Ok(*left == 0)
@@ -68,10 +70,10 @@ impl Content {
     /// # Errors
     /// *406*: the body is too large.
     pub fn with_message<T>(&self, take: impl FnOnce(Message<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
-        let Part::Body { properties, body, size, .. } = &self.part else {
+        let Part::Body { properties, body, size, max, .. } = &self.part else {
             return Err(Failure::connection(ReplyCode::InternalError, "a message without a header"));
         };
-        check_size(*size)?;
+        check_size(*size, *max)?;
         let pieces: SmallVec<[&[u8]; 4]> = body.iter().map(|piece| &piece[..]).collect();
         let properties = EncodedProperties::trusted(properties);
         take(Message {
@@ -85,8 +87,8 @@ impl Content {
 }
 
 /// Header and body that follow a method at once, the body in one frame, and their bytes on the wire. None if it is not so simple.
-pub(crate) fn whole(rest: &[u8], channel: u16) -> Option<(ContentHeader<'_>, &[u8], usize)> {
-    let next = |rest| match parse_frame(rest, u32::MAX) {
+pub(crate) fn whole<'a>(rest: &'a [u8], channel: u16, limits: &Limits) -> Option<(ContentHeader<'a>, &'a [u8], usize)> {
+    let next = |rest: &'a [u8]| match parse_frame(rest, u32::MAX) {
         Ok(Parsed::Frame(frame)) if frame.channel == channel => Some(frame),
         _ => None,
     };
@@ -97,7 +99,7 @@ pub(crate) fn whole(rest: &[u8], channel: u16) -> Option<(ContentHeader<'_>, &[u
     }
     let second = next(&rest[first.bytes()..])?;
     let body = payload(&second, header.body_size).ok().filter(|body| body.len() as u64 == header.body_size)?;
-    (header.body_size <= BODY_BYTES_MAX).then(|| (header, body, first.bytes() + second.bytes()))
+    (header.body_size <= limits.message_bytes_max()).then(|| (header, body, first.bytes() + second.bytes()))
 }
 
 /// The header that is due.
@@ -125,11 +127,11 @@ pub(crate) fn payload<'a>(frame: &Frame<'a>, left: u64) -> Result<&'a [u8], Fail
 
 /// # Errors
 /// *406*: it is too large.
-pub(crate) fn check_size(body_bytes: u64) -> Result<(), Failure> {
-    if body_bytes <= BODY_BYTES_MAX {
+pub(crate) fn check_size(body_bytes: u64, max: u64) -> Result<(), Failure> {
+    if body_bytes <= max {
         return Ok(());
     }
-    Err(Failure::precondition(format_args!("message size {body_bytes} is larger than configured max size {BODY_BYTES_MAX}")))
+    Err(Failure::precondition(format_args!("message size {body_bytes} is larger than configured max size {max}")))
 }
 
 const PUBLISH: MethodId = basic::Publish::ID;

@@ -157,6 +157,8 @@ impl From<QueueError> for Failure {
             | QueueError::Partitioned(_)
             | QueueError::ServerNamed(_)
             | QueueError::TooMany { .. }
+            | QueueError::NodeFull { .. }
+            | QueueError::Topics { .. }
             | QueueError::InUse { .. }
             | QueueError::Argument { .. }
             | QueueError::Property { .. } => Self::precondition(error),
@@ -185,6 +187,7 @@ impl Failure {
             ExchangeError::Bind(error @ BindError::NoQueue) => Self::channel(ReplyCode::NotFound, error),
             ExchangeError::Bind(error @ BindError::Key(_)) => Self::connection(ReplyCode::FrameError, error),
             ExchangeError::Bind(error @ BindError::Invalid(_)) => Self::precondition(error),
+            ExchangeError::TooMany { .. } => Self::precondition(error),
             ExchangeError::Queue(error) => error.into(),
             ExchangeError::Append(error) => error.into(),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amqp_wire::{
     Content, ContentHeader, Encode, EncodedProperties, FRAME_END, body_frames, write_content, write_content_head, write_method,
 };
-use broker::ChannelFlow;
+use broker::{Account, ChannelFlow};
 use bytes::{Bytes, BytesMut};
 
 /// Bodies from this size on are not copied, in bytes.
@@ -27,6 +27,8 @@ const AROUND_MESSAGES: usize = 8;
 pub(crate) struct Taken {
     pub channel: Arc<ChannelFlow>,
     pub bytes: usize,
+    /// That of their queue, when it is far behind.
+    pub laggard: Option<Arc<Account>>,
 }
 
 #[derive(Debug)]

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use amqp_wire::EncodedProperties;
-use broker::{Broker, Delivery, MessageTraits, Vhost};
+use broker::{Broker, Delivery, LimitKind, MessageTraits, Vhost};
 use bytes::Bytes;
 use delivery::{Overflow, UnderWay};
 use record::BatchWriter;
 use routing::Scratch;
 
 use crate::arguments::MessageHeaders;
+use crate::content::check_size;
 use crate::delayed::delay_of;
 use crate::handlers::{check_exchange, expiration, keys};
 use crate::message::{Message, Stored, without_bcc};
@@ -31,9 +32,14 @@ pub struct Postcard {
 /// Publishes a message and waits until it is durable; true: at least one queue has it.
 ///
 /// # Errors
-/// What AMQP would answer: no such exchange, one that nobody may publish to, properties that are wrong; a queue that is full has
-/// refused it; the journal did not take it.
+/// What AMQP would answer: a body that is too large, no such exchange, one that nobody may publish to, properties that are wrong; a queue
+/// that is full has refused it; the journal did not take it.
 pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool, String> {
+    let limits = broker.limits();
+    check_size(card.body.len() as u64, limits.message_bytes_max()).map_err(|failure| {
+        limits.note_refusal(LimitKind::MessageBytes);
+        failure.text
+    })?;
     let properties = EncodedProperties::check(&card.properties).map_err(|error| error.to_string())?;
     let body: &[&[u8]] = &[&card.body];
     let traits = MessageTraits { priority: properties.priority(), ttl: expiration(properties).map_err(|failure| failure.text)? };

@@ -25,6 +25,10 @@ pub(crate) struct Quota {
     pub client_id: String,
     /// Sent, not paid for: until when each keeps its room.
     owed: VecDeque<(Instant, Taken)>,
+    /// The same of queues that are far behind, in no order.
+    behind: Vec<(Instant, Taken)>,
+    /// As of which the rules are that these wait for.
+    generation: u64,
     /// The connection ends: what was published goes out, paid for or not.
     ending: bool,
 }
@@ -52,7 +56,13 @@ impl Quota {
     /// Messages have been handed to the socket: their room is free again once they are paid for.
     pub fn sent(&mut self, broker: &Arc<Broker>, taken: Taken, now: Instant) {
         let debt = self.throttle.account(QuotaKey::ConsumerByteRate).map_or(Duration::ZERO, |account| account.take(taken.bytes as u64, now));
-        if debt >= DELAY_MIN {
+        let laggard = taken.laggard.as_ref().map_or(Duration::ZERO, |account| account.take(taken.bytes as u64, now));
+        if laggard >= DELAY_MIN && laggard > debt {
+            if self.behind.is_empty() {
+                self.generation = broker.quotas().generation();
+            }
+            self.behind.push((now + laggard, taken));
+        } else if debt >= DELAY_MIN {
             broker.quotas().note_throttled(QuotaKey::ConsumerByteRate, debt);
             self.owed.push_back((now + debt, taken));
         } else {
@@ -63,8 +73,8 @@ impl Quota {
     /// When to look again without an event; `now` or later.
     pub fn next(&self, now: Instant) -> Option<Instant> {
         // The quota may have changed meanwhile.
-        let owed = self.owed.front().map(|(due, _)| (*due).min(now + LOOK_AGAIN));
-        self.throttle.next().into_iter().chain(owed).min()
+        let first = self.behind.iter().map(|(due, _)| *due).chain(self.owed.front().map(|(due, _)| *due)).min();
+        self.throttle.next().into_iter().chain(first.map(|due| due.min(now + LOOK_AGAIN))).min()
     }
 
     /// What the connection waits for because of quotas.
@@ -74,7 +84,9 @@ impl Quota {
             Some(Limit::Client(_) | Limit::Laggard) => Cause::Quota.bit(),
             None => 0,
         };
-        if self.owed.is_empty() { paused } else { paused | Cause::Quota.bit() }
+        let owed = if self.owed.is_empty() { 0 } else { Cause::Quota.bit() };
+        let behind = if self.behind.is_empty() { 0 } else { Cause::Laggard.bit() };
+        paused | owed | behind
     }
 }
 
@@ -134,6 +146,15 @@ impl Connection {
         self.look_at_quota();
         let now = self.now;
         self.give_back(|due| due <= now);
+        // What waited for rules that have changed has waited long enough.
+        let same = self.quota.generation == self.gateway.broker.quotas().generation();
+        self.quota.behind.retain(|(due, taken)| {
+            let waits = same && *due > now;
+            if !waits {
+                self.gateway.broker.taken(&taken.channel, taken.bytes);
+            }
+            waits
+        });
         if ended {
             self.flush();
         }

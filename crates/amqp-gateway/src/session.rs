@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use amqp_wire::{
     Encode, Frame, FrameKind, Method, MethodId, Parsed, ParsedHeader, ProtocolHeader, ReplyCode, basic, channel, connection, parse_frame,
 };
-use broker::{Deliveries, Dismissed, Gone, MessageTraits, Reply};
+use broker::{Deliveries, Dismissed, Gone, LimitKind, MessageTraits, Reply};
 use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
 use types::{ConnectionId, ShardId};
@@ -268,7 +268,7 @@ impl Session {
                 (None, FrameKind::Method) => self.handle_method(&frame, input, at, table),
                 (None, _) => Err(Failure::unexpected("expected method frame, got non method frame instead")),
                 (Some(content), _) => {
-                    if content.take(&frame, input)? {
+                    if content.take(&frame, input, self.connection.broker().limits())? {
                         let content = channel.content.take();
                         let connection = &mut self.connection;
                         content
@@ -293,7 +293,7 @@ impl Session {
             if publish.immediate {
                 return Err(Failure::not_implemented("immediate=true").of(basic::Publish::ID));
             }
-            if let Some((header, body, taken)) = content::whole(&input[at + length..], frame.channel) {
+            if let Some((header, body, taken)) = content::whole(&input[at + length..], frame.channel, connection.broker().limits()) {
                 let (exchange, routing_key, properties) = (&publish.exchange, &publish.routing_key, header.properties);
                 let message = Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &[body] };
                 handlers::publish(connection, channel, table, message, publish.mandatory)
@@ -365,12 +365,13 @@ impl Session {
         let max = self.connection.limits.channel_max;
         if self.channels.len() >= max.into() {
             // The only one that does not name the method.
+            self.connection.broker().limits().note_refusal(LimitKind::ChannelsOfConnection);
             let text = format!("number of channels opened ({max}) has reached the negotiated channel_max ({max})");
             return Err(Failure::connection(ReplyCode::NotAllowed, text));
         }
         let connection = &mut self.connection;
         let gateway = Arc::clone(&connection.gateway);
-        connection.access.open_channel(gateway.broker.security()).map_err(|failure| failure.of(method.id()))?;
+        connection.access.open_channel(&gateway.broker).map_err(|failure| failure.of(method.id()))?;
         let (id, flow) = (gateway.next_channel(), connection.broker().new_channel(connection.reply_to(CONSUMER_TOKEN)));
         let opened = Channel::new(frame.channel, id, Arc::clone(&connection.vhost), flow);
         connection.gateway.metrics.channels.inc();

@@ -10,6 +10,7 @@ use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::limits::{LimitKind, LimitReached};
 use crate::queues::{ONLY, QueueError};
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
@@ -53,6 +54,9 @@ pub enum CreateError {
     /// A setting is unknown or impossible.
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// There are as many topics or partitions as there may be.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -77,6 +81,9 @@ pub enum PartitionsError {
     /// More than allowed.
     #[error("The number of partitions {0} is larger than {PARTITIONS_MAX}.")]
     TooMany(i32),
+    /// There are as many partitions as there may be.
+    #[error(transparent)]
+    Limit(#[from] LimitReached),
     /// A queue keeps what it has.
     #[error("The topic {0} is a queue, which keeps its number of partitions.")]
     Queue(String),
@@ -151,6 +158,11 @@ impl Broker {
     /// # Errors
     /// All but `Append`.
     pub fn check_create(&self, topic: &CreateTopic) -> Result<u32, CreateError> {
+        self.check_create_beside(topic, 0, 0)
+    }
+
+    /// The same, beside topics and their partitions that are about to be there.
+    fn check_create_beside(&self, topic: &CreateTopic, topics: u64, others: u64) -> Result<u32, CreateError> {
         check_topic_name(&topic.name).map_err(CreateError::Name)?;
         if self.topic(&topic.name).is_some() {
             return Err(CreateError::Exists(topic.name.clone()));
@@ -168,6 +180,8 @@ impl Broker {
             _ => return Err(CreateError::Replication),
         }
         check_overrides(&topic.overrides, &self.live_settings(), self.durability())?;
+        self.check_limit(LimitKind::Topics, topics + 1)?;
+        self.check_limit(LimitKind::Partitions, others + partitions as u64)?;
         Ok(partitions as u32)
     }
 
@@ -176,10 +190,18 @@ impl Broker {
         let mut outcomes: Vec<Result<(String, TopicRecord), CreateError>> = Vec::new();
         let mut items = Vec::new();
         let mut next = self.next_log.lock();
+        let (begin, mut coming) = (*next, 0);
         for topic in topics {
             let twice = outcomes.iter().flatten().any(|(name, _)| *name == topic.name);
-            let checked = if twice { Err(CreateError::Exists(topic.name.clone())) } else { self.check_create(&topic) };
+            let checked = match twice {
+                true => Err(CreateError::Exists(topic.name.clone())),
+                false => self.check_create_beside(&topic, coming, *next - begin),
+            };
+            if let Err(CreateError::Limit(reached)) = &checked {
+                self.limits().note_refusal(reached.kind);
+            }
             outcomes.push(checked.map(|partitions| {
+                coming += 1;
                 let first = *next;
                 *next += u64::from(partitions);
                 let logs = (first..*next).map(LogId).collect();
@@ -257,6 +279,7 @@ impl Broker {
         if count <= have as i32 {
             return Err(PartitionsError::NotMore { topic: name.to_owned(), have, wanted: count });
         }
+        self.check_limit(LimitKind::Partitions, count as u64 - have as u64)?;
         Ok(topic)
     }
 
@@ -265,7 +288,11 @@ impl Broker {
     /// # Errors
     /// See [`PartitionsError`].
     pub fn add_partitions(&self, name: &str, count: i32) -> Result<(), PartitionsError> {
-        let topic = self.check_partitions(name, count)?;
+        let topic = self.check_partitions(name, count).inspect_err(|error| {
+            if let PartitionsError::Limit(reached) = error {
+                self.limits().note_refusal(reached.kind);
+            }
+        })?;
         let mut record = Self::record_of(&topic);
         let mut next = self.next_log.lock();
         let more = count as u64 - record.logs.len() as u64;
@@ -281,7 +308,7 @@ impl Broker {
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         topic.set_logs(logs);
         topic.set_config(config);
-        self.catalog.changed();
+        self.catalog.enlarged(more as usize);
         Ok(())
     }
 

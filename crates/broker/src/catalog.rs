@@ -137,11 +137,13 @@ impl Eq for ByName {}
 struct Inner {
     by_name: BTreeSet<ByName>,
     by_id: ArcTable<Topic, TopicId>,
+    /// Of topics that have a name.
+    partitions: usize,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id) }
+        Self { by_name: BTreeSet::new(), by_id: ArcTable::new(|topic| &topic.id), partitions: 0 }
     }
 }
 
@@ -162,8 +164,27 @@ impl Catalog {
     pub fn insert(&self, topic: Arc<Topic>) {
         let mut inner = self.inner.write();
         inner.by_id.insert(Arc::clone(&topic));
-        inner.by_name.replace(ByName(topic));
+        inner.partitions += topic.logs().len();
+        if let Some(ByName(before)) = inner.by_name.replace(ByName(topic)) {
+            inner.partitions -= before.logs().len();
+        }
         self.changed();
+    }
+
+    /// A topic has got more partitions.
+    pub fn enlarged(&self, more: usize) {
+        self.inner.write().partitions += more;
+        self.changed();
+    }
+
+    /// How many topics have a name.
+    pub fn topic_count(&self) -> usize {
+        self.inner.read().by_name.len()
+    }
+
+    /// Their partitions.
+    pub fn partition_count(&self) -> usize {
+        self.inner.read().partitions
     }
 
     /// One that is found by its id only.
@@ -180,7 +201,9 @@ impl Catalog {
         let mut inner = self.inner.write();
         inner.by_id.remove(&topic.id);
         if !topic.name.is_empty() {
-            inner.by_name.remove(&*topic.name);
+            if inner.by_name.remove(&*topic.name) {
+                inner.partitions -= topic.logs().len();
+            }
             self.changed();
         }
     }

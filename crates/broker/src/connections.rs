@@ -176,6 +176,12 @@ impl Connections {
     }
 }
 
+/// What the node is called where RabbitMQ names a node: `mainstem@` and the machine's name.
+pub fn node_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("mainstem@{}", if host.trim().is_empty() { "localhost" } else { host.trim() })
+}
+
 impl Broker {
     /// Who is connected.
     pub fn connections(&self) -> &Connections {

@@ -86,6 +86,11 @@ impl Pending {
     pub fn count(&self, vhost: &str) -> usize {
         self.0.get(vhost).map_or(0, |of| of.coming)
     }
+
+    /// How many come to all of them.
+    pub fn count_all(&self) -> usize {
+        self.0.values().map(|of| of.coming).sum()
+    }
 }
 
 /// What is to be written together.

@@ -19,6 +19,7 @@ mod group_reset;
 mod groups;
 mod internal_topics;
 mod jobs;
+mod limits;
 mod log_names;
 mod mailbox;
 mod overrides;
@@ -49,9 +50,9 @@ use types::{Clock, ConnectionId, Durability, LogId, NodeId, ShardId, TopicId};
 
 pub use aborted::aborted;
 pub use browse::{NewRecord, Page, Published, PublishError};
-pub use dynamic::{DYNAMIC, SettingsChange};
+pub use dynamic::{DYNAMIC, SettingScope, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};
-pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count};
+pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, node_name};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, SharedFilter};
@@ -66,6 +67,7 @@ pub use journal::{
 pub mod append {
     pub use journal::{Append, AppendError, AppendItem, AppendResults, Appended};
 }
+pub use limits::{LimitKind, LimitReached, Limits, OwnLimit};
 pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
@@ -85,14 +87,14 @@ pub use share_rules::ShareRules;
 pub use security::{
     ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
     AuditLine, CLUSTER, EVERYBODY, Subject, WILDCARD, Credentials, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
-    InvalidScram, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
+    InvalidScram, NoChannel, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
     ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
     TOKEN_KEYS_MAX, InvalidKeys, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish,
     place_of,
 };
 pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, find, nearest};
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
-pub use topic::{Source, Topic, TopicConfig, TopicQuotas, effective};
+pub use topic::{Source, Topic, TopicConfig, TopicQuotas, broker_name, effective};
 pub use transactions::{Told, Transactions};
 pub use waits::{About, Cause, Causes, MemoryShare, ThreadTime, WaitBook, Waits};
 pub use watches::Watches;
@@ -182,6 +184,7 @@ pub struct Broker {
     connections: Connections,
     clients: Clients,
     live: dynamic::Live,
+    limits: Limits,
     ticker: queues::Ticker,
     delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
@@ -232,6 +235,7 @@ impl Broker {
         let security = Security::new(&config.settings);
         let quotas = Quotas::new(&config.settings);
         let live = dynamic::Live::new(&config.settings);
+        let limits = Limits::new(&config.settings);
         let delays = queues::DelayService::new(Arc::clone(&config.clock));
         for journal in &journals {
             journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&delays) as Arc<dyn EventSink>);
@@ -261,6 +265,7 @@ impl Broker {
             connections: Connections::default(),
             clients: Clients::default(),
             live,
+            limits,
             ticker: queues::Ticker::default(),
             delays,
             undertaker: queues::TheUndertaker::default(),
@@ -286,8 +291,9 @@ impl Broker {
                     topics.push((name, record));
                 }
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
-                _ if key == dynamic::SETTINGS_KEY => {
-                    if !self.restore_settings(&value) {
+                _ if key == dynamic::SETTINGS_KEY || key == dynamic::CLUSTER_SETTINGS_KEY => {
+                    let scope = if key == dynamic::SETTINGS_KEY { SettingScope::Node } else { SettingScope::Cluster };
+                    if !self.restore_settings(scope, &value) {
                         return Err(BrokerOpenError::Settings);
                     }
                 }
@@ -303,6 +309,7 @@ impl Broker {
                 _ => self.groups.restore(&key, &value),
             }
         }
+        self.settle_settings();
         live.extend(queues.own_logs());
         for journal in &self.journals {
             journal.retain_logs(&|id| live.contains(&id));

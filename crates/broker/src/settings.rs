@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::topic::Source;
+
 /// How a value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -36,7 +38,8 @@ pub enum Class {
 /// A row of either table.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Kafka's name, one of OpenTelemetry's environment variables in small letters with dots, or one that begins with `mainstem.`.
+    /// Kafka's name, or RabbitMQ's where only RabbitMQ has one, or one of OpenTelemetry's environment variables in small letters with dots, or one
+    /// that begins with `mainstem.`.
     pub name: &'static str,
     /// How it is written.
     pub kind: Kind,
@@ -85,6 +88,15 @@ pub const BROKER: &[Setting] = &[
     row("max.connections.per.ip", Int(0, INT), "2147483647", Enforced, "Connections of one address at once; more are closed. A /64 network of IPv6 is one address."),
     row("mainstem.unauthenticated.connections", Int(1, INT), "1500", Enforced, "Connections at once of which it is not known yet who they are, where that is asked; of more, those of the addresses with most are closed."),
     row("mainstem.unauthenticated.connections.per.ip", Int(1, INT), "1000", Enforced, "Those of one address."),
+    row("channel_max", Int(1, 65_535), "2047", Enforced, "AMQP channels of a connection at once, as it is told when it begins."),
+    row("channel_max_per_node", Int(1, INT), "1000000", Enforced, "AMQP channels of all connections at once; who opens one more is closed with NOT_ALLOWED."),
+    row("consumer_max_per_channel", Int(1, INT), "2147483647", Enforced, "Consumers of an AMQP channel; one more closes the connection with NOT_ALLOWED."),
+    row("cluster_queue_limit", Int(1, INT), "1000000", Enforced, "Queues of all virtual hosts; one more is refused with PRECONDITION_FAILED."),
+    row("cluster_exchange_limit", Int(1, INT), "1000000", Enforced, "Exchanges of all virtual hosts, those that are always there among them; one more is refused with PRECONDITION_FAILED."),
+    row("vhost_max", Int(1, INT), "10000", Enforced, "Virtual hosts; one more is refused."),
+    row("max_message_size", Int(1, 16_777_216), "16777216", Enforced, "Bytes of an AMQP message's body; one with more is refused with PRECONDITION_FAILED."),
+    row("mainstem.max.topics", Int(1, INT), "1000000", Enforced, "Topics, and queues that are topics; one more is refused: with POLICY_VIOLATION, a queue with PRECONDITION_FAILED."),
+    row("mainstem.max.partitions", Int(1, INT), "1000000", Enforced, "Partitions of all topics; more are refused, as those of mainstem.max.topics."),
     row("listeners", Text, "", Enforced, "Addresses for Kafka clients, NAME://HOST:PORT with commas between them, beside those of --kafka and --kafka-tls; without these no others."),
     row("advertised.listeners", Text, "", Enforced, "What their clients are told to connect to, NAME://HOST:PORT; where a name is missing, where they connected."),
     row("listener.security.protocol.map", Text, "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL", Enforced, "Which of PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL the name of a listener stands for."),
@@ -339,6 +351,8 @@ pub struct Settings {
     set: std::collections::BTreeMap<&'static str, String>,
     /// Of single listeners: by the listener's name in small letters and the setting's.
     listeners: std::collections::BTreeMap<(String, &'static str), String>,
+    /// Of those that were set while the broker ran: for whom.
+    changed: std::collections::BTreeMap<&'static str, Source>,
 }
 
 /// What may be said of one listener.
@@ -376,6 +390,26 @@ impl Settings {
         row.check(value)?;
         self.set.insert(row.name, value.trim().to_owned());
         Ok(())
+    }
+
+    /// Sets one while the broker runs, for this node or for all.
+    ///
+    /// # Errors
+    /// Unknown name or impossible value.
+    pub(crate) fn change(&mut self, name: &str, value: &str, source: Source) -> Result<(), SettingError> {
+        let row = find(BROKER, name)?;
+        self.set(row.name, value)?;
+        self.changed.insert(row.name, source);
+        Ok(())
+    }
+
+    /// Where the value in force is from.
+    ///
+    /// # Panics
+    /// When there is no such setting.
+    pub fn source(&self, name: &str) -> Source {
+        let (_, set) = self.text(name);
+        self.changed.get(name).copied().unwrap_or(if set { Source::Broker } else { Source::Default })
     }
 
     /// Do the settings fit each other?

@@ -43,7 +43,7 @@ pub struct TopicConfig {
 }
 
 /// The broker setting that gives a topic setting its default.
-fn broker_name(topic_setting: &str) -> Option<&'static str> {
+pub fn broker_name(topic_setting: &str) -> Option<&'static str> {
     Some(match topic_setting {
         "retention.ms" => "log.retention.ms",
         "retention.bytes" => "log.retention.bytes",
@@ -69,7 +69,11 @@ fn broker_name(topic_setting: &str) -> Option<&'static str> {
 pub enum Source {
     /// Set for the topic.
     Topic,
-    /// Set for the broker.
+    /// Set for this node while it ran.
+    Node,
+    /// Set for all nodes while they ran.
+    Cluster,
+    /// The broker was configured with it.
     Broker,
     /// Nobody set it.
     Default,
@@ -140,8 +144,10 @@ pub fn effective(
     if name == "mainstem.durability" {
         return (durability.to_string(), Source::Broker);
     }
-    if let Some((value, true)) = broker_name(name).map(|name| settings.text(name)) {
-        return (value.to_owned(), Source::Broker);
+    if let Some(name) = broker_name(name)
+        && let (value, true) = settings.text(name)
+    {
+        return (value.to_owned(), settings.source(name));
     }
     let default = TOPIC.iter().find(|row| row.name == name).map_or("", |row| row.default);
     (default.to_owned(), Source::Default)

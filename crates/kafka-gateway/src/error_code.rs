@@ -72,6 +72,7 @@ pub(crate) fn of_create(error: &CreateError) -> ErrorCode {
         CreateError::Partitions(_) => ErrorCode::InvalidPartitions,
         CreateError::Replication | CreateError::TooFewNodes(_) => ErrorCode::InvalidReplicationFactor,
         CreateError::Setting(_) => ErrorCode::InvalidConfig,
+        CreateError::Limit(_) => ErrorCode::PolicyViolation,
         CreateError::Append(error) => of_append(*error),
     }
 }
@@ -80,6 +81,7 @@ pub(crate) fn of_partitions(error: &PartitionsError) -> ErrorCode {
     match error {
         PartitionsError::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
         PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) | PartitionsError::Queue(_) => ErrorCode::InvalidPartitions,
+        PartitionsError::Limit(_) => ErrorCode::PolicyViolation,
         PartitionsError::Append(error) => of_append(*error),
     }
 }

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use broker::{Settings, place_of};
+use broker::{LimitKind, Settings, place_of};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -29,11 +29,11 @@ pub struct Bounds {
 impl Bounds {
     /// Those of the settings.
     pub fn of(settings: &Settings) -> Self {
-        let int = |name| u32::try_from(settings.int(name)).unwrap_or(u32::MAX);
+        let int = |kind: LimitKind| u32::try_from(settings.int(kind.name())).unwrap_or(u32::MAX);
         Self {
-            per_address: int("max.connections.per.ip"),
-            strangers: int("mainstem.unauthenticated.connections"),
-            strangers_per_address: int("mainstem.unauthenticated.connections.per.ip"),
+            per_address: int(LimitKind::ConnectionsOfAddress),
+            strangers: int(LimitKind::Strangers),
+            strangers_per_address: int(LimitKind::StrangersOfAddress),
         }
     }
 }
@@ -41,9 +41,8 @@ impl Bounds {
 /// Which bound somebody met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    PerAddress,
-    Strangers,
-    StrangersPerAddress,
+    Limit(LimitKind),
+    /// A quota.
     Rate,
 }
 
@@ -51,9 +50,7 @@ impl Met {
     /// The setting, or the quota, that it is.
     pub fn setting(self) -> &'static str {
         match self {
-            Self::PerAddress => "max.connections.per.ip",
-            Self::Strangers => "mainstem.unauthenticated.connections",
-            Self::StrangersPerAddress => "mainstem.unauthenticated.connections.per.ip",
+            Self::Limit(kind) => kind.name(),
             Self::Rate => "connection_creation_rate",
         }
     }
@@ -108,8 +105,8 @@ impl Inner {
 }
 
 /// All that are connected.
+#[derive(Default)]
 pub struct Admission {
-    bounds: Bounds,
     inner: Mutex<Inner>,
 }
 
@@ -122,28 +119,24 @@ pub struct Place {
 }
 
 impl Admission {
-    pub fn new(bounds: Bounds) -> Arc<Self> {
-        Arc::new(Self { bounds, inner: Mutex::default() })
-    }
-
-    /// Lets one in who comes from `address`. `stranger`: who it is will be known only later. With him comes the address of the stranger whose
-    /// place he has taken.
+    /// Lets one in who comes from `address`, within bounds as they are now. `stranger`: who it is will be known only later. With him comes
+    /// the address of the stranger whose place he has taken.
     ///
     /// # Errors
     /// The bound that is reached.
-    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool) -> Result<(Place, Option<IpAddr>), Met> {
+    pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<(Place, Option<IpAddr>), Met> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
         let (open, strangers) = (inner.open.get(&address).map_or(0, |open| *open), inner.strangers_of(address));
-        if open >= self.bounds.per_address {
-            return Err(Met::PerAddress);
+        if open >= bounds.per_address {
+            return Err(Met::Limit(LimitKind::ConnectionsOfAddress));
         }
-        if stranger && strangers >= self.bounds.strangers_per_address {
-            return Err(Met::StrangersPerAddress);
+        if stranger && strangers >= bounds.strangers_per_address {
+            return Err(Met::Limit(LimitKind::StrangersOfAddress));
         }
         let mut displaced = None;
-        if stranger && inner.stranger_count >= self.bounds.strangers {
-            displaced = Some(inner.displace(strangers).ok_or(Met::Strangers)?);
+        if stranger && inner.stranger_count >= bounds.strangers {
+            displaced = Some(inner.displace(strangers).ok_or(Met::Limit(LimitKind::Strangers))?);
         }
         inner.next += 1;
         let known_later = stranger.then(|| Arc::new(Stranger { number: inner.next, displaced: AtomicBool::new(false), goes: Notify::new() }));
@@ -201,17 +194,20 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_places_come_back() {
-        let admission = Admission::new(Bounds { per_address: 3, strangers: 3, strangers_per_address: 2 });
-        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger).map(|(place, _)| place);
+        let admission = Arc::new(Admission::default());
+        let bounds = Bounds { per_address: 3, strangers: 3, strangers_per_address: 2 };
+        let enter = |address: &str, stranger| admission.enter(address.parse().expect("an address"), stranger, bounds).map(|(place, _)| place);
         let (one, other) = (enter("192.0.2.1", true).expect("room"), enter("192.0.2.1", true).expect("room"));
-        assert_eq!(enter("192.0.2.1", true).err(), Some(Met::StrangersPerAddress));
+        assert_eq!(enter("192.0.2.1", true).err(), Some(Met::Limit(LimitKind::StrangersOfAddress)));
         let third = enter("2001:db8::1", true).expect("room");
-        assert_eq!(enter("2001:db8::1", true).err(), Some(Met::Strangers), "it would have as many as the other");
+        assert_eq!(enter("2001:db8::1", true).err(), Some(Met::Limit(LimitKind::Strangers)), "it would have as many as the other");
         assert!(enter("192.0.2.9", false).is_ok());
         one.known();
         one.known();
         let fourth = enter("192.0.2.1", true).expect("the first is known");
-        assert_eq!(enter("192.0.2.1", false).err(), Some(Met::PerAddress));
+        assert_eq!(enter("192.0.2.1", false).err(), Some(Met::Limit(LimitKind::ConnectionsOfAddress)));
+        let wider = Bounds { per_address: 4, ..bounds };
+        assert!(admission.enter("192.0.2.1".parse().expect("an address"), false, wider).is_ok());
         drop((one, other, fourth));
         assert_eq!(admission.inner.lock().stranger_count, 1);
         drop(third);
@@ -221,10 +217,11 @@ mod tests {
 
     #[tokio::test]
     async fn who_fills_all_places_does_not_keep_others_out() {
-        let admission = Admission::new(Bounds { per_address: 100, strangers: 4, strangers_per_address: 100 });
-        let enter = |address: &str| admission.enter(address.parse().expect("an address"), true);
+        let admission = Arc::new(Admission::default());
+        let bounds = Bounds { per_address: 100, strangers: 4, strangers_per_address: 100 };
+        let enter = |address: &str| admission.enter(address.parse().expect("an address"), true, bounds);
         let many: Vec<Place> = (0..4).map(|_| enter("192.0.2.1").expect("room").0).collect();
-        assert_eq!(enter("192.0.2.1").err(), Some(Met::Strangers));
+        assert_eq!(enter("192.0.2.1").err(), Some(Met::Limit(LimitKind::Strangers)));
         let (guest, displaced) = enter("192.0.2.2").expect("another's place");
         assert_eq!(displaced, Some("192.0.2.1".parse().expect("an address")));
         many[0].displaced().await;
@@ -233,8 +230,8 @@ mod tests {
         let (second, displaced) = enter("192.0.2.2").expect("another's place");
         assert!(displaced.is_some());
         many[1].displaced().await;
-        assert_eq!(enter("192.0.2.2").err(), Some(Met::Strangers));
-        assert_eq!(enter("192.0.2.1").err(), Some(Met::Strangers));
+        assert_eq!(enter("192.0.2.2").err(), Some(Met::Limit(LimitKind::Strangers)));
+        assert_eq!(enter("192.0.2.1").err(), Some(Met::Limit(LimitKind::Strangers)));
         // Each address has as many as the others: who came first goes.
         let (third, displaced) = enter("192.0.2.3").expect("another's place");
         assert_eq!(displaced, Some("192.0.2.1".parse().expect("an address")));

@@ -14,6 +14,7 @@ mod data_folder;
 mod doctor;
 mod ending;
 mod frames;
+mod limit_metrics;
 mod log_file;
 mod management;
 mod latencies;

@@ -1,7 +1,7 @@
 //! What is looked up when somebody reads `/metrics`: memory against the budget, queues, segments, topics, and how
 //! far groups are behind. What is counted as it happens belongs to the crate where it happens.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use prometheus_client::registry::Registry;
 use types::{ByteSize, PartitionIndex, TopicId};
 
 use crate::frames::FramePool;
+use crate::limit_metrics::LimitMetrics;
 
 /// Label of a group's backlog.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -101,6 +102,9 @@ pub struct Measurements {
     waited: Family<Waited, Gauge<f64, AtomicU64>>,
     throttled: Family<Quota, Counter>,
     throttled_seconds: Family<Quota, Gauge<f64, AtomicU64>>,
+    limits: LimitMetrics,
+    /// Of each shard.
+    connections: Arc<OnceLock<Vec<Arc<AtomicUsize>>>>,
 }
 
 impl Measurements {
@@ -147,6 +151,7 @@ impl Measurements {
         let help = "How often a request or a connection was held up by a quota, by its key";
         registry.register("quota_throttled", help, self.throttled.clone());
         registry.register("quota_throttled_seconds", "For how long, when it was decided", self.throttled_seconds.clone());
+        self.limits.register(registry);
     }
 
     /// A journal has been recovered.
@@ -158,6 +163,11 @@ impl Measurements {
     /// From now on there is something to look up.
     pub fn attach(&self, node: Node) {
         let _ = self.node.set(node);
+    }
+
+    /// From now on there are connections, which the shards count.
+    pub fn count_connections(&self, of_shards: Vec<Arc<AtomicUsize>>) {
+        let _ = self.connections.set(of_shards);
     }
 
     /// Journals that have stopped.
@@ -202,6 +212,8 @@ impl Measurements {
         self.pinned.set(node.gateway.pinned_bytes() as i64);
         self.refresh_filters(&node.broker);
         self.refresh_waits(&node.broker);
+        let connections = self.connections.get().map_or(0, |shards| shards.iter().map(|shard| shard.load(Ordering::Relaxed)).sum());
+        self.limits.refresh(&node.broker, connections);
         self.windows.set(node.broker.vhosts().window_bytes() as i64);
         self.state.set(sum(&|journal| journal.state_memory()));
         self.queued.set(sum(&|journal| journal.queued_bytes()));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use admin::management::{Listening, Management, NotTaken, Server};
 use admin::{AdminState, Phase, Served, operations};
 use anyhow::{Context, anyhow, bail};
-use broker::{Broker, BrokerConfig, ScramMechanism, Settings};
+use broker::{Broker, BrokerConfig, LimitKind, ScramMechanism, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
 use journal::{ArchiveStore, Journal, JournalConfig, JournalStatus};
 use kafka_gateway::{Gateway, GatewayMetrics, SaslMechanism};
@@ -17,7 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use types::{ByteSize, ConnectionId, NodeId, ShardId, SystemClock};
 
-use crate::admission::{Admission, Bounds, Met};
+use crate::admission::{Admission, Bounds, Met, Place};
 use crate::archive_folder::FolderArchive;
 use crate::backup::{Backups, Source};
 use crate::cli::ServeArguments;
@@ -102,6 +102,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     memory::give_back_unused();
     let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
+    measurements.count_connections(shards.iter().map(|shard| Arc::clone(&shard.connections)).collect());
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
     let exporter = otlp::start(&config.settings, &folder.cluster_id, &state, &exports)?;
@@ -485,7 +486,7 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
 fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Broker>, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
-    let admission = Admission::new(Bounds::of(broker.settings()));
+    let admission = Arc::new(Admission::default());
     for one in bound {
         socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
         let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
@@ -505,20 +506,19 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
                     return;
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
-                if open >= broker.live_settings().int("max.connections") as usize {
-                    turned_away.note("max.connections", peer.ip());
-                    continue;
-                }
-                let admitted = broker.quotas().admit_connection(peer.ip(), Instant::now());
-                let entered = if admitted { admission.enter(peer.ip(), one.asks()) } else { Err(Met::Rate) };
+                let entered = admit(&broker, &admission, (peer.ip(), one.asks()), open);
                 let place = match entered {
                     Ok((place, displaced)) => {
                         if let Some(address) = displaced {
-                            turned_away.note(Met::Strangers.setting(), address);
+                            broker.limits().note_refusal(LimitKind::Strangers);
+                            turned_away.note(LimitKind::Strangers.name(), address);
                         }
                         place
                     }
                     Err(met) => {
+                        if let Met::Limit(kind) = met {
+                            broker.limits().note_refusal(kind);
+                        }
                         turned_away.note(met.setting(), peer.ip());
                         continue;
                     }
@@ -532,6 +532,18 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
         })?;
     }
     Ok(())
+}
+
+/// May one more connection come in, beside `open` others? `stranger`: who it is will be known only later.
+fn admit(broker: &Broker, admission: &Arc<Admission>, (address, stranger): (IpAddr, bool), open: usize) -> Result<(Place, Option<IpAddr>), Met> {
+    let settings = broker.live_settings();
+    if open as i64 >= settings.int(LimitKind::Connections.name()) {
+        return Err(Met::Limit(LimitKind::Connections));
+    }
+    if !broker.quotas().admit_connection(address, Instant::now()) {
+        return Err(Met::Rate);
+    }
+    admission.enter(address, stranger, Bounds::of(&settings))
 }
 
 /// Connections that found no place, or lost it to others, for the log: a line a second at most, however many come.

@@ -133,6 +133,11 @@ impl Table {
         self.id(name).map(|id| Exchange { table: self, id })
     }
 
+    /// How many exchanges there are.
+    pub fn exchange_count(&self) -> usize {
+        self.exchange_ids.len()
+    }
+
     /// All exchanges, the default one first.
     pub fn exchanges(&self) -> impl Iterator<Item = Exchange<'_>> {
         (0u32..).zip(&self.exchanges).filter(|(_, slot)| slot.is_some()).map(|(id, _)| Exchange { table: self, id })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AlterError, BROKER, DYNAMIC, Setting};
+use broker::{AlterError, BROKER, DYNAMIC, Setting, Source};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -29,9 +29,13 @@ pub(crate) const ROUTES: &[Route] = &[
 ];
 
 fn one(call: &Call<'_>, setting: &'static Setting, tried: Option<&Changes>) -> Value {
-    let (settings, dynamic) = (call.broker().live_settings(), call.broker().dynamic_settings());
-    let (value, set) = settings.text(setting.name);
-    let source = if dynamic.contains_key(setting.name) { "dynamic" } else if set { "set" } else { "default" };
+    let settings = call.broker().live_settings();
+    let (value, _) = settings.text(setting.name);
+    let source = match settings.source(setting.name) {
+        Source::Node | Source::Cluster => "dynamic",
+        Source::Topic | Source::Broker => "set",
+        Source::Default => "default",
+    };
     let wish = tried.and_then(|changes| changes.of(setting.name));
     let (value, source) = match wish {
         None => (value.to_owned(), source),

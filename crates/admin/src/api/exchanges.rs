@@ -106,6 +106,7 @@ pub(crate) fn refused(error: ExchangeError) -> Refusal {
         ExchangeError::Declare(DeclareError::Inequivalent { name, difference }) => {
             Answer::conflict(format!("exchange '{name}' is there already, with another {}: {difference}", difference.field()))
         }
+        ExchangeError::TooMany { .. } => Answer::conflict(error.to_string()),
         ExchangeError::Delete(DeleteError::InUse(name)) => Answer::conflict(format!("exchange '{name}' is in use")),
         ExchangeError::Queue(error @ QueueError::NotFound { .. }) => Answer::not_found(error.to_string()),
         ExchangeError::Append(error) => Answer::failed(error),

@@ -141,7 +141,7 @@ fn partition(call: &Call<'_>, index: usize, log: &Log) -> Value {
 fn source_name(source: Source) -> &'static str {
     match source {
         Source::Topic => "topic",
-        Source::Broker => "broker",
+        Source::Node | Source::Cluster | Source::Broker => "broker",
         Source::Default => "default",
     }
 }
@@ -191,7 +191,7 @@ fn all(call: &Call<'_>) -> Outcome {
 fn not_created(error: CreateError) -> Refusal {
     match error {
         CreateError::Name(_) => Answer::invalid("name", error.to_string()),
-        CreateError::Exists(_) => Answer::conflict(error.to_string()),
+        CreateError::Exists(_) | CreateError::Limit(_) => Answer::conflict(error.to_string()),
         CreateError::Partitions(_) => Answer::invalid("partitions", error.to_string()),
         CreateError::Replication | CreateError::TooFewNodes(_) => Answer::invalid("replication", error.to_string()),
         CreateError::Setting(error) => setting_refused("config", &error),
@@ -270,7 +270,7 @@ fn not_added(error: PartitionsError) -> Refusal {
     match error {
         PartitionsError::UnknownTopic => Answer::not_found(error.to_string()),
         PartitionsError::NotMore { .. } | PartitionsError::TooMany(_) => Answer::invalid("count", error.to_string()),
-        PartitionsError::Queue(_) => Answer::conflict(error.to_string()),
+        PartitionsError::Queue(_) | PartitionsError::Limit(_) => Answer::conflict(error.to_string()),
         PartitionsError::Append(error) => Answer::failed(error),
     }
 }

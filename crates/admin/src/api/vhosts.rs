@@ -59,7 +59,7 @@ pub(crate) fn refused(field: &str, error: SecurityError) -> Refusal {
     match error {
         SecurityError::NoUser(_) | SecurityError::NoVhost(_) => Answer::not_found(error.to_string()),
         SecurityError::Append(error) => Answer::failed(error),
-        SecurityError::DefaultVhost => Answer::conflict(error.to_string()),
+        SecurityError::DefaultVhost | SecurityError::TooManyVhosts { .. } => Answer::conflict(error.to_string()),
         other => Answer::invalid(field, other.to_string()),
     }
 }

@@ -120,9 +120,7 @@ pub struct Management {
 impl Management {
     /// Of one broker.
     pub fn new(broker: Arc<Broker>, gateway: Arc<dyn Gateway>, vitals: Arc<dyn Vitals>, facts: NodeFacts) -> Arc<Self> {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let host = if host.trim().is_empty() { "localhost" } else { host.trim() };
-        let (node, started) = (format!("mainstem@{host}"), Instant::now());
+        let (node, started) = (broker::node_name(), Instant::now());
         Arc::new(Self { broker, gateway, vitals, facts, node, started, rates: Rates::default() })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::{DecodeError, Encode, Frame, FrameKind, Method, MethodId, ReplyCode, ShortStr, Table, TableRef, connection, short};
-use broker::{AuditLine, Credentials, GUEST, LoginOutcome, Refused};
+use broker::{AuditLine, Credentials, GUEST, LimitKind, LoginOutcome, Refused};
 
 use super::token;
 use crate::connection::{CONSUMER_TOKEN, Claim, Connection, Waiting};
@@ -16,8 +16,6 @@ pub(crate) const FRAME_MAX_BEFORE: u32 = 8192;
 const FRAME_MAX: u32 = 131_072;
 /// The least that a client may ask for.
 const FRAME_MIN: u32 = 8192;
-/// Channels, as proposed.
-const CHANNEL_MAX: u16 = 2047;
 /// Seconds, as proposed.
 const HEARTBEAT_S: u16 = 60;
 /// The release of RabbitMQ that clients are to take it for: they ask for features by version.
@@ -165,7 +163,8 @@ pub(crate) fn logged_in(to: &mut Connection, claim: Claim, outcome: LoginOutcome
         Ok(user) => {
             user.name().clone_into(&mut to.user);
             to.access.log_in(user, to.gateway.broker.security(), to.peer.ip());
-            to.out.method(0, &connection::Tune { channel_max: CHANNEL_MAX, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
+            to.limits.channel_max = u16::try_from(to.broker().limit(LimitKind::ChannelsOfConnection)).unwrap_or(u16::MAX);
+            to.out.method(0, &connection::Tune { channel_max: to.limits.channel_max, frame_max: FRAME_MAX, heartbeat: HEARTBEAT_S });
             Ok(Step::Next(Handshake::Tune))
         }
         Err(reason) => Err(refused(to, claim, reason, &reason.to_string())),
@@ -211,8 +210,9 @@ fn tune_ok(to: &mut Connection, method: connection::TuneOk) -> Result<Step, Fail
     if frame_max == 0 || frame_max > FRAME_MAX {
         return refuse(format!("negotiated frame_max = {frame_max} is higher than the maximum allowed value ({FRAME_MAX})"));
     }
-    if channel_max == 0 || channel_max > CHANNEL_MAX {
-        return refuse(format!("negotiated channel_max = {channel_max} is higher than the maximum allowed value ({CHANNEL_MAX})"));
+    let most = to.limits.channel_max;
+    if channel_max == 0 || channel_max > most {
+        return refuse(format!("negotiated channel_max = {channel_max} is higher than the maximum allowed value ({most})"));
     }
     (to.limits.frame_max, to.limits.channel_max) = (frame_max, channel_max);
     to.introduction.heartbeat_s = heartbeat;
@@ -229,10 +229,14 @@ fn open(to: &mut Connection, method: &connection::Open<'_>) -> Result<Step, Fail
     to.access.refresh(security);
     let (user, limits) = (&to.user, to.access.user().map(|user| user.limits()).unwrap_or_default());
     let place = vhost.enter().map_err(|limit| {
+        broker.limits().note_refusal(LimitKind::VhostConnections);
         refuse(format!("access to vhost '{name}' refused for user '{user}': connection limit ({limit}) is reached"))
     })?;
     let seat = security.seats().take(to.reply_to(CONSUMER_TOKEN), user, limits, vhost.name());
-    let seat = seat.map_err(|full| refuse(format!("connection refused for user '{user}': {full}")))?;
+    let seat = seat.map_err(|full| {
+        broker.limits().note_refusal(LimitKind::UserConnections);
+        refuse(format!("connection refused for user '{user}': {full}"))
+    })?;
     to.access.enter(security, Arc::clone(&vhost), (seat, place)).map_err(|failure| failure.of(connection::Open::ID))?;
     to.vhost = vhost;
     to.out.method(0, &connection::OpenOk {});

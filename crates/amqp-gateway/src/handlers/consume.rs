@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortBytes, ShortStr, TableRef, basic, short};
-use broker::{Consuming, Deliveries, Gone, GoneReason, Part, Permission, Queue, made_up_name};
+use broker::{Consuming, Deliveries, Gone, GoneReason, LimitKind, Part, Permission, Queue, made_up_name};
 use delivery::QueueKind;
 use routing::Name;
 use smallvec::{SmallVec, smallvec};
@@ -52,6 +52,11 @@ pub(crate) fn consume(connection: &mut Connection, channel: &mut Channel, method
             connection.out.method(channel.number, &basic::ConsumeOk { consumer_tag });
         }
         return Ok(());
+    }
+    let most = connection.broker().limit(LimitKind::ConsumersOfChannel);
+    if channel.consumers.len() as u64 >= most {
+        connection.broker().limits().note_refusal(LimitKind::ConsumersOfChannel);
+        return Err(Failure::connection(ReplyCode::NotAllowed, format_args!("reached maximum ({most}) of consumers per channel")));
     }
     let wanted = queue_name(channel, &queue)?;
     connection.check(Permission::Read, Resource::Queue(&wanted))?;
@@ -226,6 +231,7 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, delive
         let method = basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key };
         connection.out.shared(channel.number, &method, stored.properties(), &stored.body, frame_max);
     }
-    connection.out.note(Taken { channel: Arc::clone(&channel.flow), bytes: deliveries.bytes });
+    let laggard = connection.gateway.broker.laggard_account(&consumer.queue, connection.now);
+    connection.out.note(Taken { channel: Arc::clone(&channel.flow), bytes: deliveries.bytes, laggard });
     connection.gateway.metrics.delivered.inc_by(deliveries.messages.len() as u64);
 }

@@ -26,6 +26,7 @@ use super::stream::{Stream, shown_age};
 use super::{Delays, QUEUE_GROUP, Vhost};
 use crate::Broker;
 use crate::catalog::TopicRecord;
+use crate::limits::{LimitKind, LimitReached};
 use crate::topic::{Topic, TopicConfig};
 
 /// A queue to be declared.
@@ -87,6 +88,22 @@ pub enum QueueError {
         vhost: String,
         /// As many.
         limit: u64,
+    },
+    /// The node has as many as it may.
+    #[error("cannot declare queue '{queue}': queue limit in cluster ({limit}) is reached")]
+    NodeFull {
+        /// As asked for.
+        queue: Name,
+        /// As many.
+        limit: u64,
+    },
+    /// The node may not have the topic that the queue would be.
+    #[error("cannot declare queue '{queue}': {reached}")]
+    Topics {
+        /// As asked for.
+        queue: Name,
+        /// Which limit.
+        reached: LimitReached,
     },
     /// Only the broker gives such names.
     #[error("queue name '{0}' contains reserved prefix 'amq.*'")]
@@ -156,6 +173,16 @@ pub enum ExchangeError {
     /// Not bound.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The node has as many as it may.
+    #[error("cannot declare exchange '{exchange}' in vhost '{vhost}': exchange limit of {limit} is reached")]
+    TooMany {
+        /// As asked for.
+        exchange: Name,
+        /// Where.
+        vhost: String,
+        /// As many.
+        limit: u64,
+    },
     /// Of a queue.
     #[error(transparent)]
     Queue(#[from] QueueError),
@@ -287,7 +314,7 @@ impl Broker {
     /// Declares an exchange.
     ///
     /// # Errors
-    /// `Declare`, `Append`.
+    /// `Declare`, `TooMany`, `Append`.
     pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
         vhost.check_alive()?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
@@ -297,6 +324,11 @@ impl Broker {
             internal: declaration.internal,
             arguments: declaration.arguments.clone(),
         };
+        let is_new = vhost.exchanges.read().exchange(&name).is_none();
+        let too_many = |LimitReached { limit, .. }| ExchangeError::TooMany { exchange: name.clone(), vhost: vhost.name.to_string(), limit };
+        if is_new {
+            self.enforce_limit(LimitKind::Exchanges, 1).map_err(too_many)?;
+        }
         let declared = vhost.exchanges.write().declare(declaration)?;
         if declared == Declared::New {
             vhost.set_alternate(&name);

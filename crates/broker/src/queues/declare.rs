@@ -20,6 +20,7 @@ use super::{Vhost, topic_name};
 use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
 use crate::jobs::{Pending, Stage, Staged};
+use crate::limits::LimitKind;
 use crate::topic::Topic;
 
 /// Where a queue is left that is its connection's own.
@@ -154,7 +155,12 @@ impl Broker {
             return Err(QueueError::Property { property, queue: name, vhost: vhost.name.to_string() });
         }
         if let Some(limit) = vhost.queue_limit_reached(pending.count(&vhost.name)) {
+            self.limits().note_refusal(LimitKind::VhostQueues);
             return Err(QueueError::TooMany { queue: name, vhost: vhost.name.to_string(), limit });
+        }
+        let coming = pending.count_all() as u64;
+        if let Err(reached) = self.enforce_limit(LimitKind::Queues, coming + 1) {
+            return Err(QueueError::NodeFull { queue: name, limit: reached.limit });
         }
         let shown = wish.durable && wish.owner.is_none() && !wish.auto_delete && !made_up;
         let known_as = topic_name(&vhost.name, &name).filter(|_| shown);
@@ -162,6 +168,15 @@ impl Broker {
             super::arguments::refuse::<()>("x-share-group", "Kafka clients do not see such a queue").map_err(refuse)?;
         }
         let there = known_as.as_ref().and_then(|name| self.topic(name));
+        if known_as.is_some() && there.is_none() {
+            // Those that come need not all be topics: near the limit they are written before.
+            let is_near = |kind| self.limit_use(kind).unwrap_or(0) + coming >= self.limit(kind);
+            if coming > 0 && (is_near(LimitKind::Topics) || is_near(LimitKind::Partitions)) {
+                return Ok(DeclareStage::Wait(wish));
+            }
+            let checked = self.enforce_limit(LimitKind::Topics, 1).and_then(|()| self.enforce_limit(LimitKind::Partitions, 1));
+            checked.map_err(|reached| QueueError::Topics { queue: name.clone(), reached })?;
+        }
         let described = QueueDeclaration { name, ..wish };
         if let Some(topic) = &there {
             check_topic(vhost, &described.name, &rules, topic)?;

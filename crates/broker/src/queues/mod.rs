@@ -15,6 +15,7 @@ mod delete;
 mod dispatch;
 mod erlang;
 mod faces;
+mod laggards;
 mod look;
 mod parameters;
 mod parts;
@@ -160,6 +161,21 @@ impl Vhosts {
 
     pub(crate) fn or_new(&self, name: &str) -> Arc<Vhost> {
         Arc::clone(self.by_name.write().entry_ref(name).or_insert_with(|| Arc::new(Vhost::new(name))))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.by_name.read().len()
+    }
+
+    /// Queues of all of them.
+    pub(crate) fn queue_count(&self) -> usize {
+        self.by_name.read().values().map(|vhost| vhost.queues.read().len()).sum()
+    }
+
+    /// Exchanges of all of them.
+    pub(crate) fn exchange_count(&self) -> usize {
+        self.by_name.read().values().map(|vhost| vhost.exchanges.read().exchange_count()).sum()
     }
 
     /// A queue by id, which is that of its log.

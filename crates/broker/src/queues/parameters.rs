@@ -21,6 +21,7 @@ use super::policies::{Policy, PolicyScope, PolicyWish};
 use super::record::QUEUES_KEY;
 use super::{Vhost, Vhosts};
 use crate::Broker;
+use crate::limits::LimitKind;
 
 const VERSION: u8 = 1;
 const POLICY: u8 = b'p';
@@ -124,6 +125,18 @@ impl Vhost {
         let within = |now: u64| limit.is_none_or(|limit| now < limit).then_some(now + 1);
         let entered = self.parameters.connections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, within);
         entered.map(|_| VhostSeat(Arc::clone(self))).map_err(|_| limit.unwrap_or(0))
+    }
+
+    /// Are there limits?
+    pub(crate) fn has_limits(&self) -> bool {
+        self.parameters.values.read().contains_key(LIMITS.0)
+    }
+
+    /// Its limits, each with how much of it is used.
+    pub(crate) fn limits_in_force(&self) -> Vec<(LimitKind, u64, u64)> {
+        let queues = self.queues.read().len() as u64;
+        let all = [(LimitKind::VhostConnections, CONNECTIONS, self.connections()), (LimitKind::VhostQueues, QUEUES, queues)];
+        all.into_iter().filter_map(|(kind, name, used)| Some((kind, self.parameters.limit(name)?, used))).collect()
     }
 
     /// Its limit of queues, when one more would exceed it beside those that are there and `coming`.

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! For example `08:00-18:00 lag>1GiB 600MiB/min; lag>10GiB 60MiB/min`. Of the rules that apply the one with the lowest rate counts. All
-//! members of the group share it; their lags are added up.
+//! members of the group share it. Members that read partitions of their own are heard of one by one, and their lags are added up; of a share
+//! group, whose members read the same partitions, the lag is looked up as a whole, and of queues for each of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,12 +18,15 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use types::{ByteSize, ConnectionId};
+use journal::Log;
+use types::{ByteSize, ConnectionId, TopicId};
 
 use super::Account;
 
 /// What a member was heard of counts for so long.
 const HEARD_FOR: Duration = Duration::from_secs(30);
+/// How far a share group is behind is looked up so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Whoever reads slowly keeps credit for no longer.
 const CREDIT: Duration = Duration::from_secs(1);
 /// Rules of a group.
@@ -36,6 +40,20 @@ pub struct Lag {
     pub records: u64,
     /// Bytes, about.
     pub bytes: u64,
+}
+
+impl Lag {
+    /// So many records of a log; their bytes by the mean size of all.
+    pub fn in_log(log: &Log, behind: u64) -> Self {
+        let records = log.high_watermark().0.saturating_sub(log.start().0).max(1);
+        Self { records: behind, bytes: (behind as f64 * log.live_bytes() as f64 / records as f64) as u64 }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { records: self.records.saturating_add(other.records), bytes: self.bytes.saturating_add(other.bytes) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +128,8 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
 #[derive(Debug, Default)]
 struct Heard {
     members: HashMap<ConnectionId, (Lag, Instant)>,
+    /// Of a share group as a whole.
+    whole: Option<(Lag, Instant)>,
     /// The rate in force, in bytes a minute.
     account: Option<(u64, Arc<Account>)>,
 }
@@ -121,6 +141,8 @@ pub struct Laggard {
     pub group: String,
     rules: Vec<Rule>,
     heard: Mutex<Heard>,
+    /// Of queues, each for itself.
+    queues: Mutex<HashMap<TopicId, Heard>>,
 }
 
 impl Laggard {
@@ -129,10 +151,31 @@ impl Laggard {
         let mut heard = self.heard.lock();
         heard.members.insert(connection, (lag, now));
         heard.members.retain(|_, (_, at)| now.saturating_duration_since(*at) < HEARD_FOR);
-        let sum = heard.members.values().fold(Lag::default(), |sum, (lag, _)| Lag {
-            records: sum.records.saturating_add(lag.records),
-            bytes: sum.bytes.saturating_add(lag.bytes),
-        });
+        let sum = heard.members.values().fold(Lag::default(), |sum, (lag, _)| sum.plus(*lag));
+        self.judge(&mut heard, sum, now, now_ms)
+    }
+
+    /// A member of a share group reads; `lag` finds out how far the group is behind, and is asked now and then only. As [`Laggard::hear`].
+    pub fn hear_share_group(&self, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
+        self.hear_whole(&mut self.heard.lock(), lag, now, now_ms)
+    }
+
+    /// A queue gives out messages, as [`Laggard::hear_share_group`].
+    pub fn hear_queue(&self, queue: TopicId, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
+        let mut queues = self.queues.lock();
+        if !queues.contains_key(&queue) {
+            queues.retain(|_, heard| heard.whole.is_some_and(|(_, at)| now.saturating_duration_since(at) < HEARD_FOR));
+        }
+        self.hear_whole(queues.entry(queue).or_default(), lag, now, now_ms)
+    }
+
+    fn hear_whole(&self, heard: &mut Heard, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
+        let known = heard.whole.filter(|(_, at)| now.saturating_duration_since(*at) < LOOK_AGAIN);
+        let (lag, _) = *heard.whole.insert(known.unwrap_or_else(|| (lag(), now)));
+        self.judge(heard, lag, now, now_ms)
+    }
+
+    fn judge(&self, heard: &mut Heard, sum: Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
         let minute = (now_ms / 60_000).rem_euclid(i64::from(MINUTES_A_DAY)) as u32;
         let rate = self.rules.iter().filter(|rule| rule.applies(sum, minute)).map(|rule| rule.bytes_a_minute).min();
         let Some(rate) = rate else {
@@ -193,7 +236,7 @@ impl Laggards {
         if changed && rules.is_empty() {
             groups.remove(group);
         } else if changed {
-            groups.insert(group.to_owned(), Arc::new(Laggard { group: group.to_owned(), rules, heard: Mutex::default() }));
+            groups.insert(group.to_owned(), Arc::new(Laggard { group: group.to_owned(), rules, heard: Mutex::default(), queues: Mutex::default() }));
         }
         self.any.store(!groups.is_empty(), Ordering::Relaxed);
         changed

@@ -13,6 +13,7 @@ use super::record::{self, Found};
 use super::scram::{ScramCredentials, ScramMechanism};
 use super::seats::Dismissed;
 use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
+use crate::limits::{LimitKind, LimitReached};
 use crate::mailbox::Reply;
 use crate::queues::{ExchangeError, QueueError, Vhost, VhostMetadata, is_queue_type};
 use crate::{Broker, BrokerOpenError, DEFAULT_VHOST};
@@ -260,7 +261,7 @@ impl Broker {
     /// Adds a virtual host, or changes what is said of one. True: it is new.
     ///
     /// # Errors
-    /// `Name`, `TooLong`, `QueueType`, `Append`.
+    /// `Name`, `TooLong`, `QueueType`, `TooManyVhosts`, `Append`.
     pub fn put_vhost(&self, wish: VhostWish) -> Result<bool, SecurityError> {
         let VhostWish { name, description, tags, default_queue_type } = wish;
         check_name("vhost name", &name)?;
@@ -275,6 +276,10 @@ impl Broker {
         check_texts("the list of tags", metadata.tags.iter().map(String::as_str))?;
         if let Some(kind) = metadata.default_queue_type.as_ref().filter(|kind| !is_queue_type(kind)) {
             return Err(SecurityError::QueueType(kind.clone()));
+        }
+        if there.is_none() {
+            let too_many = |LimitReached { limit, .. }| SecurityError::TooManyVhosts { name: name.clone(), limit };
+            self.enforce_limit(LimitKind::Vhosts, 1).map_err(too_many)?;
         }
         if there.is_none() || metadata != *old {
             self.commit(0, vec![put(record::vhost_key(&name), record::encode_vhost(&metadata))])?;

@@ -40,6 +40,14 @@ pub enum SecurityError {
     /// A type of queue that there is not.
     #[error("default queue type {0:?} is not known")]
     QueueType(String),
+    /// The node has as many as it may.
+    #[error("cannot create vhost '{name}': vhost limit of {limit} is reached")]
+    TooManyVhosts {
+        /// As asked for.
+        name: String,
+        /// As many.
+        limit: u64,
+    },
     /// It is where Kafka's topics are.
     #[error("vhost '/' cannot be deleted: it has the topics of Kafka clients")]
     DefaultVhost,

@@ -53,7 +53,7 @@ pub use scram_admin::{ScramChange, ScramError, ScramWish};
 pub use scram_exchange::{ScramExchange, ScramRefused};
 pub(crate) use waiting::Logins;
 pub use waiting::place_of;
-pub use seats::{Dismissed, Seat, Seats};
+pub use seats::{Dismissed, NoChannel, Seat, Seats};
 pub use tokens::{InvalidKeys, TOKEN_KEYS_MAX, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens};
 pub use user::{GUEST, PasswordWish, User, UserLimits, UserWish};
 

@@ -41,15 +41,31 @@ struct Inner {
 
 /// All connections that have opened a virtual host.
 #[derive(Debug, Default)]
-pub struct Seats(Arc<Mutex<Inner>>);
+pub struct Seats(Arc<All>);
+
+#[derive(Debug, Default)]
+struct All {
+    inner: Mutex<Inner>,
+    /// Of all users.
+    channels: AtomicU32,
+}
 
 /// The place of one connection; gone with its last use.
 #[derive(Debug)]
 pub struct Seat {
-    seats: Arc<Mutex<Inner>>,
+    seats: Arc<All>,
     number: u64,
     user: Arc<Usage>,
     channels: u32,
+}
+
+/// Why a channel is not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoChannel {
+    /// The user has as many as he may have.
+    OfUser(u32),
+    /// So has the node.
+    OfNode(u32),
 }
 
 fn below(count: u32, limit: Option<u32>) -> Result<(), u32> {
@@ -59,13 +75,19 @@ fn below(count: u32, limit: Option<u32>) -> Result<(), u32> {
     }
 }
 
+/// One more, unless that is too many.
+fn take_one(count: &AtomicU32, limit: Option<u32>) -> Result<(), u32> {
+    let one_more = |count| below(count, limit).is_ok().then_some(count + 1);
+    count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).map(drop).map_err(|_| limit.unwrap_or(u32::MAX))
+}
+
 impl Seats {
     /// A connection of a user opens a virtual host; what is said to it goes to `to`.
     ///
     /// # Errors
     /// The user has as many as he may have.
     pub fn take(&self, to: ReplyTo, user: &str, limits: UserLimits, vhost: &str) -> Result<Seat, Full> {
-        let mut inner = self.0.lock();
+        let mut inner = self.0.inner.lock();
         let count = inner.users.get(user).map_or(0, |usage| usage.connections.load(Ordering::Relaxed));
         below(count, limits.max_connections).map_err(Full)?;
         let number = inner.next;
@@ -78,25 +100,37 @@ impl Seats {
 
     /// Connections of a user.
     pub fn of_user(&self, name: &str) -> u32 {
-        self.0.lock().users.get(name).map_or(0, |usage| usage.connections.load(Ordering::Relaxed))
+        self.used_by(name).0
+    }
+
+    /// Connections and channels of a user.
+    pub fn used_by(&self, name: &str) -> (u32, u32) {
+        let inner = self.0.inner.lock();
+        let used = |usage: &Arc<Usage>| (usage.connections.load(Ordering::Relaxed), usage.channels.load(Ordering::Relaxed));
+        inner.users.get(name).map_or((0, 0), used)
+    }
+
+    /// Channels of all users.
+    pub fn channels(&self) -> u32 {
+        self.0.channels.load(Ordering::Relaxed)
     }
 
     /// The connections of those users and virtual hosts that `wanted` picks.
     pub(super) fn addresses(&self, wanted: impl Fn(&str, &str) -> bool) -> Vec<ReplyTo> {
-        self.0.lock().entries.values().filter(|entry| wanted(&entry.user, &entry.vhost)).map(|entry| entry.to).collect()
+        self.0.inner.lock().entries.values().filter(|entry| wanted(&entry.user, &entry.vhost)).map(|entry| entry.to).collect()
     }
 }
 
 impl Seat {
-    /// A channel is opened.
+    /// A channel is opened, of as many as the user and all users together may have.
     ///
     /// # Errors
-    /// The user's limit, when it is reached.
-    pub fn open_channel(&mut self, limit: Option<u32>) -> Result<(), u32> {
-        let one_more = |count| below(count, limit).is_ok().then_some(count + 1);
-        let opened = self.user.channels.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
-        if opened.is_err() {
-            return Err(limit.unwrap_or(u32::MAX));
+    /// The limit that is reached.
+    pub fn open_channel(&mut self, of_user: Option<u32>, of_node: u32) -> Result<(), NoChannel> {
+        take_one(&self.user.channels, of_user).map_err(NoChannel::OfUser)?;
+        if let Err(limit) = take_one(&self.seats.channels, Some(of_node)) {
+            self.user.channels.fetch_sub(1, Ordering::Relaxed);
+            return Err(NoChannel::OfNode(limit));
         }
         self.channels += 1;
         Ok(())
@@ -107,6 +141,7 @@ impl Seat {
         if self.channels > 0 {
             self.channels -= 1;
             self.user.channels.fetch_sub(1, Ordering::Relaxed);
+            self.seats.channels.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -114,7 +149,8 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.user.channels.fetch_sub(self.channels, Ordering::Relaxed);
-        let mut inner = self.seats.lock();
+        self.seats.channels.fetch_sub(self.channels, Ordering::Relaxed);
+        let mut inner = self.seats.inner.lock();
         let left = self.user.connections.fetch_sub(1, Ordering::Relaxed) - 1;
         if let Some(entry) = inner.entries.remove(&self.number).filter(|_| left == 0) {
             inner.users.remove(&entry.user);
@@ -146,7 +182,7 @@ mod tests {
         drop(first);
         assert_eq!(seats.of_user("bob"), 1);
         drop(second);
-        let inner = seats.0.lock();
+        let inner = seats.0.inner.lock();
         assert!(inner.entries.is_empty() && inner.users.is_empty());
     }
 
@@ -155,14 +191,20 @@ mod tests {
         let seats = Seats::default();
         let take = |connection| seats.take(to(connection), "bob", UserLimits::default(), "/").expect("room");
         let (mut one, mut other) = (take(1), take(2));
-        assert_eq!(one.open_channel(Some(2)), Ok(()));
-        assert_eq!(other.open_channel(Some(2)), Ok(()));
-        assert_eq!(one.open_channel(Some(2)), Err(2));
+        assert_eq!(one.open_channel(Some(2), 9), Ok(()));
+        assert_eq!(other.open_channel(Some(2), 9), Ok(()));
+        assert_eq!(one.open_channel(Some(2), 9), Err(NoChannel::OfUser(2)));
         other.close_channel();
         other.close_channel();
-        assert_eq!(one.open_channel(Some(2)), Ok(()));
-        assert_eq!(one.open_channel(None), Ok(()));
+        assert_eq!(one.open_channel(Some(2), 9), Ok(()));
+        assert_eq!(one.open_channel(None, 9), Ok(()));
+        assert_eq!((seats.used_by("bob"), seats.channels()), ((2, 3), 3));
         drop(one);
-        assert_eq!(other.open_channel(Some(1)), Ok(()), "they went with their connection");
+        assert_eq!(other.open_channel(Some(1), 9), Ok(()), "they went with their connection");
+        let mut alice = seats.take(to(3), "alice", UserLimits::default(), "/").expect("room");
+        assert_eq!(alice.open_channel(None, 1), Err(NoChannel::OfNode(1)));
+        assert_eq!((seats.used_by("alice"), seats.channels()), ((1, 0), 1));
+        drop(other);
+        assert_eq!(alice.open_channel(None, 1), Ok(()));
     }
 }

@@ -1,10 +1,9 @@
-//! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs. The settings of topics and groups can be changed; the broker's are
-//! given at its start.
+//! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, of topics and groups; the broker's own settings are in `broker_configs.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AclOperation, BROKER, Broker, GROUP as GROUP_TABLE, GroupValue, Kind, Setting, Source, TOPIC, find};
+use broker::{AclOperation, BROKER, Broker, GROUP as GROUP_TABLE, GroupValue, Kind, Setting, Source, TOPIC, broker_name, find};
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -16,7 +15,7 @@ use kafka_wire::incremental_alter_configs::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::{Outcome, control};
+use super::{Outcome, broker_configs, control};
 use crate::access::Asking;
 use crate::error_code::of_alter;
 use crate::session::Context;
@@ -28,15 +27,6 @@ const CLIENT_METRICS: i8 = 16;
 const GROUP: i8 = 32;
 /// An operation of IncrementalAlterConfigs: back to the default.
 const OPERATION_DELETE: i8 = 1;
-
-/// Not a setting of ours: what `--advertise` and `--kafka` come to for the client that asks.
-static ADVERTISED_LISTENERS: Setting = Setting {
-    name: "advertised.listeners",
-    kind: Kind::Text,
-    default: "",
-    class: broker::Class::Enforced,
-    doc: "What clients are told to connect to.",
-};
 
 /// Kafka's number for a value that was set for a group.
 const SOURCE_GROUP: i8 = 8;
@@ -64,6 +54,8 @@ fn denied<'a>(context: &Context<'_>, resources: impl Iterator<Item = (i8, &'a St
 pub(super) fn source_code(source: Source) -> i8 {
     match source {
         Source::Topic => 1,
+        Source::Node => 2,
+        Source::Cluster => 3,
         Source::Broker => 4,
         Source::Default => 5,
     }
@@ -98,9 +90,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
                     let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
                     keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == row.name))
                 };
-                let read_only = resource.resource_type == RESOURCE_BROKER;
                 let shown = rows.into_iter().filter(|row| wanted(row.setting));
-                result.configs = shown.map(|row| one_config(row, read_only, &request)).collect();
+                result.configs = shown.map(|row| one_config(row, &request)).collect();
             }
             Err((code, message)) => {
                 result.error_code = code.code();
@@ -113,20 +104,32 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
 }
 
 /// A setting as it is shown.
-struct Row {
-    setting: &'static Setting,
-    value: String,
-    source: i8,
+pub(super) struct Row {
+    pub setting: &'static Setting,
+    pub value: String,
+    pub source: i8,
     /// Where the value may come from, what counts most first: name, value, source.
-    synonyms: Vec<(&'static str, String, i8)>,
+    pub synonyms: Vec<(&'static str, String, i8)>,
+    /// It cannot be changed while the broker runs.
+    pub read_only: bool,
 }
 
-/// A setting of a topic or of the broker.
-fn row((setting, value, source): (&'static Setting, String, Source)) -> Row {
+/// A setting of a topic, with those of the broker that stand behind it.
+fn row(broker: &Broker, (setting, value, source): (&'static Setting, String, Source)) -> Row {
     let source_code = source_code(source);
-    let own = (source != Source::Default).then(|| (setting.name, value.clone(), source_code));
-    let default = (setting.name, setting.default.to_owned(), self::source_code(Source::Default));
-    Row { setting, value, source: source_code, synonyms: own.into_iter().chain([default]).collect() }
+    let mut synonyms = Vec::new();
+    let behind = broker_name(setting.name);
+    if source == Source::Topic || behind.is_none() && source != Source::Default {
+        synonyms.push((setting.name, value.clone(), source_code));
+    }
+    match behind {
+        Some(name) => {
+            let values = broker.values_of_setting(name);
+            synonyms.extend(values.into_iter().map(|(value, source)| (name, value, self::source_code(source))));
+        }
+        None => synonyms.push((setting.name, setting.default.to_owned(), self::source_code(Source::Default))),
+    }
+    Row { setting, value, source: source_code, synonyms, read_only: false }
 }
 
 /// A setting of a group.
@@ -147,7 +150,7 @@ fn group_row((setting, shown): (&'static Setting, GroupValue<'_>)) -> Row {
         None => synonyms.push((setting.name, setting.default.to_owned(), default)),
     }
     let source = synonyms.first().map_or(default, |(_, _, source)| *source);
-    Row { setting, value: shown.value, source, synonyms }
+    Row { setting, value: shown.value, source, synonyms, read_only: false }
 }
 
 fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port): (&str, i32)) -> Result<Vec<Row>, (ErrorCode, String)> {
@@ -161,29 +164,16 @@ fn settings_of(broker: &Broker, resource: &DescribeConfigsResource, (host, port)
                     Err(rule) => (ErrorCode::InvalidTopicException, rule.to_owned()),
                 }
             })?;
-            Ok(broker.describe_topic(&topic.config().overrides).into_iter().map(row).collect())
+            Ok(broker.describe_topic(&topic.config().overrides).into_iter().map(|found| row(broker, found)).collect())
         }
-        // Defaults of all brokers, changed at run time: there are none.
-        RESOURCE_BROKER if resource.resource_name.is_empty() => Ok(Vec::new()),
-        RESOURCE_BROKER => {
-            if resource.resource_name.parse() != Ok(broker.node_id().0) {
-                return Err((ErrorCode::InvalidRequest, format!("Unexpected broker id, expected {}", broker.node_id().0)));
-            }
-            let settings = broker.live_settings();
-            let of_broker = |setting: &'static Setting| {
-                let (value, set) = settings.text(setting.name);
-                (setting, value.to_owned(), if set { Source::Broker } else { Source::Default })
-            };
-            let address = (&ADVERTISED_LISTENERS, format!("PLAINTEXT://{host}:{port}"), Source::Broker);
-            Ok(BROKER.iter().map(of_broker).chain([address]).map(row).collect())
-        }
+        RESOURCE_BROKER => broker_configs::describe(broker, &resource.resource_name, (host, port)),
         GROUP if resource.resource_name.is_empty() => Err((ErrorCode::InvalidRequest, "Group name must not be empty".to_owned())),
         GROUP => Ok(broker.describe_group_config(&resource.resource_name).into_iter().map(group_row).collect()),
         other => Err((ErrorCode::InvalidRequest, format!("Resources of type {other} have no configuration here"))),
     }
 }
 
-fn one_config(row: Row, read_only: bool, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
+fn one_config(row: Row, request: &DescribeConfigsRequest) -> DescribeConfigsResourceResult {
     let synonyms = if request.include_synonyms { row.synonyms } else { Vec::new() };
     let synonym = |(name, value, source): (&'static str, String, i8)| DescribeConfigsSynonym {
         name: name.into(),
@@ -194,7 +184,7 @@ fn one_config(row: Row, read_only: bool, request: &DescribeConfigsRequest) -> De
     DescribeConfigsResourceResult {
         name: row.setting.name.into(),
         value: Some(row.value.into()),
-        read_only,
+        read_only: row.read_only,
         config_source: row.source,
         synonyms: synonyms.into_iter().map(synonym).collect(),
         config_type: type_code(row.setting.kind),
@@ -204,42 +194,47 @@ fn one_config(row: Row, read_only: bool, request: &DescribeConfigsRequest) -> De
 }
 
 /// What is to become of one setting.
-enum Change {
+pub(super) enum Change {
     Set(String),
     Delete,
     Append(String),
     Subtract(String),
 }
 
-type Refusal = (ErrorCode, String);
+pub(super) type Refusal = (ErrorCode, String);
 
-fn changed(overrides: &mut BTreeMap<String, String>, broker: &Broker, kind: i8, name: &str, change: Change) -> Result<(), Refusal> {
+/// Makes a change to what is set of a table. `current`: the value to which words are added.
+pub(super) fn changed(
+    overrides: &mut BTreeMap<String, String>,
+    table: &'static [Setting],
+    current: impl FnOnce() -> String,
+    name: &str,
+    change: Change,
+) -> Result<(), Refusal> {
     if matches!(change, Change::Delete) {
         // What is not there can be deleted, as in Kafka.
         overrides.remove(name);
         return Ok(());
     }
-    let table = if kind == GROUP { GROUP_TABLE } else { TOPIC };
     let row = find(table, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
-    let in_force = |overrides: &BTreeMap<String, String>| -> Result<Vec<String>, Refusal> {
+    let in_force = || -> Result<Vec<String>, Refusal> {
         if !matches!(row.kind, Kind::ListOf(_) | Kind::Replicas) {
             let message = format!("Config value append is not allowed for config key: {name}");
             return Err((ErrorCode::InvalidConfig, message));
         }
-        let (value, _) = broker::effective(overrides, &broker.live_settings(), broker.durability(), name);
-        Ok(value.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect())
+        Ok(current().split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect())
     };
     match change {
         Change::Set(value) => drop(overrides.insert(name.to_owned(), value)),
         Change::Delete => {}
         Change::Append(value) => {
-            let mut words = in_force(overrides)?;
+            let mut words = in_force()?;
             let more: Vec<String> = value.split(',').filter(|word| !words.iter().any(|known| known == word)).map(str::to_owned).collect();
             words.extend(more);
             overrides.insert(name.to_owned(), words.join(","));
         }
         Change::Subtract(value) => {
-            let mut words = in_force(overrides)?;
+            let mut words = in_force()?;
             words.retain(|word| !value.split(',').any(|gone| gone == word));
             overrides.insert(name.to_owned(), words.join(","));
         }
@@ -253,10 +248,8 @@ fn apply(broker: &Broker, kind: i8, name: &str, overrides: BTreeMap<String, Stri
         RESOURCE_TOPIC => broker.set_topic_config(name, overrides),
         GROUP if validate_only => broker.check_group_config(&overrides),
         GROUP => broker.set_group_config(name, overrides),
-        _ => {
-            let message = "Only topics and groups can be configured at run time; the broker's settings are given at its start".to_owned();
-            return Err((ErrorCode::InvalidRequest, message));
-        }
+        RESOURCE_BROKER => return broker_configs::replace(broker, broker_configs::scope(broker, name)?, &overrides, validate_only),
+        _ => return Err((ErrorCode::InvalidRequest, "Only topics, groups and brokers can be configured at run time".to_owned())),
     };
     outcome.map_err(|error| (of_alter(&error), error.to_string()))
 }
@@ -304,24 +297,10 @@ fn twice() -> Refusal {
     (ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())
 }
 
-/// Nothing can be set at the broker, so what is to be deleted there is not set: tools delete throttles without asking.
-fn deletes_from_broker(broker: &Broker, resource: &AlterConfigsResource) -> bool {
-    let name = resource.resource_name.as_str();
-    resource.resource_type == RESOURCE_BROKER
-        && (name.is_empty() || name.parse() == Ok(broker.node_id().0))
-        && resource.configs.iter().all(|config| config.config_operation == OPERATION_DELETE)
-}
-
 fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
-    if deletes_from_broker(broker, resource) {
-        return Ok(());
-    }
     let kind = resource.resource_type;
-    let mut overrides = match kind {
-        GROUP => broker.group_config(&resource.resource_name).overrides.clone(),
-        _ => broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default(),
-    };
+    let mut changes = Vec::new();
     for config in &resource.configs {
         let value = || config.value.as_ref().map(ToString::to_string).ok_or_else(|| {
             (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name))
@@ -333,9 +312,18 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
             3 => Change::Subtract(value()?),
             other => return Err((ErrorCode::InvalidRequest, format!("Unknown operation {other}"))),
         };
-        if matches!(kind, RESOURCE_TOPIC | GROUP) {
-            changed(&mut overrides, broker, kind, &config.name, change)?;
-        }
+        changes.push((config.name.as_str(), change));
+    }
+    let (table, mut overrides) = match kind {
+        RESOURCE_BROKER => return broker_configs::alter(broker, &resource.resource_name, changes, validate_only),
+        RESOURCE_TOPIC => (TOPIC, broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default()),
+        GROUP => (GROUP_TABLE, broker.group_config(&resource.resource_name).overrides.clone()),
+        _ => return apply(broker, kind, &resource.resource_name, BTreeMap::new(), validate_only),
+    };
+    for (name, change) in changes {
+        let before = overrides.clone();
+        let current = || broker::effective(&before, &broker.live_settings(), broker.durability(), name).0;
+        changed(&mut overrides, table, current, name, change)?;
     }
     apply(broker, kind, &resource.resource_name, overrides, validate_only)
 }

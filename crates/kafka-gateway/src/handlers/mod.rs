@@ -6,6 +6,7 @@
 mod acls;
 mod api_versions;
 mod cluster;
+mod broker_configs;
 mod configs;
 mod consumer_groups;
 mod features;

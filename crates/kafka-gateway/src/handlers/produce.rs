@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{AclOperation, Broker, Cause, Limit, Log, Reply, ReplyTo, TopicConfig};
+use broker::{AclOperation, Broker, Cause, Limit, LimitKind, Log, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
 use delivery::{Claim, ProducerEpoch, TransactionError, UnderWay, Version};
 use kafka_wire::produce::{
@@ -189,6 +189,9 @@ impl ProduceWait {
                     }
                 }
                 Err(refusal) => {
+                    if refusal.code == ErrorCode::MessageTooLarge {
+                        broker.limits().note_refusal(LimitKind::BatchBytes);
+                    }
                     self.refused = Some(refusal.code);
                     refuse(&mut answer, &refusal);
                 }

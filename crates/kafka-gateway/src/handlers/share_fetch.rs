@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Cause, QuotaKey, Reply, ShareRules, SharedSubscription, Sharing, TailRead,
+    Account, AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Cause, QuotaKey, Reply, ShareRules, SharedSubscription,
+    Sharing, TailRead,
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
@@ -19,7 +20,7 @@ use smallvec::SmallVec;
 use types::{ConnectionId, Offset, TopicId};
 use uuid::Uuid;
 
-use super::fetch::visible_end;
+use super::fetch::{limited, visible_end};
 use super::share_acknowledge::{Said, Sayer};
 use super::share_batches::{Giving, give};
 use super::{Outcome, Wait};
@@ -71,6 +72,8 @@ struct ShareFetchWait {
     min_bytes: usize,
     max_bytes: usize,
     bytes: usize,
+    /// The account of a group that is far behind.
+    laggard: Option<Arc<Account>>,
     records_left: u64,
     batch_size: u64,
     by_record: bool,
@@ -179,6 +182,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     };
     let worked = partitions.iter().map(work).collect();
     let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
+    let limited = if fetches { limited::of_share_group(context, &group) } else { limited::of_client(context) };
     Ok(ShareFetchWait {
         session,
         consumer,
@@ -187,8 +191,9 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         closes,
         acknowledging: true,
         min_bytes: request.min_bytes.max(0) as usize,
-        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(super::fetch::limited::of_client(context).max_bytes),
+        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes),
         bytes: 0,
+        laggard: limited.laggard,
         records_left: request.max_records.max(0) as u64,
         batch_size: request.batch_size.max(1) as u64,
         by_record,
@@ -453,6 +458,7 @@ impl ShareFetchWait {
         }
         context.gateway.metrics.fetched_bytes.inc_by(self.bytes as u64);
         context.throttle.take(context.gateway.broker.quotas(), QuotaKey::ConsumerByteRate, self.bytes as u64, context.now);
+        limited::take_of_laggard(context, self.laggard.as_deref(), self.bytes);
         Some(Box::new(response))
     }
 }

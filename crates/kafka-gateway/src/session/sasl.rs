@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
-    AuditLine, Broker, Credentials, Dismissed, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, TokenLogin, TokenRefusal, User,
+    AuditLine, Broker, Credentials, Dismissed, LimitKind, LoginOutcome, Refused, Reply, ReplyTo, ScramExchange, ScramMechanism, ScramRefused, Seat, TokenLogin,
+    TokenRefusal, User,
 };
 use bytes::Bytes;
 use kafka_wire::sasl_authenticate::{SaslAuthenticateRequest, SaslAuthenticateResponse};
@@ -439,7 +440,10 @@ impl Session {
         } else {
             let Some(mechanism) = sasl.chosen() else { return Err(Refusal::new(user.name(), "no mechanism", None)) };
             let seat = gateway.broker.security().seats().take(to, user.name(), user.limits(), broker::DEFAULT_VHOST);
-            let seat = seat.map_err(|full| Refusal::new(user.name(), full, None))?;
+            let seat = seat.map_err(|full| {
+                gateway.broker.limits().note_refusal(LimitKind::UserConnections);
+                Refusal::new(user.name(), full, None)
+            })?;
             self.seen.set_user(user.name(), mechanism.name());
             sasl.known = Some(Known { user, mechanism, _seat: seat });
         }

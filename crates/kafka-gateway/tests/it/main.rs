@@ -2,11 +2,13 @@
 
 mod acls;
 mod bearer;
+mod broker_configs;
 mod drain;
 mod fetch_sessions;
 mod filters;
 mod full_disk;
 mod idempotence;
+mod limits;
 mod login;
 mod long_poll;
 mod node;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use broker::Cause;
 use kafka_wire::share_acknowledge::{AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Acknowledgement, ShareAcknowledgeRequest, ShareAcknowledgeResponse};
 use kafka_wire::share_fetch::{AcknowledgementBatch, FetchPartition, FetchTopic, ShareFetchRequest, ShareFetchResponse};
 use kafka_wire::{ErrorCode, Records};
@@ -154,6 +155,27 @@ fn what_a_filter_does_not_want_is_done_at_once() {
     let mut node = Node::start(folder.path(), &[]);
     let mut two = Worker::new(&mut node, "two");
     assert_eq!(two.fetch(&mut node, &[]), []);
+    node.stop();
+}
+
+#[test]
+fn a_group_that_is_far_behind_is_slowed_down_all_members_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = started(folder.path(), &[400, 400, 400, 400]);
+    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.laggard.rules", "lag>1000 records 60KB/min")]);
+    let (mut one, mut two) = (Worker::new(&mut node, "one"), Worker::new(&mut node, "two"));
+    let got = one.fetch(&mut node, &[]);
+    assert!(!got.is_empty() && !node.session(one.client).wants_read());
+    assert_eq!(node.session(one.client).causes(), Cause::Laggard.bit());
+    // What one member got is to be paid for before the other is read from again.
+    assert!(node.session(two.client).wants_read());
+    two.fetch(&mut node, &[]);
+    assert!(!node.session(two.client).wants_read());
+    node.advance(Duration::from_secs(120));
+    assert!(node.session(one.client).wants_read() && node.session(two.client).wants_read());
+    // It is not so far behind as this rule says.
+    node.configure_group("workers", &[("share.auto.offset.reset", "earliest"), ("mainstem.laggard.rules", "lag>10000 records 60KB/min")]);
+    assert!(!one.fetch(&mut node, &[]).is_empty() && node.session(one.client).wants_read());
     node.stop();
 }
 

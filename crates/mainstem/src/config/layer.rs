@@ -20,6 +20,13 @@ const LISTS: [&str; 3] = ["kafka", "amqp", "advertise"];
 const PREFIX: &str = "MAINSTEM_";
 const PREFIX_SET: &str = "MAINSTEM_SET_";
 
+/// The setting of a variable: some have underscores of their own.
+fn setting_called(variable: &str) -> String {
+    let wanted = variable.to_ascii_lowercase();
+    let known = broker::BROKER.iter().map(|row| row.name).find(|name| name.replace('.', "_") == wanted);
+    known.map_or_else(|| wanted.replace('_', "."), str::to_owned)
+}
+
 /// What one source says.
 #[derive(Debug, Default)]
 pub struct Layer {
@@ -100,8 +107,7 @@ impl Layer {
         let (mut layer, mut file) = (Self::default(), None);
         for (name, value) in variables {
             if let Some(setting) = name.strip_prefix(PREFIX_SET) {
-                let setting = setting.to_ascii_lowercase().replace('_', ".");
-                layer.settings.insert(setting, (value, name));
+                layer.settings.insert(setting_called(setting), (value, name));
             } else if name == "MAINSTEM_CONFIG" {
                 file = Some(PathBuf::from(value));
             } else if let Some(key) = name.strip_prefix(PREFIX).filter(|key| !is_foreign(key)) {

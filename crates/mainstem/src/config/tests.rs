@@ -31,8 +31,9 @@ fn flags_win_over_environment_and_environment_over_file() {
         durability: Some("fsync".to_owned()),
         ..ServeArguments::default()
     };
-    let environment = [("MAINSTEM_SET_NUM_PARTITIONS", "4"), ("MAINSTEM_MEMORY", "2g"), ("PATH", "x")];
+    let environment = [("MAINSTEM_SET_NUM_PARTITIONS", "4"), ("MAINSTEM_SET_CHANNEL_MAX_PER_NODE", "7"), ("MAINSTEM_MEMORY", "2g"), ("PATH", "x")];
     let config = resolve(arguments, &environment).unwrap();
+    assert_eq!(config.settings.int("channel_max_per_node"), 7);
     assert_eq!(config.settings.int("num.partitions"), 5);
     assert!(!config.settings.bool("auto.create.topics.enable"));
     assert_eq!((config.durability, config.memory, config.log), (Durability::Fsync, ByteSize::gib(2), LogFormat::Json));

@@ -18,9 +18,13 @@ fn root() -> PathBuf {
 type Row = (String, String, String);
 
 /// Metrics that are not there before something has happened which takes a client of its own: part of the name, and the rest of the row.
-const LATER: [(&str, &str, &str); 2] = [
+const LATER: [(&str, &str, &str); 6] = [
     ("transaction_open_seconds", "gauge", "How long a transaction is open that readers of committed records wait for."),
     ("share_in_flight_records", "gauge", "Records that members of a share group have."),
+    ("vhost_limit", "gauge", "Limits of virtual hosts that have some, a thousand at most."),
+    ("vhost_limit_used", "gauge", "How many there are of what mainstem_vhost_limit bounds."),
+    ("user_limit", "gauge", "Limits of users who have some, a thousand at most."),
+    ("user_limit_used", "gauge", "How many there are of what mainstem_user_limit bounds."),
 ];
 
 fn served() -> Vec<Row> {
@@ -48,7 +52,7 @@ fn served() -> Vec<Row> {
             _ => {}
         }
     }
-    let source = include_str!("../../src/measurements.rs");
+    let source = concat!(include_str!("../../src/measurements.rs"), include_str!("../../src/limit_metrics.rs"));
     for (name, kind, help) in LATER {
         assert!(source.contains(&format!("\"{name}\"")) && source.contains(help.trim_end_matches('.')), "{name}");
         found.push((format!("mainstem_{name}"), kind.to_owned(), help.to_owned()));

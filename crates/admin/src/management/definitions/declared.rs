@@ -33,7 +33,7 @@ pub(super) fn exchange(broker: &Arc<Broker>, item: &Item) -> Result<Came, String
         Err(ExchangeError::Declare(DeclareError::Inequivalent { difference, .. })) => {
             Ok(Came::Not(format!("it is there and differs in {}: {difference}", difference.field())))
         }
-        Err(ExchangeError::Declare(error)) => Ok(Came::Not(error.to_string())),
+        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. })) => Ok(Came::Not(error.to_string())),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use broker::{Account, Lag, Limit, QuotaKey};
+use broker::{Account, Broker, Lag, Limit, QuotaKey, SharedSubscription};
 use kafka_wire::Records;
 use kafka_wire::fetch::FetchResponse;
 use types::TopicId;
@@ -32,6 +32,26 @@ pub(crate) fn of_client(context: &mut Context<'_>) -> Limited {
     Limited { max_bytes, gets_nothing: context.throttle.is_paused(), laggard: None }
 }
 
+/// What quotas leave to a fetch of a share group's member.
+pub(crate) fn of_share_group(context: &mut Context<'_>, group: &str) -> Limited {
+    let mut limited = of_client(context);
+    let broker = Arc::clone(&context.gateway.broker);
+    let laggards = broker.quotas().laggards();
+    if let Some(laggard) = laggards.any().then(|| laggards.of_group(group)).flatten() {
+        limited.laggard = laggard.hear_share_group(|| lag_of_share_group(&broker, group), context.now, broker.now_ms());
+        hold_back(context, &mut limited);
+    }
+    limited
+}
+
+/// A group that is far behind waits until what it has got is paid for, and gets no more than may be had in a second.
+fn hold_back(context: &mut Context<'_>, limited: &mut Limited) {
+    if let Some(account) = &limited.laggard {
+        limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
+        pause(context, Limit::Laggard, account.debt(context.now));
+    }
+}
+
 /// What quotas leave to a fetch of these.
 pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
     let mut limited = of_client(context);
@@ -51,10 +71,7 @@ pub(super) fn begin(context: &mut Context<'_>, wanted: &[Wanted]) -> Limited {
     if let Some(laggard) = laggard {
         let now_ms = context.gateway.broker.now_ms();
         limited.laggard = laggard.hear(context.to.connection, lag(wanted), context.now, now_ms);
-        if let Some(account) = &limited.laggard {
-            limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
-            pause(context, Limit::Laggard, account.debt(context.now));
-        }
+        hold_back(context, &mut limited);
     }
     limited.gets_nothing = context.throttle.is_paused();
     limited
@@ -76,7 +93,12 @@ pub(super) fn take(context: &mut Context<'_>, response: &FetchResponse, laggard:
             }
         }
     }
-    if let Some(account) = laggard {
+    take_of_laggard(context, laggard, fetched);
+}
+
+/// What was fetched is taken from the account of a group that is far behind.
+pub(crate) fn take_of_laggard(context: &mut Context<'_>, laggard: Option<&Account>, fetched: usize) {
+    if let Some(account) = laggard.filter(|_| fetched > 0) {
         let debt = account.take(fetched as u64, context.now);
         pause(context, Limit::Laggard, debt);
     }
@@ -95,11 +117,13 @@ fn topic_of(context: &Context<'_>, name: &str, id: TopicId) -> Option<Arc<broker
 fn lag(wanted: &[Wanted]) -> Lag {
     let mut lag = Lag::default();
     for (log, offset) in wanted.iter().filter_map(|wanted| Some((wanted.log.as_ref()?, u64::try_from(wanted.offset).ok()?))) {
-        let (start, end) = (log.start().0, log.high_watermark().0);
-        let behind = end.saturating_sub(offset.max(start));
-        let mean = log.live_bytes() as f64 / end.saturating_sub(start).max(1) as f64;
-        lag.records += behind;
-        lag.bytes += (behind as f64 * mean) as u64;
+        lag = lag.plus(Lag::in_log(log, log.high_watermark().0.saturating_sub(offset.max(log.start().0))));
     }
     lag
+}
+
+/// What all subscriptions of a share group have not done yet.
+fn lag_of_share_group(broker: &Broker, group: &str) -> Lag {
+    let one = |shared: Arc<SharedSubscription>| Lag::in_log(shared.log(), shared.lock().backlog(shared.log().high_watermark().0));
+    broker.subscriptions().of_group(group).into_iter().map(one).fold(Lag::default(), Lag::plus)
 }
