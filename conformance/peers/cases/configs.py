@@ -308,3 +308,131 @@ def config_resources_of_brokers(t):
 @case
 def config_resources_in_version_0(t):
     t.ask("ListConfigResources", 0, {})
+
+
+def live(t, *keys):
+    """What the broker's settings have become, for the node and for all; asked until two looks agree."""
+    def look():
+        found = {}
+        for name in ("1", ""):
+            one = {"resource_type": BROKER, "resource_name": name, "configuration_keys": list(keys)}
+            rows = t.quiet("DescribeConfigs", 4, {"resources": [one], "include_synonyms": True})["results"][0]["configs"]
+            for row in rows:
+                # Defaults differ with how a broker is started.
+                synonyms = [f"{one['name']}={one['value']} from {one['source']}" for one in row["synonyms"] if one["source"] < 4]
+                found[f"{row['name']} of {name or 'all'}"] = [row["value"] if row["config_source"] < 4 else "as started", row["config_source"] < 4, row["read_only"], synonyms]
+        return found
+    before = look()
+    for _ in range(20):
+        time.sleep(0.05)
+        before, last = look(), before
+        if before == last:
+            break
+    t.note(settings=before)
+
+
+def replace_broker(t, name, settings, validate=False):
+    configs = [{"name": key, "value": value} for key, value in settings.items()]
+    one = {"resource_type": BROKER, "resource_name": name, "configs": configs}
+    t.ask("AlterConfigs", 2, {"resources": [one], "validate_only": validate})
+
+
+@case
+def alter_settings_of_the_node_and_of_all(t):
+    key = "message.max.bytes"
+    alter(t, "", (key, SET, "3000000"), kind=BROKER)
+    live(t, key)
+    alter(t, "1", (key, SET, "2000000"), kind=BROKER)
+    live(t, key)
+    alter(t, "1", (key, DELETE, None), kind=BROKER)
+    live(t, key)
+    alter(t, "", (key, DELETE, None), kind=BROKER)
+    live(t, key)
+
+
+@case
+def alter_settings_of_a_broker_in_force_for_topics(t):
+    topic = t.topic()
+    alter(t, "", ("log.cleaner.delete.retention.ms", SET, "3600000"), kind=BROKER)
+    seen(t, topic, "delete.retention.ms")
+    alter(t, "", ("log.cleaner.delete.retention.ms", DELETE, None), kind=BROKER)
+    seen(t, topic, "delete.retention.ms")
+
+
+@case
+def alter_settings_of_a_broker_only_validated(t):
+    for name in ("", "1"):
+        alter(t, name, ("message.max.bytes", SET, "3000000"), kind=BROKER, validate=True)
+        alter(t, name, ("message.max.bytes", SET, "many"), kind=BROKER, validate=True)
+    live(t, "message.max.bytes")
+
+
+@case
+def alter_settings_of_a_broker_that_count_from_the_start(t):
+    for name in ("", "1"):
+        for setting in ("listeners", "log.dirs", "node.id", "socket.request.max.bytes", "offset.metadata.max.bytes"):
+            if (name, setting) != ("1", "listeners"):
+                alter(t, name, (setting, SET, "7"), kind=BROKER, validate=True)
+        alter(t, name, ("message.max.bytes", SET, "3000000"), ("node.id", SET, "7"), kind=BROKER)
+    live(t, "message.max.bytes")
+
+
+@case
+def alter_words_of_a_broker(t):
+    key = "log.cleanup.policy"
+    alter(t, "", (key, APPEND, "compact"), kind=BROKER)
+    live(t, key)
+    alter(t, "", (key, APPEND, "compact"), kind=BROKER)
+    alter(t, "", (key, SUBTRACT, "compact"), kind=BROKER)
+    live(t, key)
+    alter(t, "", (key, DELETE, None), kind=BROKER)
+    for setting in ("message.max.bytes", "no.such.setting"):
+        alter(t, "", (setting, APPEND, "7"), kind=BROKER)
+        alter(t, "1", (setting, SUBTRACT, "7"), kind=BROKER)
+    live(t, key)
+
+
+@case
+def alter_settings_of_a_broker_to_what_is_no_value(t):
+    alter(t, "1", ("message.max.bytes", SET, None), kind=BROKER)
+    alter(t, "1", ("message.max.bytes", SET, ""), kind=BROKER)
+    alter(t, "1", ("message.max.bytes", SET, "1000000"), ("message.max.bytes", SET, "2000000"), kind=BROKER)
+    alter(t, "1", ("message.max.bytes", 9, "1000000"), kind=BROKER)
+    alter(t, "", kind=BROKER)
+    live(t, "message.max.bytes")
+
+
+@case
+def alter_one_broker_twice_in_a_request(t):
+    one = {"resource_type": BROKER, "resource_name": "1", "configs": [{"name": "message.max.bytes", "config_operation": 0, "value": "1000000"}]}
+    t.ask("IncrementalAlterConfigs", 1, {"resources": [one, one], "validate_only": False})
+    t.ask("IncrementalAlterConfigs", 1, {"resources": [one, {**one, "resource_name": ""}], "validate_only": True})
+
+
+@case
+def replace_settings_of_a_broker(t):
+    replace_broker(t, "", {"message.max.bytes": "3000000", "log.retention.bytes": "5000000000"})
+    live(t, "message.max.bytes", "log.retention.bytes")
+    replace_broker(t, "", {"log.retention.bytes": "4000000000"}, validate=True)
+    live(t, "message.max.bytes", "log.retention.bytes")
+    replace_broker(t, "", {"log.retention.bytes": "4000000000"})
+    live(t, "message.max.bytes", "log.retention.bytes")
+    replace_broker(t, "", {})
+    live(t, "message.max.bytes", "log.retention.bytes")
+    replace_broker(t, "4242", {"log.retention.bytes": "4000000000"})
+    replace_broker(t, "one", {})
+
+
+@case
+def replace_with_bad_settings_of_a_broker(t):
+    for name in ("", "1"):
+        for setting, value in (("message.max.bytes", "many"), ("message.max.bytes", None), ("node.id", "7")):
+            replace_broker(t, name, {setting: value}, validate=True)
+
+
+@case
+def configs_of_a_broker_by_key(t):
+    for version in range(1, 5):
+        answer = t.quiet("DescribeConfigs", version, {"resources": [{"resource_type": BROKER, "resource_name": "1", "configuration_keys": ["message.max.bytes", "listeners"]}]})
+        rows = answer["results"][0]["configs"]
+        t.note(version=version, rows={row["name"]: row["read_only"] for row in rows})
