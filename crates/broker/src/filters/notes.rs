@@ -1,8 +1,8 @@
 //! What is known of batches that filters have gone through: what each filter lets through of it, and which values some fields have. A
 //! bounded memory; what was entered first goes first.
 //!
-//! Whoever asks for a batch holds the part of the memory that its log is in until the answer is known, so that one batch is looked into
-//! once, however many ask for it at once.
+//! Whoever asks for a batch holds the part of the memory that it is in until the answer is known, so that one batch is looked into
+//! once, however many ask for it at once. The batches of a log are in all parts, so that few logs may have all of the memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +37,12 @@ pub(super) enum Verdict {
 
 /// A batch: its log and base offset, and its checksum, because compaction puts others in the place of batches.
 type Key = (LogId, i64, u32);
+
+/// The number of the part that a batch is in: the upper bits of a product with 2^64 divided by the golden ratio spread any numbers.
+fn part_of(key: &Key) -> usize {
+    let mixed = (key.0.0 ^ key.1 as u64 ^ u64::from(key.2)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed >> 32) as usize % PARTS
+}
 
 #[derive(Default)]
 struct Note {
@@ -93,7 +99,7 @@ impl Notes {
         bytes: impl FnOnce() -> Bytes,
     ) -> Verdict {
         let key = (log, header.base_offset, header.crc);
-        let mut part = self.parts[log.0 as usize % PARTS].lock();
+        let mut part = self.parts[part_of(&key)].lock();
         let known = part.notes.get(&key);
         if let Some((_, verdict)) = known.and_then(|note| note.verdicts.iter().find(|(id, _)| *id == filter.id)) {
             counts.remembered.fetch_add(1, Ordering::Relaxed);

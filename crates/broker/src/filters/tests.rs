@@ -73,7 +73,22 @@ fn memory_is_bounded_and_nothing_is_lost_by_it() {
     assert!(filters.notes_bytes() > 0);
 }
 
-const PARTS_TIMES_A_FEW: usize = 64 * 4000;
+/// Two or three batches in each of the parts.
+const PARTS_TIMES_A_FEW: usize = 64 * 1000;
+
+#[test]
+fn one_log_may_have_all_of_the_memory() {
+    let slices = batches(500, |number| (number % 10).to_string());
+    let read = |bytes_max: Option<usize>| {
+        let filters = filters(&[("a", "key = '3'"), ("b", "key = '3'")]);
+        bytes_max.into_iter().for_each(|bytes| filters.set_notes_bytes_max(bytes));
+        assert_eq!((passed(&filters, "a", &slices).len(), passed(&filters, "b", &slices).len()), (500, 500));
+        filters
+    };
+    // Three times as much as they take, because parts are not equally full.
+    let filters = read(Some(3 * read(None).notes_bytes()));
+    assert_eq!((count(&filters.counts.decoded), count(&filters.counts.remembered)), (500, 500));
+}
 
 #[test]
 fn markers_pass_and_so_does_what_cannot_be_read() {
