@@ -1,4 +1,4 @@
-//! Limits of the node: each is met with RabbitMQ's error, counted, and follows its setting. What is expected is what RabbitMQ 4.3.6 did.
+//! Limits of the node: each is met with RabbitMQ's error, counted, and follows its setting.
 
 use amqp_wire::{basic, channel, exchange, queue, short};
 use broker::{LimitKind, VhostWish};

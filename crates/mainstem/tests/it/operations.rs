@@ -127,7 +127,7 @@ fn looking_at_a_folder_changes_nothing_of_it() {
 #[test]
 fn a_loss_that_no_journal_can_have_is_not_accepted() {
     let folder = tempfile::tempdir().unwrap();
-    for id in ["9-3-0", "x", "-3-0", "0"] {
+    for id in ["9-3-0", "x", "0"] {
         let text = text(&output(serve(folder.path(), &["--accept-loss", id, "--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"])));
         assert!(text.contains(&format!("--accept-loss {id} names no damage")), "{id}: {text}");
     }
