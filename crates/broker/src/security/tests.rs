@@ -126,11 +126,16 @@ fn refusals_take_the_same_time() {
     let cheap = PasswordHash::from_bytes(HashAlgorithm::RabbitSha256, &[7; 36]).expect("a hash");
     add(&security, "imported", Some(cheap));
     add(&security, "device", None);
+    // Time on a processor, in ns: what else runs does not count.
+    let spent = || {
+        let told = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
+        told.split(' ').next().and_then(|first| first.parse::<u64>().ok()).expect("a number")
+    };
     let shortest = |name: &str| {
         let one = |number: u32| {
-            let started = std::time::Instant::now();
+            let started = spent();
             assert!(login(&security, name, &format!("wrong {number}"), HERE).is_err());
-            started.elapsed()
+            spent() - started
         };
         (0..5).map(one).min().expect("five")
     };
