@@ -40,8 +40,8 @@ def gate(report):
 
 def guarded(report):
     """`mainstem-bench gate --guarded`: the same loads on a broker that has neither access control entries nor quotas, and on one whose client may do
-    what it does by entries (500 more are about others) and has quotas that it never reaches. Instructions are counted under callgrind, processor
-    time is the best of five in turns. Needs valgrind and `make bench-build`."""
+    what it does by entries (500 more are about others) and has quotas that it never reaches. Both in turns: instructions, counted under
+    callgrind, are the median of three, processor time is the best of five. Needs valgrind and `make bench-build`."""
     told = subprocess.run([BENCH, "gate", "--guarded"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     for line in told.stdout.splitlines():
         what, without, with_both = re.fullmatch(r"(.*): ([\d.]+) without, ([\d.]+) with entries and quotas .*", line).groups()

@@ -1,16 +1,18 @@
 //! What access control entries and quotas cost: the gate's loads on a broker that has neither, and on one where each request is asked for
 //! and counted.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{CPU_ROUNDS, Instructions, count_all, full_speed};
+use super::{CPU_ROUNDS, count_all, full_speed};
 use crate::target::{Places, Target};
 
 /// Growth that is allowed of instructions and of processor time.
 const GROWTH_MAX: f64 = 1.05;
+const COUNT_ROUNDS: usize = 3;
 /// Entries about other topics and other users.
 const ENTRIES_OF_OTHERS: usize = 500;
 const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
@@ -30,19 +32,29 @@ impl Cost {
     }
 }
 
-/// Measures both, processor time in turns.
+/// Measures both, in turns: the median of instructions, because how records come together in batches differs from run to run, and the best
+/// of processor time.
 ///
 /// # Errors
 /// The broker does not start, or valgrind is not there.
 pub fn measure(places: &Places) -> Result<Vec<Cost>> {
-    let [plain, guarded] = [count_all(places, Guard::None)?, count_all(places, Guard::EntriesAndQuotas)?];
-    let per_record = |name: &String, counts: &Instructions| (name.clone(), counts.per_record);
-    let mut costs: Vec<Cost> = plain
-        .iter()
-        .zip(&guarded)
-        .map(|((name, without), (_, with))| {
-            let (name, without) = per_record(name, without);
-            Cost { what: format!("{name}: instructions per record"), without, with: with.per_record }
+    let mut counts: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
+    for _ in 0..COUNT_ROUNDS {
+        for (side, guard) in [Guard::None, Guard::EntriesAndQuotas].into_iter().enumerate() {
+            for (name, counted) in count_all(places, guard)? {
+                eprintln!("  {name}: {:.0} {}", counted.per_record, ["without", "with entries and quotas"][side]);
+                counts.entry(name).or_default()[side].push(counted.per_record);
+            }
+        }
+    }
+    let mut costs: Vec<Cost> = counts
+        .into_iter()
+        .map(|(name, sides)| {
+            let [without, with] = sides.map(|mut found| {
+                found.sort_by(f64::total_cmp);
+                found[found.len() / 2]
+            });
+            Cost { what: format!("{name}: instructions per record"), without, with }
         })
         .collect();
     eprintln!("processor time per GB…");

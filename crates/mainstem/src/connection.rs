@@ -30,6 +30,8 @@ const MEMORY_RETRY: Duration = Duration::from_millis(2);
 const READ_BYTES: usize = 64 << 10;
 /// … and of this size while it is not known who sends them.
 const READ_BYTES_BEFORE: usize = 4 << 10;
+/// Bytes of the largest segment of TCP, that of the loopback device.
+const SEGMENT_BYTES_MAX: usize = 64 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
 /// Bytes read in one turn, before others get theirs.
@@ -81,11 +83,12 @@ struct Input {
 }
 
 impl Input {
-    /// Has a part of a frame come?
-    fn is_partial(&self) -> bool {
+    /// Has a part of a frame come, whose rest the peer may hold back until that part is acknowledged? Nagle's algorithm holds back less than
+    /// a segment only; acknowledging each part of a large frame would cost a wake-up of the peer a part.
+    fn waits_for_a_rest(&self) -> bool {
         match &self.reading {
             Reading::Small => !self.buffer.is_empty(),
-            Reading::Large { .. } => true,
+            Reading::Large { frame, filled } => frame.as_ref().len() - filled <= SEGMENT_BYTES_MAX,
             Reading::NoMemory { .. } => false,
         }
     }
@@ -197,7 +200,7 @@ fn judge_login(connection: &Connection, refused: &mut Option<(Refusal, Instant)>
 /// Where nothing is left to be read, waiting for more gives the others theirs.
 async fn take_turn(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> (Option<End>, bool) {
     let (end, delivered) = connection.serving(|| (receive(shard, connection, stream, input), shard.deliver_pending()));
-    if input.drained && input.is_partial() {
+    if input.drained && input.waits_for_a_rest() {
         stream.acknowledge();
     }
     if !delivered && !input.drained {

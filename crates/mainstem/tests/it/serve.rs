@@ -97,6 +97,33 @@ fn requests_in_any_pieces_are_the_same_requests() {
     }
 }
 
+/// A client that follows Nagle's algorithm, as librdkafka 2.0 does, holds the rest of a request back until its first part is acknowledged,
+/// which systems put off by 40 ms when a connection asks and answers.
+#[test]
+fn a_request_in_parts_does_not_wait_for_an_acknowledgement_put_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    for (names, piece) in [(1, 10), (1_700, 16 << 10), (5_000, 16 << 10)] {
+        let mut socket = process.connect();
+        let mut waits: Vec<std::time::Duration> = (0..41)
+            .map(|number| {
+                let request = metadata(number, names);
+                let mut frame = (request.len() as u32).to_be_bytes().to_vec();
+                frame.extend(request);
+                let began = std::time::Instant::now();
+                for part in frame.chunks(piece) {
+                    std::io::Write::write_all(&mut socket, part).expect("the broker reads");
+                }
+                receive(&mut socket).expect("an answer");
+                began.elapsed()
+            })
+            .collect();
+        waits.sort();
+        let median = waits[waits.len() / 2];
+        assert!(median < std::time::Duration::from_millis(30), "{names} names in parts of {piece} bytes: {median:?}");
+    }
+}
+
 #[test]
 fn sigterm_does_not_wait_for_a_client_that_is_silent() {
     let folder = tempfile::tempdir().unwrap();
