@@ -14,8 +14,8 @@ use crate::number::Number;
 use crate::pattern::{PATTERN_CHARS_MAX, Pattern};
 use crate::summary::Place;
 
-/// Longest expression, in bytes.
-pub const FILTER_BYTES_MAX: usize = 64 << 10;
+/// Longest expression, in bytes: as much as a string of Kafka's protocol has, which sets and shows those of groups.
+pub const FILTER_BYTES_MAX: usize = i16::MAX as usize;
 /// How deep parentheses and NOT may be nested.
 const DEPTH_MAX: usize = 32;
 /// Characters of what was found that an error repeats.

@@ -1,80 +1,131 @@
-//! Patterns of LIKE: `%` stands for any characters, `_` for one. Matching takes at most the product of both lengths in steps; the
-//! length of a pattern is bounded.
+//! Patterns of LIKE: `%` stands for any characters, `_` for one. All ways in which a text may begin the pattern are followed at once, a bit
+//! each, so that a character of the text costs the same whatever came before: no pattern takes longer than length times length / 64.
+//!
+//! Bit *n* of the set of states says: the characters so far may be the first *n* steps. A text that is not UTF-8 has characters all the same: each
+//! byte that belongs to none is one, which only `_` and `%` stand for.
+
+use hashbrown::HashMap;
 
 /// Characters of a pattern.
 pub(crate) const PATTERN_CHARS_MAX: usize = 256;
+/// Words of a set: a state before each step, and the end.
+const WORDS_MAX: usize = PATTERN_CHARS_MAX / 64 + 1;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Byte(u8),
-    /// One character of UTF-8, or one byte that is none.
-    One,
-    /// Any number of bytes.
-    Many,
-}
+/// A set of steps or states.
+type Set = [u64; WORDS_MAX];
 
 /// A pattern, ready to be asked.
 #[derive(Debug)]
-pub(crate) struct Pattern(Vec<Step>);
+pub(crate) struct Pattern {
+    /// Characters and `_`, without `%`.
+    steps: usize,
+    /// Steps that take a character: first those that take any, then for each character of the pattern these and its own.
+    takes: Vec<Set>,
+    /// Which of `takes` counts, by ASCII character.
+    ascii: Box<[u16; 128]>,
+    /// The same of other characters.
+    others: HashMap<char, u16>,
+    /// States in which `%` takes what comes.
+    stays: Set,
+}
+
+fn add(set: &mut Set, number: usize) {
+    set[number / 64] |= 1 << (number % 64);
+}
+
+fn has(set: &Set, number: usize) -> bool {
+    set[number / 64] >> (number % 64) & 1 == 1
+}
 
 impl Pattern {
-    /// `None`: it ends with the character that takes the meaning from the next one, or that is followed by one without a meaning.
+    /// Of at most [`PATTERN_CHARS_MAX`] characters. `None`: it ends with the character that takes the meaning from the next one, or that is
+    /// followed by one without a meaning.
     pub fn new(text: &str, escape: Option<char>) -> Option<Self> {
-        let mut steps = Vec::with_capacity(text.len());
-        let bytes = |steps: &mut Vec<Step>, one: char| {
-            steps.extend(one.encode_utf8(&mut [0; 4]).bytes().map(Step::Byte));
-        };
+        let (takes, ascii) = (vec![Set::default()], Box::new([0; 128]));
+        let mut pattern = Self { steps: 0, takes, ascii, others: HashMap::new(), stays: Set::default() };
         let mut chars = text.chars();
         while let Some(one) = chars.next() {
             match one {
                 _ if Some(one) == escape => {
                     let next = chars.next().filter(|next| matches!(next, '%' | '_') || Some(*next) == escape)?;
-                    bytes(&mut steps, next);
+                    pattern.take(next);
                 }
-                '%' if steps.last() == Some(&Step::Many) => {}
-                '%' => steps.push(Step::Many),
-                '_' => steps.push(Step::One),
-                _ => bytes(&mut steps, one),
+                '%' => add(&mut pattern.stays, pattern.steps),
+                '_' => {
+                    add(&mut pattern.takes[0], pattern.steps);
+                    pattern.steps += 1;
+                }
+                _ => pattern.take(one),
             }
         }
-        Some(Self(steps))
+        let any = pattern.takes[0];
+        for takes in &mut pattern.takes {
+            takes.iter_mut().zip(any).for_each(|(takes, any)| *takes |= any);
+        }
+        Some(pattern)
+    }
+
+    /// The next step takes this character.
+    fn take(&mut self, one: char) {
+        let place = match self.ascii.get_mut(one as usize) {
+            Some(place) => place,
+            None => self.others.entry(one).or_default(),
+        };
+        if *place == 0 {
+            // At most one for each character of the pattern.
+            *place = self.takes.len() as u16;
+            self.takes.push(Set::default());
+        }
+        add(&mut self.takes[usize::from(*place)], self.steps);
+        self.steps += 1;
     }
 
     pub fn matches(&self, value: &[u8]) -> bool {
-        let (mut step, mut at) = (0, 0);
-        // Behind the last `%`, and where what it stands for ends.
-        let mut again: Option<(usize, usize)> = None;
-        loop {
-            let taken = match self.0.get(step) {
-                Some(Step::Many) => {
-                    again = Some((step + 1, at));
-                    Some(0)
-                }
-                Some(Step::Byte(byte)) => (value.get(at) == Some(byte)).then_some(1),
-                Some(Step::One) => one_char(&value[at..]),
-                None if at == value.len() => return true,
-                None => None,
-            };
-            match (taken, &mut again) {
-                (Some(taken), _) => (step, at) = (step + 1, at + taken),
-                (None, Some((behind, end))) if *end < value.len() => {
-                    *end += 1;
-                    (step, at) = (*behind, *end);
-                }
-                (None, _) => return false,
+        let words = self.steps / 64 + 1;
+        let mut states = Set::default();
+        add(&mut states, 0);
+        for one in Chars(value) {
+            if has(&states, self.steps) && has(&self.stays, self.steps) {
+                return true;
+            }
+            let place = one.map_or(0, |one| match self.ascii.get(one as usize) {
+                Some(place) => *place,
+                None => self.others.get(&one).copied().unwrap_or(0),
+            });
+            let takes = &self.takes[usize::from(place)];
+            let (mut carry, mut alive) = (0, 0);
+            for word in 0..words {
+                let moved = states[word] & takes[word];
+                states[word] = moved << 1 | carry | states[word] & self.stays[word];
+                carry = moved >> 63;
+                alive |= states[word];
+            }
+            if alive == 0 {
+                return false;
             }
         }
+        has(&states, self.steps)
     }
 }
 
-/// Bytes of the first character, if there is one.
-fn one_char(value: &[u8]) -> Option<usize> {
-    let length = match value.first()? {
-        0xc0..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf7 => 4,
-        _ => 1,
-    };
-    let whole = value.get(..length).is_some_and(|bytes| std::str::from_utf8(bytes).is_ok());
-    Some(if whole { length } else { 1 })
+/// The characters of a text; `None` for a byte that belongs to none.
+struct Chars<'a>(&'a [u8]);
+
+impl Iterator for Chars<'_> {
+    type Item = Option<char>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let length = match self.0.first()? {
+            byte @ 0..=0x7f => {
+                self.0 = &self.0[1..];
+                return Some(Some(char::from(*byte)));
+            }
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            _ => 4,
+        };
+        let found = self.0.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok()).and_then(|text| text.chars().next());
+        self.0 = &self.0[found.map_or(1, char::len_utf8)..];
+        Some(found)
+    }
 }

@@ -48,6 +48,22 @@ pub struct Let {
     pub bytes: usize,
     /// The offset after the last of them; 0 when there is none.
     pub next: Offset,
+    /// Where the first batch begins that passes and for which there was no room; nothing behind that was looked at.
+    pub full_at: Option<Offset>,
+}
+
+/// How much may pass at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// In bytes.
+    pub bytes: usize,
+    /// What passes first may be larger: a reader has to get on.
+    pub first_fits: bool,
+}
+
+impl Room {
+    /// Whatever there is.
+    pub const ANY: Self = Self { bytes: usize::MAX, first_fits: true };
 }
 
 /// What of one batch a filter lets through.
@@ -200,18 +216,19 @@ impl Filters {
         }
     }
 
-    /// What a filter lets through of whole batches of a log. Markers of transactions always pass, and so does a batch that cannot be
-    /// looked into: nothing that is wanted is lost.
-    pub fn pass(&self, log: LogId, slices: &[Bytes], filter: &SharedFilter) -> Let {
+    /// What a filter lets through of whole batches of a log, as far as there is room. Markers of transactions always pass, and so does a
+    /// batch that cannot be looked into: nothing that is wanted is lost.
+    pub fn pass(&self, log: LogId, slices: &[Bytes], filter: &SharedFilter, room: Room) -> Let {
         let mut let_through = Let::default();
         let total: usize = slices.iter().map(Bytes::len).sum();
         let count = |counter: &AtomicU64, by: usize| counter.fetch_add(by as u64, Ordering::Relaxed);
-        count(&self.counts.bytes_in, total);
         let Ok(batches) = sliced_batches(slices) else {
             count(&self.counts.unreadable, 1);
+            count(&self.counts.bytes_in, total);
             count(&self.counts.bytes_out, total);
-            return Let { slices: slices.into(), bytes: total, next: Offset(u64::MAX) };
+            return Let { slices: slices.into(), bytes: total, next: Offset(u64::MAX), full_at: None };
         };
+        let mut gone_through = 0;
         for batch in batches {
             let length = batch.header.total_bytes();
             let verdict = if batch.header.control() {
@@ -219,22 +236,41 @@ impl Filters {
             } else {
                 self.notes.verdict(log, &batch.header, filter, &self.counts, || whole(slices, batch.at, length))
             };
-            match verdict {
-                Verdict::Nothing => {}
-                Verdict::All => {
-                    let_through.slices.extend(cut(slices, batch.at, length));
-                    let_through.bytes += length;
-                    let_through.next = batch.header.next();
-                }
-                Verdict::Part(part) => {
-                    let_through.next = BatchHeader::parse(&part).map_or(batch.header.base(), |header| header.next());
-                    let_through.bytes += part.len();
-                    let_through.slices.push(part);
-                }
+            let passes = match &verdict {
+                Verdict::Nothing => 0,
+                Verdict::All => length,
+                Verdict::Part(part) => part.len(),
+            };
+            let first = room.first_fits && let_through.bytes == 0;
+            if !first && let_through.bytes + passes > room.bytes {
+                let_through.full_at = Some(batch.header.base());
+                break;
             }
+            gone_through += length;
+            let_through.enter(slices, &batch, verdict);
         }
+        count(&self.counts.bytes_in, gone_through);
         count(&self.counts.bytes_out, let_through.bytes);
         let_through
+    }
+}
+
+impl Let {
+    fn enter(&mut self, slices: &[Bytes], batch: &SlicedBatch, verdict: Verdict) {
+        match verdict {
+            Verdict::Nothing => {}
+            Verdict::All => {
+                let length = batch.header.total_bytes();
+                self.slices.extend(cut(slices, batch.at, length));
+                self.bytes += length;
+                self.next = batch.header.next();
+            }
+            Verdict::Part(part) => {
+                self.next = BatchHeader::parse(&part).map_or(batch.header.base(), |header| header.next());
+                self.bytes += part.len();
+                self.slices.push(part);
+            }
+        }
     }
 }
 

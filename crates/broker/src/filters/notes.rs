@@ -1,8 +1,12 @@
 //! What is known of batches that filters have gone through: what each filter lets through of it, and which values some fields have. A
-//! bounded memory; what was entered first goes first.
+//! bounded memory; what was entered first goes first, one filter's outcome of one batch at a time.
 //!
 //! Whoever asks for a batch holds the part of the memory that it is in until the answer is known, so that one batch is looked into
-//! once, however many ask for it at once. The batches of a log are in all parts, so that few logs may have all of the memory.
+//! once, however many ask for it at once. The parts spread this lock and nothing else: the bound is one for all of them, so that neither a part
+//! that got many batches by chance, nor outcomes of old filters for the same batches, push out what came last.
+//!
+//! I1 Every outcome in a part has an entry in the order, or is about to get one, or about to go.
+//! I2 The lock of the order is never held together with that of a part: who waits for a batch must not hold up those who are through.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,8 +25,8 @@ use super::{FilterCounts, SharedFilter};
 const PARTS: usize = 64;
 /// Memory until somebody says.
 const BYTES_MAX: usize = 16 << 20;
-/// Memory of a note beside its summaries and batches, about.
-const NOTE_BYTES: usize = 256;
+/// Memory of an outcome beside its summary and batch, with its share of the tables, about.
+const ENTRY_BYTES: usize = 256;
 
 /// What a filter lets through of a batch.
 #[derive(Clone, Debug)]
@@ -44,39 +48,51 @@ fn part_of(key: &Key) -> usize {
     (mixed >> 32) as usize % PARTS
 }
 
-#[derive(Default)]
-struct Note {
-    summaries: SmallVec<[Summary; 1]>,
-    /// By the id of the filter.
-    verdicts: SmallVec<[(u64, Verdict); 2]>,
+/// What one filter lets through of a batch.
+struct Outcome {
+    /// The filter's.
+    id: u64,
+    verdict: Verdict,
+    /// What was seen on the way.
+    summary: Option<Summary>,
 }
 
-impl Note {
+impl Outcome {
     fn memory_bytes(&self) -> usize {
-        let parts = self.verdicts.iter().map(|(_, verdict)| match verdict {
+        let part = match &self.verdict {
             Verdict::Part(bytes) => bytes.len(),
             Verdict::All | Verdict::Nothing => 0,
-        });
-        NOTE_BYTES + self.summaries.iter().map(Summary::memory_bytes).sum::<usize>() + parts.sum::<usize>()
+        };
+        ENTRY_BYTES + part + self.summary.as_ref().map_or(0, Summary::memory_bytes)
     }
 }
 
+/// What is known of a batch.
+type Note = SmallVec<[Outcome; 1]>;
+
+/// An outcome in the order in which they were entered.
+struct Entry {
+    key: Key,
+    id: u64,
+    bytes: usize,
+}
+
 #[derive(Default)]
-struct Part {
-    notes: HashMap<Key, Note>,
-    order: VecDeque<Key>,
+struct Order {
+    entries: VecDeque<Entry>,
     bytes: usize,
 }
 
 /// The memory.
 pub(super) struct Notes {
-    parts: [Mutex<Part>; PARTS],
+    parts: [Mutex<HashMap<Key, Note>>; PARTS],
+    order: Mutex<Order>,
     bytes_max: AtomicUsize,
 }
 
 impl Default for Notes {
     fn default() -> Self {
-        Self { parts: std::array::from_fn(|_| Mutex::default()), bytes_max: AtomicUsize::new(BYTES_MAX) }
+        Self { parts: std::array::from_fn(|_| Mutex::default()), order: Mutex::default(), bytes_max: AtomicUsize::new(BYTES_MAX) }
     }
 }
 
@@ -86,7 +102,7 @@ impl Notes {
     }
 
     pub fn bytes(&self) -> usize {
-        self.parts.iter().map(|part| part.lock().bytes).sum()
+        self.order.lock().bytes
     }
 
     /// What `filter` lets through of a batch, which `bytes` fetches if it has to be looked into.
@@ -100,13 +116,14 @@ impl Notes {
     ) -> Verdict {
         let key = (log, header.base_offset, header.crc);
         let mut part = self.parts[part_of(&key)].lock();
-        let known = part.notes.get(&key);
-        if let Some((_, verdict)) = known.and_then(|note| note.verdicts.iter().find(|(id, _)| *id == filter.id)) {
+        let known = part.get(&key).map_or(&[][..], SmallVec::as_slice);
+        if let Some(outcome) = known.iter().find(|outcome| outcome.id == filter.id) {
             counts.remembered.fetch_add(1, Ordering::Relaxed);
-            return verdict.clone();
+            return outcome.verdict.clone();
         }
         let wanted = filter.filter.wanted();
-        let summary = wanted.and_then(|wanted| known?.summaries.iter().find(|summary| summary.is_about(wanted)));
+        let mut summaries = known.iter().filter_map(|outcome| outcome.summary.as_ref());
+        let summary = wanted.and_then(|wanted| summaries.find(|summary| summary.is_about(wanted)));
         if wanted.zip(summary).is_some_and(|(wanted, summary)| !summary.may_have(wanted)) {
             counts.skipped.fetch_add(1, Ordering::Relaxed);
             return Verdict::Nothing;
@@ -128,31 +145,44 @@ impl Notes {
             }
         };
         counts.decoded.fetch_add(1, Ordering::Relaxed);
-        part.enter(key, made, (filter.id, verdict.clone()));
-        part.shrink(self.bytes_max.load(Ordering::Relaxed) / PARTS);
+        let outcome = Outcome { id: filter.id, verdict: verdict.clone(), summary: made };
+        let entry = Entry { key, id: filter.id, bytes: outcome.memory_bytes() };
+        part.entry(key).or_default().push(outcome);
+        drop(part);
+        self.enter(entry);
         verdict
+    }
+
+    /// Puts an outcome at the end of the order, and forgets those that were there first when there are too many. I2
+    fn enter(&self, entry: Entry) {
+        let gone: SmallVec<[Entry; 4]> = {
+            let mut order = self.order.lock();
+            order.bytes += entry.bytes;
+            order.entries.push_back(entry);
+            order.shrink(self.bytes_max.load(Ordering::Relaxed))
+        };
+        gone.iter().for_each(|entry| self.forget(entry));
+    }
+
+    fn forget(&self, entry: &Entry) {
+        let mut part = self.parts[part_of(&entry.key)].lock();
+        let Some(note) = part.get_mut(&entry.key) else { return };
+        note.retain(|outcome| outcome.id != entry.id);
+        if note.is_empty() {
+            part.remove(&entry.key);
+        }
     }
 }
 
-impl Part {
-    fn enter(&mut self, key: Key, summary: Option<Summary>, verdict: (u64, Verdict)) {
-        let order = &mut self.order;
-        let note = self.notes.entry(key).or_insert_with(|| {
-            order.push_back(key);
-            Note::default()
-        });
-        let before = if note.verdicts.is_empty() { 0 } else { note.memory_bytes() };
-        note.summaries.extend(summary);
-        note.verdicts.push(verdict);
-        self.bytes += note.memory_bytes() - before;
-    }
-
-    fn shrink(&mut self, bytes_max: usize) {
+impl Order {
+    /// Takes out what is too much.
+    fn shrink(&mut self, bytes_max: usize) -> SmallVec<[Entry; 4]> {
+        let mut gone = SmallVec::new();
         while self.bytes > bytes_max {
-            let Some(oldest) = self.order.pop_front() else { return };
-            if let Some(note) = self.notes.remove(&oldest) {
-                self.bytes -= note.memory_bytes();
-            }
+            let Some(oldest) = self.entries.pop_front() else { break };
+            self.bytes -= oldest.bytes;
+            gone.push(oldest);
         }
+        gone
     }
 }

@@ -28,7 +28,7 @@ fn filters(texts: &[(&str, &str)]) -> Filters {
 
 fn passed(filters: &Filters, group: &str, slices: &[Bytes]) -> Vec<Record> {
     let filter = filters.of_group(group).expect("it has a filter");
-    let passed = filters.pass(LOG, slices, &filter.filter);
+    let passed = filters.pass(LOG, slices, &filter.filter, Room::ANY);
     assert_eq!(passed.bytes, passed.slices.iter().map(Bytes::len).sum::<usize>());
     passed.slices.iter().flat_map(|batch| records(batch).expect("a batch")).collect()
 }
@@ -63,31 +63,62 @@ fn a_summary_spares_other_filters_the_look() {
 #[test]
 fn memory_is_bounded_and_nothing_is_lost_by_it() {
     let filters = filters(&[("a", "key = '3'")]);
-    filters.set_notes_bytes_max(PARTS_TIMES_A_FEW);
+    filters.set_notes_bytes_max(NOTES_BYTES_FEW);
     let slices = batches(500, |number| (number % 10).to_string());
     for _ in 0..2 {
         assert_eq!(passed(&filters, "a", &slices).len(), 500);
-        assert!(filters.notes_bytes() <= PARTS_TIMES_A_FEW, "{}", filters.notes_bytes());
+        assert!(filters.notes_bytes() <= NOTES_BYTES_FEW, "{}", filters.notes_bytes());
     }
     assert!(count(&filters.counts.decoded) > 500, "what was forgotten was looked into again");
     assert!(filters.notes_bytes() > 0);
 }
 
-/// Two or three batches in each of the parts.
-const PARTS_TIMES_A_FEW: usize = 64 * 1000;
+/// For two hundred batches, about.
+const NOTES_BYTES_FEW: usize = 64 * 1000;
 
 #[test]
-fn one_log_may_have_all_of_the_memory() {
+fn memory_for_all_batches_once_suffices_for_groups_that_read_together() {
     let slices = batches(500, |number| (number % 10).to_string());
-    let read = |bytes_max: Option<usize>| {
-        let filters = filters(&[("a", "key = '3'"), ("b", "key = '3'")]);
-        bytes_max.into_iter().for_each(|bytes| filters.set_notes_bytes_max(bytes));
-        assert_eq!((passed(&filters, "a", &slices).len(), passed(&filters, "b", &slices).len()), (500, 500));
-        filters
-    };
-    // Three times as much as they take, because parts are not equally full.
-    let filters = read(Some(3 * read(None).notes_bytes()));
-    assert_eq!((count(&filters.counts.decoded), count(&filters.counts.remembered)), (500, 500));
+    let words = |group: &str| format!("key IN ('3', '{}')", &group[..1]);
+    let filters = Filters::default();
+    let groups = ["a1", "b1", "c1", "c2", "c3", "c4", "c5"];
+    groups.iter().for_each(|group| filters.set(group, &words(group), ""));
+    let read = |group: &str| assert_eq!(passed(&filters, group, &slices).len(), 500);
+    read("a1");
+    let once = filters.notes_bytes();
+    filters.set_notes_bytes_max(once);
+    // What other groups wanted of the same batches, and were there first, makes room.
+    read("b1");
+    let before = count(&filters.counts.decoded);
+    assert_eq!(before, 1000);
+    std::thread::scope(|scope| {
+        for group in ["c1", "c2", "c3", "c4", "c5"] {
+            scope.spawn(move || read(group));
+        }
+    });
+    assert_eq!(count(&filters.counts.decoded) - before, 500, "each batch is looked into once");
+    assert!(filters.notes_bytes() <= once);
+    read("c3");
+    assert_eq!(count(&filters.counts.decoded) - before, 500);
+}
+
+#[test]
+fn no_more_passes_than_there_is_room_for() {
+    let filters = filters(&[("a", "key = '3'"), ("b", "key = '999'")]);
+    let slices = batches(20, |number| (number % 10).to_string());
+    let (some, none) = (filters.of_group("a").unwrap().filter.clone(), filters.of_group("b").unwrap().filter.clone());
+    let pass = |filter: &SharedFilter, bytes: usize, first_fits: bool| filters.pass(LOG, &slices, filter, Room { bytes, first_fits });
+    let all = pass(&some, usize::MAX, false);
+    assert_eq!((all.next, all.full_at), (Offset(194), None));
+    let one = all.bytes / 20;
+    let three = pass(&some, 3 * one + one / 2, false);
+    assert_eq!((three.bytes, three.next, three.full_at), (3 * one, Offset(24), Some(Offset(30))));
+    let first = pass(&some, 1, true);
+    assert_eq!((first.bytes, first.next, first.full_at), (one, Offset(4), Some(Offset(10))));
+    let nothing = pass(&some, 1, false);
+    assert_eq!((nothing.bytes, nothing.next, nothing.full_at), (0, Offset(0), Some(Offset(0))));
+    // What does not pass needs no room.
+    assert_eq!((pass(&none, 0, false).full_at, pass(&none, 0, false).bytes), (None, 0));
 }
 
 #[test]
@@ -101,7 +132,7 @@ fn markers_pass_and_so_does_what_cannot_be_read() {
     set_base_offset(&mut damaged, Offset(99));
     let damaged = Bytes::from(damaged);
     let filter = filters.of_group("a").unwrap();
-    assert_eq!(filters.pass(LOG, std::slice::from_ref(&damaged), &filter.filter).slices.as_slice(), [damaged]);
+    assert_eq!(filters.pass(LOG, std::slice::from_ref(&damaged), &filter.filter, Room::ANY).slices.as_slice(), [damaged]);
     assert_eq!(count(&filters.counts.unreadable), 1);
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use filter::Filter;
-use record::{BatchBuilder, select};
+use record::{BatchBuilder, Fields, select};
 
 /// A batch of one record.
 fn batch(timestamp: i64, key: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)]) -> Bytes {
@@ -95,11 +95,81 @@ fn records_without_a_key_and_with_quotes() {
     assert!(matches("key = 9007199254740993", &large) && !matches("key = 9007199254740992", &large), "whole numbers are exact");
 }
 
-/// A pattern that would take a matcher of two minds for ever.
+#[test]
+fn patterns_count_characters() {
+    let of = |key: &[u8], pattern: &str| matches(&format!("key LIKE '{pattern}'"), &batch(0, Some(key), &[]));
+    assert!(of("日".as_bytes(), "%_") && !of("日".as_bytes(), "%__"), "one character, however many bytes");
+    assert!(of("日本".as_bytes(), "%__") && !of("日本".as_bytes(), "%___") && of("日本".as_bytes(), "%本"));
+    assert!(of("a日b".as_bytes(), "a_b") && !of("a日b".as_bytes(), "a__b"));
+    // Bytes that are no UTF-8 are a character each, and none that a pattern can name.
+    assert!(of(b"a\xff\xfeb", "a__b") && !of(b"a\xff\xfeb", "a_b") && of(b"a\xff\xfeb", "a%b"));
+    assert!(of(b"\xe6\x97", "__") && of(b"\xe6a", "%a") && !of(b"\xe6a", "a"));
+    let long = "x".repeat(255);
+    assert!(of(long.as_bytes(), &long) && of(format!("{long}y").as_bytes(), &format!("{long}_")));
+    assert!(!of(format!("{long}y").as_bytes(), &long) && !of(&long.as_bytes()[1..], &long));
+    for steps in 62..67 {
+        let text = "ab".repeat(steps)[..steps].to_owned();
+        assert!(of(format!("--{text}--").as_bytes(), &format!("%{text}%")) && !of(format!("--{text}").as_bytes(), &format!("%{text}_%")));
+    }
+}
+
+/// A record that has only this.
+struct Key<'a>(&'a [u8]);
+
+impl Fields for Key<'_> {
+    fn key(&self) -> Option<&[u8]> {
+        Some(self.0)
+    }
+
+    fn header(&self, _name: &[u8]) -> Option<&[u8]> {
+        None
+    }
+
+    fn timestamp(&self) -> i64 {
+        0
+    }
+}
+
+/// Patterns and texts of two letters, against the meaning of `%` and `_` spelt out.
+#[test]
+fn patterns_mean_what_they_say() {
+    fn means(pattern: &[u8], text: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => text.is_empty(),
+            Some((b'%', rest)) => (0..=text.len()).any(|taken| means(rest, &text[taken..])),
+            Some((step, rest)) => text.split_first().is_some_and(|(one, more)| (*step == b'_' || step == one) && means(rest, more)),
+        }
+    }
+    let all = |letters: &[u8], length: u32| {
+        let letters = letters.to_vec();
+        (0..letters.len().pow(length)).map(move |number| {
+            (0..length).map(|place| letters[number / letters.len().pow(place) % letters.len()]).collect::<Vec<u8>>()
+        })
+    };
+    for pattern in (0..=5).flat_map(|length| all(b"ab%_", length)) {
+        let text = format!("key LIKE '{}'", String::from_utf8_lossy(&pattern));
+        let filter = Filter::parse(&text).expect("a pattern");
+        for key in (0..=4).flat_map(|length| all(b"ab", length)) {
+            assert_eq!(filter.matches(&Key(&key)), means(&pattern, &key), "{text} of {key:?}");
+        }
+    }
+}
+
+/// A matcher that goes back takes as many times longer as the pattern is longer.
 #[test]
 fn patterns_end() {
-    let key = vec![b'a'; 100_000];
+    let key = vec![b'a'; 1 << 20];
     let long = batch(0, Some(&key), &[]);
-    let pattern = format!("key LIKE '{}b'", "a%".repeat(120));
-    assert!(!matches(&pattern, &long));
+    assert!(!matches(&format!("key LIKE '{}b'", "a%".repeat(120)), &long));
+    let took = |length: usize| {
+        let text = format!("key LIKE '%{}b%'", "a".repeat(length));
+        let one = || {
+            let began = std::time::Instant::now();
+            assert!(!matches(&text, &long));
+            began.elapsed()
+        };
+        (0..3).map(|_| one()).min().expect("three")
+    };
+    let (short, slow) = (took(1), took(253));
+    assert!(slow < short * 40, "{slow:?} for 253 characters, {short:?} for one");
 }

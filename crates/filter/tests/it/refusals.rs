@@ -39,12 +39,12 @@ fn where_and_why() {
 fn bounds() {
     let deep = format!("{}key = 'x'{}", "(".repeat(40), ")".repeat(40));
     check(&deep, "at character 34: parentheses and NOT are nested more than 32 deep");
-    check(&"NOT ".repeat(100_000 / 8), "at character 133: parentheses and NOT are nested more than 32 deep");
+    check(&"NOT ".repeat(8_000), "at character 133: parentheses and NOT are nested more than 32 deep");
     let long = format!("key = '{}'", "x".repeat(FILTER_BYTES_MAX));
-    check(&long, "at character 1: the expression has 65544 bytes, at most 65536 are allowed");
+    check(&long, "at character 1: the expression has 32775 bytes, at most 32767 are allowed");
     let pattern = format!("key LIKE '{}'", "%x".repeat(200));
     check(&pattern, "at character 10: a pattern has at most 256 characters");
-    let wide: Vec<String> = (0..5000).map(|number| format!("'{number}'")).collect();
+    let wide: Vec<String> = (0..4000).map(|number| format!("'{number}'")).collect();
     assert!(Filter::parse(&format!("key IN ({})", wide.join(","))).is_ok());
 }
 

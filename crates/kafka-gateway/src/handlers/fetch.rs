@@ -314,7 +314,7 @@ impl FetchWait {
             return false;
         }
         if let Some(filtered) = &mut self.filtered {
-            filtered.begin_turn();
+            filtered.begin_turn(self.max_bytes);
         }
         for step in 0..self.wanted.len() {
             let at = (self.start + step) % self.wanted.len();
@@ -335,14 +335,16 @@ impl FetchWait {
             if (end..=readable).contains(&Offset(offset)) {
                 continue;
             }
-            if room == 0 && bytes > 0 {
+            // What has passed a filter before has its room, and has to be told of.
+            if room == 0 && bytes > 0 && self.filtered.is_none() {
                 continue;
             }
             let read = match &mut self.filtered {
                 None => broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, room, bytes == 0),
                 Some(filtered) => {
                     let began = Instant::now();
-                    let read = filtered.read_tail(at, broker, log, Offset(offset)..end, room);
+                    let of_partition = wanted.max_bytes.max(0) as usize;
+                    let read = filtered.read_tail(at, broker, log, Offset(offset)..end, of_partition);
                     took += began.elapsed();
                     read
                 }

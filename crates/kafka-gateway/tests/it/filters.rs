@@ -9,8 +9,9 @@ use kafka_wire::find_coordinator::FindCoordinatorRequest;
 use kafka_wire::list_groups::ListGroupsRequest;
 use kafka_wire::{ErrorCode, Str};
 use record::{BatchBuilder, BatchHeader, Batches, records};
+use types::Offset;
 
-use crate::node::{Node, fetched, flexible, wants};
+use crate::node::{Node, fetched, flexible, partitions, wants};
 
 const HEARTBEAT: (i16, i16) = (68, 1);
 const FIND_COORDINATOR: (i16, i16) = (10, 4);
@@ -214,4 +215,53 @@ fn a_wait_goes_on_where_it_was_and_ends_with_the_first_record_that_passes() {
     let (_, body) = world.node.answer(client);
     assert_eq!(read(&fetched(body)), (vec![], 80));
     world.node.stop();
+}
+
+#[test]
+fn an_answer_keeps_to_the_bounds_of_its_fetch() {
+    let mut world = world();
+    let client = world.node.connect();
+    world.ask_for(client, &[GROUP]);
+    let bytes = |response: &FetchResponse| partitions(response)[0].2;
+    let mut request = wants("t", &[(0, 0)]);
+    request.max_bytes = 1;
+    let first = world.node.fetch(client, &request);
+    assert_eq!(read(&first), (vec![3, 7], 10), "the first comes, however large it is");
+    // An answer ends with a marker, which comes on top.
+    let one = bytes(&first) - record::gap_marker(Offset(9), 0, 0).len();
+    for (of_partition, of_all) in [(3 * one, 1 << 20), (1 << 20, 3 * one), (4 * one - 1, 4 * one - 1)] {
+        let mut request = wants("t", &[(0, 10)]);
+        request.topics[0].partitions[0].partition_max_bytes = of_partition as i32;
+        request.max_bytes = of_all as i32;
+        assert_eq!(read(&world.node.fetch(client, &request)), (vec![13, 17, 23, 27, 33, 37], 50));
+        request.topics[0].partitions[0].fetch_offset = 0;
+        assert_eq!(read(&world.node.fetch(client, &request)), (vec![3, 7, 13, 17, 23, 27], 30), "there is no room for a fourth");
+    }
+    world.node.stop();
+}
+
+#[test]
+fn what_has_passed_is_sent_when_another_partition_fills_the_answer() {
+    for (early, late) in [(0, 1), (1, 0)] {
+        let mut world = world();
+        let (client, producer) = (world.node.connect(), world.node.connect());
+        world.node.create_topic(producer, "two", 2);
+        world.ask_for(client, &[GROUP]);
+        let mut request = wants("two", &[(0, 0), (1, 0)]);
+        (request.min_bytes, request.max_bytes, request.max_wait_ms) = (300, 310, 60_000);
+        world.node.send_fetch(client, 0, &request);
+        assert_eq!(world.node.produce(producer, "two", early, batch(false)).0, 0);
+        assert_eq!(world.node.produce(producer, "two", early, batch(true)).0, 0);
+        assert!(world.node.poll(client).is_none(), "too little has passed");
+        let mut many = BatchBuilder::default();
+        for _ in 0..40 {
+            many = many.record(1000, Some(b"3"), Some(b"a value"));
+        }
+        assert_eq!(world.node.produce(producer, "two", late, many.build()).0, 0);
+        let (_, body) = world.node.answer(client);
+        let mut response = fetched(body);
+        response.responses[0].partitions.retain(|partition| partition.partition_index == early);
+        assert_eq!(read(&response), (vec![3, 7], 20), "and that nothing follows which passes");
+        world.node.stop();
+    }
 }

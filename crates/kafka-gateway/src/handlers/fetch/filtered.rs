@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, ColdData, GroupFilter, Log, TailRead};
+use broker::{Broker, ColdData, GroupFilter, Let, Log, Room, TailRead};
 use bytes::Bytes;
 use record::gap_marker;
 use smallvec::SmallVec;
@@ -31,24 +31,28 @@ struct Passed {
 pub(super) struct Filtered {
     filter: Arc<GroupFilter>,
     passed: Vec<Passed>,
+    /// Bytes that have passed, of all partitions, …
+    bytes: usize,
+    /// … and how many of them there may be.
+    bytes_max: usize,
     /// Bytes that may be gone through in this turn.
     left: usize,
-    /// A partition has been gone through as far as it may in this turn.
+    /// A partition has been gone through as far as it may in this turn, or as there was room for what passes.
     spent: bool,
 }
 
 impl Filtered {
     pub fn new(filter: Arc<GroupFilter>, partitions: usize) -> Self {
-        Self { filter, passed: vec![Passed::default(); partitions], left: TURN_BYTES_MAX, spent: false }
+        Self { filter, passed: vec![Passed::default(); partitions], bytes: 0, bytes_max: 0, left: TURN_BYTES_MAX, spent: false }
     }
 
     pub fn filter(&self) -> &Arc<GroupFilter> {
         &self.filter
     }
 
-    /// A new turn begins.
-    pub fn begin_turn(&mut self) {
-        (self.left, self.spent) = (TURN_BYTES_MAX, false);
+    /// A new turn begins, for an answer of at most so many bytes.
+    pub fn begin_turn(&mut self, bytes_max: usize) {
+        (self.left, self.spent, self.bytes_max) = (TURN_BYTES_MAX, false, bytes_max);
     }
 
     /// It has gone through as much as it may in a turn.
@@ -61,29 +65,36 @@ impl Filtered {
         self.passed[at].next.unwrap_or(offset)
     }
 
-    /// Reads on in memory, until `room` is full; all that has passed so far.
-    pub fn read_tail(&mut self, at: usize, broker: &Broker, log: &Log, range: std::ops::Range<Offset>, room: usize) -> TailRead {
+    /// Reads on in memory until `max_bytes` of this partition, or as many as the answer takes, have passed; all that has passed so far. As for
+    /// everybody, what passes first may be larger.
+    pub fn read_tail(&mut self, at: usize, broker: &Broker, log: &Log, range: std::ops::Range<Offset>, max_bytes: usize) -> TailRead {
         let passed = &mut self.passed[at];
         let journal = broker.journal_of(log.id());
         let mut partition_left = PARTITION_BYTES_MAX;
+        let mut full = false;
         loop {
             let from = passed.next.unwrap_or(range.start);
             let piece = PIECE_BYTES.min(self.left).min(partition_left);
-            if from >= range.end || piece == 0 || passed.bytes > 0 && passed.bytes >= room {
+            if full || from >= range.end || piece == 0 {
                 break;
             }
             match journal.read_tail(log, from..range.end, piece, true) {
                 TailRead::Data { slices, bytes, next } => {
                     self.left = self.left.saturating_sub(bytes);
                     partition_left = partition_left.saturating_sub(bytes);
-                    passed.enter(broker, log, &self.filter, &slices, next);
+                    let bytes = self.bytes_max.saturating_sub(self.bytes).min(max_bytes.saturating_sub(passed.bytes));
+                    let room = Room { bytes, first_fits: self.bytes == 0 };
+                    let more = broker.filters().pass(log.id(), &slices, &self.filter.filter, room);
+                    self.bytes += more.bytes;
+                    full = more.full_at.is_some();
+                    passed.enter(more, next);
                 }
                 TailRead::Cold if passed.bytes == 0 => return TailRead::Cold,
                 TailRead::OutOfRange if passed.next.is_none() => return TailRead::OutOfRange,
                 TailRead::Cold | TailRead::OutOfRange | TailRead::Empty => break,
             }
         }
-        self.spent |= partition_left == 0;
+        self.spent |= full || partition_left == 0;
         match passed.next {
             Some(next) => TailRead::Data { slices: passed.slices.clone(), bytes: passed.bytes, next },
             None => TailRead::Empty,
@@ -95,6 +106,7 @@ impl Filtered {
         let passed = &mut self.passed[at];
         passed.next = Some(data.next);
         passed.bytes += data.bytes;
+        self.bytes += data.bytes;
         passed.slices.extend(data.slices);
         passed.covered = passed.covered.max(covered);
         ColdData { slices: passed.slices.clone(), bytes: passed.bytes, next: data.next }
@@ -109,18 +121,19 @@ impl Filtered {
 }
 
 impl Passed {
-    fn enter(&mut self, broker: &Broker, log: &Log, filter: &GroupFilter, slices: &[Bytes], next: Offset) {
-        let passed = broker.filters().pass(log.id(), slices, &filter.filter);
+    /// Takes what passed of what was read up to `next`.
+    fn enter(&mut self, more: Let, next: Offset) {
+        let next = more.full_at.unwrap_or(next);
         self.next = Some(next);
-        self.bytes += passed.bytes;
-        self.slices.extend(passed.slices);
-        self.covered = self.covered.max(passed.next.min(next));
+        self.bytes += more.bytes;
+        self.slices.extend(more.slices);
+        self.covered = self.covered.max(more.next.min(next));
     }
 }
 
 /// Puts what was read from history through a filter; where the last batch that passes ends. On a thread for history.
 pub(super) fn pass_cold(broker: &Broker, log: &Log, filter: &GroupFilter, data: ColdData) -> (ColdData, Offset) {
-    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter);
+    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter, Room::ANY);
     let covered = passed.next.min(data.next);
     (ColdData { slices: passed.slices, bytes: passed.bytes, next: data.next }, covered)
 }
