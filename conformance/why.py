@@ -33,10 +33,10 @@ LEAST = 0.15
 
 
 def why(broker, seconds=1, **subject):
-    """What the command says."""
+    """What the command says; `name`: of whatever has that name."""
     command = [str(broker.binary), "why", "--json", "--admin", f"127.0.0.1:{broker.admin}", "--seconds", str(seconds)]
     for name, value in subject.items():
-        command += [f"--{name}", value]
+        command += [value] if name == "name" else [f"--{name}", value]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0, f"status {done.returncode}: {done.stderr[-200:]}"
     return json.loads(done.stdout)
@@ -113,6 +113,7 @@ def a_quota(broker):
     Quotas(broker.bootstrap).set({"client-id": "limited"}, producer_byte_rate=MB)
     with produces(broker, "limited"):
         expect(why(broker, client="limited"), "quota")
+        expect(why(broker, name="limited"), "quota")
 
 
 def the_client_itself(broker):

@@ -115,13 +115,76 @@ def behind(broker, quotas):
     assert meter.total == 700 * len(BODY), f"{meter.total / MB:.1f} MB came, also without a rule"
 
 
+def behind_apart(broker, quotas):
+    """The rules hold for who asks for single messages, and for a stream's consumer by how far that is itself."""
+    connection = connect(broker, "filler")
+    channel = connection.channel()
+    channel.queue_declare("asked", durable=True)
+    channel.queue_declare("stream", durable=True, arguments={"x-queue-type": "stream"})
+    for _ in range(300):
+        channel.basic_publish("", "asked", BODY)
+        channel.basic_publish("", "stream", BODY)
+    connection.close()
+    quotas.group("amqp.queue", mainstem_laggard_rules="lag>1MB 60MB/min")
+    asked, late, ends = Meter(), Meter(), threading.Event()
+
+    def ask():
+        connection = connect(broker, "asks")
+        channel = connection.channel()
+        while not ends.is_set():
+            asked.add(len(channel.basic_get("asked", auto_ack=True)[2] or b""))
+        connection.close()
+
+    def read(meter, start):
+        connection = connect(broker, f"reads from {start}")
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=200)
+
+        def take(_channel, method, _properties, body):
+            meter.add(len(body))
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume("stream", take, arguments={"x-stream-offset": start})
+        while not ends.is_set():
+            connection.process_data_events(0.05)
+        connection.close()
+
+    early = Meter()
+    threads = [threading.Thread(target=ask), threading.Thread(target=read, args=(late, "first")), threading.Thread(target=read, args=(early, "next"))]
+    for thread in threads:
+        thread.start()
+    time.sleep(1.5)
+    publisher = connect(broker, "goes on")
+    for _ in range(20):
+        publisher.channel().basic_publish("", "stream", BODY)
+    publisher.close()
+    start = time.monotonic()
+    while early.total < 20 * len(BODY) and time.monotonic() < start + 3:
+        time.sleep(0.02)
+    assert early.total == 20 * len(BODY), f"who is not behind got {early.total} bytes"
+    assert time.monotonic() < start + 1, "who is not behind waited for who is"
+    time.sleep(2)
+    got = {"asked for": asked.between(start, start + 2), "read of a stream": late.between(start, start + 2)}
+    quotas.group("amqp.queue", mainstem_laggard_rules="")
+    until = time.monotonic() + 4
+    while min(asked.total, late.total - 20 * len(BODY)) < 300 * len(BODY) and time.monotonic() < until:
+        time.sleep(0.05)
+    ends.set()
+    for thread in threads:
+        thread.join(30)
+    for what, rate in got.items():
+        near(rate, MB, 0.3, f"{what} at 60 MB a minute")
+    assert (asked.total, late.total) == (300 * len(BODY), 320 * len(BODY)), "all came without a rule"
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="mainstem-quotas-") as scratch:
         broker = Broker(sys.argv[1], f"{scratch}/data", ["--set", "mainstem.shards=2"]).start()
         try:
             quotas = Quotas(broker.bootstrap)
             for name, case in (("publishers-are-held-to-their-rate", publishers), ("consumers-are-held-to-their-rate", consumers),
-                               ("a-queue-that-is-far-behind-is-slowed-down", behind)):
+                               ("a-queue-that-is-far-behind-is-slowed-down", behind),
+                               ("who-asks-or-reads-a-stream-far-behind-is-slowed-down", behind_apart)):
                 try:
                     case(broker, quotas)
                     print(f"ok {name}", flush=True)

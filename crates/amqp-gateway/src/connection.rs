@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{AclOperation, Broker, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost, Waits};
+use broker::{AclOperation, Broker, Cause, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost, Waits};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
@@ -52,8 +52,8 @@ pub(crate) enum Waiting {
     Letters,
     /// The outcome of all publishes of a transaction; messages that were not kept so far.
     Commit { channel: u16, lost: u64 },
-    /// A message is being read from the disk.
-    Later(Instant),
+    /// What was asked for is tried again then: why it is not to be had now.
+    Later(Instant, Cause),
 }
 
 /// Who consumes, or has asked for single messages.

@@ -335,8 +335,8 @@ impl Session {
             _ => {
                 handlers::check_sender(method.id()).map_err(|failure| failure.of(method.id()))?;
                 handlers::handle(connection, channel, method)?;
-                // A message that is being read from the disk: the frame is looked at again.
-                let again = matches!(connection.waiting, Some(Waiting::Later(_)));
+                // A message that is not to be had yet: the frame is looked at again.
+                let again = matches!(connection.waiting, Some(Waiting::Later(..)));
                 Ok(if again { 0 } else { length })
             }
         }
@@ -678,7 +678,7 @@ impl Session {
     /// Time has passed, or something may be there.
     pub fn handle_wake(&mut self, now: Instant) {
         self.connection.now = now;
-        if matches!(self.connection.waiting, Some(Waiting::Later(at)) if now >= at) {
+        if matches!(self.connection.waiting, Some(Waiting::Later(at, _)) if now >= at) {
             self.connection.waiting = None;
         }
         let reads = self.wants_read();
@@ -720,7 +720,7 @@ impl Session {
             Phase::Running | Phase::Ended => None,
         };
         let later = match self.connection.waiting {
-            Some(Waiting::Later(at)) => Some(at),
+            Some(Waiting::Later(at, _)) => Some(at),
             _ => None,
         };
         let pressure = self.pressure.next(&self.connection);

@@ -55,7 +55,7 @@ pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, node_name};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use filter::Filter;
-pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, SharedFilter};
+pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
 pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};

@@ -106,16 +106,10 @@ fn percent(share: f64) -> String {
 impl Broker {
     /// Why are these slow? Looks for `window`. `None`: there is no such connection, topic or group.
     pub fn why(&self, subject: &WhySubject, window: Duration) -> Option<Why> {
-        let first = self.look(subject);
-        let known = match subject {
-            WhySubject::Topic(name) => self.topic(name).is_some(),
-            WhySubject::Group(name) => self.groups().exists(name),
-            WhySubject::Client(_) => !first.connections.is_empty(),
-            WhySubject::All => true,
-        };
-        if !known {
+        if !self.is_known(subject) {
             return None;
         }
+        let first = self.look(subject);
         let mut channels = FullChannels::default();
         for _ in 0..LOOKS_AT_CHANNELS {
             std::thread::sleep(window / LOOKS_AT_CHANNELS);
@@ -123,6 +117,21 @@ impl Broker {
         }
         let second = self.look(subject);
         Some(self.explain(subject, (&first, &second), &channels))
+    }
+
+    /// What has this name: a client, a topic, a group, or several of them.
+    pub fn why_subjects(&self, name: &str) -> Vec<WhySubject> {
+        let all = [WhySubject::Client(name.to_owned()), WhySubject::Topic(name.to_owned()), WhySubject::Group(name.to_owned())];
+        all.into_iter().filter(|subject| self.is_known(subject)).collect()
+    }
+
+    fn is_known(&self, subject: &WhySubject) -> bool {
+        match subject {
+            WhySubject::Topic(name) => self.topic(name).is_some(),
+            WhySubject::Group(name) => self.groups().exists(name),
+            WhySubject::Client(_) => self.waits().all().iter().any(|waits| self.concerns(subject, waits)),
+            WhySubject::All => true,
+        }
     }
 
     fn look(&self, subject: &WhySubject) -> Look {

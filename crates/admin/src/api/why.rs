@@ -39,6 +39,7 @@ const WHY: Schema = Schema::new("Why", &[
 ]);
 
 pub(crate) const ROUTES: &[Route] = &[get("/why", Access::Monitoring, "Why somebody is slow", &WHY, answer).asks(&[
+    ("name", "A client, a topic or a group, if only one of these has the name."),
     ("client", "A client id."),
     ("topic", "Its producers and consumers."),
     ("group", "Its members."),
@@ -60,27 +61,51 @@ const SECONDS_MAX: f64 = 30.0;
 /// Why there is no answer.
 enum Refused {
     /// What was asked makes no sense.
-    Invalid(&'static str, &'static str),
+    Invalid(&'static str, String),
     /// There is no such client, topic or group.
     Unknown,
     /// Others are looking.
     Busy,
 }
 
-/// Answers `client=…`, `topic=…` or `group=…`, and `seconds=…`. On a thread that may wait.
+/// The only one of clients, topics and groups that has this name.
+fn named(broker: &Broker, name: &str) -> Result<WhySubject, Refused> {
+    let mut found = broker.why_subjects(name);
+    match found.pop() {
+        None => Err(Refused::Unknown),
+        Some(only) if found.is_empty() => Ok(only),
+        Some(last) => {
+            found.push(last);
+            let kinds: Vec<&str> = found.iter().map(kind_of).collect();
+            Err(Refused::Invalid("name", format!("{} have this name: ask for one of them", kinds.join(" and "))))
+        }
+    }
+}
+
+fn kind_of(subject: &WhySubject) -> &'static str {
+    match subject {
+        WhySubject::Client(_) => "a client",
+        WhySubject::Topic(_) => "a topic",
+        WhySubject::Group(_) => "a group",
+        WhySubject::All => "all",
+    }
+}
+
+/// Answers `name=…`, `client=…`, `topic=…` or `group=…`, and `seconds=…`. On a thread that may wait.
 fn why<'a>(broker: &Broker, query: impl Fn(&str) -> Option<&'a str>) -> Result<Value, Refused> {
     let text = |name: &str| query(name).map(str::to_owned);
-    let subject = match (text("client"), text("topic"), text("group")) {
-        (None, None, None) => WhySubject::All,
-        (Some(client), None, None) => WhySubject::Client(client),
-        (None, Some(topic), None) => WhySubject::Topic(topic),
-        (None, None, Some(group)) => WhySubject::Group(group),
-        _ => return Err(Refused::Invalid("client", "there is one of client, topic and group")),
+    let subject = match (query("name"), text("client"), text("topic"), text("group")) {
+        (None, None, None, None) => WhySubject::All,
+        (Some(name), None, None, None) => named(broker, name)?,
+        (None, Some(client), None, None) => WhySubject::Client(client),
+        (None, None, Some(topic), None) => WhySubject::Topic(topic),
+        (None, None, None, Some(group)) => WhySubject::Group(group),
+        _ => return Err(Refused::Invalid("client", "there is one of name, client, topic and group".to_owned())),
     };
     let seconds = match query("seconds").map(str::parse::<f64>) {
         None => 1.0,
         Some(Ok(seconds)) if seconds > 0.0 && seconds <= SECONDS_MAX => seconds,
-        Some(_) => return Err(Refused::Invalid("seconds", "it is a number above 0, at most 30")),
+        Some(_) => return Err(Refused::Invalid("seconds", "it is a number above 0, at most 30".to_owned())),
     };
     let _place = LOOKS.take().ok_or(Refused::Busy)?;
     let why = broker.why(&subject, Duration::from_secs_f64(seconds)).ok_or(Refused::Unknown)?;

@@ -231,7 +231,7 @@ pub(crate) fn deliver(connection: &mut Connection, channel: &mut Channel, delive
         let method = basic::Deliver { consumer_tag, delivery_tag, redelivered, exchange, routing_key };
         connection.out.shared(channel.number, &method, stored.properties(), &stored.body, frame_max);
     }
-    let laggard = connection.gateway.broker.laggard_account(&consumer.queue, connection.now);
+    let laggard = connection.gateway.broker.laggard_account(&consumer.queue, deliveries.consumer, connection.now);
     connection.out.note(Taken { channel: Arc::clone(&channel.flow), bytes: deliveries.bytes, laggard });
     connection.gateway.metrics.delivered.inc_by(deliveries.messages.len() as u64);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::{ReplyCode, basic};
-use broker::{Broker, Got, Permission, Queue};
+use broker::{Broker, Cause, Got, Permission, Queue};
 use delivery::{ConsumerId, QueueKind};
 use smallvec::SmallVec;
 
@@ -18,6 +18,10 @@ use crate::message::Stored;
 
 /// A message that is being read from the disk is asked for again after this long.
 const AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// Who waits because the queue is far behind looks so often whether the rules have changed.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// A shorter debt delays nothing: it counts with the next.
+const DELAY_MIN: Duration = Duration::from_millis(1);
 
 /// Asks the partitions of a queue in turn, from another one on each time; most queues have one.
 fn from_parts(broker: &Arc<Broker>, channel: &mut Channel, queue: &Arc<Queue>, no_ack: bool) -> (Arc<Queue>, ConsumerId, Got) {
@@ -55,11 +59,17 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
         return Err(Failure::channel(ReplyCode::ResourceLocked, text));
     }
     let broker = Arc::clone(connection.broker());
+    let laggard = broker.laggard_account(&queue, ConsumerId(0), connection.now);
+    let debt = laggard.as_ref().map_or(Duration::ZERO, |account| account.debt(connection.now));
+    if debt >= DELAY_MIN {
+        connection.waiting = Some(Waiting::Later(connection.now + debt.min(LOOK_AGAIN), Cause::Laggard));
+        return Ok(());
+    }
     let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
     match got {
         Got::Empty => connection.out.method(channel.number, &basic::GetEmpty {}),
         // The frame is looked at again then.
-        Got::Later => connection.waiting = Some(Waiting::Later(connection.now + AGAIN_AFTER)),
+        Got::Later => connection.waiting = Some(Waiting::Later(connection.now + AGAIN_AFTER, Cause::History)),
         Got::Message(message, left) => {
             let delivery_tag = channel.next_tag();
             if !no_ack {
@@ -85,6 +95,9 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
             connection.out.shared(channel.number, &method, stored.properties(), &stored.body, connection.limits.frame_max);
             connection.gateway.metrics.got.inc();
             connection.take_got(message.bytes());
+            if let Some(account) = laggard {
+                account.take(message.bytes() as u64, connection.now);
+            }
         }
     }
     Ok(())

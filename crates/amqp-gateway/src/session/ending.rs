@@ -26,7 +26,7 @@ impl Session {
         let waiting = match waiting {
             Some(Waiting::Login { .. }) => Cause::Login.bit(),
             Some(Waiting::Channel { .. } | Waiting::Connection { .. }) => Cause::Coordinator.bit(),
-            Some(Waiting::Later(_)) => Cause::History.bit(),
+            Some(Waiting::Later(_, cause)) => cause.bit(),
             Some(Waiting::Publishes | Waiting::Letters | Waiting::Commit { .. }) | None => 0,
         };
         // Whoever takes single messages has an entry as well, without a tag.

@@ -1,6 +1,8 @@
-//! Rules for groups that are far behind, of the queues that they work on.
+//! Rules for groups that are far behind: of queues, of those who ask for single messages, and of consumers of streams.
 
 use std::time::Duration;
+
+use amqp_wire::{Table, Value, basic, queue, short};
 
 use crate::node::Node;
 
@@ -60,5 +62,87 @@ fn consumers_of_a_queue_that_is_far_behind_are_slowed_down_until_the_rules_chang
     rules(&node, "amqp.queue", "");
     node.advance(Duration::from_millis(200));
     assert_eq!(first + more + settled(&mut node, consumer), MESSAGES);
+    node.stop();
+}
+
+/// Messages in a queue or stream, and the rule that a thousand bytes a second are enough for who is behind.
+fn filled(node: &mut Node, publisher: usize, name: &str) {
+    node.select_confirms(publisher);
+    for number in 0..MESSAGES {
+        node.publish(publisher, "", name, &BODY);
+        if number % 100 == 0 {
+            node.pump();
+        }
+    }
+    settled(node, publisher);
+    rules(node, "amqp.queue", "lag>100 records 60KB/min");
+}
+
+#[test]
+fn single_messages_of_a_queue_that_is_far_behind_come_when_the_last_one_is_paid_for() {
+    let mut node = Node::start();
+    let (publisher, client) = (node.open(), node.open());
+    node.declare(publisher, "full");
+    node.declare(publisher, "short");
+    filled(&mut node, publisher, "full");
+    let ask = |node: &mut Node, name: &'static str| node.send(client, 1, &basic::Get { queue: short(name), no_ack: true });
+    let got = |node: &mut Node| {
+        node.pump();
+        node.poll(client).map(|seen| seen.method.split('(').nth(1).unwrap_or_default().to_owned())
+    };
+    ask(&mut node, "full");
+    assert_eq!(got(&mut node).as_deref(), Some("GetOk"), "the first costs a second");
+    ask(&mut node, "full");
+    assert_eq!(got(&mut node), None);
+    let wait = node.timeout(client).expect("it looks again");
+    assert!(wait <= Duration::from_millis(200), "{wait:?}");
+    node.advance(Duration::from_millis(600));
+    assert_eq!(got(&mut node), None, "it is not paid for yet");
+    node.advance(Duration::from_millis(600));
+    assert_eq!(got(&mut node).as_deref(), Some("GetOk"));
+    // A change of the rules counts for who waits.
+    ask(&mut node, "full");
+    assert_eq!(got(&mut node), None);
+    rules(&node, "amqp.queue", "");
+    node.advance(Duration::from_millis(200));
+    assert_eq!(got(&mut node).as_deref(), Some("GetOk"));
+    rules(&node, "amqp.queue", "lag>100 records 60KB/min");
+    ask(&mut node, "full");
+    assert_eq!(got(&mut node).as_deref(), Some("GetOk"));
+    ask(&mut node, "full");
+    assert_eq!(got(&mut node), None);
+    node.stop();
+}
+
+#[test]
+fn each_consumer_of_a_stream_is_limited_by_how_far_it_is_behind() {
+    let mut node = Node::start();
+    let (publisher, late, early) = (node.open(), node.open(), node.open());
+    let arguments = Table::build(|fields| fields.put(short("x-queue-type"), "stream"));
+    let method = queue::Declare { queue: short("st"), durable: true, arguments: arguments.view(), ..queue::Declare::default() };
+    assert!(node.ask(publisher, 1, &method).starts_with("Queue(DeclareOk("));
+    filled(&mut node, publisher, "st");
+    let consume = |node: &mut Node, client: usize, from: Value<'_>| {
+        node.ask(client, 1, &basic::Qos { prefetch_size: 0, prefetch_count: 50_000, global: false });
+        let arguments = Table::build(|fields| fields.put(short("x-stream-offset"), from));
+        let method = basic::Consume { queue: short("st"), consumer_tag: short("c"), arguments: arguments.view(), ..basic::Consume::default() };
+        assert!(node.ask(client, 1, &method).starts_with("Basic(ConsumeOk("));
+    };
+    consume(&mut node, late, Value::LongString(b"first"));
+    let first = settled(&mut node, late);
+    assert!((100..MESSAGES / 2).contains(&first), "{first} messages");
+    // Who is near the end gets on beside it, as often as there is something.
+    consume(&mut node, early, Value::LongString(b"next"));
+    for number in 0..5 {
+        node.publish(publisher, "", "st", &BODY);
+        assert_eq!(settled(&mut node, early), 1, "message {number}");
+        settled(&mut node, publisher);
+    }
+    node.advance(Duration::from_secs(20));
+    let more = settled(&mut node, late);
+    assert!(more < 200, "{more} messages in 20 s");
+    rules(&node, "amqp.queue", "");
+    node.advance(Duration::from_millis(200));
+    assert_eq!(first + more + settled(&mut node, late), MESSAGES + 5);
     node.stop();
 }

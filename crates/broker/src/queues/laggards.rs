@@ -1,24 +1,29 @@
-//! Queues that are far behind, by the rules of their group (`quotas/laggard.rs`): consumers get the room that their messages took back late.
-//! Each queue has a lag and an account of its own, as queues that name no share group are all under one name.
+//! Queues and consumers of streams that are far behind, by the rules of their group (`quotas/laggard.rs`): consumers get the room that their
+//! messages took back late, and who asks for single messages waits. Queues that name no share group are all under one name: so each queue has a
+//! lag and an account of its own, and each consumer of a stream, as they have places of their own.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use delivery::ConsumerId;
+
 use super::Queue;
 use crate::Broker;
-use crate::quotas::{Account, Lag};
+use crate::quotas::{Account, Lag, Single};
 
 impl Broker {
-    /// The account of a queue that is far behind. `None`: it has no rules, none of them applies, or it is a stream, whose consumers have
-    /// places of their own.
-    pub fn laggard_account(&self, queue: &Queue, now: Instant) -> Option<Arc<Account>> {
+    /// The account of a queue, or of a stream's consumer, that is far behind. `None`: it has no rules, or none of them applies.
+    pub fn laggard_account(&self, queue: &Queue, consumer: ConsumerId, now: Instant) -> Option<Arc<Account>> {
         let laggards = self.quotas().laggards();
-        if !laggards.any() || queue.is_stream() {
+        if !laggards.any() {
             return None;
         }
         let understood = queue.understood();
         let laggard = laggards.of_group(understood.group())?;
-        laggard.hear_queue(queue.topic().id, || self.lag_of(queue, understood.group()), now, self.now_ms())
+        match &queue.stream {
+            None => laggard.hear_single(Single::Queue(queue.topic().id), || self.lag_of(queue, understood.group()), now, self.now_ms()),
+            Some(stream) => laggard.hear_single(Single::StreamConsumer(consumer), || stream.lag_of(consumer), now, self.now_ms()),
+        }
     }
 
     /// What is not done of all partitions of a queue.

@@ -10,12 +10,14 @@
 //!
 //! For example `08:00-18:00 lag>1GiB 600MiB/min; lag>10GiB 60MiB/min`. Of the rules that apply the one with the lowest rate counts. All
 //! members of the group share it. Members that read partitions of their own are heard of one by one, and their lags are added up; of a share
-//! group, whose members read the same partitions, the lag is looked up as a whole, and of queues for each of them.
+//! group, whose members read the same partitions, the lag is looked up as a whole. Of queues each has a lag and an account of its own, of
+//! streams each consumer (`Single`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use delivery::ConsumerId;
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
 use journal::Log;
@@ -134,6 +136,23 @@ struct Heard {
     account: Option<(u64, Arc<Account>)>,
 }
 
+impl Heard {
+    /// It was heard of lately, or waits until something is paid for, which may be long.
+    fn counts(&self, now: Instant) -> bool {
+        let lately = self.whole.is_some_and(|(_, at)| now.saturating_duration_since(at) < HEARD_FOR);
+        lately || self.account.as_ref().is_some_and(|(_, account)| !account.debt(now).is_zero())
+    }
+}
+
+/// Who is under the rules of a group that names no members, each for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Single {
+    /// A queue, whose consumers share what it may give out.
+    Queue(TopicId),
+    /// A consumer of a stream.
+    StreamConsumer(ConsumerId),
+}
+
 /// A group that has rules.
 #[derive(Debug)]
 pub struct Laggard {
@@ -141,8 +160,7 @@ pub struct Laggard {
     pub group: String,
     rules: Vec<Rule>,
     heard: Mutex<Heard>,
-    /// Of queues, each for itself.
-    queues: Mutex<HashMap<TopicId, Heard>>,
+    singles: Mutex<HashMap<Single, Heard>>,
 }
 
 impl Laggard {
@@ -160,13 +178,13 @@ impl Laggard {
         self.hear_whole(&mut self.heard.lock(), lag, now, now_ms)
     }
 
-    /// A queue gives out messages, as [`Laggard::hear_share_group`].
-    pub fn hear_queue(&self, queue: TopicId, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
-        let mut queues = self.queues.lock();
-        if !queues.contains_key(&queue) {
-            queues.retain(|_, heard| heard.whole.is_some_and(|(_, at)| now.saturating_duration_since(at) < HEARD_FOR));
+    /// Messages are given out, as [`Laggard::hear_share_group`].
+    pub(crate) fn hear_single(&self, single: Single, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
+        let mut singles = self.singles.lock();
+        if !singles.contains_key(&single) {
+            singles.retain(|_, heard| heard.counts(now));
         }
-        self.hear_whole(queues.entry(queue).or_default(), lag, now, now_ms)
+        self.hear_whole(singles.entry(single).or_default(), lag, now, now_ms)
     }
 
     fn hear_whole(&self, heard: &mut Heard, lag: impl FnOnce() -> Lag, now: Instant, now_ms: i64) -> Option<Arc<Account>> {
@@ -236,7 +254,7 @@ impl Laggards {
         if changed && rules.is_empty() {
             groups.remove(group);
         } else if changed {
-            groups.insert(group.to_owned(), Arc::new(Laggard { group: group.to_owned(), rules, heard: Mutex::default(), queues: Mutex::default() }));
+            groups.insert(group.to_owned(), Arc::new(Laggard { group: group.to_owned(), rules, heard: Mutex::default(), singles: Mutex::default() }));
         }
         self.any.store(!groups.is_empty(), Ordering::Relaxed);
         changed
@@ -276,5 +294,22 @@ mod tests {
         assert_eq!(hear(1, 0, 12, 31), None, "who is not heard any more does not count");
         assert_eq!((hear(1, 10, 23, 31), hear(1, 10, 1, 31), hear(1, 10, 3, 31)), (Some(1.0 / 60.0), Some(1.0 / 60.0), None));
         assert!(laggards.set("g", "") && !laggards.any());
+    }
+
+    #[test]
+    fn who_owes_is_not_forgotten_while_others_come() {
+        let laggards = Laggards::default();
+        assert!(laggards.set("g", "lag>100 60/min"));
+        let (laggard, start) = (laggards.of_group("g").expect("rules"), Instant::now());
+        let hear = |consumer, after: u64| {
+            let lag = || Lag { records: 1000, bytes: 1000 };
+            let single = Single::StreamConsumer(ConsumerId(consumer));
+            laggard.hear_single(single, lag, start + Duration::from_secs(after), 0).expect("it is behind")
+        };
+        assert_eq!(hear(1, 0).take(100, start), Duration::from_secs(100));
+        hear(2, 0);
+        hear(3, 50);
+        assert_eq!(laggard.singles.lock().len(), 2, "who owes nothing goes");
+        assert_eq!(hear(1, 50).debt(start + Duration::from_secs(50)), Duration::from_secs(50));
     }
 }

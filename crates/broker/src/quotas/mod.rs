@@ -25,6 +25,7 @@ use parking_lot::{Mutex, RwLock};
 pub use account::Account;
 pub use admin::{AlterQuotaError, QuotaChange};
 pub use laggard::{Lag, Laggard, Laggards};
+pub(crate) use laggard::Single;
 pub use entity::{InvalidQuota, QuotaEntity, QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaValues};
 pub(crate) use record::QUOTAS_KEY;
 pub use throttle::{Limit, Throttle};

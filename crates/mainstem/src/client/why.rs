@@ -9,6 +9,7 @@ use super::table::{self, Column, Form};
 
 pub const EXAMPLES: &str = "Examples:
   mainstem why
+  mainstem why etl
   mainstem why --client etl
   mainstem why --topic orders --seconds 5
   mainstem why --group billing --json";
@@ -16,6 +17,9 @@ pub const EXAMPLES: &str = "Examples:
 /// Who is slow.
 #[derive(Args, Debug)]
 pub struct About {
+    /// A client, a topic or a group, if only one of these has the name
+    #[arg(value_name = "CLIENT|TOPIC|GROUP", conflicts_with_all = ["client", "topic", "group"])]
+    name: Option<String>,
     /// Connections of this client id (over AMQP: of this connection name)
     #[arg(long, value_name = "NAME", conflicts_with_all = ["topic", "group"])]
     client: Option<String>,
@@ -67,8 +71,8 @@ fn shown(found: &Value) -> String {
 }
 
 pub fn run(session: &Session, about: &About) -> anyhow::Result<()> {
-    let About { client, topic, group, seconds } = about;
-    let named = [("client", client), ("topic", topic), ("group", group)];
+    let About { name, client, topic, group, seconds } = about;
+    let named = [("name", name), ("client", client), ("topic", topic), ("group", group)];
     let named = named.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
     let query: Vec<(&str, &str)> = named.chain([("seconds", seconds.as_str())]).collect();
     session.print(&session.client.get(&with_query("/v1/why", &query))?, shown)

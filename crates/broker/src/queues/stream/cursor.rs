@@ -95,6 +95,11 @@ impl Cursor {
         (self.seeks, self.waits) = (None, Waits::No);
     }
 
+    /// What lies below was given, or is not wanted.
+    pub fn given(&self) -> u64 {
+        self.piece.records.as_slice().first().map_or(self.at, |record| record.offset.0)
+    }
+
     pub fn take(&mut self) -> Option<Record> {
         let record = self.piece.records.next();
         if self.piece.is_empty() {

@@ -24,6 +24,7 @@ pub use start::{StreamFilter, StreamReading, StreamStart};
 use super::consumers::{ConsumeError, Consuming, Gone, GoneReason, Settlement};
 use super::queue::{Counts, Queue};
 use crate::mailbox::Reply;
+use crate::quotas::Lag;
 use crate::{Broker, Topic};
 use reader::Reader;
 
@@ -57,6 +58,11 @@ impl Stream {
         let ended: Vec<_> = self.readers.write().extract_if(.., |reader| gone(reader)).collect();
         ended.iter().for_each(|reader| reader.end());
         ended
+    }
+
+    /// How far a consumer is behind.
+    pub fn lag_of(&self, consumer: ConsumerId) -> Lag {
+        self.select(|reader| reader.id() == consumer).first().map_or(Lag::default(), |reader| reader.lag())
     }
 
     /// What lies between start and end of all logs is ready for everybody.

@@ -17,6 +17,7 @@ use super::super::queue::Queue;
 use super::cursor::{Cursor, Next, Piece, Question, Waits};
 use super::start::StreamReading;
 use crate::mailbox::{Event, Reply};
+use crate::quotas::Lag;
 use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
@@ -106,6 +107,16 @@ impl Reader {
 
     pub fn unsettled(&self) -> u64 {
         self.state.lock().unsettled
+    }
+
+    /// What its logs have that it has not come to, whether it wants that or not.
+    pub fn lag(&self) -> Lag {
+        let state = self.state.lock();
+        let of = |cursor: &Cursor| {
+            let (from, end) = (cursor.given().max(cursor.log.start().0), cursor.log.last_stable().0);
+            Lag::in_log(&cursor.log, end.saturating_sub(from))
+        };
+        state.cursors.iter().map(of).fold(Lag::default(), Lag::plus)
     }
 
     /// It takes so many more messages.
