@@ -19,6 +19,7 @@ def run(results, binary, seconds, missing):
         results.note("share groups", "Java is missing")
         return
     cases(results, binary)
+    results.step("what members of a share group cannot say is found", lambda: call([str(PYTHON), str(HERE / "share/test_events.py")]))
     for durability in ("fsync", "memory"):
         words = ["survive.py", binary, seconds, durability, *missing]
         program(results, f"a share group loses nothing while members and broker are killed, class {durability}", words, seconds)

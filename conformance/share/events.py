@@ -44,6 +44,8 @@ class Said:
 class Record:
     got: list = field(default_factory=list)
     said: list = field(default_factory=list)
+    # By member when its polls began, and when they returned; those that returned something, of all records.
+    polls: dict = field(default_factory=dict)
 
 
 def lines(paths):
@@ -55,7 +57,8 @@ def lines(paths):
 
 def read(paths):
     """What was said of each record, by partition and offset."""
-    records = collections.defaultdict(Record)
+    polls = collections.defaultdict(dict)
+    records = collections.defaultdict(lambda: Record(polls=polls))
     last = {}
     for name, word, *more in lines(paths):
         if word in ("got", "worked", "again", "says", "done", "failed", "unsaid"):
@@ -64,6 +67,7 @@ def read(paths):
         if word == "got":
             record.got.append(Got(name, int(more[2]), int(more[3]), int(more[4])))
             last[mine] = [record.got[-1], record.got[-1].at]
+            polls[name][int(more[3])] = int(more[4])
         elif word == "says":
             got, fresh = last[mine]
             record.said.append(Said(name, more[2], int(more[3]), got, fresh))
@@ -91,13 +95,13 @@ def check(records, lock_ms, limit, broker_kills):
     lock, kills = lock_ms * 1000, sorted(broker_kills)
     for place, record in records.items():
         ends = [one for one in record.said if one.type in TERMINAL and counts(one, record, lock)]
-        if any(not same_answer(ends[0], one, kills, lock) for one in ends[1:]):
+        if any(not same_answer(ends[0], one, record, kills, lock) for one in ends[1:]):
             yield f"{place}: done with {len(ends)} times: {ends}"
         for end in ends[:1]:
             # A client may return what it was sent long before, when its lock has run out or the broker was killed meanwhile: such a
             # delivery has no larger count, and the broker refuses what is said of it.
             late = [one for one in record.got if one.began > end.done and (one.count > end.got.count or holds(one, record, lock) and one is not end.got)]
-            if late and came_before_the_answer(late[0], end, kills, lock):
+            if late and (came_before_the_answer(late[0], end, record, kills, lock) or was_given_twice(late[0], end, record, lock)):
                 late.pop(0)
             if late:
                 yield f"{place}: delivered after it was done with, {end}: {late}"
@@ -107,14 +111,14 @@ def check(records, lock_ms, limit, broker_kills):
                 yield f"{place}: taken although the lock had run out: {said}"
         for before, after in zip(record.got, record.got[1:]):
             fell = after.count < before.count and after.began > before.at + lock + LATE
-            if fell and holds(after, record, lock) and not any_between(kills, before.began - lock - LATE, after.at):
+            if fell and is_confirmed(after, record, lock) and not any_between(kills, fetched(before, record, lock), after.at):
                 yield f"{place}: the delivery count falls: {before}, {after}"
         if any(not 1 <= one.count <= limit for one in record.got):
             yield f"{place}: delivery counts beyond the limit: {record.got}"
         for same in by_count(record.got).values():
             for before, after in zip(same, same[1:]):
                 # What is in flight when the broker is killed does not count.
-                if not any_between(kills, before.began - lock - LATE, after.at):
+                if not any_between(kills, fetched(before, record, lock), after.at):
                     yield f"{place}: the same delivery twice: {before}, {after}"
 
 
@@ -130,12 +134,22 @@ def is_void(said, record):
     return any(one.at <= said.done and (one.count > mine.count or one.count == mine.count and one.at > mine.at) for one in record.got)
 
 
-def came_before_the_answer(got, end, kills, lock):
+def came_before_the_answer(got, end, record, kills, lock):
     """Was the broker killed while a client had the record, perhaps not yet returned by a poll, or waited for the answer to `end`? The broker that
     was started again may have given the record to that client again, as the delivery that it was or as the next one, then taken what the client
     said once more, or of the first of the two; what the client had been given comes out of its next poll."""
     again = got.member == end.member and got.count - end.got.count in (0, 1)
-    return again and any_between(kills, end.got.began - lock - LATE, end.done)
+    return again and any_between(kills, fetched(end.got, record, lock), end.done)
+
+
+def was_given_twice(got, end, record, lock):
+    """Had a client kept the record unseen until its lock ran out, and was it given to the same client once more before `end` was confirmed? Clients
+    fetch while whoever polls is asleep. The broker takes what a member says of a record that it has, whichever delivery it is, and what the client
+    was given meanwhile comes out of its next polls."""
+    if got.member != end.member or got.count != end.got.count + 1:
+        return False
+    times = [at for at in record.polls[end.member].values() if at <= end.got.at] + [end.done]
+    return any(after - before > lock and after >= end.got.began - LATE for before, after in zip(times, times[1:]))
 
 
 def counts(said, record, lock):
@@ -148,10 +162,23 @@ def holds(got, record, lock):
     return any(one.got is got and counts(one, record, lock) for one in record.said)
 
 
-def same_answer(before, after, kills, lock):
+def is_confirmed(got, record, lock):
+    """As `holds`, whatever others were given; but what is said of a record that others have done with counts for nothing."""
+    others = any(one.got is not got and one.type in TERMINAL for one in record.said)
+    return not others and any(one.got is got and one.done and not is_late(one, lock) for one in record.said)
+
+
+def fetched(got, record, lock):
+    """When a client may have been given what its poll returned later, at the earliest: clients fetch while whoever polls is asleep, and return
+    what came at once in up to three polls."""
+    earlier = [began for began in record.polls[got.member] if began < got.began]
+    return min([got.began - lock - LATE, *earlier[-3:]])
+
+
+def same_answer(before, after, record, kills, lock):
     """A member that said it when the broker was killed, and was given the record again, may have both confirmed."""
     same = before.member == after.member and before.got.count == after.got.count
-    return same and (before.done > after.got.began or came_before_the_answer(after.got, before, kills, lock))
+    return same and (before.done > after.got.began or came_before_the_answer(after.got, before, record, kills, lock))
 
 
 def by_count(deliveries):
