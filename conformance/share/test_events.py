@@ -81,6 +81,8 @@ class Events(unittest.TestCase):
 
     def test_taken_although_the_lock_had_run_out(self):
         self.found(Story().got("a", 1, 1, 10).said("a", 1, "ACCEPT", 13, 13.1), "lock had run out")
+        last = Story().got("a", 1, 4, 10).got("b", 1, 5, 12.5).said("b", 1, "RELEASE", 12.6, 12.7).said("a", 1, "ACCEPT", 13, 13.1)
+        self.fine(last)
         self.fine(Story().got("a", 1, 1, 10).said("a", 1, "RENEW", 11.5, 11.6).said("a", 1, "ACCEPT", 13, 13.1))
 
     def test_counts(self):
