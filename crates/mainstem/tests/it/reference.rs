@@ -104,6 +104,9 @@ fn the_site_has_all_pages_and_no_link_leads_nowhere() {
         !is_part && !named.contains(*page)
     };
     assert_eq!(there.iter().filter(wrong).collect::<Vec<_>>(), Vec::<&PathBuf>::new(), "docs/SUMMARY.md does not name these");
+    // The site writes a README.md as index.html.
+    let lost: Vec<&PathBuf> = there.iter().filter(|page| page.ends_with("index.md")).collect();
+    assert!(lost.is_empty(), "these may be written over by the README.md beside them: {lost:?}");
     for page in &there {
         let text = fs::read_to_string(page).expect("a page");
         for link in links(&text) {
