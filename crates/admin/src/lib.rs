@@ -11,6 +11,7 @@ pub mod management;
 pub mod operations;
 mod origin;
 mod paths;
+mod serving;
 
 pub use control::control;
 
@@ -19,11 +20,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
+
+use serving::{Bounds, Connections};
 
 /// How far the broker is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,11 +159,12 @@ pub fn serve(
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
             tokio::spawn(management.clone().look_on());
+            let connections = Connections::new(Bounds::USUAL);
             if let Some((_, listener)) = extra {
-                tokio::spawn(serve_one(listener, management.router()));
+                tokio::spawn(serve_one(listener, management.router(), Arc::clone(&connections)));
             }
             let own = api::Server::new(management.clone(), operator);
-            serve_one(listener, router(state).merge(console::router()).merge(own.router()).merge(management.router())).await;
+            serve_one(listener, router(state).merge(console::router()).merge(own.router()).merge(management.router()), connections).await;
         });
     })?;
     Ok(served)
@@ -175,14 +179,10 @@ pub struct Served {
     pub management: Option<SocketAddr>,
 }
 
-async fn serve_one(listener: std::net::TcpListener, router: Router) {
-    let service = router.into_make_service_with_connect_info::<origin::Peers>();
-    let served = match tokio::net::TcpListener::from_std(listener) {
-        Ok(listener) => axum::serve(listener, service).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = served {
-        tracing::error!(%error, "administration pages are gone");
+async fn serve_one(listener: std::net::TcpListener, router: Router, connections: Arc<Connections>) {
+    match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => serving::serve(listener, router, connections).await,
+        Err(error) => tracing::error!(%error, "administration pages are gone"),
     }
 }
 
@@ -200,7 +200,10 @@ async fn ready(State(state): State<Arc<AdminState>>) -> Response {
     (status, text).into_response()
 }
 
-async fn metrics(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Response {
+async fn metrics(State(state): State<Arc<AdminState>>, ConnectInfo(peers): ConnectInfo<origin::Peers>, headers: HeaderMap) -> Response {
+    if let Err(reason) = origin::check_loopback(&peers, &headers) {
+        return (StatusCode::FORBIDDEN, format!("{reason}\n")).into_response();
+    }
     match state.measure() {
         Some(text) => {
             let (kind, text) = exposition::of(&headers, &text);

@@ -15,13 +15,6 @@ pub struct Peers {
     pub peer: SocketAddr,
 }
 
-impl axum::extract::connect_info::Connected<axum::serve::IncomingStream<'_, tokio::net::TcpListener>> for Peers {
-    fn connect_info(stream: axum::serve::IncomingStream<'_, tokio::net::TcpListener>) -> Self {
-        let peer = *stream.remote_addr();
-        Self { local: stream.io().local_addr().unwrap_or(peer), peer }
-    }
-}
-
 fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name).map(|value| value.to_str().unwrap_or_default())
 }
@@ -34,7 +27,7 @@ pub(crate) fn check_loopback(peers: &Peers, headers: &HeaderMap) -> Result<(), &
     if !peers.local.ip().to_canonical().is_loopback() {
         return Ok(());
     }
-    if text(headers, header::HOST).is_some_and(|host| !is_here(host)) {
+    if !headers.get_all(header::HOST).into_iter().all(|host| host.to_str().is_ok_and(is_here)) {
         return Err("this port is served on loopback, under names of this machine");
     }
     let origin = text(headers, header::ORIGIN).filter(|origin| *origin != "null");
@@ -85,7 +78,7 @@ pub(crate) fn is_of_browser(headers: &HeaderMap) -> bool {
 fn is_here(authority: &str) -> bool {
     let Ok(authority) = authority.parse::<Authority>() else { return false };
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
+    host.eq_ignore_ascii_case("localhost") || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 #[cfg(test)]

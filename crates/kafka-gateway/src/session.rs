@@ -183,6 +183,12 @@ impl<'a> Context<'a> {
         self.user.map(|user| user.name()).or(self.certified)
     }
 
+    /// May he look after the node, where entries do not say who may? An administrator may, as of now; where nobody has to log in, everybody.
+    pub fn administers(&self) -> bool {
+        let administrator = |name| self.gateway.broker.security().user(name).is_some_and(|user| user.has_tag("administrator"));
+        self.name().is_none_or(administrator)
+    }
+
     /// For the audit log.
     pub fn acting(&self, act: &'static str) -> Acting {
         Acting::new(&self.gateway.broker, self.name(), self.peer.ip(), act)
@@ -299,14 +305,16 @@ impl Session {
     /// for, that says who he is.
     pub fn set_certified(&mut self, distinguished: Option<String>, now: Instant) {
         let Some(distinguished) = distinguished.filter(|_| self.sasl.is_none()) else { return };
-        match self.gateway.principal_rules.name(&distinguished) {
-            Some(name) => self.certified = Some(name.into()),
-            None => {
+        let security = self.gateway.broker.security();
+        let unnamed = || "no rule of ssl.principal.mapping.rules is about this name".to_owned();
+        let name = self.gateway.principal_rules.name(&distinguished).ok_or_else(unnamed);
+        let welcome = name.and_then(|name| security.check_name(&name, self.peer).map(|()| name).map_err(|refused| refused.to_string()));
+        match welcome {
+            Ok(name) => self.certified = Some(name.into()),
+            Err(reason) => {
                 let (who, from) = (distinguished.as_str(), self.peer.ip());
-                let outcome = "no rule of ssl.principal.mapping.rules is about this name";
-                let line = AuditLine { who, from, through: "kafka", act: "login", what: "TLS", outcome };
-                self.gateway.broker.security().audit_refusal(line);
-                self.refusal = Some((CloseReason::Login { name: distinguished, mechanism: "TLS", reason: outcome.to_owned() }, now));
+                security.audit_refusal(AuditLine { who, from, through: "kafka", act: "login", what: "TLS", outcome: &reason });
+                self.refusal = Some((CloseReason::Login { name: distinguished, mechanism: "TLS", reason }, now));
             }
         }
     }

@@ -20,6 +20,8 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use crate::data_folder::create_private;
+
 /// Objects in a folder of the machine.
 pub struct FolderArchive {
     folder: PathBuf,
@@ -70,7 +72,7 @@ impl FolderArchive {
     /// # Errors
     /// Those of the file system.
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
-        std::fs::create_dir_all(folder)?;
+        create_private(folder)?;
         remove_unfinished(folder)?;
         let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?.with_automatic_cleanup(true);
         Ok(Self { folder: folder.canonicalize()?, store, writing: RealStorage::open(folder, mode)?, reading: RealStorage::reading(folder, mode) })

@@ -1,9 +1,10 @@
-//! The subject of an X.509 certificate as a user's name. The certificate was verified before; here it is only taken apart, and what is not
-//! of the expected form has no name.
+//! An X.509 certificate, taken apart: its subject as a user's name, who has issued it, and when it is good. Whether it is genuine was, or is,
+//! found out elsewhere. What is not of the expected form has none of that.
 //!
 //! ```text
 //! Certificate    ::= SEQUENCE { tbsCertificate SEQUENCE { [0] version OPTIONAL, serialNumber INTEGER, signature SEQUENCE,
-//!                               issuer SEQUENCE, validity SEQUENCE, subject RDNSequence, … }, … }
+//!                               issuer RDNSequence, validity SEQUENCE { Time, Time }, subject RDNSequence, … }, … }
+//! Time           ::= UTCTime YYMMDDhhmmssZ (1950 to 2049) or GeneralizedTime YYYYMMDDhhmmssZ
 //! RDNSequence    ::= SEQUENCE OF SET OF SEQUENCE { type OBJECT IDENTIFIER, value a string }
 //! ```
 //! Source: RFC 5280 §4.1, DER as ITU-T X.690; the text form: RFC 4514.
@@ -15,6 +16,8 @@ const SET: u8 = 0x31;
 const INTEGER: u8 = 0x02;
 const OBJECT_ID: u8 = 0x06;
 const VERSION: u8 = 0xA0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 
 /// Types of attributes that have a short name.
@@ -55,18 +58,79 @@ fn expect<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     element(bytes).filter(|(found, _)| *found == tag).map(|(_, content)| content)
 }
 
-/// The content of the subject.
-fn subject(certificate: &[u8]) -> Option<&[u8]> {
-    let mut outer = certificate;
-    let mut whole = expect(&mut outer, SEQUENCE)?;
-    let mut body = expect(&mut whole, SEQUENCE)?;
-    if body.first() == Some(&VERSION) {
-        element(&mut body)?;
+/// What a certificate says, as far as it is looked at here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// The content of its issuer's name.
+    issuer: &'a [u8],
+    /// The content of its subject.
+    subject: &'a [u8],
+    /// From when it is good, in seconds since 1970 …
+    pub from: i64,
+    /// … and until when.
+    pub until: i64,
+}
+
+/// A point in time, in seconds since 1970.
+fn time(bytes: &mut &[u8]) -> Option<i64> {
+    let (tag, text) = element(bytes)?;
+    let (year_digits, century) = match tag {
+        UTC_TIME => (2, true),
+        GENERALIZED_TIME => (4, false),
+        _ => return None,
+    };
+    let (digits, zone) = text.split_at_checked(year_digits + 10)?;
+    if zone != b"Z" || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
     }
-    for tag in [INTEGER, SEQUENCE, SEQUENCE, SEQUENCE] {
-        expect(&mut body, tag)?;
+    let (year, rest) = digits.split_at(year_digits);
+    let number = |digits: &[u8]| digits.iter().fold(0_i64, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+    let year = if century { number(year) + if number(year) < 50 { 2000 } else { 1900 } } else { number(year) };
+    let [month, day, hour, minute, second] = [0, 2, 4, 6, 8].map(|at| number(&rest[at..at + 2]));
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+        return None;
     }
-    expect(&mut body, SEQUENCE)
+    Some(days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+/// Days from the first of 1970. Years begin in March here, so that a leap day is the last of its year.
+fn days(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
+impl<'a> Parts<'a> {
+    /// Of a certificate; `None`: it is none.
+    pub fn of(certificate: &'a [u8]) -> Option<Self> {
+        let mut outer = certificate;
+        let mut whole = expect(&mut outer, SEQUENCE)?;
+        let mut body = expect(&mut whole, SEQUENCE)?;
+        if body.first() == Some(&VERSION) {
+            element(&mut body)?;
+        }
+        for tag in [INTEGER, SEQUENCE] {
+            expect(&mut body, tag)?;
+        }
+        let issuer = expect(&mut body, SEQUENCE)?;
+        let mut validity = expect(&mut body, SEQUENCE)?;
+        let subject = expect(&mut body, SEQUENCE)?;
+        Some(Self { issuer, subject, from: time(&mut validity)?, until: time(&mut validity)? })
+    }
+
+    /// Is the other one that of the authority that has issued this one, by name?
+    pub fn is_issued_by(&self, authority: &Self) -> bool {
+        self.issuer == authority.subject
+    }
+
+    /// Its subject, for people.
+    pub fn subject(&self) -> String {
+        text(self.subject).map(|(whole, _)| whole).unwrap_or_default()
+    }
+
+    /// The subject of its authority, for people.
+    pub fn issuer(&self) -> String {
+        text(self.issuer).map(|(whole, _)| whole).unwrap_or_default()
+    }
 }
 
 /// A directory string of any kind.
@@ -115,9 +179,8 @@ fn escape(value: &str, out: &mut String) {
     }
 }
 
-/// The name of the user whose certificate it is. `None`: it does not say.
-pub fn user_name(certificate: &[u8], from: LoginFrom) -> Option<String> {
-    let mut rest = subject(certificate)?;
+/// A name as RFC 4514 writes it, and its common name.
+fn text(mut rest: &[u8]) -> Option<(String, Option<String>)> {
     let mut relative_names = Vec::new();
     let mut common_name = None;
     while !rest.is_empty() {
@@ -143,7 +206,12 @@ pub fn user_name(certificate: &[u8], from: LoginFrom) -> Option<String> {
         }
         relative_names.push(relative);
     }
-    let whole = relative_names.iter().rev().map(String::as_str).collect::<Vec<_>>().join(",");
+    Some((relative_names.iter().rev().map(String::as_str).collect::<Vec<_>>().join(","), common_name))
+}
+
+/// The name of the user whose certificate it is. `None`: it does not say.
+pub fn user_name(certificate: &[u8], from: LoginFrom) -> Option<String> {
+    let (whole, common_name) = text(Parts::of(certificate)?.subject)?;
     let name = match from {
         LoginFrom::DistinguishedName => Some(whole),
         LoginFrom::CommonName => common_name,
@@ -171,7 +239,8 @@ mod tests {
         let subject = der(SEQUENCE, &relative_names.iter().map(|one| der(SET, one)).collect::<Vec<_>>().concat());
         let none = der(SEQUENCE, b"");
         let key = der(SEQUENCE, &[7; 300]);
-        let body = [der(VERSION, &der(INTEGER, &[2])), der(INTEGER, &[1]), none.clone(), none.clone(), none.clone(), subject, key].concat();
+        let validity = der(SEQUENCE, &[der(UTC_TIME, b"260228235959Z"), der(GENERALIZED_TIME, b"20500101000000Z")].concat());
+        let body = [der(VERSION, &der(INTEGER, &[2])), der(INTEGER, &[1]), none.clone(), none.clone(), validity, subject, key].concat();
         der(SEQUENCE, &[der(SEQUENCE, &body), none].concat())
     }
 
@@ -196,5 +265,20 @@ mod tests {
             user_name(&damaged, LoginFrom::DistinguishedName);
         }
         assert_eq!(user_name(&self::certificate(&[]), LoginFrom::DistinguishedName), None);
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let certificate = certificate(&[]);
+        let parts = Parts::of(&certificate).expect("a certificate");
+        assert_eq!((parts.from, parts.until), (1_772_323_199, 2_524_608_000));
+        let time = |tag, text: &[u8]| super::time(&mut &der(tag, text)[..]);
+        assert_eq!(time(UTC_TIME, b"000229000000Z"), Some(951_782_400));
+        assert_eq!(time(UTC_TIME, b"491231235959Z"), Some(2_524_607_999));
+        assert_eq!(time(UTC_TIME, b"500101000000Z"), Some(-631_152_000));
+        assert_eq!(time(GENERALIZED_TIME, b"99991231235959Z"), Some(253_402_300_799));
+        for (tag, text) in [(UTC_TIME, &b"2602282359Z"[..]), (UTC_TIME, b"260228235959+0000"), (UTC_TIME, b"26022823595xZ"), (UTC_TIME, b"261328235959Z"), (INTEGER, b"260228235959Z")] {
+            assert_eq!(time(tag, text), None);
+        }
     }
 }

@@ -7,9 +7,10 @@
 //! archive/    objects, unless they are elsewhere
 //! ```
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -38,10 +39,26 @@ struct Meta {
     journals: usize,
 }
 
+/// Creates a folder that is not there yet, for its owner and his group only: in what is stored are messages, and hashes and keys of passwords.
+/// One that is there stays as it is.
+///
+/// # Errors
+/// Those of the file system; something else has the name.
+pub fn create_private(path: &Path) -> io::Result<()> {
+    const OWNER_AND_GROUP: u32 = 0o750;
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(OWNER_AND_GROUP).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        outcome => outcome,
+    }
+}
+
 impl DataFolder {
     /// Locks the folder, and creates it with `journals` journals if it is new.
     pub fn open(path: &Path, journals: usize, fresh_cluster_id: &str) -> anyhow::Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("--data {}", path.display()))?;
+        create_private(path).with_context(|| format!("--data {}", path.display()))?;
         if path.join(RESTORING).exists() {
             bail!("--data {} holds half of a backup: a restore was interrupted; empty the folder and restore again", path.display());
         }

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -81,7 +81,7 @@ pub fn run(data: &Path, as_json: bool) -> anyhow::Result<()> {
     let mut findings = vec![folder(data)];
     let place = existing(data);
     if findings[0].verdict != Verdict::Bad {
-        findings.extend([space(&place), in_out(&place), speed(&place), links(&place)]);
+        findings.extend(readers(data).into_iter().chain([space(&place), in_out(&place), speed(&place), links(&place)]));
     }
     findings.extend([open_files(), locked_memory(), clock(), memory()]);
     if as_json {
@@ -131,6 +131,19 @@ fn folder(data: &Path) -> Finding {
         Err(error) if format!("{error:#}").contains("in use") => fine(ABOUT, format!("{shown} is in use by a broker")),
         Err(error) => bad(ABOUT, format!("{error:#}"), "docs/operations/damage.md says what to do; a newer format needs the release that wrote it"),
     }
+}
+
+/// Who else may read what is stored; nothing to say of a folder that is not there.
+fn readers(data: &Path) -> Option<Finding> {
+    const ABOUT: &str = "readers";
+    const OTHERS: u32 = 0o007;
+    let mode = fs::metadata(data).ok().filter(|_| data.join("meta.toml").exists())?.permissions().mode();
+    Some(if mode & OTHERS == 0 {
+        fine(ABOUT, format!("{} is for its owner and his group", data.display()))
+    } else {
+        let found = format!("everybody on this machine may enter {}, where messages and hashes of passwords are", data.display());
+        warning(ABOUT, found, format!("chmod o= {}", data.display()))
+    })
 }
 
 fn user_name() -> String {

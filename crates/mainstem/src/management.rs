@@ -13,6 +13,7 @@ use journal::Journal;
 use crate::config::Config;
 use crate::latencies::LatencyLook;
 use crate::measurements::Measurements;
+use crate::tls::Tls;
 
 /// The AMQP gateway, as management knows it.
 pub struct Messages(pub GatewayMetrics);
@@ -48,13 +49,20 @@ pub struct NodeVitals {
     kafka: kafka_gateway::GatewayMetrics,
     pub amqp: GatewayMetrics,
     latencies: LatencyLook,
+    tls: Option<Arc<Tls>>,
 }
 
 impl NodeVitals {
     /// Of the process, its gateways and its journals.
     pub fn new(process: (&Arc<AdminState>, &Measurements), gateways: (&kafka_gateway::GatewayMetrics, &GatewayMetrics), journals: &[Arc<Journal>]) -> Self {
         let (kafka, amqp) = (gateways.0.clone(), gateways.1.clone());
-        Self { state: Arc::clone(process.0), measurements: process.1.clone(), latencies: LatencyLook::new(&kafka, journals), kafka, amqp }
+        let (state, measurements, latencies) = (Arc::clone(process.0), process.1.clone(), LatencyLook::new(&kafka, journals));
+        Self { state, measurements, latencies, kafka, amqp, tls: None }
+    }
+
+    /// With what listeners with TLS show.
+    pub fn with_tls(self, tls: Option<&Arc<Tls>>) -> Self {
+        Self { tls: tls.cloned(), ..self }
     }
 }
 
@@ -86,6 +94,10 @@ impl Vitals for NodeVitals {
 
     fn phase(&self) -> &'static str {
         self.state.phase_name()
+    }
+
+    fn certificates_until(&self) -> Option<i64> {
+        self.tls.as_ref().map(|tls| tls.until())
     }
 }
 

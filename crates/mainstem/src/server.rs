@@ -87,7 +87,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
     let exports = Exports::default();
     register(&state, (&metrics, &amqp_metrics), &journals, (&exports, &blocked));
-    let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals);
+    let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals).with_tls(tls.as_ref());
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     broker.waits().set_request_memory(frames.share());
@@ -444,7 +444,7 @@ fn listening(bound: &[Bound], served: Served) -> Vec<Listening> {
         Protocol::Kafka(..) => "kafka",
         Protocol::Amqp => "amqp",
     };
-    let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: false });
+    let clients = bound.iter().map(|one| Listening { protocol: protocol(&one.protocol), address: one.address, tls: one.tls.is_some() });
     let pages = [Some(served.admin), served.management].into_iter().flatten();
     clients.chain(pages.map(|address| Listening { protocol: "http", address, tls: false })).collect()
 }
@@ -591,6 +591,15 @@ fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMod
     println!("  I/O         {mode}");
     println!("  memory      {}", config.memory);
     println!("  ready after {} ms", started.elapsed().as_millis());
+    warn_of_strangers(config, listeners, served);
+}
+
+/// What whoever reaches an address can do or see there without having logged in.
+fn warn_of_strangers(config: &Config, listeners: &[Shown], served: Served) {
+    let pages = [(Some(served.admin), "metrics are shown to everybody, and "), (served.management, "")];
+    for (address, shown) in pages.into_iter().filter_map(|(address, shown)| Some((address?, shown))).filter(|(address, _)| !address.ip().is_loopback()) {
+        println!("  WARNING     {address} is reachable by others: {shown}passwords pass it as clear text");
+    }
     let certified = config.security.tls.as_ref().is_some_and(|tls| tls.clients == ClientCertificates::Required);
     for (address, protocol, encrypted) in listeners.iter().filter(|(address, ..)| !address.ip().is_loopback()) {
         match protocol {

@@ -19,6 +19,7 @@ use types::{ConnectionId, ShardId};
 
 use crate::admission::Place;
 use crate::certificate::user_name;
+use crate::closings::{Closings, OneLine};
 use crate::connection;
 use crate::frames::FramePool;
 use crate::protocol::{Protocol, Session};
@@ -116,6 +117,7 @@ pub struct Shard {
     id: ShardId,
     /// Connections whose handshake of TLS is under way.
     shaking: Cell<usize>,
+    closings: Closings,
     /// The node stops: nothing more is read, what was asked is answered.
     pub draining: Cell<bool>,
 }
@@ -144,6 +146,7 @@ pub fn start(id: ShardId, shared: Arc<Shared>, broker: &broker::Broker) -> std::
             count,
             id,
             shaking: Cell::new(0),
+            closings: Closings::default(),
             draining: Cell::new(false),
         });
         let local = tokio::task::LocalSet::new();
@@ -219,7 +222,7 @@ impl Shard {
                     stream
                 }
                 Err(error) => {
-                    tracing::info!(%peer, %error, "connection closed: the handshake of TLS failed");
+                    self.note_closing(|| tracing::info!(%peer, error = %OneLine(&error), "connection closed: the handshake of TLS failed"));
                     return;
                 }
             },
@@ -233,10 +236,19 @@ impl Shard {
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed | connection::End::Drained { .. } => {}
-            connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, %reason, "connection closed"),
-            connection::End::Refused(reason) => tracing::info!(%peer, %reason, "connection closed: request refused"),
-            connection::End::Stalled => tracing::info!(%peer, "connection closed: the client does not read what it asked for"),
+            connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, reason = %OneLine(&reason), "connection closed"),
+            connection::End::Refused(reason) => self.note_closing(|| tracing::info!(%peer, reason = %OneLine(&reason), "connection closed: request refused")),
+            connection::End::Stalled => self.note_closing(|| tracing::info!(%peer, "connection closed: the client does not read what it asked for")),
         }
+    }
+
+    /// Writes a line, unless there are too many.
+    fn note_closing(&self, write: impl FnOnce()) {
+        let Some(unwritten) = self.closings.may_write(Instant::now()) else { return };
+        if unwritten > 0 {
+            tracing::info!(connections = unwritten, "connections closed: more than are written");
+        }
+        write();
     }
 
     /// The handshake of TLS; what it takes of the thread is noted.

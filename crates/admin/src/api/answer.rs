@@ -111,6 +111,11 @@ impl Answer {
         Self::refusal(StatusCode::CONFLICT, "conflict", reason, None)
     }
 
+    /// 408.
+    pub fn too_slow() -> Refusal {
+        Self::refusal(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body does not come", None)
+    }
+
     /// 413.
     pub fn too_large(max: usize) -> Refusal {
         Self::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body has at most {max} bytes"), None)

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use axum::http::header;
+use axum::http::{HeaderMap, header};
+use broker::Credentials;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome};
@@ -65,11 +66,12 @@ fn set_cookie(token: &str, seconds: u64) -> String {
 ///
 /// # Errors
 /// 400, 401, 403, 429, 503.
-pub(crate) fn log_in(api: &Api, management: &Management, body: &[u8], peer: SocketAddr) -> Outcome {
+pub(crate) async fn log_in(api: &Api, management: &Management, body: &[u8], (headers, peer): (&HeaderMap, SocketAddr)) -> Outcome {
     let body: Value = serde_json::from_slice(body).map_err(|error| Answer::bad_request(format!("the body is no JSON: {error}")))?;
     let text = |name: &str| body[name].as_str().ok_or_else(|| Answer::invalid(name, "it is needed, as a text"));
     let broker = &management.broker;
-    let user = Sessions::login(broker, text("user")?.as_bytes(), text("password")?.as_bytes(), peer, false)?;
+    let credentials = Credentials { name: text("user")?.as_bytes(), password: text("password")?.as_bytes(), peer };
+    let user = Sessions::login(broker, credentials, headers, false).await?;
     let who = Identity::new(std::sync::Arc::clone(&user), broker, peer.ip());
     if !who.has(&["administrator", "monitoring", "policymaker", "management"]) {
         return Err(Answer::not_allowed(format!("user {:?} has no tag with which one may look at the broker", who.name())));

@@ -1,7 +1,9 @@
 //! Serves the API under `/v1` of the administration port. In this order: where a request comes from, who sends it, what it asks, whether
 //! that may be asked by him; only then its body is read, and it is answered on a thread that may wait.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -22,8 +24,12 @@ use crate::paths::{Found, find, segments};
 
 /// Parameters of queries that are true or false.
 const FLAGS: [&str; 5] = ["dry_run", "if_unused", "if_empty", "internal", "default"];
-/// Bytes of a body.
+/// Bytes of a body …
 const BODY_MAX: usize = 1 << 20;
+/// … and of one that is read before it is known who sends it.
+const OPEN_BODY_MAX: usize = 16 << 10;
+/// How long a body may take to come, after its head.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What requests share.
 #[derive(Default)]
@@ -79,14 +85,13 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     let api = Arc::clone(&server.api);
     if route.access == Access::Open {
-        let body = if changes { read(&parts.headers, body).await? } else { Vec::new() };
-        return blocking(move || answer_open(&api, &management, route, &body, peers)).await?;
+        let body = if changes { read(&parts.headers, body, OPEN_BODY_MAX).await? } else { Vec::new() };
+        return answer_open(&api, &management, route, &body, (&parts.headers, peers.peer)).await;
     }
-    let (asked, with, headers) = (Arc::clone(&api), Arc::clone(&management), parts.headers.clone());
-    let caller = blocking(move || asked.sessions.caller(&with.broker, &headers, peers.peer)).await??;
+    let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller, route));
     judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
-    let body = read(&parts.headers, body).await?;
+    let body = read(&parts.headers, body, BODY_MAX).await?;
     blocking(move || {
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -104,21 +109,22 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
 }
 
 /// What is answered to everybody.
-fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, body: &[u8], peers: Peers) -> Outcome {
+async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, body: &[u8], from: (&HeaderMap, SocketAddr)) -> Outcome {
     match (route.verb, route.path) {
-        (super::route::Verb::Post, "/session") => log_in(api, management, body, peers.peer),
+        (super::route::Verb::Post, "/session") => log_in(api, management, body, from).await,
         _ => Ok(Answer::of(super::openapi::document())),
     }
 }
 
 /// # Errors
-/// 413, 415, 400.
-async fn read(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Refusal> {
+/// 408, 413, 415, 400.
+async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, Refusal> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|bytes| bytes > BODY_MAX) {
-        return Err(Answer::too_large(BODY_MAX));
+    if announced.is_some_and(|bytes| bytes > most) {
+        return Err(Answer::too_large(most));
     }
-    let read = axum::body::to_bytes(body, BODY_MAX).await.map_err(|_| Answer::too_large(BODY_MAX))?;
+    let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, most)).await.map_err(|_| Answer::too_slow())?;
+    let read = read.map_err(|_| Answer::too_large(most))?;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !read.is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return Err(Answer::not_json());

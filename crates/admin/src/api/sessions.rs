@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::answer::{Answer, Refusal};
-use crate::management::authority::{Identity, NAME_SHOWN_MAX, bearer, credentials, login_by_token};
+use crate::management::authority::{Identity, NAME_SHOWN_MAX, bearer, check_place, credentials, login_by_token, verified};
 use crate::origin;
 
 /// The name of the cookie.
@@ -115,11 +115,12 @@ impl Sessions {
     ///
     /// # Errors
     /// 401, 429, 503.
-    pub fn login(broker: &Arc<Broker>, name: &[u8], password: &[u8], peer: SocketAddr, basic: bool) -> Result<Arc<User>, Refusal> {
-        let reason = match broker.security().authenticate(Credentials { name, password, peer }) {
+    pub async fn login(broker: &Arc<Broker>, credentials: Credentials<'_>, headers: &HeaderMap, basic: bool) -> Result<Arc<User>, Refusal> {
+        let reason = match verified(broker, credentials, headers).await {
             Ok(user) => return Ok(user),
             Err(reason) => reason,
         };
+        let Credentials { name, peer, .. } = credentials;
         let (who, outcome) = (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());
         broker.security().audit_refusal(AuditLine { who: &who, from: peer.ip(), through: "http", act: "login", what: "", outcome: &outcome });
         Err(match reason {
@@ -133,10 +134,10 @@ impl Sessions {
     ///
     /// # Errors
     /// 401, 429, 503.
-    pub fn caller(&self, broker: &Arc<Broker>, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, Refusal> {
+    pub async fn caller(&self, broker: &Arc<Broker>, headers: &HeaderMap, peer: SocketAddr) -> Result<Caller, Refusal> {
         let is_program = !origin::is_of_browser(headers);
         let (user, via) = if let Some(token) = bearer(broker, headers) {
-            let user = login_by_token(broker, token, peer).map_err(|reason| match reason {
+            let user = login_by_token(broker, token, headers, peer).map_err(|reason| match reason {
                 TokenRefused::Throttled => throttled(broker),
                 _ => Answer::not_authenticated("the token is not valid", is_program),
             })?;
@@ -144,7 +145,7 @@ impl Sessions {
         } else if headers.contains_key(header::AUTHORIZATION) {
             let refused = || Answer::not_authenticated("the header Authorization is not of scheme Basic, or Bearer where tokens are taken", is_program);
             let (name, password) = credentials(headers).ok_or_else(refused)?;
-            (Self::login(broker, &name, &password, peer, is_program)?, Via::Basic)
+            (Self::login(broker, Credentials { name: &name, password: &password, peer }, headers, is_program).await?, Via::Basic)
         } else if let Some(found) = cookie(headers).and_then(|token| self.user(token, broker, Instant::now())) {
             found
         } else if let Some(guest) = anybody(broker, headers, peer) {
@@ -167,9 +168,8 @@ fn throttled(broker: &Broker) -> Refusal {
 
 /// `guest`, who needs no password while no user is defined, on this machine. Not for those for whom a program on this machine asks.
 fn anybody(broker: &Broker, headers: &HeaderMap, peer: SocketAddr) -> Option<Arc<User>> {
-    let is_passed_on = ["forwarded", "x-forwarded-for"].iter().any(|name| headers.contains_key(*name));
-    if !broker.security().users().is_empty() || is_passed_on || !peer.ip().to_canonical().is_loopback() {
+    if !broker.security().users().is_empty() || !peer.ip().to_canonical().is_loopback() {
         return None;
     }
-    broker.security().user(GUEST)
+    broker.security().user(GUEST).and_then(|guest| check_place(guest, headers).ok())
 }

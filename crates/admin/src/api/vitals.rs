@@ -16,6 +16,9 @@ pub trait Vitals: Send + Sync {
 
     /// How far the process is.
     fn phase(&self) -> &'static str;
+
+    /// Until when the certificates are good that listeners with TLS show, in seconds since 1970; the first that ends. `None`: there are none.
+    fn certificates_until(&self) -> Option<i64>;
 }
 
 /// What has passed clients of all protocols since the start.

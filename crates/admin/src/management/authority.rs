@@ -2,12 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost, resource_name};
+use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, GUEST, LoginOutcome, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost, resource_name};
 use routing::{Arguments, Kind, OwnedValue};
+use tokio::sync::Semaphore;
 
 use super::Management;
 use super::answer::{Answer, Refusal};
@@ -201,13 +203,54 @@ pub(crate) fn bearer<'a>(broker: &Broker, headers: &'a HeaderMap) -> Option<&'a 
     scheme.eq_ignore_ascii_case("bearer").then_some(token).filter(|_| broker.security().tokens().are_configured())
 }
 
+/// Passwords that are verified at once, each for a tenth of a second: there are threads left for those who are known already.
+static VERIFYING: Semaphore = Semaphore::const_new(2);
+/// How long a password waits for that.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// Whose name and password these are. What is not known without hashing takes a tenth of a second.
+///
+/// # Errors
+/// Why not.
+pub(crate) async fn verified(broker: &Arc<Broker>, credentials: Credentials<'_>, headers: &HeaderMap) -> LoginOutcome {
+    let outcome = match broker.security().known(credentials) {
+        Some(outcome) => outcome,
+        None => hashed(broker, credentials).await,
+    };
+    outcome.and_then(|user| check_place(user, headers))
+}
+
+async fn hashed(broker: &Arc<Broker>, Credentials { name, password, peer }: Credentials<'_>) -> LoginOutcome {
+    let Ok(Ok(_place)) = tokio::time::timeout(WAIT_MAX, VERIFYING.acquire()).await else { return Err(Refused::Busy) };
+    let (broker, name, password) = (Arc::clone(broker), name.to_vec(), password.to_vec());
+    // Meanwhile another request may have made it known.
+    let work = move || broker.security().authenticate(Credentials { name: &name, password: &password, peer });
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Refused::Busy))
+}
+
+/// Headers by which programs say that they pass a request on.
+const PASSED_ON: [&str; 6] = ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
+
+/// `guest` is for this machine. A program on it that passes requests on speaks for others.
+///
+/// # Errors
+/// `NotLocal`.
+pub(crate) fn check_place(user: Arc<User>, headers: &HeaderMap) -> Result<Arc<User>, Refused> {
+    let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
+    if user.name() == GUEST && is_passed_on { Err(Refused::NotLocal) } else { Ok(user) }
+}
+
 /// The user whose token it is. A refusal is in the audit log.
 ///
 /// # Errors
 /// Why not.
-pub(crate) fn login_by_token(broker: &Broker, token: &str, peer: SocketAddr) -> Result<Arc<User>, TokenRefused> {
-    let TokenRefusal { name, reason } = match broker.security().authenticate_by_token(token, peer, broker.now_ms()) {
-        Ok(login) => return Ok(login.user),
+pub(crate) fn login_by_token(broker: &Broker, token: &str, headers: &HeaderMap, peer: SocketAddr) -> Result<Arc<User>, TokenRefused> {
+    let not_local = |user: Arc<User>| {
+        let name = user.name().to_owned();
+        check_place(user, headers).map_err(|_| TokenRefusal { name, reason: TokenRefused::NotLocal })
+    };
+    let TokenRefusal { name, reason } = match broker.security().authenticate_by_token(token, peer, broker.now_ms()).and_then(|login| not_local(login.user)) {
+        Ok(user) => return Ok(user),
         Err(refusal) => refusal,
     };
     let outcome = reason.to_string();
@@ -219,17 +262,17 @@ impl Management {
     /// Who sent a request. May take a tenth of a second.
     ///
     /// # Errors
-    /// 401.
-    pub(crate) fn authenticate(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Identity, Refusal> {
+    /// 401, 503.
+    pub(crate) async fn authenticate(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<Identity, Refusal> {
         if let Some(token) = bearer(&self.broker, headers) {
-            return match login_by_token(&self.broker, token, peer) {
+            return match login_by_token(&self.broker, token, headers, peer) {
                 Ok(user) => Ok(Identity::new(user, &self.broker, peer.ip())),
                 Err(TokenRefused::Throttled) => Err(Answer::throttled()),
                 Err(_) => Err(Answer::wrong_credentials()),
             };
         }
         let (name, password) = credentials(headers).ok_or_else(Answer::who_are_you)?;
-        match self.broker.security().authenticate(Credentials { name: &name, password: &password, peer }) {
+        match verified(&self.broker, Credentials { name: &name, password: &password, peer }, headers).await {
             Ok(user) => Ok(Identity::new(user, &self.broker, peer.ip())),
             Err(reason) => {
                 let (who, outcome) = (String::from_utf8_lossy(&name[..name.len().min(NAME_SHOWN_MAX)]), reason.to_string());

@@ -4,6 +4,7 @@ use axum::http::{Method, StatusCode};
 use broker::JournalStatus;
 use serde_json::{Value, json};
 
+use super::Listening;
 use super::answer::{Answer, Outcome};
 use super::call::Call;
 use super::nodes::is_disk_full;
@@ -70,16 +71,28 @@ fn quorum(_: &Call<'_>) -> Outcome {
     Ok(Answer::of(json!({"status": "ok", "reason": "single node cluster"})))
 }
 
-/// Certificates are those of listeners with TLS.
+/// Certificates are those that listeners with TLS show; when they expire is told in seconds since 1970. A month has a twelfth of 365 days.
 fn certificates(call: &Call<'_>) -> Outcome {
-    let units = ["days", "weeks", "months", "years"];
-    if !units.contains(&call.path("unit")) {
-        return Err(Answer::bad_request("Time unit not recognised. Supported units: days, weeks, months, years."));
+    const DAY_S: i64 = 86_400;
+    let unit_s = match call.path("unit") {
+        "days" => DAY_S,
+        "weeks" => 7 * DAY_S,
+        "months" => 365 * DAY_S / 12,
+        "years" => 365 * DAY_S,
+        _ => return Err(Answer::bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")),
+    };
+    let Ok(within) = call.path("within").parse::<u32>() else { return Err(Answer::bad_request("Invalid expiration period")) };
+    let Some(until) = call.management.vitals.certificates_until() else { return ok() };
+    let now = call.broker().now_ms() / 1000;
+    if until > now.saturating_add(i64::from(within) * unit_s) {
+        return ok();
     }
-    match call.path("within").parse::<u32>() {
-        Ok(_) => ok(),
-        Err(_) => Err(Answer::bad_request("Invalid expiration period")),
-    }
+    let one = |listener: &Listening| {
+        let Listening { protocol, address, .. } = listener;
+        json!({"node": call.management.node, "protocol": protocol, "interface": address.ip().to_string(), "port": address.port(), "certfile_expires_on": until})
+    };
+    let expired: Vec<Value> = call.management.facts.listeners.iter().filter(|listener| listener.tls).map(one).collect();
+    failed(json!({"expired": expired}), "Certificates expiring")
 }
 
 fn port(call: &Call<'_>) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use amqp_wire::{Properties, ProtocolHeader, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
+use amqp_wire::{MethodInfo, Properties, ProtocolHeader, Sender, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
 use broker::{PasswordHash, PasswordWish, Permissions, UserLimits, UserWish, VhostWish};
 use bytes::BytesMut;
 
@@ -133,6 +133,57 @@ fn what_is_not_permitted_is_refused() {
     node.publish(bob, "amq.direct", "key", b"x");
     assert_eq!(node.get(bob, "own-queue", true).body, b"x");
     node.stop();
+}
+
+#[test]
+fn nothing_comes_or_goes_by_way_of_what_is_ones_own() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", "^own", "^(own|amq\\.direct$)", "^(own|amq\\.direct$)");
+    add(&node, "root", &[], UserLimits::default());
+    permit(&node, "/", "root", ".*", ".*", ".*");
+    let bob = open(&mut node, "bob", "/");
+    let declare = |name| queue::Declare { queue: short(name), durable: true, ..queue::Declare::default() };
+    node.declare(bob, "own-queue");
+    node.declare_exchange(bob, "own-exchange", "direct");
+    let own = exchange::Bind { destination: short("own-exchange"), source: short("amq.fanout"), ..exchange::Bind::default() };
+    node.send(bob, 1, &own);
+    assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
+    node.send(bob, 1, &exchange::Unbind { destination: short("own-exchange"), source: short("amq.fanout"), ..exchange::Unbind::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
+    node.send(bob, 1, &exchange::Unbind { destination: short("amq.fanout"), source: short("own-exchange"), ..exchange::Unbind::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
+    node.send(bob, 1, &queue::Unbind { queue: short("own-queue"), exchange: short("amq.fanout"), ..queue::Unbind::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to exchange 'amq.fanout'"));
+    // Messages must not come by way of one's own queue from where one may not write to, or by one's own exchange.
+    for exchange in ["", "other"] {
+        let name = if exchange.is_empty() { "amq.default" } else { exchange };
+        let dead = argument("x-dead-letter-exchange", exchange);
+        node.send(bob, 1, &queue::Declare { arguments: dead.view(), ..declare("own-dead") });
+        assert_eq!(channel_error(&mut node, bob), refused(&format!("write access to exchange '{name}'")));
+    }
+    let stream = argument("x-queue-type", "stream");
+    let guest = open(&mut node, "root", "/");
+    let log = queue::Declare { arguments: stream.view(), ..declare("log") };
+    assert!(node.ask(guest, 1, &log).starts_with("Queue(DeclareOk("));
+    node.send(bob, 1, &basic::Get { queue: short("log"), no_ack: true });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to queue 'log'"));
+    node.send(bob, 1, &basic::Consume { queue: short("log"), ..basic::Consume::default() });
+    assert_eq!(channel_error(&mut node, bob), refused("read access to queue 'log'"));
+    node.stop();
+}
+
+#[test]
+fn the_table_says_of_each_method_what_it_needs() {
+    // Of what these name, somebody was let have it before.
+    const OF_WHAT_ONE_HAS: [&str; 8] = ["basic.qos", "basic.cancel", "basic.cancel-ok", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"];
+    let table = include_str!("../../src/access.rs");
+    let rows: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("//! | ")?.split('|').next()).collect();
+    let named = |method: &str| rows.iter().flat_map(|row| row.split([',', ' '])).any(|word| word == method);
+    let asked = MethodInfo::ALL.iter().filter(|method| method.sender != Sender::Broker);
+    let about = asked.map(|method| method.name).filter(|name| ["exchange.", "queue.", "basic."].iter().any(|class| name.starts_with(class)));
+    let without: Vec<&str> = about.filter(|name| !named(name) && !OF_WHAT_ONE_HAS.contains(name)).collect();
+    assert!(without.is_empty(), "{without:?}");
 }
 
 #[test]

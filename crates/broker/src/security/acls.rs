@@ -46,6 +46,7 @@ impl Rules {
 pub struct Subject {
     principal: String,
     host: String,
+    address: IpAddr,
     /// He may do everything.
     all: bool,
 }
@@ -181,7 +182,13 @@ impl Acls {
 }
 
 fn is_of(acl: &Acl, subject: &Subject) -> bool {
-    (acl.principal == subject.principal || acl.principal == EVERYBODY) && (acl.host == subject.host || acl.host == WILDCARD)
+    (acl.principal == subject.principal || acl.principal == EVERYBODY) && (acl.host == WILDCARD || is_from(&acl.host, subject))
+}
+
+/// Is it his address? One of IPv6 can be written in several ways: Java, and so Kafka, leaves no zeros out.
+fn is_from(host: &str, subject: &Subject) -> bool {
+    let same = || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == subject.address);
+    host == subject.host || (host.contains(':') && same())
 }
 
 fn denies(acl: &Acl, operation: AclOperation) -> bool {
@@ -204,7 +211,8 @@ impl Security {
         let administrator = name.and_then(|name| self.user(name)).is_some_and(|user| user.has_tag("administrator"));
         let principal = name.map_or_else(|| ANONYMOUS.to_owned(), |name| format!("User:{name}"));
         let all = administrator || self.acl_rules.super_users.contains(&principal);
-        Subject { principal, host: address.to_canonical().to_string(), all }
+        let address = address.to_canonical();
+        Subject { principal, host: address.to_string(), address, all }
     }
 
     /// May he? Everybody may everything while entries do not count.

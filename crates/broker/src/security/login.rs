@@ -52,15 +52,15 @@ pub(super) struct Verified {
     key: hmac::Key,
     /// With the version of the catalog that they were wrong in.
     wrong: Mutex<VecDeque<([u8; 32], u64, Instant)>>,
-    /// What a name that nobody has is compared with.
-    nobody: PasswordHash,
+    /// What a wrong password costs, whoever's it is.
+    iterations: NonZeroU32,
 }
 
 impl Verified {
     pub fn new(iterations: NonZeroU32) -> Self {
         let mut secret = [0; 32];
         SystemRandom::new().fill(&mut secret).expect("the system has random numbers");
-        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), wrong: Mutex::default(), nobody: PasswordHash::of_nobody(iterations) }
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, &secret), wrong: Mutex::default(), iterations }
     }
 
     fn digest(&self, credentials: Credentials<'_>) -> [u8; 32] {
@@ -68,10 +68,15 @@ impl Verified {
     }
 
     /// Of these parts, one after the other, with the process's own key.
-    pub fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
+    fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.key);
         parts.iter().for_each(|part| context.update(part));
         context.sign().as_ref().try_into().expect("SHA-256 has 32 bytes")
+    }
+
+    /// Iterations that are left for one whose password has been found to be wrong; `None`: he has had all.
+    fn rest(&self, user: Option<&User>) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.iterations.get().saturating_sub(user.map_or(0, User::iterations)))
     }
 
     fn is_wrong(&self, digest: &[u8; 32], version: u64, now: Instant) -> bool {
@@ -92,6 +97,11 @@ impl Verified {
 }
 
 impl Security {
+    /// A digest of these parts, one after the other, that nobody else can make.
+    pub(super) fn keyed(&self, parts: &[&[u8]]) -> [u8; 32] {
+        self.verified.keyed(parts)
+    }
+
     /// Is it known without hashing who this is? `None`: the password has to be verified. Immediate.
     pub fn known(&self, credentials: Credentials<'_>) -> Option<LoginOutcome> {
         let name = std::str::from_utf8(credentials.name).ok().filter(|_| !credentials.password.is_empty());
@@ -138,20 +148,27 @@ impl Security {
         let version = self.version.load(Ordering::Acquire);
         let digest = self.verified.digest(credentials);
         let user = std::str::from_utf8(credentials.name).ok().and_then(|name| self.user(name));
-        let hash = user.as_ref().and_then(|user| user.password());
         let right = user.as_ref().is_some_and(|user| user.accepts(credentials.password));
         if let Some(user) = user.as_ref().filter(|_| right) {
             user.set_verified(digest);
             return check_place(Arc::clone(user), credentials.peer);
         }
-        if hash.is_none_or(PasswordHash::is_cheap) {
-            // It takes the time that a wrong password of any other user takes.
-            let _ = self.verified.nobody.verify(credentials.password);
+        // It takes the time that a wrong password of any other user takes.
+        if let Some(rest) = self.verified.rest(user.as_deref()) {
+            let _ = PasswordHash::of_nobody(rest).verify(credentials.password);
         }
         let now = Instant::now();
         self.verified.note_wrong(digest, version, now);
         self.guesses.note_wrong(credentials.peer.ip(), credentials.name, now);
         Err(Refused::Credentials)
+    }
+
+    /// May somebody of this name, who need not be a user, come from there?
+    ///
+    /// # Errors
+    /// `NotLocal`.
+    pub fn check_name(&self, name: &str, peer: SocketAddr) -> Result<(), Refused> {
+        if is_welcome(name, peer) { Ok(()) } else { Err(Refused::NotLocal) }
     }
 
     /// Who is known by other means than a password, as by a certificate that was verified.
@@ -166,8 +183,12 @@ impl Security {
 /// # Errors
 /// `NotLocal`.
 pub(super) fn check_place(user: Arc<User>, peer: SocketAddr) -> LoginOutcome {
-    let welcome = user.name() != GUEST || peer.ip().to_canonical().is_loopback();
-    if welcome { Ok(user) } else { Err(Refused::NotLocal) }
+    if is_welcome(user.name(), peer) { Ok(user) } else { Err(Refused::NotLocal) }
+}
+
+/// `guest` comes from this machine only, by whatever means he is known.
+fn is_welcome(name: &str, peer: SocketAddr) -> bool {
+    name != GUEST || peer.ip().to_canonical().is_loopback()
 }
 
 impl Broker {
@@ -192,5 +213,37 @@ impl Broker {
             }
             Err(_) => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::password::HashAlgorithm;
+    use super::super::scram::{ScramCredentials, ScramMechanism};
+    use super::super::user::UserLimits;
+    use super::*;
+
+    #[test]
+    fn a_wrong_password_costs_the_same_whoever_is_there() {
+        let count = |count| NonZeroU32::new(count).expect("not 0");
+        let verified = Verified::new(count(20_000));
+        let user = |hash, scram: &[ScramMechanism]| {
+            let user = User::new("bob".to_owned(), hash, Vec::new(), UserLimits::default());
+            user.with_scram(ScramCredentials::of(scram, b"secret"))
+        };
+        let of_rabbit = PasswordHash::from_bytes(HashAlgorithm::RabbitSha256, &[0; 36]).expect("a hash");
+        let all = [
+            (user(Some(PasswordHash::of(b"secret", count(20_000))), &ScramMechanism::ALL), 20_000),
+            (user(Some(PasswordHash::of(b"secret", count(5_000))), &[]), 5_000),
+            (user(Some(of_rabbit), &[]), 0),
+            (user(None, &[ScramMechanism::Sha256]), 8_192),
+            (user(None, &[]), 0),
+        ];
+        assert_eq!(verified.rest(None).map(NonZeroU32::get), Some(20_000));
+        for (user, spent) in &all {
+            assert_eq!((user.iterations(), verified.rest(Some(user)).map_or(0, NonZeroU32::get)), (*spent, 20_000 - spent));
+        }
+        let costly = user(Some(PasswordHash::of(b"secret", count(30_000))), &[]);
+        assert_eq!(verified.rest(Some(&costly)), None);
     }
 }

@@ -23,6 +23,7 @@ mod record;
 mod scram;
 mod scram_admin;
 mod scram_exchange;
+mod scram_nobody;
 mod seats;
 #[cfg(test)]
 mod tests;
@@ -87,6 +88,7 @@ pub struct Security {
     seats: Seats,
     /// Mechanisms for which new passwords get keys.
     scram: RwLock<Vec<ScramMechanism>>,
+    scram_looks: scram_nobody::Looks,
     acl_rules: acls::Rules,
     audit: audit::Audit,
     guesses: guesses::Guesses,
@@ -106,6 +108,7 @@ impl Security {
             all: Arc::new(Permissions::all()),
             seats: Seats::default(),
             scram: RwLock::default(),
+            scram_looks: scram_nobody::Looks::default(),
             acl_rules: acls::Rules::new(settings),
             audit: audit::Audit::default(),
             guesses: guesses::Guesses::new(settings),

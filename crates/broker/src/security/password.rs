@@ -187,14 +187,10 @@ impl PasswordHash {
         &self.bytes
     }
 
-    fn iterations(&self) -> Option<u32> {
+    /// Those of PBKDF2, which are what verifying costs. `None`: next to nothing.
+    pub(super) fn iterations(&self) -> Option<u32> {
         let first = *self.bytes.first_chunk::<4>()?;
         (self.algorithm == HashAlgorithm::Pbkdf2Sha256).then_some(u32::from_be_bytes(first))
-    }
-
-    /// Is it verified faster than ours, so that the time alone would tell that the user is there?
-    pub(super) fn is_cheap(&self) -> bool {
-        self.algorithm != HashAlgorithm::Pbkdf2Sha256
     }
 
     /// Is it the hash of this password? Takes as long as making it did.

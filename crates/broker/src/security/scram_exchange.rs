@@ -1,6 +1,6 @@
 //! The server's side of SCRAM (RFC 5802 §5) as a state machine: two messages of the client, two answers. Neither takes longer than some
-//! microseconds, so it may run on a network thread. Of a name that nobody has the salt is made up, always the same, so that only the
-//! end tells that the login was refused.
+//! microseconds, so it may run on a network thread. Of a name that nobody has the salt is made up, always the same, of a length and with
+//! iterations as users have them, so that only the end tells that the login was refused.
 //!
 //! ```text
 //! client  gs2-header "n=" name ",r=" nonce extensions        gs2-header: "n," or "y,", [ "a=" name ], ","
@@ -8,7 +8,8 @@
 //! client  "c=" gs2-header ",r=" nonce of both extensions ",p=" proof
 //! server  "v=" signature
 //! ```
-//! Salt, header, proof and signature are base64; in names `,` and `=` are `=2C` and `=3D`. Channel bindings are not offered.
+//! Salt, header, proof and signature are base64; in names `,` and `=` are `=2C` and `=3D`. Channel bindings are not offered: who wants one (`p=`) is
+//! refused. An extension is letters, `=` and a value; `m` is for those that have to be understood, and none is.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::scram::{ITERATIONS, SALT_BYTES, ScramCredential, ScramMechanism};
+use super::scram::{ScramCredential, ScramMechanism};
 use super::user::{NAME_BYTES_MAX, User};
 use super::Security;
 
@@ -98,9 +99,10 @@ impl<'a> First<'a> {
     }
 }
 
-/// A letter, an equals sign, anything.
+/// An extension that may be passed over. Whoever sends `m` says that it may not (RFC 5802 §5.1).
 fn is_extension(text: &str) -> bool {
-    text.as_bytes().first().is_some_and(u8::is_ascii_alphabetic) && text.contains('=')
+    let name = text.split_once('=').filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphabetic()) && name != "m")
 }
 
 impl ScramExchange {
@@ -153,15 +155,6 @@ impl ScramExchange {
     }
 }
 
-impl Security {
-    /// Keys that nobody can prove to have, with a salt that is always the same for the name.
-    fn scram_of_nobody(&self, mechanism: ScramMechanism, name: &str) -> ScramCredential {
-        let digest = self.verified.keyed(&[&[mechanism.number()], b"salt", name.as_bytes()]);
-        let key = vec![0; mechanism.key_bytes()];
-        ScramCredential::from_parts(mechanism, ITERATIONS.get(), &digest[..SALT_BYTES], &key, &key).expect("they have the right lengths")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroU32;
@@ -181,11 +174,11 @@ mod tests {
 
     /// The client's side, as the standard has it.
     fn prove(bare: &str, server_first: &str, password: &str) -> String {
-        prove_after("", bare, server_first, password)
+        prove_with(("", ""), bare, server_first, password)
     }
 
-    /// As above, with something before both nonces.
-    fn prove_after(before: &str, bare: &str, server_first: &str, password: &str) -> String {
+    /// As above, with something before both nonces and behind them.
+    fn prove_with((before, behind): (&str, &str), bare: &str, server_first: &str, password: &str) -> String {
         use ring::{digest, hmac, pbkdf2};
         let field = |at: usize| &server_first.split(',').nth(at).expect("a field")[2..];
         let (nonce, salt) = (field(0), STANDARD.decode(field(1)).expect("base64"));
@@ -195,7 +188,7 @@ mod tests {
         let mac = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text);
         let client_key = mac(&salted, b"Client Key");
         let stored = digest::digest(&digest::SHA256, client_key.as_ref());
-        let without_proof = format!("c=biws,r={before}{nonce}");
+        let without_proof = format!("c=biws,r={before}{nonce}{behind}");
         let signature = mac(stored.as_ref(), format!("{bare},{server_first},{without_proof}").as_bytes());
         let proof: Vec<u8> = client_key.as_ref().iter().zip(signature.as_ref()).map(|(one, other)| one ^ other).collect();
         format!("{without_proof},p={}", STANDARD.encode(proof))
@@ -226,8 +219,8 @@ mod tests {
             let (exchange, answer) = begin(&security, &format!("n,,{bare}")).expect("a first message");
             exchange.finish(change(&answer).as_bytes()).map(|(user, _)| user.name().to_owned())
         };
-        assert_eq!(finish(&|answer| prove_after("abc", bare, answer, "secret")).as_deref(), Ok("bob"));
-        assert_eq!(finish(&|answer| prove_after("abc", bare, answer, "Secret")), Err(ScramRefused::Credentials));
+        assert_eq!(finish(&|answer| prove_with(("abc", ""), bare, answer, "secret")).as_deref(), Ok("bob"));
+        assert_eq!(finish(&|answer| prove_with(("abc", ""), bare, answer, "Secret")), Err(ScramRefused::Credentials));
         // The proof is about what was said, and both nonces come last.
         assert_eq!(finish(&|answer| prove(bare, answer, "secret").replacen("r=abc", "r=abcabc", 1)), Err(ScramRefused::Credentials));
         assert_eq!(finish(&|answer| prove(bare, &answer.replacen(",s=", "x,s=", 1), "secret")), Err(ScramRefused::Malformed));
@@ -246,11 +239,11 @@ mod tests {
     #[test]
     fn what_is_no_message_is_refused() {
         let security = security("bob", "secret");
-        for text in ["", "n", "n,,", "n,,n=bob", "p=tls-unique,,n=bob,r=x", "n,,m=x,n=bob,r=x", "n,,n=,r=x", "n,,n=b=2,r=x", "n,,n=bob,r=", "n,b=x,n=bob,r=x", "n,,n=bob,r=x,y", "n,,n=bob,r=\u{7f}"] {
+        for text in ["", "n", "n,,", "n,,n=bob", "p=tls-unique,,n=bob,r=x", "n,,m=x,n=bob,r=x", "n,,n=,r=x", "n,,n=b=2,r=x", "n,,n=bob,r=", "n,b=x,n=bob,r=x", "n,,n=bob,r=x,y", "n,,n=bob,r=\u{7f}", "n,,n=bob,r=x,m=y", "n,,n=bob,r=x,t=", "n,,n=bob,r=x,=y", "n,,n=bob,r=x,t1=y"] {
             assert_eq!(begin(&security, text).err(), Some(ScramRefused::Malformed), "{text:?}");
         }
         assert_eq!(begin(&security, "n,a=eve,n=bob,r=x").err(), Some(ScramRefused::OtherName));
-        assert!(begin(&security, "y,a=bob,n=bob,r=x,t=true").is_ok());
+        assert!(begin(&security, "y,a=bob,n=bob,r=x,t=true").is_ok() && begin(&security, "n,,n=bob,r=x,tokenauth=true").is_ok());
         let long = format!("n,,n={},r=x", "b".repeat(256));
         assert_eq!(begin(&security, &long).err(), Some(ScramRefused::Malformed));
         let bare = "n=bob,r=x";
@@ -260,6 +253,11 @@ mod tests {
             let wrong = if damage.starts_with('c') { right.replacen("c=biws", damage, 1) } else { right.replacen("r=x", "r=y", 1) };
             assert_eq!(exchange.finish(wrong.as_bytes()).err(), Some(ScramRefused::Malformed), "{wrong}");
         }
+        let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
+        let more = prove_with(("", ",m=y"), bare, &answer, "secret");
+        assert_eq!(exchange.finish(more.as_bytes()).err(), Some(ScramRefused::Malformed), "an extension that has to be understood");
+        let (exchange, answer) = begin(&security, "n,,n=bob,r=x").expect("a message");
+        assert!(exchange.finish(prove_with(("", ",t=y"), bare, &answer, "secret").as_bytes()).is_ok(), "one that may be passed over");
         for text in ["", "c=biws", "c=biws,r=x,p=*"] {
             let (exchange, _) = begin(&security, "n,,n=bob,r=x").expect("a message");
             assert_eq!(exchange.finish(text.as_bytes()).err(), Some(ScramRefused::Malformed), "{text:?}");

@@ -87,6 +87,14 @@ impl User {
         }
     }
 
+    /// Iterations of PBKDF2 that [`User::accepts`] takes.
+    pub(super) fn iterations(&self) -> u32 {
+        match &self.password {
+            Some(hash) => hash.iterations().unwrap_or(0),
+            None => self.scram.iter().next().map_or(0, |keys| keys.iterations()),
+        }
+    }
+
     pub(super) fn verified(&self) -> Option<[u8; 32]> {
         *self.verified.lock()
     }

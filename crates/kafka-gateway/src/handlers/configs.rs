@@ -43,11 +43,19 @@ fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &st
     outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
-/// Those resources whose settings whoever asks may not change.
+/// Those resources whose settings whoever asks may not change: entries decide where they count, otherwise settings of brokers are for administrators.
 fn denied<'a>(context: &Context<'_>, resources: impl Iterator<Item = (i8, &'a Str)>) -> hashbrown::HashMap<(i8, Str), Refusal> {
     let asking = context.asking();
     let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(&asking, AclOperation::AlterConfigs, kind, name).err()?));
-    if asking.is_checked() { resources.filter_map(refused).collect() } else { Default::default() }
+    let of_brokers = |(kind, name): (i8, &Str)| {
+        let refusal = || (ErrorCode::ClusterAuthorizationFailed, "Only an administrator may change settings of brokers".to_owned());
+        [RESOURCE_BROKER, BROKER_LOGGER, CLIENT_METRICS].contains(&kind).then(|| ((kind, name.clone()), refusal()))
+    };
+    match (asking.is_checked(), context.administers()) {
+        (true, _) => resources.filter_map(refused).collect(),
+        (false, false) => resources.filter_map(of_brokers).collect(),
+        (false, true) => Default::default(),
+    }
 }
 
 /// Kafka's number for where a value comes from.

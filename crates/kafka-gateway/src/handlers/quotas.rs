@@ -23,9 +23,7 @@ fn refusal(context: &Context<'_>, operation: AclOperation) -> Option<Str> {
     if asking.is_checked() {
         return asking.check_cluster(operation).is_err().then_some(UNAUTHORIZED);
     }
-    let name = context.name()?;
-    let administrator = context.gateway.broker.security().user(name).is_some_and(|user| user.has_tag("administrator"));
-    (!administrator).then_some(REFUSED)
+    (!context.administers()).then_some(REFUSED)
 }
 
 /// What a component asks for; the words are Kafka's.

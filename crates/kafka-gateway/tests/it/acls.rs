@@ -109,5 +109,22 @@ fn a_certificate_names_who_asks() {
     assert!(!node.session(stranger).wants_read());
     let reason = node.refusal(stranger).expect("it ends");
     assert!(reason.to_string().contains("ssl.principal.mapping.rules"), "{reason}");
+    let (here, elsewhere) = (node.connect(), node.connect_from("192.0.2.1:7", None));
+    for client in [here, elsewhere] {
+        node.set_certified(client, "CN=guest,O=us");
+    }
+    assert!(node.session(here).wants_read() && !node.session(elsewhere).wants_read());
+    let reason = node.refusal(elsewhere).expect("it ends");
+    assert!(reason.to_string().contains("only connect from the broker's machine"), "{reason}");
     node.stop();
+}
+
+#[test]
+fn the_table_says_of_each_api_what_it_needs() {
+    let decisions = include_str!("../../../../docs/adr/0021-acls.md");
+    let rows: Vec<&str> = decisions.lines().filter(|line| line.starts_with("| ")).filter_map(|line| line.split('|').nth(1)).collect();
+    let words = |row: &&str| row.split(|letter: char| !letter.is_ascii_alphanumeric()).map(str::to_owned).collect::<Vec<_>>();
+    let named: Vec<String> = rows.iter().flat_map(words).collect();
+    let without: Vec<&str> = kafka_gateway::apis().iter().map(|api| api.key().name).filter(|name| !named.iter().any(|word| word == name)).collect();
+    assert!(without.is_empty(), "{without:?}");
 }

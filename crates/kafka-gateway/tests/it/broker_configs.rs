@@ -1,5 +1,7 @@
 //! The broker's settings as Kafka clients see and change them: for the node, for all nodes, what goes before what, and a restart.
 
+use broker::{PasswordWish, UserWish};
+use kafka_wire::ErrorCode;
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse};
 use kafka_wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
@@ -150,5 +152,23 @@ fn all_settings_are_shown_and_those_that_count_from_the_start_are_read_only() {
     let of = |name: &str| all.iter().filter(|one| one.name.as_str() == name).map(|one| one.read_only).collect::<Vec<_>>();
     assert_eq!((of("message.max.bytes"), of("mainstem.shards"), of("advertised.listeners")), (vec![false], vec![true], vec![true]));
     assert_eq!(all.len(), broker::BROKER.len());
+    node.stop();
+}
+
+#[test]
+fn of_those_who_are_known_administrators_change_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[("mainstem.password.iterations", "1000")]);
+    let tags = Some(vec!["administrator".to_owned()]);
+    node.broker().put_user(UserWish { name: "CN=ann".to_owned(), password: PasswordWish::Remove, tags, limits: None }).expect("taken");
+    let (ann, bob, anybody) = (node.connect(), node.connect(), node.connect());
+    node.set_certified(ann, "CN=ann");
+    node.set_certified(bob, "CN=bob");
+    let login = [("mainstem.login.failures", SET, "0")];
+    let (code, told) = alter(&mut node, bob, "", &login);
+    assert_eq!((code, told.as_str()), (ErrorCode::ClusterAuthorizationFailed.code(), "Only an administrator may change settings of brokers"));
+    assert_eq!(replace(&mut node, bob, NODE, &[("num.partitions", "3")], true), ErrorCode::ClusterAuthorizationFailed.code());
+    assert_eq!(alter(&mut node, ann, "", &[("num.partitions", SET, "3")]).0, 0);
+    assert_eq!(alter(&mut node, anybody, "", &[("num.partitions", SET, "4")]).0, 0, "where nobody has to log in");
     node.stop();
 }

@@ -99,12 +99,17 @@ impl Node {
 
     /// A new connection to a listener that may ask who it is; its number.
     pub fn connect_to(&mut self, rules: Option<Arc<SaslRules>>) -> usize {
-        let address = "127.0.0.1:9092".parse().expect("an address");
+        self.connect_from("127.0.0.1:9092", rules)
+    }
+
+    /// The same, from there.
+    pub fn connect_from(&mut self, peer: &str, rules: Option<Arc<SaslRules>>) -> usize {
+        let (address, peer) = ("127.0.0.1:9092".parse().expect("an address"), peer.parse().expect("an address"));
         let number = self.sessions.len();
         let gateway = Arc::clone(&self.gateway);
         let id = ConnectionId(number as u64 + 1);
         self.sent.push(VecDeque::new());
-        let session = Session::new(gateway, Arc::new(Advertise::default()), SHARD, id, address, address);
+        let session = Session::new(gateway, Arc::new(Advertise::default()), SHARD, id, address, peer);
         self.sessions.push(session.with_sasl(rules, self.now));
         number
     }

@@ -25,7 +25,7 @@ use journal::{ArchiveHold, Journal, Pinned};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::data_folder::write_durably;
+use crate::data_folder::{create_private, write_durably};
 use crate::utc::rfc3339;
 use manifest::{FORMAT_VERSION, FilePart, JournalPart, Manifest, ObjectPart};
 
@@ -110,7 +110,7 @@ impl Backups {
         if !to.is_absolute() {
             bail!("{} is not an absolute path of the broker's machine", to.display());
         }
-        fs::create_dir_all(to).with_context(|| to.display().to_string())?;
+        create_private(to).with_context(|| to.display().to_string())?;
         let (there, data) = (to.canonicalize()?, self.source.folder.canonicalize()?);
         if there.starts_with(&data) {
             bail!("{} is in the data folder", to.display());

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use super::manifest::Manifest;
 use super::{PIECE_BYTES, copy, sync_all};
 use crate::archive_folder::{ArchiveReader, UNFINISHED};
-use crate::data_folder::{RESTORING, write_durably};
+use crate::data_folder::{RESTORING, create_private, write_durably};
 use crate::progress::Bar;
 
 /// Restores the backup in `from` to `data`, archive objects to `archive` if they are to be elsewhere.
@@ -18,7 +18,7 @@ use crate::progress::Bar;
 /// `data` is not empty; the backup is not whole; a checksum does not fit. Nothing of it is left in `data` then.
 pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
     let manifest = Manifest::read(from)?;
-    fs::create_dir_all(data).with_context(|| format!("--data {}", data.display()))?;
+    create_private(data).with_context(|| format!("--data {}", data.display()))?;
     if fs::read_dir(data).with_context(|| format!("--data {}", data.display()))?.next().is_some() {
         bail!("--data {} is not empty", data.display());
     }

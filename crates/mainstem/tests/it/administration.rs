@@ -164,14 +164,16 @@ fn every_answer_is_as_it_is_described() {
     assert_eq!(change(&process, "POST", "/v1/bindings/%2F", binding.clone()).status, 201);
     commit(&process, "readers", "orders");
     assert_eq!(change(&process, "PUT", "/v1/filters/readers", json!({"expression": "key = 'a'"})).status, 200);
-    let _connection = process.connect();
-    // A shard takes it a little after it is there for the client, and sees a little later that those before it have gone.
-    let one = || {
+    // A shard sees a little later that a connection has gone, and takes one a little after it is there for the client.
+    let all = |count: u64| {
         let found = get(&process, "/v1/connections");
-        (found["total"] == 1).then(|| found["items"][0]["id"].as_str().expect("an id").to_owned())
+        (found["total"] == count).then(|| found["items"][0]["id"].as_str().unwrap_or_default().to_owned())
     };
     let pause = || std::thread::sleep(std::time::Duration::from_millis(10));
-    let id = (0..500).find_map(|_| one().or_else(|| { pause(); None })).expect("an open connection");
+    let wait_for = |count| (0..500).find_map(|_| all(count).or_else(|| { pause(); None })).expect("as many connections");
+    wait_for(0);
+    let _connection = process.connect();
+    let id = wait_for(1);
     let paths = [
         ("/v1/session", "/v1/session"), ("/v1/overview", "/v1/overview"), ("/v1/journals", "/v1/journals"), ("/v1/journals/{journal}", "/v1/journals/0"),
         ("/v1/config", "/v1/config?limit=1000"), ("/v1/connections", "/v1/connections"), ("/v1/topics", "/v1/topics?internal=true"),
@@ -241,7 +243,7 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 /// The cookie and the second token of a session.
-fn log_in(process: &Process, user: &str, password: &str) -> (String, String) {
+pub fn log_in(process: &Process, user: &str, password: &str) -> (String, String) {
     let answer = ask(process, "POST", "/v1/session", &[], &json!({"user": user, "password": password}).to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     for part in ["httponly", "samesite=strict", "path=/v1"] {

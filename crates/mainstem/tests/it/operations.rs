@@ -1,5 +1,6 @@
 //! Commands that look after a node: what they print, and the status they end with.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 use crate::process::{Process, output, serve};
@@ -44,6 +45,25 @@ fn doctor_knows_a_folder_that_is_in_use() {
     assert!(process.terminate().1);
     let found = text(&mainstem(&["doctor", "--data", &folder.path().display().to_string()]));
     assert!(found.contains("no broker runs on it"), "{found}");
+}
+
+#[test]
+fn what_is_stored_is_for_the_brokers_user_and_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, backup) = (folder.path().join("new/data"), folder.path().join("backup"));
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let process = Process::start(&data, &[]);
+    let done = mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &backup.display().to_string()]);
+    assert!(done.status.success() && process.terminate().1, "{}", text(&done));
+    for path in [&data, &backup] {
+        assert_eq!(mode(path) & 0o027, 0, "{}: {:o}", path.display(), mode(path));
+    }
+    let doctor = || text(&mainstem(&["doctor", "--data", &data.display().to_string()]));
+    assert!(doctor().contains("is for its owner and his group"), "{}", doctor());
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(doctor().contains("chmod o= "), "{}", doctor());
+    assert!(Process::start(&data, &[]).terminate().1);
+    assert_eq!(mode(&data), 0o755, "what somebody has set stays");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Process {
     /// A page of the administration; `None` when nobody listens.
     pub fn ask_admin(&self, path: &str) -> Option<String> {
         let mut socket = TcpStream::connect(self.admin).ok()?;
-        write!(socket, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").ok()?;
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer).ok()?;
         Some(answer)

@@ -171,7 +171,16 @@ fn wrong_configuration_names_setting_value_and_what_would_be_right() {
         (&["--kafka", "nowhere"], &["--kafka", "\"nowhere\"", "127.0.0.1:9092"]),
         (&["--advertise", "0.0.0.0"], &["--advertise", "0.0.0.0"]),
         (&["--kafka", "0.0.0.0:9092"], &["--kafka", "0.0.0.0:9092", "log in", "mainstem.anonymous.clients=anywhere"]),
+        (&["--kafka", "[::]:9092"], &["--kafka", "[::]:9092", "log in"]),
+        (&["--kafka", "127.0.0.1:0", "--kafka", "192.0.2.1:9092"], &["--kafka", "192.0.2.1:9092", "log in"]),
         (&["--set", "listeners=PLAINTEXT://0.0.0.0:9092"], &["listeners", "0.0.0.0:9092", "log in"]),
+        (&["--set", "listeners=PLAINTEXT://:9092"], &["listeners", "0.0.0.0:9092", "log in"]),
+        (&["--kafka-tls", "0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k"], &["--kafka-tls", "0.0.0.0:9093", "--tls-clients required"]),
+        (
+            &["--kafka-tls", "0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k", "--tls-ca", "a", "--tls-clients", "optional"],
+            &["--kafka-tls", "0.0.0.0:9093", "--tls-clients required"],
+        ),
+        (&["--set", "listeners=SSL://0.0.0.0:9093", "--tls-certificate", "c", "--tls-key", "k"], &["listeners", "0.0.0.0:9093", "log in"]),
         (&["--log", "xml"], &["--log", "\"xml\"", "json"]),
         (&["--config", "/nonexistent.toml"], &["--config", "/nonexistent.toml"]),
     ] {
@@ -188,6 +197,10 @@ fn a_bind_beyond_loopback_is_warned_about() {
     let process = Process::start(folder.path(), &["--kafka", "0.0.0.0:0", "--amqp", "0.0.0.0:0", "--set", "mainstem.anonymous.clients=anywhere"]);
     let (text, success) = process.terminate();
     assert!(success && text.contains("nobody has to log in") && text.contains("passwords pass it as clear text"), "{text}");
+    let process = Process::start(folder.path(), &["--management", "0.0.0.0:0"]);
+    let (text, success) = process.terminate();
+    let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARNING")).collect();
+    assert!(success && warnings.len() == 1 && warnings[0].contains("is reachable by others: passwords pass it as clear text"), "{text}");
 }
 
 #[test]

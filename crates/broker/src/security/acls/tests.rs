@@ -73,6 +73,15 @@ fn principals_hosts_and_types_have_to_fit() {
     let elsewhere = subject(&security, "bob", "::ffff:10.0.0.1");
     assert!(security.allows(&elsewhere, Read, Topic, "t") && !security.allows(&elsewhere, Read, Group, "t"));
     assert!(!security.allows(&subject(&security, "eve", "10.0.0.1"), Read, Topic, "t"));
+    // As Java writes addresses, and so tools of Kafka.
+    for (host, topic) in [("2001:db8:0:0:0:0:0:7", "u"), ("2001:DB8::7", "v"), ("2001:db8::7", "w")] {
+        add(&security, Acl { host: host.to_owned(), ..acl(Allow, "bob", Read, topic, Literal) });
+        add(&security, Acl { host: host.to_owned(), ..acl(Deny, "eve", Read, topic, Literal) });
+        add(&security, acl(Allow, "eve", Read, topic, Literal));
+        let allows = |name, from| security.allows(&subject(&security, name, from), Read, Topic, topic);
+        assert!(allows("bob", "2001:db8::7") && !allows("bob", "2001:db8::8"), "{host}");
+        assert!(!allows("eve", "2001:db8::7") && allows("eve", "2001:db8::8"), "{host}");
+    }
     assert!(may(&security, "root", AlterConfigs, "t") && may(&security, "ANONYMOUS", Read, "u"));
     add(&security, Acl { resource: Cluster, name: CLUSTER.to_owned(), ..acl(Allow, "*", Alter, "", Literal) });
     assert!(security.allows(&subject(&security, "eve", HERE), Describe, Cluster, CLUSTER));

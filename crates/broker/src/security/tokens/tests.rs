@@ -110,11 +110,18 @@ fn a_bad_token_is_refused_for_what_is_wrong_with_it() {
         (json!({"aud": 5}), claim("aud")),
         (json!({"sub": null}), claim("sub")),
         (json!({"sub": " "}), claim("sub")),
+        (json!({"sub": 5}), claim("sub")),
+        (json!({"exp": -1}), claim("exp")),
+        (json!({"exp": true}), claim("exp")),
         (json!({"sub": "x".repeat(256)}), claim("sub")),
         (json!({"scope": ["a", "a"]}), claim("scope")),
         (json!({"scope": [1]}), claim("scope")),
     ] {
         assert_eq!(login(&security, &authority.token(changes.clone())), Err(expected), "{changes}");
+    }
+    for changes in [json!({"sub": ["alice"]}), json!({"sub": {"name": "alice"}}), json!({"aud": ["broker", 5]}), json!({"aud": {"broker": true}}), json!({"exp": [1]})] {
+        let refused = login(&security, &authority.token(changes.clone()));
+        assert!(matches!(refused, Err(TokenRefused::Malformed | TokenRefused::Claim(_))), "{changes}: {refused:?}");
     }
 }
 
@@ -243,4 +250,27 @@ fn of_a_set_the_keys_that_verify_are_taken() {
     assert_eq!(refused("{}"), "it is no JSON Web Key Set: it has no list \"keys\"");
     assert!(refused(r#"{"keys":[{"kty":"oct","k":"AA"}]}"#).starts_with("none of its 1 keys verifies"));
     assert_eq!(refused(&json!({"keys": vec![5; 1001]}).to_string()), "it has 1001 keys, at most 1000 are taken");
+}
+
+#[test]
+fn keys_that_share_an_id_or_have_none_are_tried_and_odd_documents_are_not() {
+    let (first, second) = (Authority::new("one"), Authority::new("one"));
+    let twins = security(&[], &[first.key(), second.key()]);
+    assert!([&first, &second].iter().all(|authority| login(&twins, &authority.token(json!({}))).is_ok()));
+    let mut nameless = first.key();
+    nameless.as_object_mut().expect("a key").remove("kid");
+    let without = security(&[], &[nameless]);
+    let claims = json!({"sub": "bob", "iss": "authority", "aud": "broker", "iat": 1, "exp": NOW_MS / 1000});
+    assert!(login(&without, &first.sign(&json!({"alg": "ES256"}), &claims)).is_ok());
+    assert_eq!(login(&without, &first.token(json!({}))), Err(TokenRefused::UnknownKey("one".to_owned())), "it names another");
+    let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+    for text in [deep.clone(), format!("{{\"keys\":{deep}}}"), format!("{{\"keys\":[{deep}]}}"), r#"{"keys":{}}"#.to_owned(), "\u{feff}{}".to_owned(), String::new()] {
+        assert!(TokenKeys::parse(text.as_bytes()).is_err());
+    }
+    // The header of a token may be as odd as its maker likes.
+    let message = |header: &str| format!("{}.{}", base64(header), base64(claims.to_string()));
+    for header in [format!("{{\"alg\":\"ES256\",\"x\":{deep}}}"), r#"{"alg":"none","alg":"ES256"}"#.to_owned(), r#"{"alg":["ES256"]}"#.to_owned(), "[]".to_owned(), r#"{"alg":"ES256","kid":5}"#.to_owned()] {
+        let token = format!("{}.{}", message(&header), base64(first.pair.sign(&SystemRandom::new(), message(&header).as_bytes()).expect("a signature")));
+        assert_eq!(login(&without, &token), Err(TokenRefused::Malformed), "{}", &header[..header.len().min(40)]);
+    }
 }

@@ -1,0 +1,217 @@
+//! Takes connections of HTTP, within bounds that hold before it is known who asks: so many at once, so many of one address, a time for
+//! the head of a request, and one after which nobody waits any longer for a peer that reads nothing of its answer. What a request's body
+//! may cost is bounded where it is read.
+//!
+//! Where no place is left, one who comes from an address that has fewer connections than another takes the place of the one that came
+//! first from there: whoever fills all places does not keep others out.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{Error, ErrorKind, IoSlice, Result};
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
+use broker::place_of;
+use hashbrown::HashMap;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::origin::Peers;
+
+/// Bytes of the head of a request.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// After an error of the system nothing is accepted for so long.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What connections may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// At once.
+    pub connections: usize,
+    /// Of one address.
+    pub of_address: usize,
+    /// From one answer, or the beginning, to the end of the next request's head.
+    pub head_time: Duration,
+    /// A peer that reads nothing of an answer for so long is gone.
+    pub stall_time: Duration,
+}
+
+impl Bounds {
+    /// Those of the broker.
+    pub const USUAL: Self =
+        Self { connections: 1000, of_address: 250, head_time: Duration::from_secs(60), stall_time: Duration::from_secs(30) };
+}
+
+/// Those who are there, in the order in which they came, by address; none is empty.
+#[derive(Default)]
+struct Inner {
+    places: HashMap<IpAddr, VecDeque<Arc<Notify>>>,
+    count: usize,
+}
+
+/// All connections of the ports that share it.
+pub(crate) struct Connections {
+    bounds: Bounds,
+    inner: Mutex<Inner>,
+}
+
+/// The place of one connection; given back with it.
+struct Place {
+    of: Arc<Connections>,
+    address: IpAddr,
+    /// Told when another takes it.
+    goes: Arc<Notify>,
+}
+
+impl Inner {
+    fn of(&self, address: IpAddr) -> usize {
+        self.places.get(&address).map_or(0, VecDeque::len)
+    }
+
+    fn forget(&mut self, address: IpAddr, place: &Arc<Notify>) {
+        let Some(all) = self.places.get_mut(&address) else { return };
+        let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, place)) else { return };
+        all.remove(at);
+        self.count -= 1;
+        if all.is_empty() {
+            self.places.remove(&address);
+        }
+    }
+
+    /// Takes the place of the first of the address that has most, for one from an address that has `have`. False: none has more.
+    fn displace(&mut self, have: usize) -> bool {
+        // Who has none gets one, others as many as the rest at most.
+        let least = if have == 0 { 1 } else { have + 2 };
+        let most = self.places.iter().max_by_key(|(_, all)| all.len()).filter(|(_, all)| all.len() >= least);
+        let Some((address, first)) = most.and_then(|(address, all)| Some((*address, Arc::clone(all.front()?)))) else { return false };
+        self.forget(address, &first);
+        first.notify_one();
+        true
+    }
+}
+
+impl Connections {
+    pub fn new(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self { bounds, inner: Mutex::default() })
+    }
+
+    /// `None`: there is no place for another from there.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let address = place_of(address);
+        let mut inner = self.inner.lock();
+        let have = inner.of(address);
+        if have >= self.bounds.of_address || (inner.count >= self.bounds.connections && !inner.displace(have)) {
+            return None;
+        }
+        let goes = Arc::new(Notify::new());
+        inner.places.entry(address).or_default().push_back(Arc::clone(&goes));
+        inner.count += 1;
+        Some(Place { of: Arc::clone(self), address, goes })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.of.inner.lock().forget(self.address, &self.goes);
+    }
+}
+
+/// Serves those who connect, without an end.
+pub(crate) async fn serve(listener: TcpListener, router: Router, connections: Arc<Connections>) {
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "connection to the administration pages not accepted");
+                sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Some(place) = connections.enter(peer.ip()) else {
+            tracing::debug!(address = %peer.ip(), "connection to the administration pages refused: there are too many");
+            continue;
+        };
+        let peers = Peers { local: stream.local_addr().unwrap_or(peer), peer };
+        tokio::spawn(serve_one(stream, router.clone().layer(Extension(ConnectInfo(peers))), place));
+    }
+}
+
+async fn serve_one(stream: TcpStream, router: Router, place: Place) {
+    let bounds = place.of.bounds;
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(bounds.head_time).max_buf_size(HEAD_BYTES_MAX);
+    let stream = Watched { stream, stall_time: bounds.stall_time, stalled: Box::pin(sleep(bounds.stall_time)), waits: false };
+    tokio::select! {
+        // A peer that breaks off, or keeps to no rule, is nothing that anybody has to look after.
+        _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {}
+        () = place.goes.notified() => {}
+    }
+}
+
+/// A socket whose peer has to read what is sent to it.
+struct Watched {
+    stream: TcpStream,
+    stall_time: Duration,
+    /// Runs while something waits to be sent.
+    stalled: Pin<Box<Sleep>>,
+    waits: bool,
+}
+
+impl Watched {
+    fn watch(&mut self, written: Poll<Result<usize>>, context: &mut Context<'_>) -> Poll<Result<usize>> {
+        if written.is_ready() {
+            self.waits = false;
+            return written;
+        }
+        if !self.waits {
+            self.waits = true;
+            let until = Instant::now() + self.stall_time;
+            self.stalled.as_mut().reset(until);
+        }
+        self.stalled.as_mut().poll(context).map(|()| Err(Error::new(ErrorKind::TimedOut, "the peer reads nothing")))
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.watch(written, context)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.watch(written, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests;
