@@ -18,7 +18,7 @@ def run(results, binary):
     results.step("a journal whose disk fails is named and refuses, the others go on; nothing that was acknowledged is lost, also when it moves",
                  lambda: program("failed_disk.py", binary))
     results.step("settings that are read again are in force, and a wrong file is refused with its line", lambda: program("reload.py", binary))
-    results.step("metrics reach a collector of OpenTelemetry as they are at /metrics, and one in trouble costs nothing",
+    results.step("metrics reach a collector of OpenTelemetry as they are at /metrics, also over HTTPS, and one in trouble costs nothing",
                  lambda: program("otlp.py", binary, python=OTLP_PYTHON))
     for kept in sorted((HERE / "operations").glob("format-*.tar.gz")):
         results.step(f"a data folder of {kept.name.split('.')[0].replace('-', ' ')} opens with all that was in it",

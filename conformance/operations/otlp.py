@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Metrics by OTLP/HTTP, taken apart with OpenTelemetry's own messages: names are those of `/metrics`, counters never shrink, buckets are right; a
-collector that is slow, away or refuses is told of once, and costs no memory.
+collector that is slow, away or refuses is told of once, and costs no memory. Over HTTPS only one is asked whose certificate is trusted and names it.
 
     otlp.py BINARY"""
 
@@ -8,6 +8,7 @@ import http.server
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from authority import openssl
 from driver.broker import Broker
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_CUMULATIVE
@@ -31,10 +33,18 @@ class Collector(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self):
+    def __init__(self, certificate=None):
         super().__init__(("127.0.0.1", 0), Handler)
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*map(str, certificate))
+            # Each connection shakes hands in a thread of its own.
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.requests, self.mood = [], "take"
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        """Who gives up a request, or does not trust us, is part of the test."""
 
     def wait_for(self, count, seconds=10):
         until, first = time.monotonic() + seconds, len(self.requests)
@@ -215,6 +225,49 @@ def last_values_come_at_the_end(broker, collector):
     assert len(collector.requests) > count, "nothing was exported at the end"
 
 
+def certificates(folder):
+    """An authority, and a certificate by it for 127.0.0.1: the authority's file, the certificate's and its key's."""
+    authority, key, request, certificate = (Path(folder) / name for name in ("authority.pem", "key.pem", "request.pem", "certificate.pem"))
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    openssl("req", "-x509", *new, "-keyout", f"{folder}/authority.key", "-out", authority, "-days", 2, "-subj", "/CN=authority")
+    openssl("req", *new, "-keyout", key, "-out", request, "-subj", "/CN=collector")
+    extensions = Path(folder) / "extensions"
+    extensions.write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+    openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey", f"{folder}/authority.key", "-days", 2, "-extfile", extensions, "-out", certificate)
+    return authority, certificate, key
+
+
+def over_https(binary, scratch):
+    """With a header from the environment; who is not trusted, or is somebody else by name, gets nothing."""
+    authority, *certificate = certificates(scratch)
+    collector = Collector(certificate)
+    os.environ["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=Bearer%20" + SECRET.replace(" ", "%20")
+    cases = (("trusted", "127.0.0.1", authority, None), ("unknown", "127.0.0.1", None, "certificate"), ("misnamed", "localhost", authority, "certificate"))
+    try:
+        for name, host, trusted, trouble in cases:
+            settings = {"otel.exporter.otlp.endpoint": f"https://{host}:{collector.server_port}", "otel.metric.export.interval": int(INTERVAL * 1000)}
+            if trusted:
+                settings["otel.exporter.otlp.certificate"] = trusted
+            flags = [word for setting, value in settings.items() for word in ("--set", f"{setting}={value}")]
+            broker = Broker(binary, f"{scratch}/{name}", flags).start()
+            try:
+                if trouble:
+                    wait_until(f"failures while {name}", lambda: failures(broker) >= 2)
+                    lines = [line for line in broker.log_lines() if "metrics are not exported" in line]
+                    assert len(lines) == 1 and trouble in lines[0].lower(), lines
+                    equal(f"requests while {name}", len(collector.requests), before)
+                else:
+                    path, headers, _ = collector.wait_for(2)[-1]
+                    equal("path and header", (path, headers["authorization"]), ("/v1/metrics", f"Bearer {SECRET}"))
+                equal("the secret in the log", said(broker, "s3cret"), 0)
+            finally:
+                broker.end(signal.SIGTERM)
+            before = len(collector.requests)
+    finally:
+        del os.environ["OTEL_EXPORTER_OTLP_HEADERS"]
+        collector.shutdown()
+
+
 def main():
     binary = sys.argv[1]
     collector = Collector()
@@ -241,6 +294,7 @@ def main():
             last_values_come_at_the_end(broker, collector)
         finally:
             broker.end(signal.SIGKILL)
+        over_https(binary, scratch)
     print(f"{len(collector.requests)} exports, {len(metrics_of(collector.requests[-1][2]))} metrics")
 
 

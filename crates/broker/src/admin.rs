@@ -133,7 +133,7 @@ fn check_overrides(overrides: &BTreeMap<String, String>, settings: &Settings, du
     match (least, most) {
         (Ok(least), Ok(most)) if least > most => Err(SettingError {
             name: "min.compaction.lag.ms".to_owned(),
-            value: least.to_string(),
+            value: Some(least.to_string()),
             expected: format!("it is at most max.compaction.lag.ms, which is {most}"),
         }),
         _ => Ok(()),
@@ -146,7 +146,7 @@ fn check_queue_overrides(overrides: &BTreeMap<String, String>) -> Result<(), Set
         let value = overrides.get(name).map_or("", String::as_str);
         if value != only {
             let expected = format!("the topic is a queue, so it is {only}");
-            return Err(SettingError { name: name.to_owned(), value: value.to_owned(), expected });
+            return Err(SettingError { name: name.to_owned(), value: Some(value.to_owned()), expected });
         }
     }
     Ok(())

@@ -147,7 +147,7 @@ pub struct SettingsChange {
 }
 
 fn refused(name: &str, value: &str, expected: &str) -> SettingError {
-    SettingError { name: name.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
+    SettingError { name: name.to_owned(), value: Some(value.to_owned()), expected: expected.to_owned() }
 }
 
 /// Is it one that may change while the broker runs?

@@ -332,7 +332,7 @@ fn group_key(group: &str) -> Bytes {
 fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<(), SettingError> {
     for (name, text) in overrides {
         find(GROUP, name)?.check(text)?;
-        let refuse = |expected: String| Err(SettingError { name: name.clone(), value: text.clone(), expected });
+        let refuse = |expected: String| Err(SettingError { name: name.clone(), value: Some(text.clone()), expected });
         let row = ROWS.iter().find(|row| row.setting.name == name);
         if let (Some(limits), Ok(number)) = (row.map(|row| row.limits), text.trim().parse::<i64>())
             && let Some((low, high)) = limits.range(settings)
@@ -354,7 +354,7 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
             && let Err(error) = crate::filters::check(text)
         {
             let value = text.chars().take(FILTER_SHOWN).collect();
-            return Err(SettingError { name: name.clone(), value, expected: error.to_string() });
+            return Err(SettingError { name: name.clone(), value: Some(value), expected: error.to_string() });
         }
     }
     let config = GroupConfig::new(overrides.clone(), settings);
@@ -362,7 +362,7 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
         if times.heartbeat_interval >= times.session_timeout {
             let name = format!("{kind}.heartbeat.interval.ms");
             let expected = format!("it is less than {kind}.session.timeout.ms, which is {}", times.session_timeout);
-            return Err(SettingError { name, value: times.heartbeat_interval.to_string(), expected });
+            return Err(SettingError { name, value: Some(times.heartbeat_interval.to_string()), expected });
         }
     }
     Ok(())

@@ -244,18 +244,17 @@ pub const TOPIC: &[Setting] = &[
 pub struct SettingError {
     /// As given.
     pub name: String,
-    /// As given; empty when the name is unknown.
-    pub value: String,
+    /// As given; `None` when the name is unknown.
+    pub value: Option<String>,
     /// What would be right.
     pub expected: String,
 }
 
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.value.is_empty() {
-            write!(f, "unknown setting {}: {}", self.name, self.expected)
-        } else {
-            write!(f, "{} = {:?} is not possible: {}", self.name, self.value, self.expected)
+        match &self.value {
+            None => write!(f, "unknown setting {}: {}", self.name, self.expected),
+            Some(value) => write!(f, "{} = {value:?} is not possible: {}", self.name, self.expected),
         }
     }
 }
@@ -269,7 +268,7 @@ impl Setting {
     /// What would be right.
     pub fn check(&self, value: &str) -> Result<(), SettingError> {
         let fail = |expected: String| {
-            Err(SettingError { name: self.name.to_owned(), value: value.to_owned(), expected })
+            Err(SettingError { name: self.name.to_owned(), value: Some(value.to_owned()), expected })
         };
         if self.class == DefaultOnly && value != self.default {
             return fail(format!("only {:?} is supported", self.default));
@@ -320,7 +319,7 @@ impl Setting {
 pub fn find(table: &'static [Setting], name: &str) -> Result<&'static Setting, SettingError> {
     table.iter().find(|row| row.name == name).ok_or_else(|| {
         let nearest = nearest(table.iter().map(|row| row.name), name);
-        SettingError { name: name.to_owned(), value: String::new(), expected: format!("did you mean {nearest}?") }
+        SettingError { name: name.to_owned(), value: None, expected: format!("did you mean {nearest}?") }
     })
 }
 
@@ -373,14 +372,14 @@ impl Settings {
         if let Some(scale) = scale {
             let number = value.parse::<i64>().ok().and_then(|count| if count < 0 { Some(-1) } else { count.checked_mul(scale) });
             let expected = "it is a whole number".to_owned();
-            let number = number.ok_or(SettingError { name: name.to_owned(), value: value.to_owned(), expected })?;
+            let number = number.ok_or(SettingError { name: name.to_owned(), value: Some(value.to_owned()), expected })?;
             return self.set("log.retention.ms", &number.to_string());
         }
         if let Some(rest) = name.strip_prefix(LISTENER_PREFIX) {
             let own = OF_LISTENERS.iter().find_map(|own| Some((rest.strip_suffix(own)?.strip_suffix('.')?, *own)));
             let Some((listener, own)) = own.filter(|(listener, _)| !listener.is_empty()) else {
                 let expected = format!("of one listener there are {LISTENER_PREFIX}NAME.{}", OF_LISTENERS.join(&format!(" and {LISTENER_PREFIX}NAME.")));
-                return Err(SettingError { name: name.to_owned(), value: String::new(), expected });
+                return Err(SettingError { name: name.to_owned(), value: None, expected });
             };
             find(BROKER, own)?.check(value).map_err(|error| SettingError { name: name.to_owned(), ..error })?;
             self.listeners.insert((listener.to_ascii_lowercase(), own), value.trim().to_owned());
@@ -417,7 +416,7 @@ impl Settings {
     /// # Errors
     /// The first one that does not.
     pub fn check(&self) -> Result<(), SettingError> {
-        let refuse = |name: &str, expected: String| Err(SettingError { name: name.to_owned(), value: self.text(name).0.to_owned(), expected });
+        let refuse = |name: &str, expected: String| Err(SettingError { name: name.to_owned(), value: Some(self.text(name).0.to_owned()), expected });
         for low in BROKER.iter().map(|row| row.name).filter(|name| name.starts_with("group.") && name.contains(".min.")) {
             let high = low.replacen(".min.", ".max.", 1);
             let name = low.replacen(".min.", ".", 1);

@@ -15,11 +15,36 @@ const EXAMPLES: &str = "Examples:
   mainstem serve --config mainstem.toml --log json
   mainstem topic create orders --partitions 12
   mainstem overview
-  mainstem inspect mainstem-data/journal-0/checkpoint";
+  mainstem inspect mainstem-data/journal-0/segment-000000000001";
+const EXAMPLES_OF_SERVE: &str = "Examples:
+  mainstem serve
+  mainstem serve --data /var/lib/mainstem --kafka 0.0.0.0:9092 --advertise broker.example.org --set mainstem.anonymous.clients=anywhere
+  mainstem serve --durability memory --set num.partitions=12 --set log.retention.hours=24
+  mainstem serve --config mainstem.toml --log json";
+const EXAMPLES_OF_INSPECT: &str = "Examples:
+  mainstem inspect mainstem-data/journal-0/segment-000000000001 | head
+  mainstem inspect mainstem-data/meta.toml";
+const EXAMPLES_OF_RESTORE: &str = "Examples:
+  mainstem restore --from /backups/monday --data /var/lib/mainstem";
+const EXAMPLES_OF_DOCTOR: &str = "Examples:
+  mainstem doctor --data /var/lib/mainstem
+  mainstem doctor --data /var/lib/mainstem --json";
+const EXAMPLES_OF_UPGRADE: &str = "Examples:
+  mainstem upgrade --data /var/lib/mainstem
+  mainstem upgrade --data /var/lib/mainstem --finalize";
+const EXAMPLES_OF_COMPLETIONS: &str = "Examples:
+  mainstem completions bash > mainstem.bash
+  mainstem completions zsh > _mainstem";
+const EXAMPLES_OF_MAN: &str = "Examples:
+  mainstem man man1";
+const EXAMPLES_OF_JOURNAL: &str = "Examples:
+  mainstem journal verify --data /var/lib/mainstem
+  mainstem journal verify --data /backups/monday --json
+  mainstem journal salvage --data /var/lib/mainstem --out /var/lib/mainstem-salvaged";
 
 /// A durable log engine that speaks the protocols of Kafka and RabbitMQ (AMQP 0-9-1).
 #[derive(Debug, Parser)]
-#[command(name = "mainstem", version, about, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(name = "mainstem", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -28,9 +53,10 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a broker until SIGTERM or SIGINT.
-    #[command(after_help = EXAMPLES)]
+    #[command(after_help = EXAMPLES_OF_SERVE)]
     Serve(Box<ServeArguments>),
     /// Print a file of the data folder as text.
+    #[command(after_help = EXAMPLES_OF_INSPECT)]
     Inspect {
         /// A segment or checkpoint.
         file: PathBuf,
@@ -38,6 +64,7 @@ pub enum Command {
     #[command(flatten)]
     Ask(client::Command),
     /// Make a data folder from a backup, after checking all of it.
+    #[command(after_help = EXAMPLES_OF_RESTORE)]
     Restore {
         /// The backup
         #[arg(long, value_name = "DIR")]
@@ -50,6 +77,7 @@ pub enum Command {
         archive: Option<PathBuf>,
     },
     /// Look at disk, limits, clock and permissions of this machine, and say what to do.
+    #[command(after_help = EXAMPLES_OF_DOCTOR)]
     Doctor {
         /// The data folder of the broker, if it is to be there or is there already
         #[arg(long, value_name = "DIR", default_value = "./mainstem-data")]
@@ -59,6 +87,7 @@ pub enum Command {
         json: bool,
     },
     /// Say of which format a data folder is, and with --finalize have it written in this release's.
+    #[command(after_help = EXAMPLES_OF_UPGRADE)]
     Upgrade {
         /// The data folder; no broker may have it open
         #[arg(long, value_name = "DIR")]
@@ -68,18 +97,20 @@ pub enum Command {
         finalize: bool,
     },
     /// Print a script for a shell that completes commands and flags.
+    #[command(after_help = EXAMPLES_OF_COMPLETIONS)]
     Completions {
         /// Which shell
         shell: clap_complete::Shell,
     },
     /// Write man pages, one a command, to a folder.
+    #[command(after_help = EXAMPLES_OF_MAN)]
     Man {
         /// Where to
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
     /// Look after a data folder that no broker has open.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = EXAMPLES_OF_JOURNAL)]
     Journal(JournalCommand),
 }
 

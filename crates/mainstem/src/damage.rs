@@ -2,8 +2,8 @@
 //! salvage`), and starting without what is lost (`mainstem serve --accept-loss`). `docs/operations/damage.md` is the runbook.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -15,6 +15,7 @@ use types::{ByteSize, LogId};
 use crate::archive_folder::ArchiveReader;
 use crate::backup::sync_all;
 use crate::data_folder::{DataFolder, write_durably};
+use crate::output;
 use crate::progress::Bar;
 
 /// All journals of a folder, and what their logs are called.
@@ -72,18 +73,19 @@ impl Look {
         json!({"journals": journals, "damages": damages, "lost": lost})
     }
 
-    fn print(&self, out: &mut dyn Write) -> std::io::Result<()> {
+    fn shown(&self) -> String {
+        let mut out = String::new();
         for (number, survey) in self.surveys.iter().enumerate() {
             let Survey { last, chunks, runs, bytes, .. } = survey;
-            writeln!(out, "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read", ByteSize(*bytes))?;
+            let _ = writeln!(out, "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read", ByteSize(*bytes));
         }
         for Damage { id, file, position, what, .. } in self.damages() {
-            writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}")?;
+            let _ = writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}");
         }
         for (log, from, until) in self.lost() {
-            writeln!(out, "LOST     {log} offsets {from}..{until}, {} records at most", until - from)?;
+            let _ = writeln!(out, "LOST     {log} offsets {from}..{until}, {} records at most", until - from);
         }
-        Ok(())
+        out
     }
 }
 
@@ -99,12 +101,7 @@ fn folder_bytes(folder: &Path) -> u64 {
 pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
     let folder = DataFolder::look(data)?;
     let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()))?;
-    let mut out = std::io::stdout().lock();
-    if as_json {
-        writeln!(out, "{}", look.json())?;
-    } else {
-        look.print(&mut out)?;
-    }
+    output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
     let (damages, lost) = (look.damages().count(), look.lost().len());
     match (damages, lost) {
         (0, 0) => Ok(()),
@@ -120,6 +117,9 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
 pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
     let folder = DataFolder::look(data)?;
     let archive = archive.unwrap_or_else(|| folder.archive());
+    if std::path::absolute(out)?.starts_with(std::path::absolute(data)?) {
+        bail!("--out {} is in the damaged folder, which stays as it is", out.display());
+    }
     fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
     if fs::read_dir(out)?.next().is_some() {
         bail!("--out {} is not empty", out.display());
@@ -142,19 +142,18 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     write_durably(out, "meta.toml", &meta)?;
     let copied = DataFolder::look(out)?;
     let look = Look::at(&copied, &copied.archive())?;
-    look.print(&mut std::io::stdout().lock())?;
+    output::print(&look.shown())?;
     for (number, survey) in look.surveys.iter().enumerate() {
         if let Some(damage) = survey.damages.iter().find(|damage| damage.is_fatal()) {
             bail!("{}, byte {}: {}: no broker opens a journal without it; restore a backup", damage.file, damage.position, damage.what);
         }
         let repaired = journal::repair(&copied.journal(number), survey, Original::Dropped, &Damage::is_repairable)?;
         for file in repaired.files {
-            println!("repaired {}", copied.journal(number).join(file).display());
+            output::print(&format!("repaired {}\n", copied.journal(number).join(file).display()))?;
         }
     }
     sync_all(out)?;
-    println!("{} is a data folder with all that was whole; what is lost is listed above", out.display());
-    Ok(())
+    output::print(&format!("{} is a data folder with all that was whole; what is lost is listed above\n", out.display())).map(drop)
 }
 
 /// Objects never change: they are linked where that can be, and copied elsewhere.

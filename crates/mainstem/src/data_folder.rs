@@ -58,16 +58,22 @@ pub fn create_private(path: &Path) -> io::Result<()> {
 impl DataFolder {
     /// Locks the folder, and creates it with `journals` journals if it is new.
     pub fn open(path: &Path, journals: usize, fresh_cluster_id: &str) -> anyhow::Result<Self> {
+        if path.exists() && !path.is_dir() {
+            bail!("--data {} is no folder", path.display());
+        }
         create_private(path).with_context(|| format!("--data {}", path.display()))?;
         if path.join(RESTORING).exists() {
-            bail!("--data {} holds half of a backup: a restore was interrupted; empty the folder and restore again", path.display());
+            bail!("--data {} holds half of a backup: a restore was interrupted; restore again", path.display());
         }
         let lock = take_lock(path)?;
         let meta_path = path.join("meta.toml");
         let meta = if meta_path.exists() {
             let text = fs::read_to_string(&meta_path).with_context(|| meta_path.display().to_string())?;
             read_meta(&text, &meta_path)?
+        } else if let Some(journal) = journal_without_meta(path) {
+            bail!("--data {} has {journal} and no meta.toml, which says of which cluster it is and how many journals it has: copy meta.toml from a backup", path.display());
         } else {
+            tracing::info!(folder = %path.display(), "a new data folder");
             let meta = Meta { format_version: FORMAT_VERSION, cluster_id: fresh_cluster_id.to_owned(), journals };
             write_durably(path, "meta.toml", &toml::to_string(&meta)?)?;
             meta
@@ -125,6 +131,14 @@ impl DataFolder {
     }
 }
 
+/// The name of a journal with segments, if there is one: `meta.toml` is made before any.
+fn journal_without_meta(path: &Path) -> Option<String> {
+    let segments = |journal: &Path| fs::read_dir(journal).into_iter().flatten().flatten().any(|file| file.file_name().to_string_lossy().starts_with("segment-"));
+    let entries = fs::read_dir(path).ok()?.flatten();
+    let journals = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("journal-") && segments(&entry.path()));
+    journals.map(|entry| entry.file_name().to_string_lossy().into_owned()).min()
+}
+
 /// The version comes first: what else a newer release writes is not known.
 fn read_meta(text: &str, path: &Path) -> anyhow::Result<Meta> {
     let shown = || path.display().to_string();
@@ -158,6 +172,40 @@ fn take_lock(path: &Path) -> anyhow::Result<File> {
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id())?;
     Ok(lock)
+}
+
+/// What says that a folder is half of something that a process makes: a small file that the process holds as long as it does.
+pub struct Mark(#[expect(dead_code, reason = "open files hold locks")] File);
+
+/// What is found of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    No,
+    /// By a process that has ended before it was done.
+    Left,
+    /// By one that still is at it.
+    Held,
+}
+
+impl Mark {
+    /// Marks a folder.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn put(folder: &Path, name: &str, text: &str) -> anyhow::Result<Self> {
+        write_durably(folder, name, text)?;
+        let file = File::open(folder.join(name))?;
+        // SAFETY: plain system call on an open descriptor. A file system without locks has none that could be held.
+        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        Ok(Self(file))
+    }
+
+    /// Is a folder marked?
+    pub fn look(folder: &Path, name: &str) -> Marked {
+        let Ok(file) = File::open(folder.join(name)) else { return Marked::No };
+        // SAFETY: plain system call on an open descriptor; closing it gives the lock back.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 { Marked::Left } else { Marked::Held }
+    }
 }
 
 /// Writes a small file beside itself, flushes it and puts it in its place.

@@ -1,9 +1,12 @@
 //! `mainstem doctor`: looks at the machine before or beside a broker, and says what to do about what it finds. It changes nothing but for
-//! a file that it writes and removes again, to see how fast the disk is.
+//! a file that it writes and removes again, to see how fast the disk is. Of a broker that runs on the data folder it looks at the process.
+
+mod running;
+mod system;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +16,9 @@ use serde_json::json;
 use types::ByteSize;
 
 use crate::data_folder::DataFolder;
+use crate::output;
+use running::Holder;
+use system::{huge_pages, locked_memory, memory, open_files, swap};
 
 /// Written to see how fast the disk is: in all, at a time, and that many small ones, each flushed.
 const WRITTEN_BYTES: u64 = 64 << 20;
@@ -25,9 +31,10 @@ const FLUSH_MAX: Duration = Duration::from_millis(20);
 /// Free space below which a broker soon refuses data.
 const FREE_BYTES_MIN: u64 = 2 << 30;
 const FREE_BYTES_NEEDED: u64 = 600 << 20;
-/// Descriptors: a connection takes one.
-const FILES_WANTED: u64 = 65_536;
-const FILES_NEEDED: u64 = 1_024;
+/// Files and folders that a file system must still have room for.
+const NAMES_NEEDED: u64 = 1_000;
+/// Files of the data folder that are younger than the clock says it is now, by more than this: the clock was set back.
+const FUTURE_MAX: Duration = Duration::from_secs(600);
 /// Before that no release was made: a clock that says so has lost its battery.
 const FIRST_SECOND: u64 = 1_767_225_600;
 
@@ -61,6 +68,15 @@ struct Finding {
     advice: String,
 }
 
+impl Finding {
+    /// A line, and one with what to do.
+    fn shown(&self) -> String {
+        let Self { about, verdict, found, advice } = self;
+        let advice = if advice.is_empty() { String::new() } else { format!("         -> {advice}\n") };
+        format!("{:8} {about}: {found}\n{advice}", verdict.word())
+    }
+}
+
 fn fine(about: &'static str, found: String) -> Finding {
     Finding { about, verdict: Verdict::Fine, found, advice: String::new() }
 }
@@ -78,25 +94,31 @@ fn bad(about: &'static str, found: String, advice: impl Into<String>) -> Finding
 /// # Errors
 /// When something is bad, so that the status says so.
 pub fn run(data: &Path, as_json: bool) -> anyhow::Result<()> {
-    let mut findings = vec![folder(data)];
+    let holder = Holder::of(data);
     let place = existing(data);
+    let written = write_something(&place);
+    let mut findings = vec![folder(data, &holder, written.as_ref().err())];
     if findings[0].verdict != Verdict::Bad {
-        findings.extend(readers(data).into_iter().chain([space(&place), in_out(&place), speed(&place), links(&place)]));
+        let space = space(&place);
+        let has_room = space.verdict != Verdict::Bad;
+        findings.extend([owner(data, &holder)].into_iter().chain(readers(data)).chain([space]));
+        if written.is_ok() {
+            findings.extend([in_out(&place), links(&place)]);
+        }
+        // What is written to see how fast it is could be what a running broker has no room for then.
+        if written.is_ok() && has_room {
+            findings.push(speed(&place));
+        }
     }
-    findings.extend([open_files(), locked_memory(), clock(), memory()]);
+    findings.extend([open_files(&holder), locked_memory(&holder), clock(data), memory(&holder), swap(&holder), huge_pages()]);
     if as_json {
         let all: Vec<_> = findings
             .iter()
             .map(|one| json!({"about": one.about, "verdict": one.verdict.word(), "found": one.found, "advice": one.advice}))
             .collect();
-        println!("{}", json!(all));
+        output::print(&format!("{}\n", json!(all)))?;
     } else {
-        for Finding { about, verdict, found, advice } in &findings {
-            println!("{:8} {about}: {found}", verdict.word());
-            if !advice.is_empty() {
-                println!("         -> {advice}");
-            }
-        }
+        output::print(&findings.iter().map(Finding::shown).collect::<String>())?;
     }
     match findings.iter().filter(|one| one.verdict == Verdict::Bad).count() {
         0 => Ok(()),
@@ -110,27 +132,101 @@ fn existing(data: &Path) -> PathBuf {
     data.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
 }
 
-fn folder(data: &Path) -> Finding {
+/// Can a file be made there?
+fn write_something(place: &Path) -> io::Result<()> {
+    let path = place.join(format!(".mainstem-doctor-{}", std::process::id()));
+    // What has the name already is somebody else's: perhaps a link to a file of theirs.
+    File::create_new(&path).and_then(|file| file.sync_all()).and_then(|()| fs::remove_file(&path))
+}
+
+/// What helps where nothing can be written depends on why.
+fn advice_for_unwritable(why: io::ErrorKind, user: &str, place: &str) -> String {
+    match why {
+        io::ErrorKind::ReadOnlyFilesystem => "mount -o remount,rw; a disk that fails is mounted read-only by the system: dmesg says so".to_owned(),
+        io::ErrorKind::PermissionDenied => format!("run mainstem doctor as root, or as the user of the service; if that is {user}: chown {user} {place}"),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space: nothing at all can be written there".to_owned(),
+        _ => format!("look at the file system of {place}"),
+    }
+}
+
+fn folder(data: &Path, holder: &Holder, unwritable: Option<&io::Error>) -> Finding {
     const ABOUT: &str = "data folder";
     let shown = data.display();
-    if data.exists() && !data.is_dir() {
-        return bad(ABOUT, format!("{shown} is no folder"), "give --data another path");
+    let in_the_way = data.ancestors().find(|path| path.exists()).filter(|path| !path.is_dir());
+    if let Some(file) = in_the_way {
+        return bad(ABOUT, format!("{} is no folder", file.display()), "give --data another path");
     }
-    let place = existing(data);
-    let probe_path = place.join(format!(".mainstem-doctor-{}", std::process::id()));
-    // What has the name already is somebody else's: perhaps a link to a file of theirs.
-    if let Err(error) = File::create_new(&probe_path).and_then(|file| file.sync_all()).and_then(|()| fs::remove_file(&probe_path)) {
-        let user = user_name();
-        return bad(ABOUT, format!("{} cannot be written by {user}: {error}", place.display()), format!("chown {user} {}, or remount it writable", place.display()));
+    match (holder, unwritable) {
+        (Holder::Hidden(written), _) => {
+            let found = format!("{shown} is in use by a broker that is not seen from here (process {written} where it runs)");
+            return warning(ABOUT, found, "what is said below of limits and memory is not about it: run mainstem doctor where it runs, in its container");
+        }
+        (Holder::Running(running), None) => return fine(ABOUT, format!("{shown} is in use by a broker, process {}", running.pid)),
+        (Holder::Running(running), Some(error)) => {
+            let found = format!("{shown} is in use by a broker, process {}, and not to be written by {}: {error}", running.pid, user_name());
+            return warning(ABOUT, found, "run mainstem doctor as root, or as the user of the service, to see how fast the disk is");
+        }
+        (Holder::Nobody, Some(error)) => {
+            let (place, user) = (existing(data), user_name());
+            let place = place.display();
+            return bad(ABOUT, format!("{place} cannot be written by {user}: {error}"), advice_for_unwritable(error.kind(), &user, &place.to_string()));
+        }
+        (Holder::Nobody, None) => {}
     }
     if !data.join("meta.toml").exists() {
-        return fine(ABOUT, format!("{shown} is new"));
+        return match fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some()) {
+            true => warning(ABOUT, format!("{shown} is no data folder, and not empty"), "give --data the folder that the broker has, or an empty one"),
+            false => fine(ABOUT, format!("{shown} is new")),
+        };
     }
     match DataFolder::look(data) {
         Ok(folder) => fine(ABOUT, format!("{shown}: cluster {}, {} journals, no broker runs on it", folder.cluster_id, folder.journals)),
-        Err(error) if format!("{error:#}").contains("in use") => fine(ABOUT, format!("{shown} is in use by a broker")),
         Err(error) => bad(ABOUT, format!("{error:#}"), "docs/operations/damage.md says what to do; a newer format needs the release that wrote it"),
     }
+}
+
+/// Whose the files are: a command that somebody ran as root (a restore, a first start by hand) leaves what the service cannot open.
+fn owner(data: &Path, holder: &Holder) -> Finding {
+    const ABOUT: &str = "owner";
+    let own = fs::metadata(data).ok().filter(|_| data.join("meta.toml").exists());
+    let Some(own) = own else { return fine(ABOUT, "nothing is there yet".to_owned()) };
+    let running = if let Holder::Running(running) = holder { running.user_id() } else { None };
+    let wanted = running.unwrap_or_else(|| own.uid());
+    // Root opens what others have.
+    let name = name_of(wanted);
+    if wanted == 0 && running.is_some() {
+        return fine(ABOUT, format!("the broker runs as {name}"));
+    }
+    let mut others = Vec::new();
+    if let Err(error) = foreign(data, wanted, &mut others) {
+        return bad(ABOUT, error.to_string(), "run mainstem doctor as root, or as the user of the service");
+    }
+    match others.first() {
+        None => fine(ABOUT, format!("all of it is {name}'s")),
+        Some((path, user)) => {
+            let found = format!("{} is {}'s, not {name}'s, and {} more", path.display(), name_of(*user), others.len() - 1);
+            bad(ABOUT, found, format!("stop the broker, then chown -R {name} {} (or whom the broker runs as)", data.display()))
+        }
+    }
+}
+
+/// Files and folders below one that are another user's.
+fn foreign(path: &Path, wanted: u32, found: &mut Vec<(PathBuf, u32)>) -> io::Result<()> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let data = match fs::symlink_metadata(path) {
+        // A running broker removes files.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        data => data.map_err(named)?,
+    };
+    if data.uid() != wanted {
+        found.push((path.to_owned(), data.uid()));
+    }
+    if data.is_dir() {
+        for entry in fs::read_dir(path).map_err(named)? {
+            foreign(&entry?.path(), wanted, found)?;
+        }
+    }
+    Ok(())
 }
 
 /// Who else may read what is stored; nothing to say of a folder that is not there.
@@ -148,7 +244,10 @@ fn readers(data: &Path) -> Option<Finding> {
 
 fn user_name() -> String {
     // SAFETY: it cannot fail.
-    let id = unsafe { libc::geteuid() };
+    name_of(unsafe { libc::geteuid() })
+}
+
+fn name_of(id: u32) -> String {
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -160,7 +259,10 @@ fn user_name() -> String {
 
 fn space(place: &Path) -> Finding {
     const ABOUT: &str = "disk space";
-    let Some((free, all)) = file_system(place) else { return warning(ABOUT, "not known".to_owned(), "look with df") };
+    let Some((free, all, names)) = file_system(place) else { return warning(ABOUT, "not known".to_owned(), "look with df") };
+    if names.is_some_and(|names| names < NAMES_NEEDED) {
+        return bad(ABOUT, format!("room for {} more files", names.unwrap_or(0)), "delete files that nobody needs: the file system has too many (df -i)");
+    }
     let found = format!("{} of {} free", ByteSize(free), ByteSize(all));
     match free {
         0..FREE_BYTES_NEEDED => bad(ABOUT, found, "a broker needs two segments (512 MiB) and 64 MiB to begin with: free space, or move the folder"),
@@ -169,8 +271,8 @@ fn space(place: &Path) -> Finding {
     }
 }
 
-/// Bytes free and in all.
-fn file_system(place: &Path) -> Option<(u64, u64)> {
+/// Bytes free and in all, and how many files there can still be, where that has a bound.
+fn file_system(place: &Path) -> Option<(u64, u64, Option<u64>)> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(place.as_os_str().as_bytes()).ok()?;
     // SAFETY: an all-zero statvfs is a valid value to be overwritten, and the path ends with a zero byte.
@@ -178,7 +280,8 @@ fn file_system(place: &Path) -> Option<(u64, u64)> {
         let mut stat: libc::statvfs = std::mem::zeroed();
         (libc::statvfs(path.as_ptr(), &raw mut stat), stat)
     };
-    (status == 0).then_some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+    let names = (stat.f_files > 0).then_some(stat.f_favail);
+    (status == 0).then_some((stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize, names))
 }
 
 fn in_out(place: &Path) -> Finding {
@@ -261,46 +364,24 @@ fn links(place: &Path) -> Finding {
     }
 }
 
-/// Soft and hard limit.
-fn limit(which: libc::__rlimit_resource_t) -> (u64, u64) {
-    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointer is valid for the call.
-    unsafe { libc::getrlimit(which, &raw mut limits) };
-    (limits.rlim_cur, limits.rlim_max)
+/// When a file of the data folder was written last.
+fn written_last(data: &Path) -> Option<SystemTime> {
+    let folders = fs::read_dir(data).ok()?.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with("journal-"));
+    let files = folders.filter_map(|folder| fs::read_dir(folder.path()).ok()).flatten().flatten().filter_map(|entry| entry.metadata().ok()?.modified().ok());
+    files.chain(fs::metadata(data.join("meta.toml")).and_then(|meta| meta.modified())).max()
 }
 
-fn open_files() -> Finding {
-    const ABOUT: &str = "open files";
-    let (soft, hard) = limit(libc::RLIMIT_NOFILE);
-    let found = format!("limit {soft}");
-    let advice = format!("LimitNOFILE={FILES_WANTED} in the systemd unit, or ulimit -n (up to {hard} here): each connection takes one");
-    match soft {
-        0..FILES_NEEDED => bad(ABOUT, found, advice),
-        FILES_NEEDED..FILES_WANTED => warning(ABOUT, found, advice),
-        _ => fine(ABOUT, found),
-    }
-}
-
-fn locked_memory() -> Finding {
-    const ABOUT: &str = "locked memory";
-    let (soft, _) = limit(libc::RLIMIT_MEMLOCK);
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let shown = if soft == libc::RLIM_INFINITY { "no limit".to_owned() } else { format!("limit {}", ByteSize(soft)) };
-    // Since Linux 5.12 rings do not count.
-    if version < (5, 12) && soft < 8 << 20 {
-        return warning(ABOUT, format!("{shown}, Linux {}", release.trim()), "LimitMEMLOCK=64M in the systemd unit, or ulimit -l: this kernel counts io_uring's rings");
-    }
-    fine(ABOUT, format!("{shown}, Linux {}", release.trim()))
-}
-
-fn clock() -> Finding {
+fn clock(data: &Path) -> Finding {
     const ABOUT: &str = "clock";
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let found = crate::utc::rfc3339(SystemTime::now());
     if seconds < FIRST_SECOND {
         return bad(ABOUT, found, "set the clock: retention and time-outs of records go by it");
+    }
+    let ahead = written_last(data).and_then(|last| last.duration_since(SystemTime::now()).ok()).filter(|ahead| *ahead > FUTURE_MAX);
+    if let Some(ahead) = ahead {
+        let found = format!("{found}, and files of the data folder are from {} s later", ahead.as_secs());
+        return bad(ABOUT, found, "the clock was set back, or the machine that wrote them is ahead: set it right before the broker starts, retention and time-outs go by it");
     }
     // SAFETY: an all-zero timex asks and sets nothing.
     let state = unsafe {
@@ -314,21 +395,16 @@ fn clock() -> Finding {
     fine(ABOUT, found)
 }
 
-fn memory() -> Finding {
-    const ABOUT: &str = "memory";
-    let (available, budget) = (crate::memory::available(), crate::memory::default_budget());
-    let found = format!("{available}, of which a broker takes {budget} for buffers and caches");
-    let least = crate::config::MEMORY_MIN.bytes();
-    match available.bytes() {
-        bytes if bytes < 2 * least => bad(ABOUT, found, "give the machine or the cgroup at least 256 MiB"),
-        bytes if bytes < 4 * least => warning(ABOUT, found, "the least budget is more than a quarter here: give the machine or the cgroup more"),
-        _ => fine(ABOUT, found),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_fits_why_nothing_can_be_written() {
+        let of = |why| advice_for_unwritable(why, "anna", "/data");
+        assert!(of(io::ErrorKind::ReadOnlyFilesystem).contains("remount,rw") && !of(io::ErrorKind::ReadOnlyFilesystem).contains("chown"));
+        assert!(of(io::ErrorKind::PermissionDenied).contains("chown anna /data") && of(io::ErrorKind::StorageFull).contains("free space"));
+    }
 
     #[test]
     fn a_file_of_that_name_is_somebody_elses() {

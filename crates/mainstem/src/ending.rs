@@ -19,6 +19,7 @@ use broker::Settings;
 
 use crate::backup::Backups;
 use crate::memory::Rest;
+use crate::output;
 use crate::reload::Reload;
 use crate::shard::ShardHandle;
 
@@ -115,7 +116,7 @@ impl Operations for Operator {
     }
 
     fn backup(&self, to: &Path) -> Result<(), String> {
-        self.backups.begin(to).map_err(|error| format!("{error:#}"))
+        self.backups.begin(to).map_err(|error| output::told(&error))
     }
 
     fn reload(&self) -> Result<serde_json::Value, String> {
@@ -146,6 +147,11 @@ impl Ending {
             tracing::warn!(%error, "nobody watches how long the end takes");
         }
         Self { began: Instant::now(), within }
+    }
+
+    /// How long it may take.
+    pub fn within(&self) -> Duration {
+        self.within
     }
 
     /// Connections end: what was asked of them is answered, and the answers are read, as far as time allows.

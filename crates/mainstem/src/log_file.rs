@@ -1,9 +1,10 @@
 //! The log in a file: when it has grown to a size it is renamed to `FILE.1`, the one before to `FILE.2`, and so on; the oldest goes. Lines are
-//! whole in one file. When a line cannot be written (a full disk) it goes to stderr. When the file has been moved or deleted, the next
-//! time that it would be ended a new one is begun.
+//! whole in one file. When a line cannot be written (a full disk) it goes to stderr. When the file has been moved or deleted, a new one is
+//! begun when configuration is read again (SIGHUP), or the next time that it would be ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +39,18 @@ impl RotatingLog {
         let (file, bytes) = append_to(&rules.path)?;
         Ok(Self(Arc::new(Mutex::new(Open { rules, file, bytes }))))
     }
+
+    /// Goes on in the file of that name, if the one that is written was moved or deleted: who rotates logs from outside asks for it.
+    ///
+    /// # Errors
+    /// Those of opening the file; lines go on into the moved one.
+    pub fn reopen(&self) -> io::Result<()> {
+        let mut open = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !open.is_in_place() {
+            (open.file, open.bytes) = append_to(&open.rules.path)?;
+        }
+        Ok(())
+    }
 }
 
 fn append_to(path: &Path) -> io::Result<(File, u64)> {
@@ -53,6 +66,12 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 }
 
 impl Open {
+    /// Has the file that is written still its name?
+    fn is_in_place(&self) -> bool {
+        let of = |data: fs::Metadata| (data.dev(), data.ino());
+        fs::metadata(&self.rules.path).is_ok_and(|named| self.file.metadata().is_ok_and(|open| of(named) == of(open)))
+    }
+
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.rules.bytes_max {
             self.rotate()?;
@@ -150,6 +169,23 @@ mod tests {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let all = [path.clone(), numbered(&path, 1), numbered(&path, 2), numbered(&path, 3)].map(|path| read(&path));
         assert_eq!(all, ["line 5\n", "line 4\n", "line 2\n", "line 1\n"]);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_is_begun_anew_when_that_is_asked_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let log = RotatingLog::open(LogFile { path: path.clone(), bytes_max: 1000, count: 3 }).expect("it opens");
+        let mut writer = log.make_writer();
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        writer.write_all(b"one\n").expect("written");
+        log.reopen().expect("it is there");
+        writer.write_all(b"two\n").expect("written");
+        fs::rename(&path, folder.path().join("moved")).expect("movable");
+        writer.write_all(b"three\n").expect("written");
+        log.reopen().expect("it opens");
+        writer.write_all(b"four\n").expect("written");
+        assert_eq!((read(&folder.path().join("moved")), read(&path)), ("one\ntwo\nthree\n".to_owned(), "four\n".to_owned()));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The `mainstem` binary: `serve` runs a broker, `inspect` prints a file of its data folder, and the other commands tell a running broker
 //! what to do or look after a data folder while none runs.
 
+#![deny(clippy::print_stdout, reason = "a reader who has gone is no panic: see output.rs")]
+
 mod admission;
 mod archive_folder;
 mod backup;
@@ -22,12 +24,14 @@ mod latencies;
 mod measurements;
 mod memory;
 mod otlp;
+mod output;
 mod pem;
 mod placement;
 mod progress;
 mod protocol;
 mod reload;
 mod server;
+mod service;
 mod shard;
 mod stream;
 mod tls;
@@ -50,8 +54,9 @@ fn main() -> ExitCode {
         Command::Doctor { data, json } => doctor::run(&data, json),
         Command::Upgrade { data, finalize } => upgrade::run(&data, finalize),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "mainstem", &mut std::io::stdout());
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "mainstem", &mut script);
+            output::print_bytes(&script).map(drop)
         }
         Command::Man { folder } => man(&folder),
         Command::Journal(JournalCommand::Verify { data, archive, json }) => damage::verify(&data, archive, json),
@@ -60,19 +65,19 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mainstem: {error:#}");
+            eprintln!("mainstem: {}", output::told(&error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn inspect(file: &std::path::Path) -> anyhow::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     if file.file_name().is_some_and(|name| name == "meta.toml" || name == "lock") {
         // Text as it is.
         let text = std::fs::read_to_string(file).map_err(|error| anyhow::anyhow!("{}: {error}", file.display()))?;
-        return Ok(std::io::Write::write_all(&mut out, text.as_bytes())?);
+        return output::print(&text).map(drop);
     }
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     match journal::inspect(file, &mut out).and_then(|()| std::io::Write::flush(&mut out)) {
         // The reader of a pipe may have seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

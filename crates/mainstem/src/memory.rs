@@ -9,12 +9,17 @@ use crate::shard::ShardHandle;
 
 /// A quarter of what the cgroup or the machine has, whichever is less.
 pub fn default_budget() -> ByteSize {
-    ByteSize((available().bytes() / 4).max(crate::config::MEMORY_MIN.bytes()))
+    budget_of(available_to("self"))
 }
 
-/// What the cgroup or the machine has, whichever is less; 4 GiB if nobody can say.
-pub fn available() -> ByteSize {
-    ByteSize([machine_bytes(), cgroup_bytes()].into_iter().flatten().min().unwrap_or(4 << 30))
+/// A quarter of what there is, or the least.
+pub fn budget_of(available: ByteSize) -> ByteSize {
+    ByteSize((available.bytes() / 4).max(crate::config::MEMORY_MIN.bytes()))
+}
+
+/// What the cgroup of a process (`self`, or its id) or the machine has, whichever is less; 4 GiB if nobody can say.
+pub fn available_to(process: &str) -> ByteSize {
+    ByteSize([machine_bytes(), cgroup_bytes(process)].into_iter().flatten().min().unwrap_or(4 << 30))
 }
 
 fn machine_bytes() -> Option<u64> {
@@ -23,10 +28,10 @@ fn machine_bytes() -> Option<u64> {
     line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// The smallest limit on the way from our cgroup (version 2) to the root; version 1 as a fallback.
-fn cgroup_bytes() -> Option<u64> {
+/// The smallest limit on the way from the cgroup of a process (version 2) to the root; version 1 as a fallback.
+fn cgroup_bytes(process: &str) -> Option<u64> {
     let read = |path: &std::path::Path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
     let root = std::path::Path::new("/sys/fs/cgroup");
     let own = root.join(path.trim_start_matches('/'));

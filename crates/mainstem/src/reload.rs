@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::ServeArguments;
 use crate::config::Config;
+use crate::log_file::RotatingLog;
 use crate::tls::Tls;
 use crate::token_keys::KeySource;
 
@@ -19,6 +20,7 @@ pub struct Reload {
     broker: Arc<Broker>,
     tls: Option<Arc<Tls>>,
     token_keys: Option<KeySource>,
+    log: Option<RotatingLog>,
 }
 
 /// What has come of it.
@@ -36,9 +38,9 @@ pub struct Reloaded {
 
 impl Reload {
     /// For a broker that was started with `arguments`, which came to `config`.
-    pub fn new(arguments: ServeArguments, config: &Config, broker: &Arc<Broker>, tls: Option<&Arc<Tls>>) -> Arc<Self> {
+    pub fn new(arguments: ServeArguments, config: &Config, broker: &Arc<Broker>, tls: Option<&Arc<Tls>>, log: Option<RotatingLog>) -> Arc<Self> {
         let (fixed, token_keys) = (config.fixed(), config.token_keys.clone());
-        Arc::new(Self { arguments, fixed, broker: Arc::clone(broker), tls: tls.cloned(), token_keys })
+        Arc::new(Self { arguments, fixed, broker: Arc::clone(broker), tls: tls.cloned(), token_keys, log })
     }
 
     /// Reads everything again.
@@ -46,6 +48,10 @@ impl Reload {
     /// # Errors
     /// The first value or file that cannot be taken; nothing has changed then.
     pub fn run(&self) -> Result<Reloaded, String> {
+        // Whatever becomes of the rest: this is how those who rotate logs have a moved file let go.
+        if let Some(Err(error)) = self.log.as_ref().map(RotatingLog::reopen) {
+            tracing::error!(%error, "the log goes on in the file that was moved");
+        }
         let outcome = self.read();
         match &outcome {
             Ok(Reloaded { changed, waiting, overruled, certificates }) => {

@@ -25,14 +25,16 @@ use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
-use crate::log_file::RotatingLog;
+use crate::log_file::{LogFile, RotatingLog};
 use crate::management::{self, NodeVitals};
 use crate::memory;
 use crate::measurements::{Measurements, Node};
 use crate::otlp::{self, Exporter, Exports};
+use crate::output;
 use crate::placement::Placement;
 use crate::protocol::Protocol;
 use crate::reload::Reload;
+use crate::service::ServiceManager;
 use crate::shard::{self, Arrival, ShardHandle, Shared};
 use crate::tls::{ClientCertificates, Tls};
 use crate::token_keys;
@@ -57,7 +59,7 @@ fn bound_memory(broker: &Broker, budget: usize) {
 /// Runs a broker until a signal ends it.
 pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let config = Config::load(arguments.clone())?;
-    start_log(&config)?;
+    let log = start_log(&config)?;
     watch_for_defects();
     memory::keep_freed(config.memory);
     let started = Instant::now();
@@ -66,7 +68,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
-    let orders = Orders::catch_signals(tls.is_some() || config.token_keys.is_some() || arguments.config.is_some())?;
+    let orders = Orders::catch_signals(tls.is_some() || config.token_keys.is_some() || arguments.config.is_some() || log.is_some())?;
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
     let (managed, operated) = (Server::default(), operations::Operator::default());
@@ -93,7 +95,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     broker.waits().set_request_memory(frames.share());
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
     manage(&config, &broker, &managed, listening(&listeners, served), vitals);
-    let reload = Reload::new(arguments, &config, &broker, tls.as_ref());
+    let reload = Reload::new(arguments, &config, &broker, tls.as_ref(), log);
     operated.attach(Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
@@ -109,10 +111,13 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     accept_all(listeners, &shards, &broker, &stop)?;
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
+    let manager = ServiceManager::of_environment();
+    manager.ready();
     orders.wait_for_end(&reload, &shards)?;
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
     let ending = Ending::begin(&broker.live_settings());
+    manager.stopping(ending.within());
     ending.drain(&shards);
     exporter.into_iter().for_each(Exporter::finish);
     finish((&broker, broker_threads), (&journals, threads));
@@ -177,15 +182,14 @@ fn start_shards(settings: &Settings, shared: &Arc<Shared>, broker: &Arc<Broker>)
 }
 
 /// Times are RFC 3339, UTC; a line says which part of the broker it comes from, or `audit`.
-fn start_log(config: &Config) -> anyhow::Result<()> {
+fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
     use tracing_subscriber::EnvFilter;
     use tracing_subscriber::fmt::writer::BoxMakeWriter;
     let filter = EnvFilter::try_from_env("MAINSTEM_LOG_LEVEL").unwrap_or_else(|_| EnvFilter::new("info"));
-    let writer = match &config.log_file {
-        Some(rules) => {
-            let shown = rules.path.display().to_string();
-            BoxMakeWriter::new(RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {shown}"))?)
-        }
+    let open = |rules: &LogFile| RotatingLog::open(rules.clone()).with_context(|| format!("--log-file {}", rules.path.display()));
+    let file = config.log_file.as_ref().map(open).transpose()?;
+    let writer = match &file {
+        Some(file) => BoxMakeWriter::new(file.clone()),
         None => BoxMakeWriter::new(std::io::stderr),
     };
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).with_writer(writer);
@@ -194,7 +198,7 @@ fn start_log(config: &Config) -> anyhow::Result<()> {
     } else {
         log.with_ansi(false).init();
     }
-    Ok(())
+    Ok(file)
 }
 
 /// A panic is a defect of ours. Where it is met on behalf of one connection or request, that connection is closed, or the request
@@ -566,7 +570,7 @@ impl TurnedAway {
 }
 
 fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMode, started: Instant) {
-    println!("Mainstem {}", env!("CARGO_PKG_VERSION"));
+    let mut lines = vec![format!("Mainstem {}", env!("CARGO_PKG_VERSION"))];
     for (address, protocol, encrypted) in listeners {
         let with = if *encrypted { "  (TLS)" } else { "" };
         match protocol {
@@ -577,42 +581,40 @@ fn print_start(config: &Config, listeners: &[Shown], served: Served, mode: IoMod
                     (Some(host), None) => format!("  (advertised as {host})"),
                     _ => String::new(),
                 };
-                println!("  kafka       {address}{told}{with}{asks}");
+                lines.push(format!("  kafka       {address}{told}{with}{asks}"));
             }
-            Protocol::Amqp => println!("  amqp        {address}{with}"),
+            Protocol::Amqp => lines.push(format!("  amqp        {address}{with}")),
         }
     }
-    println!("  admin       http://{}", served.admin);
-    if let Some(address) = served.management {
-        println!("  management  http://{address}/api");
-    }
-    println!("  data        {}", config.data.display());
-    println!("  durability  {}", config.durability);
-    println!("  I/O         {mode}");
-    println!("  memory      {}", config.memory);
-    println!("  ready after {} ms", started.elapsed().as_millis());
-    warn_of_strangers(config, listeners, served);
+    lines.push(format!("  admin       http://{}", served.admin));
+    lines.extend(served.management.map(|address| format!("  management  http://{address}/api")));
+    lines.push(format!("  data        {}", config.data.display()));
+    lines.push(format!("  durability  {}", config.durability));
+    lines.push(format!("  I/O         {mode}"));
+    lines.push(format!("  memory      {}", config.memory));
+    lines.push(format!("  ready after {} ms", started.elapsed().as_millis()));
+    lines.extend(warnings_of_strangers(config, listeners, served));
+    // A broker serves its clients, whether or not somebody reads this.
+    let _ = output::print(&format!("{}\n", lines.join("\n")));
 }
 
 /// What whoever reaches an address can do or see there without having logged in.
-fn warn_of_strangers(config: &Config, listeners: &[Shown], served: Served) {
+fn warnings_of_strangers(config: &Config, listeners: &[Shown], served: Served) -> Vec<String> {
+    let mut lines = Vec::new();
     let pages = [(Some(served.admin), "metrics are shown to everybody, and "), (served.management, "")];
     for (address, shown) in pages.into_iter().filter_map(|(address, shown)| Some((address?, shown))).filter(|(address, _)| !address.ip().is_loopback()) {
-        println!("  WARNING     {address} is reachable by others: {shown}passwords pass it as clear text");
+        lines.push(format!("  WARNING     {address} is reachable by others: {shown}passwords pass it as clear text"));
     }
     let certified = config.security.tls.as_ref().is_some_and(|tls| tls.clients == ClientCertificates::Required);
     for (address, protocol, encrypted) in listeners.iter().filter(|(address, ..)| !address.ip().is_loopback()) {
-        match protocol {
-            Protocol::Kafka(_, None) if !encrypted || !certified => println!("  WARNING     {address} is reachable by others, and nobody has to log in"),
-            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.mechanisms.contains(&SaslMechanism::Plain) => {
-                println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text");
-            }
-            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.takes_tokens() => {
-                println!("  WARNING     {address} is reachable by others, and tokens pass it as clear text");
-            }
-            Protocol::Kafka(..) => {}
-            Protocol::Amqp if !encrypted => println!("  WARNING     {address} is reachable by others, and passwords pass it as clear text"),
-            Protocol::Amqp => {}
-        }
+        let what = match protocol {
+            Protocol::Kafka(_, None) if !encrypted || !certified => "nobody has to log in",
+            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.mechanisms.contains(&SaslMechanism::Plain) => "passwords pass it as clear text",
+            Protocol::Kafka(_, Some(sasl)) if !encrypted && sasl.takes_tokens() => "tokens pass it as clear text",
+            Protocol::Amqp if !encrypted => "passwords pass it as clear text",
+            Protocol::Kafka(..) | Protocol::Amqp => continue,
+        };
+        lines.push(format!("  WARNING     {address} is reachable by others, and {what}"));
     }
+    lines
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use crate::data_folder::{DataFolder, FORMAT_VERSION};
+use crate::output;
 
 /// Says of which format a folder is, and with `finalize` makes it that of this release.
 ///
@@ -12,14 +13,14 @@ use crate::data_folder::{DataFolder, FORMAT_VERSION};
 pub fn run(data: &Path, finalize: bool) -> anyhow::Result<()> {
     let mut folder = DataFolder::look(data)?;
     let (found, shown) = (folder.format_version, data.display());
-    println!("{shown}: format version {found}; mainstem {} reads up to {FORMAT_VERSION}", env!("CARGO_PKG_VERSION"));
-    match (finalize, found < FORMAT_VERSION) {
-        (_, false) => println!("nothing to finalize"),
-        (false, true) => println!("releases that read version {found} still open it; `mainstem upgrade --data {shown} --finalize` ends that"),
+    let release = env!("CARGO_PKG_VERSION");
+    let came = match (finalize, found < FORMAT_VERSION) {
+        (_, false) => "nothing to finalize".to_owned(),
+        (false, true) => format!("releases that read version {found} still open it; `mainstem upgrade --data {shown} --finalize` ends that"),
         (true, true) => {
             folder.finalize(FORMAT_VERSION)?;
-            println!("finalized: format version {FORMAT_VERSION}; releases that do not read it refuse the folder from now on");
+            format!("finalized: format version {FORMAT_VERSION}; releases that do not read it refuse the folder from now on")
         }
-    }
-    Ok(())
+    };
+    output::print(&format!("{shown}: format version {found}; mainstem {release} reads up to {FORMAT_VERSION}\n{came}\n")).map(drop)
 }

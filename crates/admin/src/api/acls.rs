@@ -50,7 +50,7 @@ const FIELDS: &[&str] = &["principal", "host", "operation", "permission", "resou
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/acls", Access::Administrator, "Access control entries", &ACL, all),
     get("/acls/state", Access::Administrator, "Do access control entries count?", &ENFORCED, state),
-    change(Verb::Post, "/acls", Access::Administrator, "Add an access control entry", Shape::One(&ACL), create).takes(&WISH).tries(),
+    change(Verb::Post, "/acls", Access::Administrator, "Add an access control entry", Shape::One(&ACL), create).takes(&WISH).makes().tries(),
     change(Verb::Post, "/acls/delete", Access::Administrator, "Remove access control entries", Shape::One(&DELETED), delete).takes(&CHOICE).tries(),
 ];
 
@@ -77,8 +77,8 @@ fn state(call: &Call<'_>) -> Outcome {
 }
 
 /// A word of a field, as one of those that there are.
-fn word<T>(body: &Fields, field: &str, of_name: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Refusal> {
-    let refuse = || Answer::invalid(field, "there is no such word: docs/api.md and kafka-acls have them");
+fn word<T>(body: &Fields, field: &str, of_name: impl Fn(&str) -> Option<T>, words: &[&str]) -> Result<Option<T>, Refusal> {
+    let refuse = || Answer::invalid(field, format!("it is one of {}", words.join(", ")));
     body.text(field)?.map(|text| of_name(text).ok_or_else(refuse)).transpose()
 }
 
@@ -89,10 +89,10 @@ fn create(call: &Call<'_>) -> Outcome {
     let acl = Acl {
         principal: body.needed("principal")?.to_owned(),
         host: body.text("host")?.unwrap_or(WILDCARD).to_owned(),
-        operation: word(&body, "operation", AclOperation::of_name)?.ok_or_else(missing("operation"))?,
-        permission: word(&body, "permission", AclPermission::of_name)?.unwrap_or(AclPermission::Allow),
-        resource: word(&body, "resource", AclResource::of_name)?.ok_or_else(missing("resource"))?,
-        pattern: word(&body, "pattern", AclPattern::of_name)?.unwrap_or(AclPattern::Literal),
+        operation: word(&body, "operation", AclOperation::of_name, &AclOperation::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.ok_or_else(missing("operation"))?,
+        permission: word(&body, "permission", AclPermission::of_name, &AclPermission::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.unwrap_or(AclPermission::Allow),
+        resource: word(&body, "resource", AclResource::of_name, &AclResource::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.ok_or_else(missing("resource"))?,
+        pattern: word(&body, "pattern", AclPattern::of_name, &AclPattern::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.unwrap_or(AclPattern::Literal),
         name: body.needed("name")?.to_owned(),
     };
     let there = call.broker().check_acl(&acl).map_err(|error| refused(&acl, error))?;
@@ -128,13 +128,13 @@ fn delete(call: &Call<'_>) -> Outcome {
     body.only(FIELDS)?;
     let text = |name: &str| body.text(name).map(|text| text.map(str::to_owned));
     let filter = AclFilter {
-        resource: word(&body, "resource", AclResource::of_name)?,
+        resource: word(&body, "resource", AclResource::of_name, &AclResource::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?,
         name: text("name")?,
-        pattern: word(&body, "pattern", AclPattern::of_name)?.map_or(AclPatternFilter::Any, AclPatternFilter::Is),
+        pattern: word(&body, "pattern", AclPattern::of_name, &AclPattern::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.map_or(AclPatternFilter::Any, AclPatternFilter::Is),
         principal: text("principal")?,
         host: text("host")?,
-        operation: word(&body, "operation", AclOperation::of_name)?,
-        permission: word(&body, "permission", AclPermission::of_name)?,
+        operation: word(&body, "operation", AclOperation::of_name, &AclOperation::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?,
+        permission: word(&body, "permission", AclPermission::of_name, &AclPermission::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?,
     };
     if filter == AclFilter::default() {
         return Err(Answer::bad_request("an empty choice would remove all entries: name at least one field"));

@@ -38,7 +38,7 @@ const OF_DEFAULT: &[(&str, &str)] = &[("default", "true: those of the default ex
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/bindings", Access::LoggedIn, "Bindings of all virtual hosts", &BINDING, all).asks(OF_DEFAULT),
     route::list("/bindings/{vhost}", Access::LoggedIn, "Bindings of a virtual host", &BINDING, all).asks(OF_DEFAULT),
-    change(Verb::Post, "/bindings/{vhost}", Access::LoggedIn, "Bind a queue or an exchange to an exchange", Shape::One(&BINDING), make).takes(&WISH),
+    change(Verb::Post, "/bindings/{vhost}", Access::LoggedIn, "Bind a queue or an exchange to an exchange", Shape::One(&BINDING), make).takes(&WISH).makes(),
     change(Verb::Post, "/bindings/{vhost}/delete", Access::LoggedIn, "Delete a binding: the body says which", Shape::Nothing, delete).takes(&WISH),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AlterError, BROKER, DYNAMIC, Setting, Source};
+use broker::{AlterError, BROKER, DYNAMIC, Setting, Source, find};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -66,11 +66,24 @@ impl Changes {
     /// # Errors
     /// 400: nothing is changed, or one setting twice.
     pub fn of_body(body: &Fields) -> Result<Self, Refusal> {
+        Self::read(body, |_| Ok(()))
+    }
+
+    /// Of a body about what has these settings: others cannot be unset either, lest a wrong name is taken for done.
+    ///
+    /// # Errors
+    /// As [`Changes::of_body`]; a setting that there is not.
+    pub fn of_body_for(body: &Fields, table: &'static [Setting]) -> Result<Self, Refusal> {
+        Self::read(body, |name| find(table, name).map(drop).map_err(|error| Answer::invalid("unset", error.to_string())))
+    }
+
+    fn read(body: &Fields, check_unset: impl Fn(&str) -> Result<(), Refusal>) -> Result<Self, Refusal> {
         body.only(&["set", "unset"])?;
         let changes = Self { set: body.settings("set")?, unset: body.words("unset")?.unwrap_or_default() };
         if changes.set.is_empty() && changes.unset.is_empty() {
             return Err(Answer::bad_request("set or unset names at least one setting"));
         }
+        changes.unset.iter().try_for_each(|name| check_unset(name))?;
         match changes.unset.iter().find(|name| changes.set.iter().any(|(set, _)| set == *name)) {
             Some(twice) => Err(Answer::invalid("unset", format!("{twice} is set, too"))),
             None => Ok(changes),

@@ -45,7 +45,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route::list("/exchanges", Access::LoggedIn, "Exchanges of all virtual hosts", &EXCHANGE, all),
     route::list("/exchanges/{vhost}", Access::LoggedIn, "Exchanges of a virtual host", &EXCHANGE, all),
     get("/exchanges/{vhost}/{exchange}", Access::LoggedIn, "An exchange and its bindings; the default one is amq.default", &EXCHANGE_FULL, show),
-    change(Verb::Put, "/exchanges/{vhost}/{exchange}", Access::LoggedIn, "Declare an exchange", Shape::One(&EXCHANGE), put).takes(&WISH),
+    change(Verb::Put, "/exchanges/{vhost}/{exchange}", Access::LoggedIn, "Declare an exchange", Shape::One(&EXCHANGE), put).takes(&WISH).makes(),
     change(Verb::Delete, "/exchanges/{vhost}/{exchange}", Access::LoggedIn, "Delete an exchange", Shape::Nothing, delete).asks(&[("if_unused", "true: only if nothing leads from it.")]),
 ];
 

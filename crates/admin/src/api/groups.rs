@@ -322,6 +322,9 @@ fn lines(call: &Call<'_>) -> Vec<GroupLine> {
     call.broker().groups().list().into_iter().filter(|line| call.sees_group(&line.group)).collect()
 }
 
+/// What a group of some kind may be, in Kafka's words.
+const STATES: [&str; 8] = ["Empty", "Stable", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"];
+
 fn all(call: &Call<'_>) -> Outcome {
     let mut found = lines(call);
     if let Some(kind) = call.query("kind") {
@@ -331,6 +334,9 @@ fn all(call: &Call<'_>) -> Outcome {
         found.retain(|line| line.kind == kind);
     }
     if let Some(state) = call.query("state") {
+        if !STATES.iter().any(|known| known.eq_ignore_ascii_case(state)) {
+            return Err(Answer::invalid("state", format!("it is one of {}", STATES.join(", "))));
+        }
         found.retain(|line| line.state.eq_ignore_ascii_case(state));
     }
     list(call, found.into_iter().map(|line| (line.group.clone(), line)), |line| described(call, line))
@@ -475,7 +481,7 @@ fn settings(call: &Call<'_>) -> Outcome {
 fn alter(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
     call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
-    let changes = Changes::of_body(&call.object()?)?;
+    let changes = Changes::of_body_for(&call.object()?, broker::GROUP)?;
     let overrides = change_settings(call, group.clone(), move |overrides| changes.apply(overrides))?;
     Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(&group), &overrides)})))
 }

@@ -35,7 +35,7 @@ fn parameters(route: &Route) -> Vec<Value> {
     let of_list = if matches!(route.answer, Shape::List(_)) { listing::QUERY } else { &[] };
     all.extend(of_list.iter().chain(route.query).map(|(name, text)| parameter("query", name, text)));
     if route.tries {
-        all.push(parameter("query", "dry_run", "true: everything is checked and nothing done; the answer is what doing it would have, with 200."));
+        all.push(parameter("query", "dry_run", "true: everything is checked and nothing done; the answer is what doing it would have, with 200 in place of 201."));
     }
     all
 }
@@ -47,22 +47,25 @@ fn reference(schema: &Schema, into: &mut Map<String, Value>) -> Value {
 
 fn responses(route: &Route, into: &mut Map<String, Value>) -> Value {
     let json = |schema: Value| json!({"application/json": {"schema": schema}});
-    let (status, content) = match route.answer {
-        Shape::Nothing => ("204", None),
-        Shape::One(schema) => ("200", Some(json(reference(schema, into)))),
-        Shape::Other(kind) => ("200", Some(json!({kind: {}}))),
+    let content = match route.answer {
+        Shape::Nothing => None,
+        Shape::One(schema) => Some(json(reference(schema, into))),
+        Shape::Other(kind) => Some(json!({kind: {}})),
         Shape::List(schema) => {
             let items = json!({"type": "array", "items": reference(schema, into)});
             let fields = json!({"items": items, "total": {"type": "integer"}, "offset": {"type": "integer"}});
-            ("200", Some(json(json!({"type": "object", "properties": fields, "required": ["items", "total", "offset"]}))))
+            Some(json(json!({"type": "object", "properties": fields, "required": ["items", "total", "offset"]})))
         }
     };
-    let mut done = json!({"description": "Done."});
-    if let Some(content) = content {
-        done["content"] = content;
-    }
     let refused = json!({"description": "Not done.", "content": json(reference(&ERROR, into))});
-    json!({status: done, "default": refused})
+    let mut all = json!({"default": refused});
+    for status in route.statuses {
+        all[*status] = json!({"description": if *status == "201" { "Made." } else { "Done." }});
+        if let Some(content) = &content {
+            all[*status]["content"] = content.clone();
+        }
+    }
+    all
 }
 
 fn operation(route: &Route, into: &mut Map<String, Value>) -> Value {

@@ -34,7 +34,7 @@ const WISH: Schema = Schema::body("PermissionWish", &["configure", "write", "rea
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/permissions", Access::Administrator, "Permissions of all users", &PERMISSION, all),
-    change(Verb::Put, "/users/{user}/permissions/{vhost}", Access::Administrator, "Give a user permissions in a virtual host", Shape::One(&PERMISSION), put).takes(&WISH).tries(),
+    change(Verb::Put, "/users/{user}/permissions/{vhost}", Access::Administrator, "Give a user permissions in a virtual host", Shape::One(&PERMISSION), put).takes(&WISH).makes().tries(),
     change(Verb::Delete, "/users/{user}/permissions/{vhost}", Access::Administrator, "Take a user's permissions in a virtual host away", Shape::Nothing, delete).tries(),
 ];
 

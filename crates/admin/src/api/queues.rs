@@ -80,7 +80,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route::list("/queues", Access::LoggedIn, "Queues of all virtual hosts", &QUEUE, all),
     route::list("/queues/{vhost}", Access::LoggedIn, "Queues of a virtual host", &QUEUE, all),
     get("/queues/{vhost}/{queue}", Access::LoggedIn, "A queue, its consumers and bindings", &QUEUE_FULL, show),
-    change(Verb::Put, "/queues/{vhost}/{queue}", Access::LoggedIn, "Declare a queue", Shape::One(&QUEUE), put).takes(&WISH),
+    change(Verb::Put, "/queues/{vhost}/{queue}", Access::LoggedIn, "Declare a queue", Shape::One(&QUEUE), put).takes(&WISH).makes(),
     change(Verb::Delete, "/queues/{vhost}/{queue}", Access::LoggedIn, "Delete a queue", Shape::Nothing, delete)
         .asks(&[("if_unused", "true: only without consumers."), ("if_empty", "true: only without messages.")])
         .tries(),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use broker::{AlterQuotaError, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaSubject, QuotaUse, QuotaValues};
+use broker::{AlterQuotaError, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaKey, QuotaSubject, QuotaUse, QuotaValues};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -94,8 +94,11 @@ fn used(call: &Call<'_>, name: &str, found: &QuotaUse) -> Value {
 fn refused(error: &InvalidQuota) -> Refusal {
     let reason = error.to_string();
     match error {
-        InvalidQuota::Key(key) => Answer::invalid(&format!("values.{key}"), reason),
-        InvalidQuota::NotPositive(key) | InvalidQuota::NotWhole(key, _) => Answer::invalid(&format!("values.{key}"), reason),
+        InvalidQuota::Key(key) => {
+            let known = QuotaKey::ALL.map(QuotaKey::name).join(", ");
+            Answer::invalid(&format!("values.{key}"), format!("{reason}: there are {known}, the last for addresses, the others for users and client ids"))
+        }
+        InvalidQuota::NotPositive(key) | InvalidQuota::NotFinite(key) | InvalidQuota::NotWhole(key, _) => Answer::invalid(&format!("values.{key}"), reason),
         InvalidQuota::EmptyName(kind) => Answer::invalid(&format!("entity.{kind}"), reason),
         InvalidQuota::Address(_) => Answer::invalid("entity.ip", reason),
         _ => Answer::invalid("entity", reason),

@@ -101,7 +101,7 @@ pub(crate) const ROUTES: &[Route] = &[
         ("time_ms", "Search at most so long: 1500, at most 5000."),
         ("cursor", "Of the answer before."),
     ]),
-    change(Verb::Post, "/topics/{topic}/records", Access::LoggedIn, "Publish a record", Shape::One(&PUBLISHED), publish).takes(&NEW_RECORD),
+    change(Verb::Post, "/topics/{topic}/records", Access::LoggedIn, "Publish a record", Shape::One(&PUBLISHED), publish).takes(&NEW_RECORD).always_makes(),
 ];
 
 const LIMIT_DEFAULT: u64 = 50;

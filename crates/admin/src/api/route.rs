@@ -97,13 +97,16 @@ pub(crate) struct Route {
     pub query: &'static [(&'static str, &'static str)],
     pub body: Option<&'static Schema>,
     pub answer: Shape,
+    /// Statuses of what is done, as the description has them.
+    pub statuses: &'static [&'static str],
     /// It can be asked what would be done (`dry_run`).
     pub tries: bool,
     pub handler: fn(&Call<'_>) -> Outcome,
 }
 
 const fn route(verb: Verb, path: &'static str, access: Access, summary: &'static str, answer: Shape, handler: fn(&Call<'_>) -> Outcome) -> Route {
-    Route { verb, path, access, summary, query: &[], body: None, answer, tries: false, handler }
+    let statuses: &[&str] = if matches!(answer, Shape::Nothing) { &["204"] } else { &["200"] };
+    Route { verb, path, access, summary, query: &[], body: None, answer, statuses, tries: false, handler }
 }
 
 /// A row that shows one thing.
@@ -130,6 +133,16 @@ impl Route {
     /// With parameters of the query.
     pub const fn asks(self, query: &'static [(&'static str, &'static str)]) -> Self {
         Self { query, ..self }
+    }
+
+    /// What is new is answered with 201, what was there, or only tried, with 200.
+    pub const fn makes(self) -> Self {
+        Self { statuses: &["200", "201"], ..self }
+    }
+
+    /// Each time something new is made.
+    pub const fn always_makes(self) -> Self {
+        Self { statuses: &["201"], ..self }
     }
 
     /// It can be asked what would be done.

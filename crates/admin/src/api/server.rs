@@ -99,6 +99,8 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
         check_query(&call, route)?;
         management.rates.touch();
         let outcome = (route.handler)(&call);
+        // A status that the description does not name would be taken for a refusal.
+        debug_assert!(outcome.as_ref().map_or(true, |answer| route.statuses.contains(&answer.status().as_str())), "{} {}", parts.method, route.path);
         if !call.dry_run() {
             let (Ok(answer) | Err(answer)) = &outcome.as_ref().map_err(|refusal| &**refusal);
             caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status());

@@ -80,7 +80,7 @@ const PARTITIONS_MAX: usize = 1000;
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", "true: also topics whose names begin with __, and those of queues.")]),
-    change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).tries(),
+    change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).makes().tries(),
     get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[("partition_offset", "Partitions to leave out at the beginning.")]),
     change(Verb::Delete, "/topics/{topic}", Access::LoggedIn, "Delete a topic and all its records", Shape::Nothing, delete).tries(),
     change(Verb::Patch, "/topics/{topic}/config", Access::LoggedIn, "Change settings of a topic", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
@@ -255,7 +255,7 @@ fn delete(call: &Call<'_>) -> Outcome {
 fn alter(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
     call.check_topic(Permission::Configure, AclOperation::AlterConfigs, &topic.name)?;
-    let changes = Changes::of_body(&call.object()?)?;
+    let changes = Changes::of_body_for(&call.object()?, broker::TOPIC)?;
     let name = topic.name.clone();
     let altered = call.control_or_try(move |broker, really| {
         let mut overrides = broker.topic(&name).ok_or(AlterError::UnknownTopic)?.config().overrides.clone();

@@ -50,7 +50,7 @@ const ADMINISTRATOR: &str = "administrator";
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/users", Access::Administrator, "Users", &USER, all),
     get("/users/{user}", Access::Administrator, "A user and his permissions", &USER_FULL, show),
-    change(Verb::Put, "/users/{user}", Access::Administrator, "Make or change a user", Shape::One(&USER), put).takes(&WISH).tries(),
+    change(Verb::Put, "/users/{user}", Access::Administrator, "Make or change a user", Shape::One(&USER), put).takes(&WISH).makes().tries(),
     change(Verb::Delete, "/users/{user}", Access::Administrator, "Delete a user; his connections end", Shape::Nothing, delete).tries(),
 ];
 

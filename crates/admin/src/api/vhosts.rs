@@ -31,7 +31,7 @@ const WISH: Schema = Schema::body("VhostWish", &[], &[
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/vhosts", Access::LoggedIn, "Virtual hosts", &VHOST, all),
     get("/vhosts/{vhost}", Access::LoggedIn, "A virtual host", &VHOST, |call| Ok(Answer::of(described(call, &call.vhost()?)))),
-    change(Verb::Put, "/vhosts/{vhost}", Access::Administrator, "Make a virtual host, or change what is said of it", Shape::One(&VHOST), put).takes(&WISH),
+    change(Verb::Put, "/vhosts/{vhost}", Access::Administrator, "Make a virtual host, or change what is said of it", Shape::One(&VHOST), put).takes(&WISH).makes(),
     change(Verb::Delete, "/vhosts/{vhost}", Access::Administrator, "Delete a virtual host and all that is in it", Shape::Nothing, delete),
 ];
 

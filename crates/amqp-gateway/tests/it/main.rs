@@ -7,6 +7,7 @@ mod garbage;
 mod handshake;
 mod letters;
 mod limits;
+mod methods;
 mod node;
 mod policies;
 mod pressure;

@@ -121,6 +121,9 @@ pub enum InvalidQuota {
     /// Nothing at all is no limit.
     #[error("Quota {0} must be greater than 0")]
     NotPositive(&'static str),
+    /// What has no end is no limit either.
+    #[error("Quota {0} must be a finite number")]
+    NotFinite(&'static str),
     /// Part of a byte, or too many.
     #[error("{0} must be a whole number that is not larger than {1}")]
     NotWhole(&'static str, f64),
@@ -180,7 +183,7 @@ impl QuotaEntity {
     /// The key with this name, if such entities have it and may have this value.
     ///
     /// # Errors
-    /// `Key`, `NotPositive`, `NotWhole`.
+    /// `Key`, `NotPositive`, `NotFinite`, `NotWhole`.
     pub fn check(&self, key: &str, value: Option<f64>) -> Result<QuotaKey, InvalidQuota> {
         let of_addresses = matches!(self, Self::Ip(_));
         let found = QuotaKey::of_name(key).filter(|key| key.is_of_addresses() == of_addresses);
@@ -193,6 +196,7 @@ impl QuotaEntity {
             Some(most) if value > most || (value - value.round()).abs() > NEARLY || value.round() < 1.0 => {
                 Err(InvalidQuota::NotWhole(found.name(), most))
             }
+            None if value.is_infinite() => Err(InvalidQuota::NotFinite(found.name())),
             _ => Ok(found),
         }
     }
@@ -272,6 +276,7 @@ mod tests {
         for wrong in [0.5, 1.5, f64::INFINITY, 2e19] {
             assert!(matches!(user.check("producer_byte_rate", Some(wrong)), Err(InvalidQuota::NotWhole(..))), "{wrong}");
         }
+        assert_eq!(user.check("request_percentage", Some(f64::INFINITY)), Err(InvalidQuota::NotFinite("request_percentage")));
         for wrong in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
             assert!(matches!(user.check("request_percentage", Some(wrong)), Err(InvalidQuota::NotPositive(_))), "{wrong}");
         }

@@ -5,6 +5,7 @@
 //! DIR/meta.toml          as in the data folder
 //! DIR/journal-N/         checkpoint, sealed segments (hard links where DIR is on the same file system), the open one up to the index
 //! DIR/archive/           objects
+//! DIR/backup.unfinished  while it is made: what is beside it is no backup, and goes when one fails or is made there again
 //! ```
 //!
 //! While it is made, `journal-N/pinned` has second names of the journal's files; the next start removes what a crash leaves of it.
@@ -25,12 +26,15 @@ use journal::{ArchiveHold, Journal, Pinned};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::data_folder::{create_private, write_durably};
+use crate::data_folder::{Mark, Marked, create_private, write_durably};
+use crate::output;
 use crate::utc::rfc3339;
 use manifest::{FORMAT_VERSION, FilePart, JournalPart, Manifest, ObjectPart};
 
 /// Where second names are, in a journal's folder.
 const PINNED: &str = "pinned";
+/// What says that a folder holds a backup that is being made, or was not finished.
+const UNFINISHED: &str = "backup.unfinished";
 /// Copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -86,7 +90,7 @@ impl Backups {
         let (backups, target) = (Arc::clone(self), to.to_owned());
         let spawned = std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
             let began = Instant::now();
-            let outcome = backups.make(&target);
+            let outcome = backups.make(&target).inspect_err(|_| clear(&target));
             let seconds = began.elapsed().as_secs_f64();
             let state = match outcome {
                 Ok(()) => {
@@ -95,7 +99,7 @@ impl Backups {
                 }
                 Err(error) => {
                     tracing::error!(to = %target.display(), "backup failed: {error:#}");
-                    State::Failed(format!("{error:#}"))
+                    State::Failed(output::told(&error))
                 }
             };
             backups.state.lock().0 = state;
@@ -110,12 +114,23 @@ impl Backups {
         if !to.is_absolute() {
             bail!("{} is not an absolute path of the broker's machine", to.display());
         }
+        if to.exists() && !to.is_dir() {
+            bail!("{} is no folder", to.display());
+        }
         create_private(to).with_context(|| to.display().to_string())?;
         let (there, data) = (to.canonicalize()?, self.source.folder.canonicalize()?);
         if there.starts_with(&data) {
             bail!("{} is in the data folder", to.display());
         }
-        if fs::read_dir(to)?.next().is_some() {
+        match Mark::look(to, UNFINISHED) {
+            Marked::Held => bail!("another broker makes a backup to {}", to.display()),
+            Marked::Left if !to.join(manifest::NAME).exists() => {
+                tracing::warn!(to = %to.display(), "half of an earlier backup is removed");
+                clear(to);
+            }
+            Marked::Left | Marked::No => {}
+        }
+        if fs::read_dir(to).with_context(|| to.display().to_string())?.next().is_some() {
             bail!("{} is not empty", to.display());
         }
         Ok(())
@@ -142,6 +157,7 @@ impl Backups {
     fn make(&self, to: &Path) -> anyhow::Result<()> {
         let Source { journals, journal_folders, .. } = &self.source;
         let made = rfc3339(SystemTime::now());
+        let _mark = Mark::put(to, UNFINISHED, &format!("{made}\n"))?;
         // Objects that the journals name at their indexes are not to go before they are copied.
         let _holds: Vec<ArchiveHold> = journals.iter().map(ArchiveHold::new).collect();
         let mut pinned = Vec::new();
@@ -172,7 +188,10 @@ impl Backups {
             journals: parts,
             objects,
         };
-        write_durably(to, manifest::NAME, &toml::to_string(&manifest)?)
+        write_durably(to, manifest::NAME, &toml::to_string(&manifest)?)?;
+        // With a manifest it is a backup, whatever becomes of this.
+        let _ = fs::remove_file(to.join(UNFINISHED));
+        Ok(())
     }
 
     fn journal(&self, number: usize, pins: &Pins, to: &Path) -> anyhow::Result<JournalPart> {
@@ -212,6 +231,22 @@ impl Backups {
         copy(from, to, bytes, bytes, &|copied| self.advance(copied))?;
         Ok(bytes)
     }
+}
+
+/// Removes what was made of a backup: a disk that is full of half of one helps nobody, and the next may go to the same place. The folder
+/// was empty when it began; what others have put there since stays.
+fn clear(to: &Path) {
+    for path in fs::read_dir(to).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_ours = name.starts_with("journal-") || ["archive", "meta.toml", "meta.toml.new", "backup.toml.new", "backup.unfinished.new"].contains(&&*name);
+        let _ = match (is_ours, path.is_dir()) {
+            (true, true) => fs::remove_dir_all(&path),
+            (true, false) => fs::remove_file(&path),
+            (false, _) => Ok(()),
+        };
+    }
+    // Last: as long as something is left that is ours, it says so.
+    let _ = fs::remove_file(to.join(UNFINISHED));
 }
 
 /// Second names of a journal's files, as long as this lives.

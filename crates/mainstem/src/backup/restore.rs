@@ -9,7 +9,8 @@ use anyhow::{Context, bail};
 use super::manifest::Manifest;
 use super::{PIECE_BYTES, copy, sync_all};
 use crate::archive_folder::{ArchiveReader, UNFINISHED};
-use crate::data_folder::{RESTORING, create_private, write_durably};
+use crate::data_folder::{Mark, Marked, RESTORING, create_private, write_durably};
+use crate::output;
 use crate::progress::Bar;
 
 /// Restores the backup in `from` to `data`, archive objects to `archive` if they are to be elsewhere.
@@ -18,6 +19,21 @@ use crate::progress::Bar;
 /// `data` is not empty; the backup is not whole; a checksum does not fit. Nothing of it is left in `data` then.
 pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
     let manifest = Manifest::read(from)?;
+    let (inner, outer) = (std::path::absolute(data)?, std::path::absolute(from)?);
+    if inner.starts_with(&outer) && inner != outer {
+        bail!("--data {} is in the backup, which stays as it is", data.display());
+    }
+    if data.exists() && !data.is_dir() {
+        bail!("--data {} is no folder", data.display());
+    }
+    match Mark::look(data, RESTORING) {
+        Marked::Held => bail!("somebody else restores to --data {}", data.display()),
+        Marked::Left => {
+            eprintln!("mainstem: half of an earlier restore is removed from {}", data.display());
+            empty(data);
+        }
+        Marked::No => {}
+    }
     create_private(data).with_context(|| format!("--data {}", data.display()))?;
     if fs::read_dir(data).with_context(|| format!("--data {}", data.display()))?.next().is_some() {
         bail!("--data {} is not empty", data.display());
@@ -25,17 +41,23 @@ pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result
     let target = archive.unwrap_or_else(|| data.join("archive"));
     let outcome = restore(&manifest, from, data, &target);
     if outcome.is_err() {
-        // It was empty. A restart of the broker on half of a backup would be worse than none.
-        let entries = fs::read_dir(data).into_iter().flatten().flatten();
-        for path in entries.map(|entry| entry.path()) {
-            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-        }
+        // A restart of the broker on half of a backup would be worse than none.
+        empty(data);
     }
     outcome
 }
 
+/// Removes all that a restore has made. The folder was empty before; the mark that says so goes last.
+fn empty(data: &Path) {
+    let entries = fs::read_dir(data).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| !path.ends_with(RESTORING)) {
+        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+    }
+    let _ = fs::remove_file(data.join(RESTORING));
+}
+
 fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> anyhow::Result<()> {
-    write_durably(data, RESTORING, &format!("from {}\n", from.display()))?;
+    let _mark = Mark::put(data, RESTORING, &format!("from {}\n", from.display()))?;
     let files: u64 = manifest.journals.iter().flat_map(|journal| &journal.files).map(|file| file.used).sum();
     let objects: u64 = manifest.objects.iter().map(|object| object.bytes).sum();
     let bar = Bar::new("copying", files + objects);
@@ -60,7 +82,9 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
     write_durably(data, "meta.toml", &meta)?;
     fs::remove_file(data.join(RESTORING))?;
     sync_all(data)?;
-    println!("restored {} journals and {} archive objects to {}: as of {}", manifest.journals.len(), manifest.objects.len(), data.display(), manifest.made);
+    let (journals, objects, made) = (manifest.journals.len(), manifest.objects.len(), &manifest.made);
+    // It is restored, whether or not somebody can be told.
+    let _ = output::print(&format!("restored {journals} journals and {objects} archive objects to {}: as of {made}\n", data.display()));
     Ok(())
 }
 

@@ -47,7 +47,7 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
                 return session.print(&found, |_| "it is an expression\n".to_owned());
             }
             if session.json {
-                return session.print(&found, |_| String::new());
+                session.print(&found, |_| String::new())?;
             }
             let at = usize::try_from(found["position"].as_u64().unwrap_or(1)).unwrap_or(1).max(1) - 1;
             bail!("{}\n  {expression}\n  {}^", found["reason"].as_str().unwrap_or_default(), " ".repeat(at))

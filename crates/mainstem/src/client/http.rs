@@ -19,6 +19,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(90);
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Items of a list that are asked for at once, which is as many as are answered.
 const PAGE: usize = 1000;
+/// Where a broker is that was not told otherwise.
+const PORT: u16 = 8160;
 /// The environment variable of the password.
 const PASSWORD: &str = "MAINSTEM_OPERATOR_PASS";
 
@@ -119,13 +121,23 @@ impl Drop for Hidden {
     }
 }
 
+/// Host and port of what `--admin` names: that may be an address as the broker prints it at its start and browsers have it, and a host alone.
+fn place_of(admin: &str) -> anyhow::Result<String> {
+    if admin.starts_with("https://") {
+        bail!("--admin {admin}: the administration port speaks HTTP without TLS: write HOST:PORT, like 127.0.0.1:8160");
+    }
+    let place = admin.strip_prefix("http://").unwrap_or(admin).trim_end_matches('/');
+    let is_whole = place.is_empty() || place.rsplit(']').next().is_some_and(|rest| rest.contains(':'));
+    Ok(if is_whole { place.to_owned() } else { format!("{place}:{PORT}") })
+}
+
 impl Client {
     /// Of the broker that the command line names.
     ///
     /// # Errors
     /// No such address; a password file that cannot be read.
     pub fn of(target: &Target) -> anyhow::Result<Self> {
-        let shown = target.admin.clone();
+        let shown = place_of(&target.admin)?;
         let addresses = shown.to_socket_addrs().with_context(|| format!("--admin {shown}: write HOST:PORT, like 127.0.0.1:8160"))?;
         let addresses: Vec<SocketAddr> = addresses.collect();
         if addresses.is_empty() {
@@ -297,6 +309,18 @@ pub fn with_query<'q>(path: &str, query: impl IntoIterator<Item = &'q (&'q str, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_broker_is_named_as_it_names_itself_or_shorter() {
+        let of = |admin| place_of(admin).map_err(|error| error.to_string());
+        for (admin, place) in [
+            ("127.0.0.1:1", "127.0.0.1:1"), ("http://broker:8160/", "broker:8160"), ("http://[::1]:8160", "[::1]:8160"),
+            ("broker", "broker:8160"), ("[::1]", "[::1]:8160"), ("http://10.0.0.5", "10.0.0.5:8160"),
+        ] {
+            assert_eq!(of(admin).as_deref(), Ok(place), "{admin}");
+        }
+        assert!(of("https://broker:8160").is_err_and(|said| said.contains("without TLS")));
+    }
 
     #[test]
     fn names_are_one_segment_of_a_path() {

@@ -25,6 +25,8 @@ pub use http::Target;
 use http::Client;
 use table::Column;
 
+use crate::output;
+
 /// What is to be looked at or changed.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -124,6 +126,7 @@ pub enum Command {
         to: PathBuf,
     },
     /// Have a running broker read its configuration file and certificates again
+    #[command(after_help = operations::EXAMPLES_OF_RELOAD)]
     Reload {
         #[command(flatten)]
         target: Target,
@@ -195,7 +198,7 @@ impl Session {
     /// Prints JSON, or what `shown` makes of it.
     fn print(&self, value: &Value, shown: impl FnOnce(&Value) -> String) -> anyhow::Result<()> {
         let text = if self.json { format!("{}\n", serde_json::to_string_pretty(value)?) } else { shown(value) };
-        print(&text)
+        output::print(&text).map(drop)
     }
 
     /// Prints a list.
@@ -204,22 +207,13 @@ impl Session {
         if self.json {
             return self.print(&Value::Array(items), |_| String::new());
         }
-        print(&table::list(&items, columns))
+        output::print(&table::list(&items, columns)).map(drop)
     }
 
     /// Asks for a change and prints what came of it.
     fn change(&self, method: &str, path: &str, body: Option<&Value>, shown: impl FnOnce(&Value) -> String) -> anyhow::Result<()> {
         let answer = self.client.change(method, path, body)?;
         self.print(&answer, shown)
-    }
-}
-
-/// Prints; the reader of a pipe may have seen enough.
-fn print(text: &str) -> anyhow::Result<()> {
-    use std::io::Write;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        outcome => Ok(outcome?),
     }
 }
 
@@ -230,6 +224,9 @@ fn print(text: &str) -> anyhow::Result<()> {
 fn settings_of(texts: &[String]) -> anyhow::Result<Value> {
     let one = |text: &String| {
         let (name, value) = text.split_once('=').ok_or_else(|| anyhow::anyhow!("{text:?} is no setting: write NAME=VALUE, like retention.ms=3600000"))?;
+        if name.trim().is_empty() {
+            anyhow::bail!("{text:?} is no setting: write NAME=VALUE, like retention.ms=3600000");
+        }
         Ok((name.trim().to_owned(), Value::from(value.trim())))
     };
     texts.iter().map(one).collect::<anyhow::Result<serde_json::Map<_, _>>>().map(Value::Object)

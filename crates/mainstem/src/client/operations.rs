@@ -13,6 +13,8 @@ use crate::progress::Bar;
 pub const EXAMPLES_OF_BACKUP: &str = "Examples:
   mainstem backup --to /backups/monday
   mainstem restore --from /backups/monday --data /var/lib/mainstem";
+pub const EXAMPLES_OF_RELOAD: &str = "Examples:
+  mainstem reload";
 pub const EXAMPLES_OF_DRAIN: &str = "Examples:
   mainstem drain
   MAINSTEM_OPERATOR_PASS=… mainstem drain --admin 10.0.0.5:8160 --user ops";
@@ -50,6 +52,10 @@ pub fn backup(session: &Session, to: &Path) -> anyhow::Result<()> {
         state = session.client.get("/v1/backup")?;
     }
     bar.end();
+    // Who asks seldom may see the next one.
+    if state["to"].as_str().is_some_and(|found| Path::new(found) != to) {
+        bail!("somebody else has begun a backup since: the broker's log says what became of this one, and a finished one has a backup.toml");
+    }
     if state["state"] != "done" {
         bail!("the backup to {} failed: {}", to.display(), state["reason"].as_str().unwrap_or("the broker does not say why"));
     }
@@ -69,6 +75,9 @@ pub fn reload(session: &Session) -> anyhow::Result<()> {
         lines.extend(list("restart").iter().map(|name| format!("waits for a restart: {}", text(name))));
         if came["certificates"] == Value::Bool(true) {
             lines.push("certificates: new connections have them as they are now".to_owned());
+        }
+        if lines.is_empty() {
+            lines.push("nothing has changed".to_owned());
         }
         lines.iter().map(|line| format!("{line}\n")).collect()
     })

@@ -76,10 +76,11 @@ fn body(entity: &Entity, values: &[String]) -> anyhow::Result<Value> {
     for text in values {
         let value = match text.split_once('=') {
             Some((_, "")) => Some(Value::Null),
-            Some((_, number)) => number.parse::<f64>().ok().map(|number| json!(number)),
+            // JSON has neither infinity nor what is no number: as null they would take the quota away.
+            Some((_, number)) => number.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number)),
             None => None,
         };
-        let Some(value) = value else { bail!("{text:?} is no quota: write KEY=NUMBER, like producer_byte_rate=10000000") };
+        let Some(value) = value else { bail!("{text:?} is no quota: write KEY=NUMBER with a finite number, like producer_byte_rate=10000000, or KEY= to take it away") };
         wanted.insert(text.split('=').next().unwrap_or_default().to_owned(), value);
     }
     Ok(json!({"entity": parts, "values": wanted}))

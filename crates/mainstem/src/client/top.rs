@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::Session;
 use super::table::{self, Column, Form, at, bytes};
+use crate::output::{self, Reader};
 
 pub const EXAMPLES: &str = "Examples:
   mainstem top
@@ -157,7 +158,7 @@ impl Terminal {
             before
         };
         // The other screen, without a cursor.
-        print!("\x1b[?1049h\x1b[?25l");
+        let _ = output::print("\x1b[?1049h\x1b[?25l");
         Some(Self { before })
     }
 
@@ -203,8 +204,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        print!("\x1b[?25h\x1b[?1049l");
-        let _ = std::io::stdout().flush();
+        let _ = output::print("\x1b[?25h\x1b[?1049l");
         // SAFETY: the value is what the terminal had.
         unsafe { libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const self.before) };
     }
@@ -227,11 +227,11 @@ pub fn run(session: &Session, every: u64) -> anyhow::Result<()> {
         let look = Look::take(session)?;
         if terminal.is_some() {
             Terminal::draw(&screen(session, &look, &before))?;
-        } else if session.json {
-            super::print(&format!("{}\n", look.found))?;
-        } else if writeln!(std::io::stdout(), "{}", line(&look, &before)).is_err() {
-            // The reader has seen enough.
-            return Ok(());
+        } else {
+            let shown = if session.json { look.found.to_string() } else { line(&look, &before) };
+            if output::print(&format!("{shown}\n"))? == Reader::Gone {
+                return Ok(());
+            }
         }
         before = look;
     }

@@ -153,6 +153,30 @@ pub(super) fn said(dry_run: bool, done: &str, tried: &str) -> String {
     if dry_run { format!("{tried}; nothing was done (--dry-run)\n") } else { format!("{done}\n") }
 }
 
+/// Changes settings, adds partitions: both or, if one of them is refused, neither.
+fn alter(session: &Session, name: &str, config: Option<&Value>, partitions: Option<u32>, dry_run: bool) -> anyhow::Result<()> {
+    let path = format!("/v1/topics/{}", segment(name));
+    let (of_config, of_partitions) = (format!("{path}/config"), format!("{path}/partitions"));
+    let count = partitions.map(|count| json!({"count": count}));
+    if let (Some(_), Some(body)) = (config, &count) {
+        session.client.change("POST", &trying(&of_partitions, true), Some(body))?;
+    }
+    let mut found = Value::Null;
+    let mut lines = String::new();
+    if let Some(body) = config {
+        found = session.client.change("PATCH", &trying(&of_config, dry_run), Some(body))?;
+        lines.push_str(&said(dry_run, &format!("topic {name} changed"), &format!("topic {name} can be changed")));
+        lines.push_str(&own_settings(&found["config"]));
+    }
+    // Last, because it answers with the whole topic.
+    if let Some(body) = &count {
+        found = session.client.change("POST", &trying(&of_partitions, dry_run), Some(body))?;
+        let count = &body["count"];
+        lines.push_str(&said(dry_run, &format!("topic {name} has {count} partitions"), &format!("topic {name} can have {count} partitions")));
+    }
+    session.print(&found, |_| lines)
+}
+
 pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
     match verb {
         Verb::List { search, internal, sort } => {
@@ -170,18 +194,8 @@ pub fn run(session: &Session, verb: Verb) -> anyhow::Result<()> {
             })
         }
         Verb::Alter { name, set, unset, partitions, dry_run } => {
-            let path = format!("/v1/topics/{}", segment(&name));
-            if let Some(count) = partitions {
-                let done = |_: &Value| said(dry_run, &format!("topic {name} has {count} partitions"), &format!("topic {name} can have {count} partitions"));
-                session.change("POST", &trying(&format!("{path}/partitions"), dry_run), Some(&json!({"count": count})), done)?;
-            }
-            if set.is_empty() && unset.is_empty() {
-                return Ok(());
-            }
-            let body = json!({"set": settings_of(&set)?, "unset": unset});
-            session.change("PATCH", &trying(&format!("{path}/config"), dry_run), Some(&body), |found| {
-                format!("{}{}", said(dry_run, &format!("topic {name} changed"), &format!("topic {name} can be changed")), own_settings(&found["config"]))
-            })
+            let config = if set.is_empty() && unset.is_empty() { None } else { Some(json!({"set": settings_of(&set)?, "unset": unset})) };
+            alter(session, &name, config.as_ref(), partitions, dry_run)
         }
         Verb::Delete { name, dry_run } => {
             let path = trying(&format!("/v1/topics/{}", segment(&name)), dry_run);

@@ -33,6 +33,27 @@ fn newer_and_damaged_folders_are_refused_by_name() {
 }
 
 #[test]
+fn journals_without_an_identity_get_no_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("journal-0")).unwrap();
+    drop(DataFolder::open(folder.path(), 1, "first").expect("nothing is lost"));
+    fs::remove_file(folder.path().join("meta.toml")).unwrap();
+    fs::write(folder.path().join("journal-0/segment-000000000001"), "").unwrap();
+    let text = refusal(folder.path(), 1);
+    assert!(text.contains("journal-0 and no meta.toml") && !folder.path().join("meta.toml").exists(), "{text}");
+}
+
+#[test]
+fn a_mark_says_whether_somebody_is_still_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(Mark::look(folder.path(), "half"), Marked::No);
+    let mark = Mark::put(folder.path(), "half", "x\n").unwrap();
+    assert_eq!(Mark::look(folder.path(), "half"), Marked::Held);
+    drop(mark);
+    assert_eq!(Mark::look(folder.path(), "half"), Marked::Left);
+}
+
+#[test]
 fn an_older_folder_stays_what_it_is_until_it_is_finalized() {
     let folder = tempfile::tempdir().unwrap();
     drop(DataFolder::open(folder.path(), 1, "first").unwrap());

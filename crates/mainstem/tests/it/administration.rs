@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::openapi;
 use crate::process::{Process, exchange};
 
 /// An answer: status, head, body.
@@ -23,23 +24,27 @@ impl Answer {
     }
 }
 
-/// A request with headers of its own.
-pub fn ask(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+/// A request with headers of its own; what is answered is held against the description of the API.
+pub fn ask(process: &Process, method: &str, path: &str, headers: &[(&str, &str)], sent: &str) -> Answer {
     let mut socket = TcpStream::connect(process.admin).expect("the port is open");
-    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", sent.len());
     if !headers.iter().any(|(name, _)| *name == "host") {
         head.push_str("host: localhost\r\n");
     }
-    if !body.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type") {
+    if !sent.is_empty() && !headers.iter().any(|(name, _)| *name == "content-type") {
         head.push_str("content-type: application/json\r\n");
     }
     headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
-    write!(socket, "{head}\r\n{body}").expect("it is read");
+    write!(socket, "{head}\r\n{sent}").expect("it is read");
     let mut text = String::new();
     socket.read_to_string(&mut text).expect("an answer");
     let (head, body) = text.split_once("\r\n\r\n").expect("a head");
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-    Answer { status, head: head.to_owned(), body: serde_json::from_str(body).unwrap_or(Value::Null) }
+    let found: Option<Value> = serde_json::from_str(body).ok();
+    if path.starts_with("/v1/") && status != 503 {
+        openapi::hold(openapi::document(process), (method, path), sent, status, found.as_ref());
+    }
+    Answer { status, head: head.to_owned(), body: found.unwrap_or(Value::Null) }
 }
 
 pub fn get(process: &Process, path: &str) -> Value {
@@ -75,49 +80,6 @@ fn refuses(process: &Process, arguments: &[&str]) -> String {
     String::from_utf8(done.stderr).expect("UTF-8")
 }
 
-/// Does a value fit a shape of the OpenAPI document?
-fn check(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
-    if let Some(reference) = schema["$ref"].as_str() {
-        return check(document, document.pointer(reference.trim_start_matches('#')).expect("a shape"), value, at);
-    }
-    if let Some(choices) = schema["anyOf"].as_array() {
-        let outcomes: Vec<_> = choices.iter().map(|choice| check(document, choice, value, at)).collect();
-        return if outcomes.iter().any(Result::is_ok) { Ok(()) } else { outcomes.into_iter().next().expect("a choice") };
-    }
-    let fits = match schema["type"].as_str() {
-        None => true,
-        Some("null") => value.is_null(),
-        Some("string") => value.is_string(),
-        Some("integer") => value.is_i64() || value.is_u64(),
-        Some("number") => value.is_number(),
-        Some("boolean") => value.is_boolean(),
-        Some("array") => {
-            let Some(items) = value.as_array() else { return Err(format!("{at} is no list: {value}")) };
-            return items.iter().enumerate().try_for_each(|(place, item)| check(document, &schema["items"], item, &format!("{at}[{place}]")));
-        }
-        Some("object") => {
-            let (Some(fields), known) = (value.as_object(), schema["properties"].as_object()) else { return Err(format!("{at} is no object: {value}")) };
-            let Some(known) = known else { return Ok(()) };
-            if let Some(other) = fields.keys().find(|name| !known.contains_key(*name)) {
-                return Err(format!("{at}.{other} is not described"));
-            }
-            return known.iter().try_for_each(|(name, schema)| match fields.get(name) {
-                Some(value) => check(document, schema, value, &format!("{at}.{name}")),
-                None => Err(format!("{at}.{name} is missing")),
-            });
-        }
-        Some(other) => panic!("type {other}"),
-    };
-    if fits { Ok(()) } else { Err(format!("{at} is no {}: {value}", schema["type"])) }
-}
-
-/// Checks an answer against the document.
-fn fits(document: &Value, method: &str, path: &str, body: &Value) {
-    let schema = &document["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"];
-    assert!(schema.is_object(), "{method} {path} is described");
-    check(document, schema, body, path).unwrap_or_else(|fault| panic!("{method} {path}: {fault}"));
-}
-
 /// Has a group commit offset 0 of partition 0 of a topic.
 pub fn commit(process: &Process, group: &str, topic: &str) {
     commit_partitions(process, group, topic, 1);
@@ -151,12 +113,9 @@ pub fn commit_partitions(process: &Process, group: &str, topic: &str, count: u32
 fn every_answer_is_as_it_is_described() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
-    let document = get(&process, "/v1/openapi.json");
     let made = change(&process, "POST", "/v1/topics", json!({"name": "orders", "partitions": 3, "config": {"retention.ms": 60000}}));
     assert_eq!(made.status, 201, "{}", made.body);
-    fits(&document, "post", "/v1/topics", &made.body);
-    let tried = change(&process, "POST", "/v1/topics?dry_run=true", json!({"name": "other"}));
-    fits(&document, "post", "/v1/topics", &tried.body);
+    assert_eq!(change(&process, "POST", "/v1/topics?dry_run=true", json!({"name": "other"})).status, 200);
     assert_eq!(ask(&process, "GET", "/v1/topics/other", &[], "").status, 404, "it was only tried");
     assert_eq!(change(&process, "PUT", "/v1/queues/%2F/work", json!({"type": "quorum"})).status, 201);
     assert_eq!(change(&process, "PUT", "/v1/exchanges/%2F/events", json!({"type": "topic"})).status, 201);
@@ -175,27 +134,25 @@ fn every_answer_is_as_it_is_described() {
     let _connection = process.connect();
     let id = wait_for(1);
     let paths = [
-        ("/v1/session", "/v1/session"), ("/v1/overview", "/v1/overview"), ("/v1/journals", "/v1/journals"), ("/v1/journals/{journal}", "/v1/journals/0"),
-        ("/v1/config", "/v1/config?limit=1000"), ("/v1/connections", "/v1/connections"), ("/v1/topics", "/v1/topics?internal=true"),
-        ("/v1/topics/{topic}", "/v1/topics/orders"), ("/v1/groups", "/v1/groups"), ("/v1/groups/{group}", "/v1/groups/readers"),
-        ("/v1/groups/{group}/config", "/v1/groups/readers/config"), ("/v1/filters", "/v1/filters"), ("/v1/filters/counts", "/v1/filters/counts"),
-        ("/v1/vhosts", "/v1/vhosts"), ("/v1/vhosts/{vhost}", "/v1/vhosts/%2F"), ("/v1/queues", "/v1/queues"), ("/v1/queues/{vhost}", "/v1/queues/%2F"),
-        ("/v1/queues/{vhost}/{queue}", "/v1/queues/%2F/work"), ("/v1/exchanges", "/v1/exchanges"), ("/v1/exchanges/{vhost}", "/v1/exchanges/%2F"),
-        ("/v1/exchanges/{vhost}/{exchange}", "/v1/exchanges/%2F/events"), ("/v1/bindings", "/v1/bindings?default=true"),
-        ("/v1/bindings/{vhost}", "/v1/bindings/%2F"), ("/v1/users", "/v1/users"), ("/v1/permissions", "/v1/permissions"),
-        ("/v1/acls", "/v1/acls"), ("/v1/acls/state", "/v1/acls/state"), ("/v1/quotas", "/v1/quotas"), ("/v1/quotas/use", "/v1/quotas/use"),
-        ("/v1/why", "/v1/why?seconds=0.1"), ("/v1/backup", "/v1/backup"),
+        "/v1/session", "/v1/overview", "/v1/journals", "/v1/journals/0",
+        "/v1/config?limit=1000", "/v1/connections", "/v1/topics?internal=true",
+        "/v1/topics/orders", "/v1/groups", "/v1/groups/readers",
+        "/v1/groups/readers/config", "/v1/filters", "/v1/filters/counts",
+        "/v1/vhosts", "/v1/vhosts/%2F", "/v1/queues", "/v1/queues/%2F",
+        "/v1/queues/%2F/work", "/v1/exchanges", "/v1/exchanges/%2F",
+        "/v1/exchanges/%2F/events", "/v1/bindings?default=true",
+        "/v1/bindings/%2F", "/v1/users", "/v1/permissions",
+        "/v1/acls", "/v1/acls/state", "/v1/quotas", "/v1/quotas/use",
+        "/v1/why?seconds=0.1", "/v1/backup",
     ];
-    for (path, asked) in paths {
-        fits(&document, "get", path, &get(&process, asked));
+    for path in paths {
+        get(&process, path);
     }
-    fits(&document, "get", "/v1/connections/{connection}", &get(&process, &format!("/v1/connections/{id}")));
+    get(&process, &format!("/v1/connections/{id}"));
     let moved = change(&process, "POST", "/v1/groups/readers/reset?dry_run=true", json!({"to": "latest"}));
-    fits(&document, "post", "/v1/groups/{group}/reset", &moved.body);
     assert_eq!(moved.body["offsets"][0], json!({"topic": "orders", "partition": 0, "from": 0, "to": 0, "change": 0}));
     assert_eq!(change(&process, "POST", "/v1/bindings/%2F/delete", binding).status, 204);
-    let user = change(&process, "PUT", "/v1/users/anna?dry_run=true", json!({"password": "secret", "tags": ["administrator"]}));
-    fits(&document, "put", "/v1/users/{user}", &user.body);
+    assert_eq!(change(&process, "PUT", "/v1/users/anna?dry_run=true", json!({"password": "secret", "tags": ["administrator"]})).status, 200);
     assert_eq!(get(&process, "/v1/users")["total"], 0, "it was only tried");
 }
 
@@ -351,15 +308,12 @@ fn settings_change_while_the_broker_runs_and_stay() {
 fn entries_and_quotas_are_set_and_taken_away() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
-    let document = get(&process, "/v1/openapi.json");
     let entry = ["--principal", "User:carol", "--operation", "read", "--resource", "topic", "--name", "orders"];
     let words = |verb: &[&'static str]| [&["acl"][..], verb, &entry].concat();
     assert!(says(&process, &words(&["add"])).contains("User:carol"));
     let again = json!({"principal": "User:carol", "operation": "Read", "resource": "Topic", "name": "orders"});
     let made = change(&process, "POST", "/v1/acls", again);
     assert_eq!(made.status, 200, "it is there: {}", made.body);
-    fits(&document, "post", "/v1/acls", &made.body);
-    fits(&document, "get", "/v1/acls", &get(&process, "/v1/acls"));
     assert!(says(&process, &["acl", "state"]).contains("do not count"));
     let wrong = change(&process, "POST", "/v1/acls", json!({"principal": "carol", "operation": "Read", "resource": "Topic", "name": "orders"}));
     assert_eq!((wrong.status, &wrong.body["field"]), (400, &json!("principal")), "{}", wrong.body);
@@ -367,7 +321,6 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert_eq!(change(&process, "POST", "/v1/acls?dry_run=true", cluster).body["field"], "name");
     let tried = json!({"principal": "User:dave", "operation": "Read", "resource": "Topic", "name": "orders", "pattern": "Prefixed"});
     let tried = change(&process, "POST", "/v1/acls?dry_run=true", tried);
-    fits(&document, "post", "/v1/acls", &tried.body);
     assert_eq!((&tried.body["pattern"], &get(&process, "/v1/acls")["total"]), (&json!("Prefixed"), &json!(1)), "it was only tried");
     let unknown = change(&process, "POST", "/v1/acls", json!({"principal": "User:carol", "operation": "Smell", "resource": "Topic", "name": "orders"}));
     assert_eq!(unknown.body["field"], "operation");
@@ -377,9 +330,7 @@ fn entries_and_quotas_are_set_and_taken_away() {
     assert_eq!(get(&process, "/v1/acls")["total"], 0);
     assert!(says(&process, &["quota", "set", "--for-user", "bob", "producer_byte_rate=1000000"]).contains("user bob"));
     let set = change(&process, "PUT", "/v1/quotas", json!({"entity": {"user": "bob", "client-id": null}, "values": {"consumer_byte_rate": 5}}));
-    fits(&document, "put", "/v1/quotas", &set.body);
     assert_eq!(set.body["name"], "user bob, client-id default", "{}", set.body);
-    fits(&document, "get", "/v1/quotas", &get(&process, "/v1/quotas"));
     assert_eq!(change(&process, "PUT", "/v1/quotas", json!({"entity": {"planet": "x"}, "values": {}})).body["field"], "entity");
     let nowhere = json!({"entity": {"ip": "there"}, "values": {"connection_creation_rate": 5}});
     assert_eq!(change(&process, "PUT", "/v1/quotas", nowhere).body["field"], "entity.ip");
@@ -397,7 +348,6 @@ fn entries_and_quotas_are_set_and_taken_away() {
     let rules = json!({"set": {"mainstem.laggard.rules": "lag>1GiB 60MiB/min"}});
     assert_eq!(change(&process, "PATCH", "/v1/groups/reports/config", rules).status, 200);
     let uses = get(&process, "/v1/quotas/use");
-    fits(&document, "get", "/v1/quotas/use", &uses);
     let of = |at: usize, field: &str| uses["items"][at][field].clone();
     assert_eq!((of(0, "entity"), of(0, "limit"), of(0, "rules")), (json!({"group": "reports"}), Value::Null, json!("lag>1GiB 60MiB/min")));
     assert_eq!((of(1, "entity"), of(1, "limit"), of(1, "key")), (json!({"topic": "orders"}), json!(1000.0), json!("mainstem.producer.byte.rate")));

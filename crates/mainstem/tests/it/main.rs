@@ -3,13 +3,16 @@
 mod administration;
 mod certificates;
 mod client;
+mod commands;
 mod monitoring;
+mod openapi;
 mod operations;
 mod process;
 mod records;
 mod reference;
 mod rights;
 mod serve;
+mod service;
 mod strangers;
 mod tls;
 mod tree;

@@ -29,6 +29,8 @@ fn doctor_says_what_is_bad_and_what_to_do() {
     std::fs::write(&file, "").unwrap();
     let done = mainstem(&["doctor", "--data", &file.display().to_string()]);
     assert!(!done.status.success() && text(&done).contains("is no folder"), "{}", text(&done));
+    let done = mainstem(&["doctor", "--data", &file.join("below").display().to_string()]);
+    assert!(!done.status.success() && text(&done).contains("is no folder"), "{}", text(&done));
     let limited = format!("ulimit -n 512; exec {} doctor --data {}", env!("CARGO_BIN_EXE_mainstem"), data.display());
     let mut shell = Command::new("sh");
     shell.args(["-c", &limited]);
@@ -36,12 +38,57 @@ fn doctor_says_what_is_bad_and_what_to_do() {
     assert!(!done.status.success() && text(&done).contains("limit 512") && text(&done).contains("LimitNOFILE"), "{}", text(&done));
 }
 
+/// What doctor finds about something, as it tells programs.
+fn finding(data: &std::path::Path, about: &str) -> serde_json::Value {
+    let done = mainstem(&["doctor", "--json", "--data", &data.display().to_string()]);
+    let all: Vec<serde_json::Value> = serde_json::from_slice(&done.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&done)));
+    let is_bad = all.iter().any(|one| one["verdict"] == "bad");
+    assert_eq!(done.status.success(), !is_bad, "{}", text(&done));
+    all.into_iter().find(|one| one["about"] == about).unwrap_or_else(|| panic!("{about} in {}", text(&done)))
+}
+
+#[test]
+fn doctor_looks_at_the_limits_of_the_broker_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start_limited(folder.path(), "ulimit -n 700; ulimit -l 64");
+    let files = finding(folder.path(), "open files");
+    let found = files["found"].as_str().unwrap();
+    assert!(found.starts_with("limit 700, ") && found.contains(&format!("of the running broker, process {}", process.id())), "{files}");
+    assert!(files["verdict"] == "bad" && files["advice"].as_str().unwrap().contains("LimitNOFILE"), "{files}");
+    assert!(finding(folder.path(), "locked memory")["found"].as_str().unwrap().starts_with("limit 64 KiB (of the running broker"));
+    assert!(process.terminate().1);
+    assert!(finding(folder.path(), "open files")["found"].as_str().unwrap().contains("of this shell"));
+}
+
+#[test]
+fn doctor_finds_what_the_service_could_not_open_and_a_clock_that_was_set_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    assert_eq!(finding(&data, "owner")["found"], "nothing is there yet");
+    assert!(Process::start(&data, &[]).terminate().1);
+    assert_eq!((&finding(&data, "owner")["verdict"], &finding(&data, "clock")["verdict"] != "bad"), (&serde_json::json!("ok"), true));
+    let file = data.join("journal-0/segment-000000000001");
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(86_400);
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
+    let clock = finding(&data, "clock");
+    assert!(clock["verdict"] == "bad" && clock["advice"].as_str().unwrap().contains("set back"), "{clock}");
+    // Only root can give files away.
+    if std::os::unix::fs::chown(&file, Some(12_345), None).is_ok() {
+        let owner = finding(&data, "owner");
+        assert!(owner["verdict"] == "bad" && owner["found"].as_str().unwrap().contains("is 12345's"), "{owner}");
+        assert!(owner["advice"].as_str().unwrap().contains("chown -R"), "{owner}");
+    }
+    std::fs::write(folder.path().join("theirs"), "x").unwrap();
+    let other = finding(folder.path(), "data folder");
+    assert!(other["verdict"] == "warning" && other["found"].as_str().unwrap().contains("no data folder"), "{other}");
+}
+
 #[test]
 fn doctor_knows_a_folder_that_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
     let found = text(&mainstem(&["doctor", "--data", &folder.path().display().to_string()]));
-    assert!(found.contains("in use by a broker"), "{found}");
+    assert!(found.contains(&format!("in use by a broker, process {}", process.id())), "{found}");
     assert!(process.terminate().1);
     let found = text(&mainstem(&["doctor", "--data", &folder.path().display().to_string()]));
     assert!(found.contains("no broker runs on it"), "{found}");
@@ -123,6 +170,91 @@ fn an_empty_folder_is_backed_up_restored_and_verified() {
     std::fs::write(&manifest, newer).unwrap();
     let done = mainstem(&["restore", "--from", &backup, "--data", &elsewhere.path().join("third").display().to_string()]);
     assert!(!done.status.success() && text(&done).contains("format version 9, this release reads up to 1"), "{}", text(&done));
+}
+
+/// Names in a folder.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    std::fs::read_dir(folder).map(|entries| entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()).unwrap_or_default()
+}
+
+#[test]
+fn a_backup_that_fails_or_breaks_off_is_in_nobodys_way() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let process = Process::start(folder.path(), &[]);
+    let to = |name: &str| elsewhere.path().join(name);
+    let backup = |name: &str| mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &to(name).display().to_string()]);
+    assert!(backup("first").status.success());
+    let manifest = std::fs::read_to_string(to("first").join("backup.toml")).unwrap();
+    assert!(!to("first").join("backup.unfinished").exists());
+    // An object of the archive that cannot be read.
+    let uuid = manifest.lines().find_map(|line| line.strip_prefix("uuid = \"")).unwrap().trim_end_matches('"').to_owned();
+    let objects = folder.path().join("archive").join(uuid);
+    std::fs::create_dir_all(&objects).unwrap();
+    std::os::unix::fs::symlink("/nowhere/at/all", objects.join("object")).unwrap();
+    let done = backup("second");
+    assert!(!done.status.success() && text(&done).contains("/object: No such file"), "{}", text(&done));
+    assert_eq!(names(&to("second")), Vec::<String>::new(), "nothing is left of it");
+    std::fs::remove_file(objects.join("object")).unwrap();
+    assert!(backup("second").status.success(), "the same place will do");
+    // What a crash leaves goes; what others have put there stays, and is said.
+    for name in ["third", "fourth"] {
+        std::fs::create_dir_all(to(name).join("journal-0")).unwrap();
+        std::fs::write(to(name).join("journal-0/segment-000000000001"), "half").unwrap();
+        std::fs::write(to(name).join("backup.unfinished"), "2026-01-01T00:00:00Z\n").unwrap();
+    }
+    std::fs::write(to("fourth").join("theirs"), "x").unwrap();
+    assert!(backup("third").status.success());
+    let done = backup("fourth");
+    assert!(!done.status.success() && text(&done).contains("is not empty"), "{}", text(&done));
+    assert_eq!(names(&to("fourth")), ["theirs"]);
+    std::fs::write(to("file"), "x").unwrap();
+    assert!(text(&backup("file")).contains("is no folder"));
+    for name in ["first", "second", "third"] {
+        let done = mainstem(&["journal", "verify", "--data", &to(name).display().to_string()]);
+        assert!(done.status.success(), "{name}: {}", text(&done));
+    }
+}
+
+#[test]
+fn a_restore_that_breaks_off_is_begun_again_and_spares_the_backup() {
+    let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let backup = elsewhere.path().join("backup");
+    let process = Process::start(folder.path(), &[]);
+    assert!(mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &backup.display().to_string()]).status.success());
+    assert!(process.terminate().1);
+    let restore = |to: &std::path::Path| mainstem(&["restore", "--from", &backup.display().to_string(), "--data", &to.display().to_string()]);
+    let data = elsewhere.path().join("data");
+    std::fs::create_dir_all(data.join("journal-0")).unwrap();
+    std::fs::write(data.join("journal-0/segment-000000000001"), "half").unwrap();
+    std::fs::write(data.join("restoring"), "from elsewhere\n").unwrap();
+    let refused = text(&output(serve(&data, &["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--amqp", "none"])));
+    assert!(refused.contains("half of a backup"), "{refused}");
+    let done = restore(&data);
+    assert!(done.status.success() && text(&done).contains("half of an earlier restore is removed"), "{}", text(&done));
+    assert!(!restore(&data).status.success(), "now it is a data folder");
+    assert!(Process::start(&data, &[]).terminate().1);
+    let before = names(&backup).len();
+    let done = restore(&backup.join("data"));
+    assert!(!done.status.success() && text(&done).contains("is in the backup") && names(&backup).len() == before, "{}", text(&done));
+    let out = data.join("salvaged");
+    let done = mainstem(&["journal", "salvage", "--data", &data.display().to_string(), "--out", &out.display().to_string()]);
+    assert!(!done.status.success() && text(&done).contains("is in the damaged folder") && !out.exists(), "{}", text(&done));
+}
+
+#[test]
+fn sighup_has_a_moved_log_begun_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, moved) = (folder.path().join("log"), folder.path().join("moved"));
+    let process = Process::start(&folder.path().join("data"), &["--log-file", &log.display().to_string()]);
+    std::fs::rename(&log, &moved).unwrap();
+    process.hang_up();
+    let began = std::time::Instant::now();
+    while !std::fs::read_to_string(&log).unwrap_or_default().contains("configuration read again") {
+        assert!(began.elapsed() < crate::process::PATIENCE, "the log goes on: {}", std::fs::read_to_string(&moved).unwrap_or_default());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(process.terminate().1);
+    assert!(std::fs::read_to_string(&log).unwrap().contains("stopped") && !std::fs::read_to_string(&moved).unwrap().contains("stopped"));
 }
 
 #[test]

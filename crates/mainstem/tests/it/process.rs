@@ -36,8 +36,18 @@ pub fn output(mut command: Command) -> Output {
 impl Process {
     /// Starts a broker and waits until it is ready.
     pub fn start(data: &Path, flags: &[&str]) -> Self {
+        Self::start_by(serve(data, flags))
+    }
+
+    /// The same, with the limits that a shell sets before, like `ulimit -n 700`.
+    pub fn start_limited(data: &Path, limits: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_mainstem"), "serve", "--data"]).arg(data).stdin(Stdio::null());
+        Self::start_by(command)
+    }
+
+    fn start_by(mut command: Command) -> Self {
         let (kafka, admin) = (free_port(), free_port());
-        let mut command = serve(data, flags);
         command.args(["--kafka", &kafka.to_string(), "--admin", &admin.to_string(), "--memory", "128MiB", "--amqp", "none"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let mut process = Self { child, kafka, admin };
@@ -66,9 +76,19 @@ impl Process {
         socket
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     fn signal(&self, number: i32) {
         // SAFETY: a signal to a child that is not reaped yet.
         unsafe { libc::kill(self.child.id() as i32, number) };
+    }
+
+    /// SIGHUP.
+    pub fn hang_up(&self) {
+        self.signal(libc::SIGHUP);
     }
 
     /// SIGTERM; returns what it printed, and whether it ended with success.
