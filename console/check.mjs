@@ -7,7 +7,7 @@
 import { mkdirSync } from 'node:fs';
 import { Broker } from './check/broker.mjs';
 import { PHONE, Visitor, WIDE, launch } from './check/browser.mjs';
-import { STEPS } from './check/steps.mjs';
+import { chosenSteps } from './check/steps.mjs';
 
 let [passed, failed] = [0, 0];
 
@@ -21,16 +21,22 @@ export function check(name, problems) {
   for (const problem of problems.slice(0, 10)) console.error(`  ${problem}`);
 }
 
-/** Every page at both widths: nothing sticks out, nothing is in the way of who cannot see, and a picture for who can. */
+/** Every page at both widths, light and dark: nothing sticks out, nothing is in the way of who cannot see, and a picture for who can. */
 async function look(visitor, folder, name) {
+  const { page } = visitor;
   check(`${name}: accessible`, await visitor.violations());
   await visitor.shoot(folder, name);
-  await visitor.page.setViewportSize(PHONE);
-  await visitor.page.waitForTimeout(60);
+  await page.emulateMedia({ colorScheme: 'dark' });
+  check(`${name}: accessible in the dark`, await visitor.violations());
+  await visitor.shoot(folder, `${name}-dark`);
+  await page.setViewportSize(PHONE);
+  await page.waitForTimeout(60);
   check(`${name}: phone`, await visitor.overflowing());
+  await visitor.shoot(folder, `${name}-phone-dark`);
+  await page.emulateMedia({ colorScheme: 'light' });
   check(`${name}: accessible on a phone`, await visitor.violations());
   await visitor.shoot(folder, `${name}-phone`);
-  await visitor.page.setViewportSize(WIDE);
+  await page.setViewportSize(WIDE);
 }
 
 async function run(binary, folder) {
@@ -39,7 +45,7 @@ async function run(binary, folder) {
   try {
     const visitor = await Visitor.of(browser, broker.origin);
     const shown = (name) => look(visitor, folder, name);
-    for (const [name, step] of STEPS) {
+    for (const [name, step] of chosenSteps(process.env.CHECK_STEPS)) {
       const begin = Date.now();
       try {
         check(name, (await step({ visitor, page: visitor.page, broker, browser, folder, shown, check })) ?? []);

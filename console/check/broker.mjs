@@ -25,16 +25,23 @@ export class Broker {
     broker.folder = mkdtempSync(join(tmpdir(), 'mainstem-console-'));
     const [kafka, amqp, admin] = [await freePort(), await freePort(), await freePort()].map((port) => `127.0.0.1:${port}`);
     Object.assign(broker, { kafka, amqp, admin, origin: `http://${admin}`, log: '' });
-    const flags = ['serve', '--data', join(broker.folder, 'data'), '--kafka', kafka, '--amqp', amqp, '--admin', admin, '--memory', '256MiB'];
-    broker.process = spawn(binary, flags, { stdio: ['ignore', 'pipe', 'pipe'] });
-    for (const stream of [broker.process.stdout, broker.process.stderr]) stream.on('data', (text) => (broker.log += text));
+    broker.flags = ['serve', '--data', join(broker.folder, 'data'), '--kafka', kafka, '--amqp', amqp, '--admin', admin, '--memory', '256MiB'];
+    broker.binary = binary;
+    await broker.begin();
+    return broker;
+  }
+
+  /** It runs, for the first time or again, where it was. */
+  async begin() {
+    this.process = spawn(this.binary, this.flags, { stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', (text) => (this.log += text));
     for (let turn = 0; turn < 200; turn += 1) {
-      if (broker.process.exitCode !== null) break;
-      const ready = await fetch(`${broker.origin}/health/ready`).catch(() => null);
-      if (ready?.ok) return broker;
+      if (this.process.exitCode !== null) break;
+      const ready = await fetch(`${this.origin}/health/ready`).catch(() => null);
+      if (ready?.ok) return;
       await pause(50);
     }
-    throw new Error(`the broker does not start:\n${broker.log}`);
+    throw new Error(`the broker does not start:\n${this.log}`);
   }
 
   /** A request to /v1, as an administrator once there is one. */
@@ -77,14 +84,18 @@ export class Broker {
     };
   }
 
-  async end() {
+  /** It goes away; its data stay. */
+  async stop() {
     const ended = new Promise((done) => this.process.once('close', done));
-    if (this.process.exitCode === null) {
-      this.process.kill('SIGTERM');
-      const timer = setTimeout(() => this.process.kill('SIGKILL'), 10_000);
-      await ended;
-      clearTimeout(timer);
-    }
+    if (this.process.exitCode !== null) return;
+    this.process.kill('SIGTERM');
+    const timer = setTimeout(() => this.process.kill('SIGKILL'), 10_000);
+    await ended;
+    clearTimeout(timer);
+  }
+
+  async end() {
+    await this.stop();
     rmSync(this.folder, { recursive: true, force: true });
   }
 }

@@ -21,6 +21,8 @@ export class Visitor {
     Object.assign(visitor, { context, origin, page: await context.newPage(), complaints: [], foreign: [], refusals: [], awaited: [] });
     const { page } = visitor;
     page.setDefaultTimeout(8000);
+    // Files that were just built in place of those that the broker carries: no release build for each change of a page.
+    if (process.env.CONSOLE_FILES) await page.route(/\/console\.(js|css)$/, (route) => route.fulfill({ path: join(process.env.CONSOLE_FILES, new URL(route.request().url()).pathname) }));
     page.on('console', (message) => {
       if (['error', 'warning'].includes(message.type())) visitor.complain(message);
     });
@@ -38,6 +40,8 @@ export class Visitor {
 
   complain(message) {
     const { url } = message.location();
+    // That nobody answers is said by the browser, too.
+    if (this.away && /ERR_(CONNECTION|INCOMPLETE|EMPTY|NETWORK|SOCKET)|status of (401|503)/.test(message.text())) return;
     const at = this.awaited.findIndex(({ status, path }) => message.text().includes(`status of ${status}`) && new URL(url).pathname.startsWith(path));
     if (at >= 0) this.awaited.splice(at, 1);
     else this.complaints.push(`${message.type()}: ${message.text()} (${url})`);

@@ -1,5 +1,7 @@
 // Requests to /v1: JSON in and out, the session's token for changes, and refusals as errors that forms can show beside a field.
 
+import { noteReach } from './reach.ts';
+
 export interface Session {
   user: string;
   tags: string[];
@@ -31,20 +33,32 @@ export class Refusal extends Error {
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-let csrf: string | null = null;
+let known: Session | null = null;
 let onLoggedOut: () => void = () => {};
+let onOther: (session: Session) => void = () => {};
 
 export function rememberSession(session: Session | null): void {
-  csrf = session?.csrf ?? null;
+  known = session;
 }
 
 export function whenLoggedOut(act: () => void): void {
   onLoggedOut = act;
 }
 
+/** In another tab of the browser somebody has logged in anew. */
+export function whenOther(act: (session: Session) => void): void {
+  onOther = act;
+}
+
+/** A name in a path. Browsers take `.` and `..` for steps, also encoded: the server knows them by a backslash. */
+function segment(name: string | number): string {
+  const text = String(name);
+  return `${/^\\*\.\.?$/.test(text) ? '%5C' : ''}${encodeURIComponent(text)}`;
+}
+
 /** A path of names: each is encoded. */
 export function path(...names: (string | number)[]): string {
-  return `/v1/${names.map((name) => encodeURIComponent(name)).join('/')}`;
+  return `/v1/${names.map(segment).join('/')}`;
 }
 
 export function withQuery(address: string, query: Query = {}): string {
@@ -64,27 +78,44 @@ async function refusalOf(response: Response): Promise<Refusal> {
   }
 }
 
-export async function ask<Answer>(method: string, address: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {
+async function send(method: string, address: string, body: unknown, signal?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = { Accept: 'application/json' };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
-  if (method !== 'GET' && csrf !== null) headers['X-Mainstem-CSRF'] = csrf;
-  let response: Response;
+  if (method !== 'GET' && known?.csrf) headers['X-Mainstem-CSRF'] = known.csrf;
+  const request = { method, headers, body: body === undefined ? null : JSON.stringify(body), signal: signal ?? null, credentials: 'same-origin', cache: 'no-store' } as const;
   try {
-    response = await fetch(address, {
-      method,
-      headers,
-      body: body === undefined ? null : JSON.stringify(body),
-      signal: signal ?? null,
-      credentials: 'same-origin',
-      cache: 'no-store',
-    });
+    const response = await fetch(address, request);
+    noteReach(true);
+    return response;
   } catch (error) {
-    if (error instanceof DOMException && error.name === 'AbortError') throw error;
+    if (isAborted(error)) throw error;
+    noteReach(false);
     throw new Refusal(0, 'unreachable', 'The broker does not answer.', null);
+  }
+}
+
+/** The token is another session's: whose is it? The same user's is taken; nothing is done as somebody else. */
+async function renew(refusal: Refusal): Promise<void> {
+  const before = known;
+  const now = await get<Session>('/v1/session');
+  known = now;
+  if (now.user === before?.user) return;
+  onOther(now);
+  throw new Refusal(refusal.status, refusal.code, `In another tab you have logged in as ${now.user}. Nothing was done; look again before you send it as ${now.user}.`, null);
+}
+
+export async function ask<Answer>(method: string, address: string, body?: unknown, signal?: AbortSignal): Promise<Answer> {
+  let response = await send(method, address, body, signal);
+  if (response.status === 403 && method !== 'GET') {
+    const refusal = await refusalOf(response.clone());
+    if (refusal.code === 'csrf') {
+      await renew(refusal);
+      response = await send(method, address, body, signal);
+    }
   }
   if (!response.ok) {
     const refusal = await refusalOf(response);
-    if (response.status === 401 && !address.startsWith('/v1/session')) onLoggedOut();
+    if (response.status === 401 && (method === 'GET' || !address.startsWith('/v1/session'))) onLoggedOut();
     throw refusal;
   }
   if (response.status === 204) return undefined as Answer;

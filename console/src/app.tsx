@@ -1,9 +1,9 @@
 // The application: who is logged in, the navigation, and the page that the address names.
 
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { ask, asRefusal, get, rememberSession, whenLoggedOut, type Refusal, type Session } from './api.ts';
-import { zone } from './format.ts';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ask, asRefusal, get, rememberSession, whenLoggedOut, whenOther, type Refusal, type Session } from './api.ts';
+import { time, zone } from './format.ts';
 import { useNode, watchNode, type LiveState } from './live.ts';
 import { Access } from './pages/access.tsx';
 import { Configuration } from './pages/config.tsx';
@@ -22,6 +22,7 @@ import { TopicPage } from './pages/topic.tsx';
 import { Topics } from './pages/topics.tsx';
 import { UserPage } from './pages/user.tsx';
 import { Users } from './pages/users.tsx';
+import { useLost } from './reach.ts';
 import { placeOf, to, usePlace, type Place } from './router.ts';
 import { applyTheme, storedTheme, type Theme } from './theme.ts';
 import { Icon, type IconName } from './ui/icon.tsx';
@@ -54,12 +55,21 @@ const ENTRIES: Entry[] = [
 export function App() {
   const [session, setSession] = useState<Session | null | undefined>(undefined);
   const [refusal, setRefusal] = useState<Refusal | null>(null);
+  // Why somebody has to log in who was there before.
+  const [ended, setEnded] = useState('');
+  const current = useRef<Session | null>(null);
   const enter = (next: Session | null): void => {
+    current.current = next;
     rememberSession(next);
     setSession(next);
+    if (next !== null) setEnded('');
   };
   useEffect(() => {
-    whenLoggedOut(() => enter(null));
+    whenLoggedOut(() => {
+      if (current.current !== null) setEnded(current.current.anonymous ? 'There are users now: everybody logs in.' : 'Your login has ended. Log in to go on where you were.');
+      enter(null);
+    });
+    whenOther(enter);
     const begin = async (): Promise<void> => {
       try {
         enter(await get<Session>('/v1/session'));
@@ -76,8 +86,8 @@ export function App() {
     void begin();
   }, []);
   if (session === undefined) return refusal ? <Unreachable refusal={refusal} /> : <main class="start" aria-busy="true" />;
-  if (session === null) return <Login onSession={enter} />;
-  return <Frame session={session} onLeave={() => enter(null)} />;
+  if (session === null) return <Login ended={ended} onSession={enter} />;
+  return <Frame key={session.user} session={session} onLeave={() => enter(null)} />;
 }
 
 function Unreachable({ refusal }: { refusal: Refusal }) {
@@ -137,10 +147,25 @@ function Frame({ session, onLeave }: { session: Session; onLeave: () => void }) 
         <Foot session={session} onLeave={() => void leave()} />
       </div>
       <main id="main" tabIndex={-1}>
+        <Silence />
         {pageOf(place, session)}
       </main>
     </div>
   );
+}
+
+const AGAIN = 2000;
+
+/** The broker does not answer: what is shown is old. It is asked until it does. */
+function Silence() {
+  const lostAt = useLost();
+  useEffect(() => {
+    if (lostAt === null) return undefined;
+    const timer = setInterval(() => void get('/v1/session').catch(() => {}), AGAIN);
+    return () => clearInterval(timer);
+  }, [lostAt]);
+  if (lostAt === null) return null;
+  return <Notice tone="warn">The broker has not answered since {time(lostAt).slice(11)}. What is shown here is of before; it goes on by itself when the broker is back.</Notice>;
 }
 
 function Brand() {
@@ -151,7 +176,7 @@ function Brand() {
   );
 }
 
-const SAID: Record<LiveState, string> = { off: 'Not live', connecting: 'Connecting', live: 'Live', lost: 'Connecting again' };
+const SAID: Record<LiveState, string> = { off: 'Not live', connecting: 'Connecting', live: 'Live', lost: 'Not live: connecting again' };
 
 function Live() {
   const { state } = useNode();
@@ -206,11 +231,11 @@ function pageOf(place: Place, session: Session): JSX.Element {
     case 'topics':
       return first === undefined ? <Topics /> : <TopicPage key={first} name={first} query={place.query} />;
     case 'groups':
-      return first === undefined ? <Groups /> : <GroupPage key={first} name={first} query={place.query} />;
+      return first === undefined ? <Groups query={place.query} /> : <GroupPage key={first} name={first} query={place.query} />;
     case 'queues':
       return first === undefined || second === undefined ? <Queues /> : <QueuePage key={`${first}/${second}`} vhost={first} name={second} />;
     case 'exchanges':
-      return <Exchanges query={place.query} />;
+      return <Exchanges />;
     case 'connections':
       return first === undefined ? <Connections /> : <ConnectionPage key={first} id={first} />;
     case 'users':

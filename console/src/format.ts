@@ -79,6 +79,11 @@ export function timeMillis(ms: number): string {
   return ms < 0 ? '–' : `${time(ms)}.${String(new Date(ms).getMilliseconds()).padStart(3, '0')}`;
 }
 
+/** A moment as a field for local times has it; none: empty. */
+export function localInput(at: number): string {
+  return Number.isFinite(at) && at > 0 ? time(at).replace(' ', 'T') : '';
+}
+
 /** The name of the time zone, and how far it is from UTC now. */
 export function zone(): string {
   const offset = -new Date().getTimezoneOffset();

@@ -2,11 +2,13 @@
 // watches topics or groups.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { withQuery } from './api.ts';
+import { get, withQuery } from './api.ts';
 import type { NodeSample } from './types.ts';
 
 /** Seconds that are kept. */
 const KEPT = 600;
+/** Milliseconds after a refusal. */
+const AGAIN = 5000;
 
 export type LiveState = 'off' | 'connecting' | 'live' | 'lost';
 
@@ -40,8 +42,10 @@ export function watchNode(): () => void {
   source.addEventListener('error', () => {
     state = 'lost';
     tell();
+    // Has the broker gone, has the login ended? What finds that out tells the page.
+    get('/v1/session').catch(() => {});
     // A refusal ends the stream for good: try again later.
-    if (source?.readyState === EventSource.CLOSED) setTimeout(() => source && (source.close(), watchNode()), 5000);
+    if (source?.readyState === EventSource.CLOSED) setTimeout(() => source && (source.close(), watchNode()), AGAIN);
   });
   return () => {
     source?.close();
@@ -76,15 +80,29 @@ export function useWatched<Value>(kind: 'topics' | 'groups', name: string | null
     kept.current = [];
     setPoints([]);
     if (name === null) return undefined;
-    const stream = new EventSource(withQuery('/v1/live', { [kind === 'topics' ? 'topic' : 'group']: name, node: 'false' }));
-    stream.addEventListener(kind, (event) => {
-      const told = JSON.parse(event.data as string) as { at: number } & Record<string, Record<string, Value>>;
-      const value = told[kind]?.[name];
-      if (value === undefined) return;
-      kept.current = [...kept.current, { at: told.at, value }].slice(-KEPT);
-      setPoints(kept.current);
-    });
-    return () => stream.close();
+    const address = withQuery('/v1/live', { [kind === 'topics' ? 'topic' : 'group']: name, node: 'false' });
+    let stream: EventSource;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const open = (): void => {
+      stream = new EventSource(address);
+      stream.addEventListener(kind, (event) => {
+        const told = JSON.parse(event.data as string) as { at: number } & Record<string, Record<string, Value>>;
+        const all = told[kind] ?? {};
+        const value = Object.hasOwn(all, name) ? all[name] : undefined;
+        if (value === undefined) return;
+        kept.current = [...kept.current, { at: told.at, value }].slice(-KEPT);
+        setPoints(kept.current);
+      });
+      // A refusal ends it for good: the broker has just come back, or has too many of them.
+      stream.addEventListener('error', () => {
+        if (stream.readyState === EventSource.CLOSED) timer = setTimeout(open, AGAIN);
+      });
+    };
+    open();
+    return () => {
+      stream.close();
+      clearTimeout(timer);
+    };
   }, [kind, name]);
   return points;
 }

@@ -10,7 +10,9 @@ import './style/charts.css';
 import './style/records.css';
 import { App } from './app.tsx';
 import { applyTheme } from './theme.ts';
+import { showUnseen } from './ui/visible.ts';
 
+showUnseen();
 applyTheme();
 const place = document.getElementById('app');
 if (place) render(<App />, place);

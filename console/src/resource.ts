@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { asRefusal, get, isAborted, withQuery, type Query, type Refusal } from './api.ts';
+import { watchReach } from './reach.ts';
 
 export interface Resource<Data> {
   data: Data | null;
@@ -28,7 +29,10 @@ export function useResource<Data>(address: string | null, query: Query = {}, eve
           setState({ of: whole, data, refusal: null });
         } catch (error) {
           if (isAborted(error)) return;
-          setState((before) => ({ of: whole, data: before.of === whole ? before.data : null, refusal: asRefusal(error) }));
+          const refusal = asRefusal(error);
+          // What is gone, or may be seen no more, is not shown any longer; what was there before the broker fell silent is.
+          const stays = refusal.status === 0 || refusal.status >= 500;
+          setState((before) => ({ of: whole, data: stays && before.of === whole ? before.data : null, refusal }));
         }
       }
       if (every !== undefined && !abort.signal.aborted) timer = setTimeout(() => void load(), every);
@@ -39,6 +43,7 @@ export function useResource<Data>(address: string | null, query: Query = {}, eve
       clearTimeout(timer);
     };
   }, [whole, every, turn]);
+  useEffect(() => watchReach((lostAt) => lostAt === null && reload()), []);
   const current = state.of === whole;
   return { data: current ? state.data : null, refusal: current ? state.refusal : null, loading: whole !== null && !current, reload };
 }
@@ -47,5 +52,6 @@ export function useResource<Data>(address: string | null, query: Query = {}, eve
 export function useLasting<Data>(resource: Resource<Data>): Resource<Data> {
   const last = useRef<Data | null>(null);
   if (resource.data !== null) last.current = resource.data;
+  else if (resource.refusal !== null) last.current = null;
   return { ...resource, data: resource.data ?? last.current, loading: resource.loading && last.current === null };
 }

@@ -164,6 +164,14 @@ export interface Group {
   filter: string | null;
 }
 
+/** Which records members of a group get. */
+export interface Filter {
+  /** The group. */
+  name: string;
+  expression: string;
+  client_ids: string[];
+}
+
 export interface GroupOffset {
   topic: string;
   partition: number;

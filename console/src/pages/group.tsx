@@ -1,7 +1,7 @@
 // One group: its lag now and over time, its members, its offsets, and setting them anew.
 
 import { useMemo, useState } from 'preact/hooks';
-import { ask, path } from '../api.ts';
+import { ask, get, path } from '../api.ts';
 import { count, time } from '../format.ts';
 import { useWatched } from '../live.ts';
 import { useResource } from '../resource.ts';
@@ -9,8 +9,9 @@ import { go, to } from '../router.ts';
 import type { GroupFull, GroupMember, GroupOffset, Setting } from '../types.ts';
 import { Chart, type Line } from '../ui/chart.tsx';
 import { Confirm } from '../ui/dialog.tsx';
-import { Empty, Loading, Notice, Refused, Stat, Tabs, Title } from '../ui/parts.tsx';
-import { Table, type Column } from '../ui/table.tsx';
+import { Empty, Loading, Refused, Stat, Tabs, Title } from '../ui/parts.tsx';
+import { PagedTable, type Column } from '../ui/table.tsx';
+import { GroupFilter } from './filter.tsx';
 import { GroupState } from './groups.tsx';
 import { Reset } from './reset.tsx';
 import { SettingsTable } from './settings.tsx';
@@ -46,12 +47,8 @@ export function GroupPage({ name, query }: { name: string; query: URLSearchParam
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && <Sums group={data} />}
-      {data?.filter && (
-        <Notice>
-          Only records pass for which <code>{data.filter}</code> is true.
-        </Notice>
-      )}
-      <Lag name={name} />
+      {data && <GroupFilter group={name} onChanged={resource.reload} />}
+      {data && <Lag name={name} />}
       <Tabs tabs={useWhy() ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
         {data && tab === 'offsets' && <Offsets group={data} />}
@@ -115,7 +112,7 @@ function Offsets({ group }: { group: GroupFull }) {
   const rows = [...group.offsets].sort((one, other) => one.topic.localeCompare(other.topic) || one.partition - other.partition);
   const flying: Column<GroupOffset> = { head: 'In flight', number: true, cell: (one) => count(one.in_flight) };
   const columns = group.kind === 'share' ? [...OFFSETS.slice(0, 5), flying] : OFFSETS;
-  return <Table label="Offsets" columns={columns} rows={rows} id={(one) => `${one.topic}/${one.partition}`} />;
+  return <PagedTable label="Offsets" columns={columns} rows={rows} id={(one) => `${one.topic}/${one.partition}`} />;
 }
 
 const MEMBERS: Column<GroupMember>[] = [
@@ -136,16 +133,17 @@ const MEMBERS: Column<GroupMember>[] = [
 
 function Members({ group }: { group: GroupFull }) {
   if (group.member_list.length === 0) return <Empty title="Nobody is in the group now." />;
-  return <Table label="Members" columns={MEMBERS} rows={group.member_list} id={(one) => one.id} />;
+  return <PagedTable label="Members" columns={MEMBERS} rows={group.member_list} id={(one) => one.id} />;
 }
 
 function Settings({ name }: { name: string }) {
-  const { data, refusal, loading, reload } = useResource<{ config: Setting[] }>(path('groups', name, 'config'));
+  const address = path('groups', name, 'config');
+  const { data, refusal, loading, reload } = useResource<{ config: Setting[] }>(address, {}, 5000);
   return (
     <>
       <Refused refusal={refusal} />
       {loading && <Loading />}
-      {data && <SettingsTable settings={data.config} address={path('groups', name, 'config')} onChanged={reload} />}
+      {data && <SettingsTable settings={data.config} address={address} look={async () => (await get<{ config: Setting[] }>(address)).config} onChanged={reload} />}
     </>
   );
 }

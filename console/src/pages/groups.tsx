@@ -1,11 +1,11 @@
 // All groups of consumers, of every kind.
 
-import { useState } from 'preact/hooks';
 import { count } from '../format.ts';
-import { to } from '../router.ts';
+import { to, useAsked } from '../router.ts';
 import type { Group } from '../types.ts';
-import { Badge, Empty, Title } from '../ui/parts.tsx';
+import { Badge, Empty, Tabs, Title } from '../ui/parts.tsx';
 import { Listing, type Column } from '../ui/table.tsx';
+import { Filters } from './filter.tsx';
 
 const KINDS: Record<string, string> = { classic: 'classic', consumer: 'consumer', share: 'share', streams: 'streams' };
 
@@ -34,37 +34,52 @@ const COLUMNS: Column<Group>[] = [
   { head: 'Lag', sort: 'lag', number: true, cell: (group) => count(group.lag) },
 ];
 
-export function Groups() {
-  const [kind, setKind] = useState('');
+const TABS = [
+  { id: 'groups', text: 'Groups' },
+  { id: 'filters', text: 'Filters' },
+];
+
+export function Groups({ query }: { query: URLSearchParams }) {
+  const tab = query.get('tab') ?? 'groups';
   return (
     <>
       <Title title="Consumer groups" about="Kafka groups and shared subscriptions. Lag is the records that a group has not committed yet." />
-      <Listing
-        label="groups"
-        address="/v1/groups"
-        query={{ kind }}
-        columns={COLUMNS}
-        id={(group) => group.name}
-        more={
-          <label class="pick">
-            Kind{' '}
-            <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
-              <option value="">all</option>
-              {Object.keys(KINDS).map((id) => (
-                <option key={id} value={id}>
-                  {KINDS[id]}
-                </option>
-              ))}
-            </select>
-          </label>
-        }
-        empty={
-          <Empty title={kind === '' ? 'There is no group yet.' : 'There is no group of this kind.'}>
-            <p>A group appears when a consumer with a group id joins or commits. Start one, for instance:</p>
-            <pre tabIndex={0}>kcat -b {location.hostname}:9092 -G readers -X auto.offset.reset=earliest TOPIC</pre>
-          </Empty>
-        }
-      />
+      <Tabs tabs={TABS} chosen={tab} />
+      <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
+        {tab === 'filters' ? <Filters /> : <All />}
+      </div>
     </>
+  );
+}
+
+function All() {
+  const [kind, setKind] = useAsked('kind');
+  return (
+    <Listing
+      label="groups"
+      address="/v1/groups"
+      query={{ kind }}
+      columns={COLUMNS}
+      id={(group) => group.name}
+      more={
+        <label class="pick">
+          Kind{' '}
+          <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+            <option value="">all</option>
+            {Object.keys(KINDS).map((id) => (
+              <option key={id} value={id}>
+                {KINDS[id]}
+              </option>
+            ))}
+          </select>
+        </label>
+      }
+      empty={
+        <Empty title={kind === '' ? 'There is no group yet.' : 'There is no group of this kind.'}>
+          <p>A group appears when a consumer with a group id joins or commits. Start one, for instance:</p>
+          <pre tabIndex={0}>kcat -b {location.hostname}:9092 -G readers -X auto.offset.reset=earliest TOPIC</pre>
+        </Empty>
+      }
+    />
   );
 }

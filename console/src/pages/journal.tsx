@@ -6,7 +6,7 @@ import { useResource } from '../resource.ts';
 import { adjust } from '../router.ts';
 import type { Journal, Segment } from '../types.ts';
 import { Badge, Empty, Loading, Meter, Notice, Refused, Section, Stat, Title } from '../ui/parts.tsx';
-import { Table, type Column } from '../ui/table.tsx';
+import { PagedTable, type Column } from '../ui/table.tsx';
 
 interface Full extends Journal {
   segments: Segment[];
@@ -105,7 +105,7 @@ const COLUMNS: Column<Segment>[] = [
 function Segments({ segments }: { segments: Segment[] }) {
   return (
     <Section title="Segments" about="Of a sealed segment with little that is live the rest is freed: its live parts move into another one.">
-      {segments.length === 0 ? <Empty title="There is no segment yet." /> : <Table label="Segments" columns={COLUMNS} rows={segments} id={(one) => String(one.sequence)} />}
+      {segments.length === 0 ? <Empty title="There is no segment yet." /> : <PagedTable label="Segments" columns={COLUMNS} rows={segments} id={(one) => String(one.sequence)} />}
     </Section>
   );
 }

@@ -3,8 +3,9 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ask, type Session } from '../api.ts';
 import { Form, Text, useWork } from '../ui/form.tsx';
+import { Notice } from '../ui/parts.tsx';
 
-export function Login({ onSession }: { onSession: (session: Session) => void }) {
+export function Login({ ended, onSession }: { ended: string; onSession: (session: Session) => void }) {
   const [user, setUser] = useState('');
   const [password, setPassword] = useState('');
   const work = useWork();
@@ -18,6 +19,7 @@ export function Login({ onSession }: { onSession: (session: Session) => void }) 
         <img src="/icon.svg" alt="" width="40" height="40" />
         <h1>Mainstem</h1>
         <p class="about">{location.host}</p>
+        {ended !== '' && <Notice tone="warn">{ended}</Notice>}
         <Form work={work} submit={work.busy ? 'Logging in…' : 'Log in'} onSubmit={() => void enter()}>
           <Text label="User" name="user" value={user} onValue={setUser} autocomplete="username" autofocus wide />
           <Text label="Password" name="password" type="password" value={password} onValue={setPassword} autocomplete="current-password" wide />

@@ -1,10 +1,11 @@
 // What the node does now: throughput, latency, memory, and whether something is wrong.
 
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 import type { Session } from '../api.ts';
 import { byteRate, bytes, count, duration, millis, rate, short, time } from '../format.ts';
 import { useNode } from '../live.ts';
 import { useResource } from '../resource.ts';
+import { useAsked } from '../router.ts';
 import type { NodeSample, Overview } from '../types.ts';
 import { Chart, type Line } from '../ui/chart.tsx';
 import { Badge, Loading, Meter, Notice, Refused, Section, Stat, Title } from '../ui/parts.tsx';
@@ -19,6 +20,8 @@ const OPERATIONS: { id: Operation; text: string }[] = [
 
 export function OverviewPage({ session }: { session: Session }) {
   const { data, refusal, loading } = useResource<Overview>('/v1/overview', {}, 5000);
+  // What the first notice says need not be said twice.
+  const warnings = data?.warnings.filter((warning) => !(session.anonymous && warning.code === 'no_users')) ?? [];
   return (
     <>
       <Title title="Overview" about={data && `${data.host}, version ${data.version}, up ${duration(data.uptime_ms)}`}>
@@ -28,10 +31,11 @@ export function OverviewPage({ session }: { session: Session }) {
       {loading && <Loading />}
       {session.anonymous && (
         <Notice tone="warn">
-          Nobody has to log in: no user is defined, and the broker serves this machine only. <a href="#/users">Make an administrator</a> to change that.
+          Nobody has to log in: no user is defined, so whoever is on this machine may do everything. <a href="#/users">Define an administrator</a>, and everybody logs in from
+          then on.
         </Notice>
       )}
-      {data?.warnings.map((warning) => (
+      {warnings.map((warning) => (
         <Notice key={warning.code} tone="bad">
           {warning.text}
         </Notice>
@@ -51,7 +55,8 @@ function Phase({ phase }: { phase: Overview['phase'] }) {
 
 function Now({ overview }: { overview: Overview | null }) {
   const { samples } = useNode();
-  const [operation, setOperation] = useState<Operation>('produce');
+  const [asked, setAsked] = useAsked('latency', 'produce');
+  const operation = OPERATIONS.find((one) => one.id === asked)?.id ?? 'produce';
   const at = useMemo(() => samples.map((sample) => sample.at), [samples]);
   const throughput = useMemo<Line[]>(() => [line('In', 1, samples, (one) => one.rates.in_bytes), line('Out', 2, samples, (one) => one.rates.out_bytes)], [samples]);
   const latency = useMemo<Line[]>(
@@ -82,7 +87,7 @@ function Now({ overview }: { overview: Overview | null }) {
         <Chart title="Latency" at={at} lines={latency} format={millis} empty="No requests yet.">
           <div class="choice" role="group" aria-label="Latency of">
             {OPERATIONS.map((one) => (
-              <button key={one.id} type="button" aria-pressed={one.id === operation} onClick={() => setOperation(one.id)}>
+              <button key={one.id} type="button" aria-pressed={one.id === operation} onClick={() => setAsked(one.id)}>
                 {one.text}
               </button>
             ))}

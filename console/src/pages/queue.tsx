@@ -9,19 +9,23 @@ import type { Binding, Consumer, QueueFull } from '../types.ts';
 import { Confirm } from '../ui/dialog.tsx';
 import { Badge, Empty, Loading, Refused, Section, Stat, Title } from '../ui/parts.tsx';
 import { Table, type Column } from '../ui/table.tsx';
+import { PublishMessage } from './message.tsx';
 
 export function QueuePage({ vhost, name }: { vhost: string; name: string }) {
   const resource = useResource<QueueFull>(path('queues', vhost, name), {}, 3000);
   const { data, refusal, loading } = resource;
-  const [asked, setAsked] = useState<'purge' | 'delete' | null>(null);
+  const [asked, setAsked] = useState<'publish' | 'purge' | 'delete' | null>(null);
   return (
     <>
-      <Title title={name} above={{ text: 'Queues', href: '#/queues' }} about={`${data?.type ?? 'Queue'} queue in virtual host ${vhost}`}>
+      <Title title={name} above={{ text: `Queues in ${vhost}`, href: to(['queues'], { vhost }) }} about={`${data?.type ?? 'Queue'} queue in virtual host ${vhost}`}>
         {data?.topic && (
           <a class="button" href={to(['topics', data.topic], { tab: 'records' })}>
             Records
           </a>
         )}
+        <button type="button" onClick={() => setAsked('publish')}>
+          Publish
+        </button>
         <button type="button" onClick={() => setAsked('purge')}>
           Purge
         </button>
@@ -32,13 +36,14 @@ export function QueuePage({ vhost, name }: { vhost: string; name: string }) {
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && <Shown queue={data} />}
+      {asked === 'publish' && <PublishMessage vhost={vhost} exchange="" routingKey={name} onClose={() => setAsked(null)} onDone={resource.reload} />}
       {asked === 'purge' && (
         <Confirm title={`Purge ${name}?`} submit="Purge" act={() => ask('POST', path('queues', vhost, name, 'purge'))} onClose={() => setAsked(null)} onDone={resource.reload}>
           <p>All {count(data?.ready)} messages that are ready go. What consumers have stays with them.</p>
         </Confirm>
       )}
       {asked === 'delete' && (
-        <Confirm title={`Delete ${name}?`} submit="Delete queue" typed={name} act={() => ask('DELETE', path('queues', vhost, name))} onClose={() => setAsked(null)} onDone={() => go(['queues'])}>
+        <Confirm title={`Delete ${name}?`} submit="Delete queue" typed={name} act={() => ask('DELETE', path('queues', vhost, name))} onClose={() => setAsked(null)} onDone={() => go(['queues'], { vhost })}>
           <p>Its messages and bindings go, and its topic with them. This cannot be undone.</p>
         </Confirm>
       )}

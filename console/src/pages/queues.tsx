@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { ask, path, type List } from '../api.ts';
 import { bytes, count, rate } from '../format.ts';
 import { useResource } from '../resource.ts';
-import { go, to } from '../router.ts';
+import { go, to, useAsked } from '../router.ts';
 import type { Queue, Vhost } from '../types.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { Check, Choice, Form, Text, useWork } from '../ui/form.tsx';
@@ -41,22 +41,51 @@ export function useVhosts(): string[] {
   return data?.items.map((one) => one.name) ?? ['/'];
 }
 
+interface VhostProps {
+  vhost: string;
+  vhosts: string[];
+  onVhost: (vhost: string) => void;
+  /** The text for all of them, if they can be shown together. */
+  all?: string;
+}
+
+/** Which virtual host is shown; one that the address names and there is not is among them. */
+export function VhostChoice({ vhost, vhosts, onVhost, all }: VhostProps) {
+  const names = [...new Set([vhost, ...vhosts])].filter((name) => name !== '');
+  return (
+    <label class="pick">
+      Virtual host{' '}
+      <select value={vhost} onChange={(event) => onVhost(event.currentTarget.value)}>
+        {all && <option value="">{all}</option>}
+        {names.map((name) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 export function Queues() {
   const [making, setMaking] = useState(false);
+  const vhosts = useVhosts();
+  const [vhost, setVhost] = useAsked('vhost');
   return (
     <>
-      <Title title="Queues" about="AMQP queues of all virtual hosts. A durable queue is a topic of the same name, too.">
+      <Title title="Queues" about={`AMQP queues of ${vhost === '' ? 'all virtual hosts' : `virtual host ${vhost}`}. A durable queue is a topic, too.`}>
         <button type="button" class="primary" onClick={() => setMaking(true)}>
           <Icon name="plus" /> New queue
         </button>
       </Title>
       <Listing
         label="queues"
-        address="/v1/queues"
+        address={vhost === '' ? '/v1/queues' : path('queues', vhost)}
+        more={<VhostChoice vhost={vhost} vhosts={vhosts} onVhost={setVhost} all="all" />}
         columns={COLUMNS}
         id={(queue) => `${queue.vhost}/${queue.name}`}
         empty={
-          <Empty title="There is no queue yet.">
+          <Empty title={vhost === '' ? 'There is no queue yet.' : `There is no queue in virtual host ${vhost}.`}>
             <p>AMQP clients declare their queues, or one is made here.</p>
             <button type="button" class="primary" onClick={() => setMaking(true)}>
               New queue
@@ -64,7 +93,7 @@ export function Queues() {
           </Empty>
         }
       />
-      {making && <NewQueue onClose={() => setMaking(false)} />}
+      {making && <NewQueue vhost={vhost === '' ? '/' : vhost} onClose={() => setMaking(false)} />}
     </>
   );
 }
@@ -77,9 +106,9 @@ const ARGUMENTS: { id: string; text: string; number: boolean }[] = [
   { id: 'x-dead-letter-routing-key', text: 'with routing key', number: false },
 ];
 
-function NewQueue({ onClose }: { onClose: () => void }) {
+function NewQueue({ vhost: first, onClose }: { vhost: string; onClose: () => void }) {
   const vhosts = useVhosts();
-  const [vhost, setVhost] = useState('/');
+  const [vhost, setVhost] = useState(first);
   const [name, setName] = useState('');
   const [type, setType] = useState('classic');
   const [durable, setDurable] = useState(true);
@@ -98,7 +127,7 @@ function NewQueue({ onClose }: { onClose: () => void }) {
     <Dialog title="New queue" onClose={onClose} wide>
       <Form work={work} submit="Create queue" disabled={name === ''} onSubmit={() => void make()}>
         <Text label="Name" name="name" value={name} onValue={setName} autofocus />
-        <Choice label="Virtual host" name="vhost" value={vhost} onValue={setVhost} choices={vhosts.map((one) => ({ value: one, text: one }))} />
+        <Choice label="Virtual host" name="vhost" value={vhost} onValue={setVhost} choices={[...new Set([first, ...vhosts])].map((one) => ({ value: one, text: one }))} />
         <Choice
           label="Type"
           name="type"

@@ -2,8 +2,9 @@
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { asRefusal, get, isAborted, path, type Query, type Refusal } from '../api.ts';
-import { bytes, count, plural, timeMillis, zone } from '../format.ts';
+import { bytes, count, localInput, plural, timeMillis, zone } from '../format.ts';
 import { pretty } from '../pretty.ts';
+import { adjust, to } from '../router.ts';
 import type { FieldValue, RecordShown, RecordsFound } from '../types.ts';
 import { Choice, Form, Text, type Work } from '../ui/form.tsx';
 import { Icon } from '../ui/icon.tsx';
@@ -22,22 +23,33 @@ interface Wish {
   json: string;
 }
 
-const NONE: Wish = { partition: '', order: 'newest', from: 'end', offset: '', time: '', key: '', header: '', text: '', json: '' };
 const LIMIT = 50;
 
-function queryOf(wish: Wish): Query {
+/** What the address asks for, under the names that the server has for it; moments are the same everywhere. */
+const ASKED = ['partition', 'order', 'at_offset', 'at_time', 'key_contains', 'header', 'text', 'json'];
+
+function wishOf(query: URLSearchParams): Wish {
+  const of = (name: string): string => query.get(name) ?? '';
+  const from = query.has('at_offset') ? 'offset' : query.has('at_time') ? 'time' : 'end';
+  const order = of('order') === 'oldest' ? 'oldest' : 'newest';
+  return { partition: of('partition'), order, from, offset: of('at_offset'), time: localInput(Number(of('at_time'))), key: of('key_contains'), header: of('header'), text: of('text'), json: of('json') };
+}
+
+function askedBy(wish: Wish): Record<string, string> {
+  const moment = new Date(wish.time).getTime();
   return {
     partition: wish.partition,
-    order: wish.order,
+    order: wish.order === 'oldest' ? 'oldest' : '',
     at_offset: wish.from === 'offset' ? wish.offset : '',
-    at_time: wish.from === 'time' && wish.time !== '' ? new Date(wish.time).getTime() : '',
+    at_time: wish.from === 'time' && Number.isFinite(moment) ? String(moment) : '',
     key_contains: wish.key,
     header: wish.header,
     text: wish.text,
     json: wish.json,
-    limit: LIMIT,
   };
 }
+
+const queryOf = (wish: Wish): Query => ({ ...askedBy(wish), order: wish.order, limit: LIMIT });
 
 interface Found extends RecordsFound {
   of: Query;
@@ -83,12 +95,22 @@ function useRecords(topic: string) {
 }
 
 export function Records({ topic, partitions, query }: { topic: string; partitions: number; query: URLSearchParams }) {
-  const [wish, setWish] = useState<Wish>({ ...NONE, partition: query.get('partition') ?? '' });
+  const asked = JSON.stringify(ASKED.map((name) => query.get(name)));
+  const [wish, setWish] = useState<Wish>(wishOf(query));
   const [publishing, setPublishing] = useState(false);
   const { found, refusal, busy, search, stop } = useRecords(topic);
   const change = (changes: Partial<Wish>): void => setWish({ ...wish, ...changes });
-  const begin = (): void => void search(queryOf(wish), null);
-  useEffect(begin, []);
+  const begin = (): void => void search(queryOf(wishOf(query)), null);
+  useEffect(() => {
+    setWish(wishOf(query));
+    begin();
+  }, [asked]);
+  const submit = (): void => {
+    const before = location.hash;
+    adjust(askedBy(wish));
+    // The same again: there may be more by now.
+    if (location.hash === before) begin();
+  };
   const work: Work = { busy: false, refusal, run: () => Promise.resolve(true), clear: () => {} };
   return (
     <>
@@ -96,7 +118,7 @@ export function Records({ topic, partitions, query }: { topic: string; partition
         work={work}
         submit="Search"
         class="filters"
-        onSubmit={begin}
+        onSubmit={submit}
         more={
           <>
             {busy && (
@@ -116,7 +138,7 @@ export function Records({ topic, partitions, query }: { topic: string; partition
         <Text label="Value contains" name="text" value={wish.text} onValue={(text) => change({ text })} />
         <Text label="JSON in the value" name="json" value={wish.json} onValue={(json) => change({ json })} placeholder="order.total >= 100" mono />
       </Form>
-      {found && <Outcome found={found} busy={busy} onMore={() => void search(found.of, found)} onPublish={() => setPublishing(true)} />}
+      {found && <Outcome topic={topic} found={found} busy={busy} onMore={() => void search(found.of, found)} onPublish={() => setPublishing(true)} />}
       {!found && busy && (
         <p class="loading" role="status">
           Looking…
@@ -154,13 +176,13 @@ function Where({ wish, change, partitions }: { wish: Wish; change: (changes: Par
           { value: 'time', text: 'a time' },
         ]}
       />
-      {wish.from === 'offset' && <Text label="Offset" name="at_offset" type="number" value={wish.offset} onValue={(offset) => change({ offset })} />}
+      {wish.from === 'offset' && <Text label="Offset" name="at_offset" value={wish.offset} onValue={(offset) => change({ offset })} />}
       {wish.from === 'time' && <Text label="Local time" name="at_time" type="datetime-local" step="1" value={wish.time} onValue={(time) => change({ time })} help={zone()} />}
     </>
   );
 }
 
-function Outcome({ found, busy, onMore, onPublish }: { found: Found; busy: boolean; onMore: () => void; onPublish: () => void }) {
+function Outcome({ topic, found, busy, onMore, onPublish }: { topic: string; found: Found; busy: boolean; onMore: () => void; onPublish: () => void }) {
   const filtered = ['key_contains', 'header', 'text', 'json'].some((name) => found.of[name] !== '');
   return (
     <>
@@ -169,7 +191,7 @@ function Outcome({ found, busy, onMore, onPublish }: { found: Found; busy: boole
           {plural(found.unread.length, 'batch', 'batches')} could not be read, the first at partition {found.unread[0]?.partition}, offset {found.unread[0]?.offset}: {found.unread[0]?.reason}
         </Notice>
       )}
-      {found.records.length > 0 && <RecordList records={found.records} />}
+      {found.records.length > 0 && <RecordList topic={topic} records={found.records} />}
       {found.records.length === 0 && found.cursor === null && (
         <Empty title={filtered ? 'No record is like that.' : 'There is no record here.'}>
           {!filtered && (
@@ -194,7 +216,7 @@ function Outcome({ found, busy, onMore, onPublish }: { found: Found; busy: boole
 
 const idOf = (record: RecordShown): string => `${record.partition}/${record.offset}`;
 
-function RecordList({ records }: { records: RecordShown[] }) {
+function RecordList({ topic, records }: { topic: string; records: RecordShown[] }) {
   return (
     <div class="records">
       <div class="record-head" aria-hidden="true">
@@ -217,7 +239,7 @@ function RecordList({ records }: { records: RecordShown[] }) {
             <span class="key">{short(record.key)}</span>
             <span class="value">{short(record.value)}</span>
           </summary>
-          <Detail record={record} />
+          <Detail topic={topic} record={record} />
         </details>
       ))}
     </div>
@@ -232,7 +254,8 @@ function short(field: FieldValue | null) {
   return field.text.slice(0, 300).replace(/\s+/g, ' ');
 }
 
-function Detail({ record }: { record: RecordShown }) {
+function Detail({ topic, record }: { topic: string; record: RecordShown }) {
+  const address = to(['topics', topic], { tab: 'records', partition: String(record.partition), order: 'oldest', at_offset: String(record.offset) });
   return (
     <div class="detail">
       <p class="faint">
@@ -241,7 +264,8 @@ function Detail({ record }: { record: RecordShown }) {
           <>
             , published to {record.amqp.exchange === '' ? 'the default exchange' : <>exchange “{record.amqp.exchange}”</>} with routing key “{record.amqp.routing_key}”
           </>
-        )}
+        )}{' '}
+        <a href={address}>Address of this record</a>
       </p>
       {record.key !== null && <Content name="Key" field={record.key} />}
       {record.value === null ? <p class="faint">No value: a tombstone.</p> : <Content name="Value" field={record.value} />}

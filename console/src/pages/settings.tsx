@@ -1,20 +1,22 @@
 // Settings of a topic, of a group or of the broker: what is in force, where it comes from, and a change that is checked first.
 
-import { useState } from 'preact/hooks';
-import { ask, withQuery } from '../api.ts';
+import { useRef, useState } from 'preact/hooks';
+import { Refusal, ask, withQuery } from '../api.ts';
 import { spelled } from '../format.ts';
+import { useAsked, useTyped } from '../router.ts';
 import type { Setting } from '../types.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { Check, Choice, Form, Text, useWork } from '../ui/form.tsx';
-import { Icon } from '../ui/icon.tsx';
 import { Badge, Empty } from '../ui/parts.tsx';
-import { Table, type Column } from '../ui/table.tsx';
+import { Search, Table, type Column } from '../ui/table.tsx';
 
 interface Props {
   settings: Setting[];
   /** Where changes go. */
   address: string;
   onChanged: () => void;
+  /** All of them as they are now. */
+  look: () => Promise<Setting[]>;
   /** May who looks change them? */
   fixed?: boolean;
 }
@@ -22,9 +24,10 @@ interface Props {
 /** Set for just this thing, not the default of what is above it. */
 const OWN = ['topic', 'group', 'dynamic', 'set'];
 
-export function SettingsTable({ settings, address, onChanged, fixed }: Props) {
-  const [search, setSearch] = useState('');
-  const [changed, setChanged] = useState(false);
+export function SettingsTable({ settings, address, onChanged, look, fixed }: Props) {
+  const { value: search } = useTyped('search');
+  const [asked, setAsked] = useAsked('changed', 'false');
+  const changed = asked === 'true';
   const [edited, setEdited] = useState<Setting | null>(null);
   const shown = settings.filter((one) => (!changed || OWN.includes(one.source)) && `${one.name} ${one.doc}`.toLowerCase().includes(search.trim().toLowerCase()));
   const columns: Column<Setting>[] = [
@@ -54,18 +57,14 @@ export function SettingsTable({ settings, address, onChanged, fixed }: Props) {
   return (
     <>
       <div class="tools">
-        <label class="search">
-          <Icon name="search" />
-          <span class="hidden">Search settings</span>
-          <input type="search" value={search} placeholder="Search by name or meaning" onInput={(event) => setSearch(event.currentTarget.value)} />
-        </label>
-        <Check label="Only what was set" value={changed} onValue={setChanged} />
+        <Search label="settings" placeholder="Search by name or meaning" />
+        <Check label="Only what was set" value={changed} onValue={(on) => setAsked(String(on))} />
         <span class="total">
           {shown.length} of {settings.length}
         </span>
       </div>
       {shown.length === 0 ? <Empty title={changed ? 'Nothing was set: everything is as by default.' : 'No setting is called so.'} /> : <Table label="Settings" columns={columns} rows={shown} id={(one) => one.name} />}
-      {edited && <Edit setting={edited} address={address} onClose={() => setEdited(null)} onChanged={onChanged} />}
+      {edited && <Edit setting={edited} address={address} look={look} onClose={() => setEdited(null)} onChanged={onChanged} />}
     </>
   );
 }
@@ -91,13 +90,28 @@ function From({ setting }: { setting: Setting }) {
   );
 }
 
-function Edit({ setting, address, onClose, onChanged }: { setting: Setting; address: string; onClose: () => void; onChanged: () => void }) {
+interface EditProps {
+  setting: Setting;
+  address: string;
+  look: () => Promise<Setting[]>;
+  onClose: () => void;
+  onChanged: () => void;
+}
+
+function Edit({ setting, address, look, onClose, onChanged }: EditProps) {
   const [value, setValue] = useState(setting.value ?? '');
+  // What somebody else has set meanwhile is not overwritten before it was seen.
+  const seen = useRef(setting.value);
   const work = useWork();
   const send = async (body: unknown): Promise<void> => {
     const done = await work.run(async () => {
       // Everything is checked before anything is done.
       await ask('PATCH', withQuery(address, { dry_run: true }), body);
+      const now = (await look()).find((one) => one.name === setting.name)?.value ?? null;
+      if (now !== seen.current) {
+        seen.current = now;
+        throw new Refusal(409, 'conflict', `Meanwhile it has been set to ${now === null || now === '' ? 'nothing' : now}. Save once more to replace that.`, `set.${setting.name}`);
+      }
       await ask('PATCH', address, body);
     });
     if (done) {

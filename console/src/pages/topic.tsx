@@ -1,17 +1,17 @@
 // One topic: its partitions, its records, its settings, and who reads it.
 
 import { useMemo, useState } from 'preact/hooks';
-import { ask, path } from '../api.ts';
+import { ask, get, path } from '../api.ts';
 import { byteRate, bytes, count, rate } from '../format.ts';
 import { useWatched } from '../live.ts';
-import { useResource, type Resource } from '../resource.ts';
+import { useLasting, useResource, type Resource } from '../resource.ts';
 import { go, to } from '../router.ts';
 import type { Partition, TopicFull } from '../types.ts';
 import { Chart, type Line } from '../ui/chart.tsx';
 import { Confirm, Dialog } from '../ui/dialog.tsx';
 import { Form, Text, useWork } from '../ui/form.tsx';
 import { Empty, Loading, Refused, Section, Stat, Tabs, Title } from '../ui/parts.tsx';
-import { Table, type Column } from '../ui/table.tsx';
+import { Pager, Table, usePages, type Column } from '../ui/table.tsx';
 import { Records } from './records.tsx';
 import { SettingsTable } from './settings.tsx';
 import { Why, useWhy } from './why.tsx';
@@ -26,7 +26,8 @@ const TABS = [
 type Asked = 'delete' | 'partitions' | 'truncate' | null;
 
 export function TopicPage({ name, query }: { name: string; query: URLSearchParams }) {
-  const resource = useResource<TopicFull>(path('topics', name), {}, 3000);
+  const { offset, setPage } = usePages(PARTITIONS);
+  const resource = useLasting(useResource<TopicFull>(path('topics', name), { partition_offset: offset }, 3000));
   const { data, refusal, loading } = resource;
   const [asked, setAsked] = useState<Asked>(null);
   const tab = query.get('tab') ?? 'partitions';
@@ -38,7 +39,7 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
         about={
           data?.queue && (
             <>
-              The records of the queue <a href={to(['queues', data.queue.vhost, data.queue.name])}>{data.queue.name}</a>
+              The records of the queue <a href={to(['queues', data.queue.vhost, data.queue.name])}>{data.queue.name}</a> in virtual host {data.queue.vhost}
             </>
           )
         }
@@ -58,9 +59,9 @@ export function TopicPage({ name, query }: { name: string; query: URLSearchParam
       {data && <Sums topic={data} />}
       <Tabs tabs={useWhy() ? [...TABS, { id: 'why', text: 'Why slow?' }] : TABS} chosen={tab} />
       <div role="tabpanel" aria-labelledby={`tab-${tab}`} class="panel">
-        {data && tab === 'partitions' && <Partitions topic={data} />}
+        {data && tab === 'partitions' && <Partitions topic={data} offset={offset} onPage={setPage} />}
         {data && tab === 'records' && <Records topic={name} partitions={data.partitions} query={query} />}
-        {data && tab === 'settings' && <SettingsTable settings={data.config} address={path('topics', name, 'config')} onChanged={resource.reload} />}
+        {data && tab === 'settings' && <SettingsTable settings={data.config} address={path('topics', name, 'config')} look={async () => (await get<TopicFull>(path('topics', name))).config} onChanged={resource.reload} />}
         {data && tab === 'groups' && <Readers groups={data.groups} />}
         {tab === 'why' && <Why subject={{ topic: name }} />}
       </div>
@@ -92,7 +93,7 @@ interface TopicSample {
   in_bytes: number;
 }
 
-const COLUMNS: Column<Partition>[] = [
+const columnsOf = (topic: string): Column<Partition>[] => [
   { head: 'Partition', number: true, cell: (one) => one.partition },
   { head: 'From offset', number: true, cell: (one) => count(one.start) },
   { head: 'To offset', number: true, cell: (one) => count(one.high_watermark) },
@@ -102,19 +103,20 @@ const COLUMNS: Column<Partition>[] = [
   { head: 'Records in', number: true, cell: (one) => rate(one.rates.in_records) },
   { head: 'Archived to', number: true, cell: (one) => count(one.archived_until) },
   { head: 'Journal', number: true, cell: (one) => one.journal },
-  { head: '', cell: (one) => <PartitionLink partition={one.partition} /> },
+  {
+    head: '',
+    cell: (one) => (
+      <a href={to(['topics', topic], { tab: 'records', partition: String(one.partition) })} aria-label={`Records of partition ${one.partition}`}>
+        Records
+      </a>
+    ),
+  },
 ];
 
-function PartitionLink({ partition }: { partition: number }) {
-  const names = location.hash.replace(/^#\//, '').split('?')[0]?.split('/').map(decodeURIComponent) ?? [];
-  return (
-    <a href={to(names, { tab: 'records', partition: String(partition) })} aria-label={`Records of partition ${partition}`}>
-      Records
-    </a>
-  );
-}
+/** Of a page: as many as the server names. */
+const PARTITIONS = 1000;
 
-function Partitions({ topic }: { topic: TopicFull }) {
+function Partitions({ topic, offset, onPage }: { topic: TopicFull; offset: number; onPage: (page: string) => void }) {
   const points = useWatched<TopicSample>('topics', topic.name);
   const at = useMemo(() => points.map((point) => point.at), [points]);
   const records = useMemo<Line[]>(() => [{ name: 'Records in', colour: 1, values: points.map((point) => point.value.in_records) }], [points]);
@@ -125,10 +127,8 @@ function Partitions({ topic }: { topic: TopicFull }) {
         <Chart title="Records in" at={at} lines={records} format={rate} height={140} />
         <Chart title="Bytes in" at={at} lines={sizes} format={byteRate} height={140} binary />
       </div>
-      {topic.partition_list.length < topic.partitions && (
-        <p class="said">The first {count(topic.partition_list.length)} of {count(topic.partitions)} partitions.</p>
-      )}
-      <Table label="Partitions" columns={COLUMNS} rows={topic.partition_list} id={(one) => String(one.partition)} />
+      <Table label="Partitions" columns={columnsOf(topic.name)} rows={topic.partition_list} id={(one) => String(one.partition)} />
+      {(topic.partitions > PARTITIONS || offset > 0) && <Pager list={{ offset, total: topic.partitions, items: topic.partition_list }} size={PARTITIONS} onPage={onPage} />}
     </>
   );
 }

@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import { ask } from '../api.ts';
 import { bytes, count, duration, rate } from '../format.ts';
-import { go, to } from '../router.ts';
+import { go, to, useAsked } from '../router.ts';
 import type { Topic } from '../types.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { Check, Choice, Form, Text, useWork } from '../ui/form.tsx';
@@ -40,7 +40,7 @@ function kept(topic: Topic): string {
 
 export function Topics() {
   const [making, setMaking] = useState(false);
-  const [internal, setInternal] = useState(false);
+  const [internal, setInternal] = useAsked('internal', 'false');
   return (
     <>
       <Title title="Topics">
@@ -51,10 +51,10 @@ export function Topics() {
       <Listing
         label="topics"
         address="/v1/topics"
-        query={{ internal }}
+        query={{ internal: internal === 'true' }}
         columns={COLUMNS}
         id={(topic) => topic.name}
-        more={<Check label="Internal and queues" value={internal} onValue={setInternal} />}
+        more={<Check label="Internal and queues" value={internal === 'true'} onValue={(on) => setInternal(String(on))} />}
         empty={
           <Empty title="There is no topic yet.">
             <p>A topic is made on its first use by a Kafka client, or here.</p>

@@ -1,7 +1,7 @@
 // One user: tags, password, limits, and what it may do where.
 
-import { useState } from 'preact/hooks';
-import { ask, path, type Session } from '../api.ts';
+import { useRef, useState } from 'preact/hooks';
+import { Refusal, ask, get, path, type Session } from '../api.ts';
 import { count } from '../format.ts';
 import { useResource, type Resource } from '../resource.ts';
 import { go } from '../router.ts';
@@ -131,7 +131,11 @@ function TopicPermissions({ user }: { user: UserFull }) {
   );
 }
 
+const same = (one: string[], other: string[]): boolean => [...one].sort().join() === [...other].sort().join();
+
 function Change({ user, resource, own, onClose }: { user: UserFull; resource: Resource<UserFull>; own: boolean; onClose: () => void }) {
+  // As it was when the window opened.
+  const [first] = useState(user);
   const [password, setPassword] = useState('');
   const [tags, setTags] = useState(user.tags);
   const [connections, setConnections] = useState(user.limits.max_connections?.toString() ?? '');
@@ -139,7 +143,13 @@ function Change({ user, resource, own, onClose }: { user: UserFull; resource: Re
   const work = useWork();
   const number = (text: string): number | null => (text === '' ? null : Number(text));
   const save = async (): Promise<void> => {
-    const body = { ...(password === '' ? {} : { password }), tags, limits: { max_connections: number(connections), max_channels: number(channels) } };
+    const limits = { max_connections: number(connections), max_channels: number(channels) };
+    // What is not changed here may have been changed elsewhere since.
+    const body = {
+      ...(password === '' ? {} : { password }),
+      ...(same(tags, first.tags) ? {} : { tags }),
+      ...(limits.max_connections === first.limits.max_connections && limits.max_channels === first.limits.max_channels ? {} : { limits }),
+    };
     if (await work.run(() => ask('PUT', path('users', user.name), body))) {
       onClose();
       resource.reload();
@@ -158,18 +168,29 @@ function Change({ user, resource, own, onClose }: { user: UserFull; resource: Re
   );
 }
 
+const worded = (one: Permission | null): string => (one === null ? 'none' : `configure “${one.configure}”, write “${one.write}”, read “${one.read}”`);
+
 function Grant({ user, permission, onClose, onDone }: { user: string; permission: Permission | null; onClose: () => void; onDone: () => void }) {
   const vhosts = useVhosts();
   const [vhost, setVhost] = useState(permission?.vhost ?? '/');
+  const seen = useRef(worded(permission));
   const [configure, setConfigure] = useState(permission?.configure ?? '.*');
   const [write, setWrite] = useState(permission?.write ?? '.*');
   const [read, setRead] = useState(permission?.read ?? '.*');
   const work = useWork();
   const save = async (): Promise<void> => {
-    if (await work.run(() => ask('PUT', path('users', user, 'permissions', vhost), { configure, write, read }))) {
-      onClose();
-      onDone();
-    }
+    const done = await work.run(async () => {
+      const now = (await get<UserFull>(path('users', user))).permissions.find((one) => one.vhost === vhost) ?? null;
+      // In another virtual host than was looked at there may be some already.
+      if (worded(now) !== seen.current) {
+        seen.current = worded(now);
+        throw new Refusal(409, 'conflict', `There are these now: ${seen.current}. Save once more to replace them.`, null);
+      }
+      await ask('PUT', path('users', user, 'permissions', vhost), { configure, write, read });
+    });
+    if (!done) return;
+    onClose();
+    onDone();
   };
   return (
     <Dialog title={permission ? `Permissions in ${permission.vhost}` : 'Grant permissions'} onClose={onClose}>

@@ -2,8 +2,9 @@
 
 import uPlot from 'uplot';
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { time } from '../format.ts';
+import { withGaps } from './gaps.ts';
 
 export interface Line {
   name: string;
@@ -28,9 +29,9 @@ interface Props {
 
 const DASHES: Record<number, number[]> = { 1: [], 2: [6, 4], 3: [2, 3], 4: [10, 3, 2, 3] };
 
-/** Distances of marks on an axis of bytes. */
 /** Times at the lower edge: whole seconds. */
 const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
+/** Distances of marks on an axis of bytes. */
 const BINARY = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 function colour(name: string): string {
@@ -75,7 +76,8 @@ function dataOf(props: Props): uPlot.AlignedData {
   return [props.at.map((at) => at / 1000), ...props.lines.map((line) => line.values)] as uPlot.AlignedData;
 }
 
-export function Chart(props: Props) {
+export function Chart(given: Props) {
+  const props = { ...given, ...useMemo(() => withGaps(given), [given.at, given.lines]) };
   const place = useRef<HTMLDivElement>(null);
   const [hovered, setHovered] = useState<number | null>(null);
   const chart = useRef<uPlot | null>(null);

@@ -4,6 +4,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Form, Text, useWork } from './form.tsx';
 import { Icon } from './icon.tsx';
+import { visible } from './visible.ts';
 
 interface Props {
   title: string;
@@ -16,8 +17,21 @@ export function Dialog({ title, onClose, children, wide }: Props) {
   const place = useRef<HTMLDialogElement>(null);
   const id = useId();
   useEffect(() => {
+    const before = document.activeElement;
     place.current?.showModal();
+    // However it ends: the keyboard is where it was, or, if that is gone, on the page.
+    return () =>
+      void setTimeout(() => {
+        if (document.querySelector('dialog[open]') !== null) return;
+        if (before instanceof HTMLElement && before.isConnected && before !== document.body) before.focus();
+        else document.getElementById('main')?.focus();
+      });
   }, []);
+  // The way back leads out of it.
+  useEffect(() => {
+    window.addEventListener('popstate', onClose);
+    return () => window.removeEventListener('popstate', onClose);
+  });
   return (
     <dialog ref={place} class={wide ? 'wide' : ''} aria-labelledby={id} onClose={onClose}>
       <header>
@@ -56,7 +70,7 @@ export function Confirm({ title, children, submit, typed, act, onClose, onDone }
   };
   return (
     <Dialog title={title} onClose={onClose}>
-      <Form work={work} submit={submit} danger disabled={typed !== undefined && text !== typed} onSubmit={() => void run()}>
+      <Form work={work} submit={submit} danger disabled={typed !== undefined && text !== typed && text !== visible(typed)} onSubmit={() => void run()}>
         <div class="said">{children}</div>
         {typed !== undefined && <Text label={`Type “${typed}” to confirm`} name="typed" value={text} onValue={setText} autofocus />}
       </Form>

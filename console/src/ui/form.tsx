@@ -58,7 +58,15 @@ export function Form({ work, onSubmit, children, submit, danger, disabled, more,
   const names = useRef(new Set<string>());
   const place = useRef<HTMLFormElement>(null);
   useEffect(() => {
-    if (work.refusal !== null) place.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus();
+    if (work.refusal === null) return;
+    const wrong = place.current?.querySelector<HTMLElement>('[aria-invalid=true]');
+    wrong?.focus();
+    const at = placeOf(work.refusal.message);
+    if (at !== null && (wrong instanceof HTMLTextAreaElement || (wrong instanceof HTMLInputElement && wrong.type === 'text'))) {
+      // The server counts letters, fields count their halves.
+      const start = [...wrong.value].slice(0, at).join('').length;
+      wrong.setSelectionRange(start, start + ([...wrong.value][at]?.length ?? 0));
+    }
   }, [work.refusal]);
   const field = work.refusal?.field ?? null;
   const beside = field !== null && claimed(field, names.current) !== null;
@@ -89,6 +97,12 @@ export function Form({ work, onSubmit, children, submit, danger, disabled, more,
       </form>
     </Context.Provider>
   );
+}
+
+/** Where a text stops to make sense, if a refusal says so: letters before it. */
+function placeOf(message: string): number | null {
+  const found = /\bat character (\d+)/.exec(message);
+  return found ? Number(found[1]) - 1 : null;
 }
 
 /** The field that shows a refusal: the one with its name, or the one that it is a part of. */

@@ -3,8 +3,9 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect } from 'preact/hooks';
 import type { Refusal } from '../api.ts';
-import { adjust } from '../router.ts';
+import { go, placeOf } from '../router.ts';
 import { Icon, type IconName } from './icon.tsx';
+import { visible } from './visible.ts';
 
 interface TitleProps {
   title: string;
@@ -17,7 +18,7 @@ interface TitleProps {
 /** The head of a page; what stands in it are its actions. */
 export function Title({ title, above, about, children }: TitleProps) {
   useEffect(() => {
-    document.title = `${title} · Mainstem`;
+    document.title = `${visible(title)} · Mainstem`;
   }, [title]);
   return (
     <header class="title">
@@ -59,7 +60,8 @@ export function Notice({ tone = 'plain', children }: { tone?: Tone; children: Co
 }
 
 export function Refused({ refusal }: { refusal: Refusal | null }) {
-  if (refusal === null) return null;
+  // That the broker does not answer is said once, above the page.
+  if (refusal === null || refusal.status === 0) return null;
   const title = refusal.status === 403 ? 'You may not see this. ' : refusal.status === 404 ? 'There is no such thing. ' : '';
   return (
     <Notice tone="bad">
@@ -114,13 +116,15 @@ export function Section({ title, children, actions, about }: { title: string; ab
 
 /** Parts of a page under names; which is shown stands in the address. */
 export function Tabs({ tabs, chosen }: { tabs: { id: string; text: string }[]; chosen: string }) {
+  // What was looked for in one of them is not asked of another.
+  const open = (tab: string): void => go(placeOf(location.hash).names, { tab });
   const step = (event: KeyboardEvent, at: number): void => {
     const by = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0;
     if (by === 0) return;
     event.preventDefault();
     const next = tabs[(at + by + tabs.length) % tabs.length];
     if (!next) return;
-    adjust({ tab: next.id });
+    open(next.id);
     requestAnimationFrame(() => document.getElementById(`tab-${next.id}`)?.focus());
   };
   return (
@@ -133,7 +137,7 @@ export function Tabs({ tabs, chosen }: { tabs: { id: string; text: string }[]; c
           role="tab"
           aria-selected={tab.id === chosen}
           tabIndex={tab.id === chosen ? 0 : -1}
-          onClick={() => adjust({ tab: tab.id })}
+          onClick={() => open(tab.id)}
           onKeyDown={(event) => step(event, at)}
         >
           {tab.text}

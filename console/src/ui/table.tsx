@@ -1,10 +1,11 @@
 // Tables: dense, sorted by the server or here, with a search and pages. On a narrow screen each row becomes a card.
 
 import type { ComponentChildren } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { useLasting, useResource } from '../resource.ts';
 import type { List, Query } from '../api.ts';
 import { count } from '../format.ts';
+import { useAsked, usePlace, useTyped } from '../router.ts';
 import { Empty, Loading, Refused } from './parts.tsx';
 import { Icon } from './icon.tsx';
 
@@ -70,6 +71,18 @@ function Head<Row>({ column, sort, onSort }: { column: Column<Row>; sort: string
   );
 }
 
+/** A search whose text stands in the address. */
+export function Search({ label, placeholder, resets }: { label: string; placeholder: string; resets?: string[] }) {
+  const { typed, setTyped } = useTyped('search', resets);
+  return (
+    <label class="search">
+      <Icon name="search" />
+      <span class="hidden">Search {label}</span>
+      <input type="search" value={typed} placeholder={placeholder} onInput={(event) => setTyped(event.currentTarget.value)} />
+    </label>
+  );
+}
+
 interface ListingProps<Row> {
   label: string;
   address: string;
@@ -84,23 +97,18 @@ interface ListingProps<Row> {
   /** Beside the search. */
   more?: ComponentChildren;
   turn?: number;
+  /** One of several lists of a page, which has their search: the names of this one's page and order in the address begin with it. */
+  prefix?: string;
 }
 
 const PAGE = 50;
 
-/** A list of the server, with a search, pages and sorting. */
-export function Listing<Row>({ label, address, query = {}, columns, id, empty, every = 5000, sort: first = 'name', placeholder = 'Search by name', more, turn = 0 }: ListingProps<Row>) {
-  const [typed, setTyped] = useState('');
-  const [search, setSearch] = useState('');
-  const [sort, setSort] = useState(first);
-  const [offset, setOffset] = useState(0);
-  useEffect(() => {
-    const timer = setTimeout(() => {
-      setSearch(typed.trim());
-      setOffset(0);
-    }, 200);
-    return () => clearTimeout(timer);
-  }, [typed]);
+/** A list of the server, with a search, pages and sorting; all of them stand in the address. */
+export function Listing<Row>({ label, address, query = {}, columns, id, empty, every = 5000, sort: first = 'name', placeholder = 'Search by name', more, turn = 0, prefix = '' }: ListingProps<Row>) {
+  const asked = usePlace().query;
+  const search = asked.get('search') ?? '';
+  const [sort, setSort] = useAsked(`${prefix}sort`, first, [`${prefix}page`]);
+  const { offset, setPage } = usePages(PAGE, prefix);
   const resource = useLasting(useResource<List<Row>>(address, { ...query, search, sort, offset, limit: PAGE }, every));
   useEffect(() => {
     if (turn > 0) resource.reload();
@@ -108,32 +116,64 @@ export function Listing<Row>({ label, address, query = {}, columns, id, empty, e
   const { data, refusal, loading } = resource;
   return (
     <>
-      <div class="tools">
-        <label class="search">
-          <Icon name="search" />
-          <span class="hidden">Search {label}</span>
-          <input type="search" value={typed} placeholder={placeholder} onInput={(event) => setTyped(event.currentTarget.value)} />
-        </label>
-        {more}
-        {data && <span class="total">{count(data.total)} in all</span>}
-      </div>
+      {(prefix === '' || more) && (
+        <div class="tools">
+          {prefix === '' && <Search label={label} placeholder={placeholder} />}
+          {more}
+          {data && <span class="total">{count(data.total)} in all</span>}
+        </div>
+      )}
       <Refused refusal={refusal} />
       {loading && <Loading />}
       {data && data.items.length > 0 && <Table label={label} columns={columns} rows={data.items} id={id} sort={sort} onSort={setSort} />}
-      {data && data.items.length === 0 && (search === '' ? empty : <Empty title={`Nothing is found for “${search}”.`} />)}
-      {data && data.total > PAGE && (
-        <nav class="pager" aria-label="Pages">
-          <button type="button" disabled={offset === 0} onClick={() => setOffset(Math.max(0, offset - PAGE))}>
-            Previous
-          </button>
-          <span>
-            {count(offset + 1)} to {count(offset + data.items.length)} of {count(data.total)}
-          </span>
-          <button type="button" disabled={offset + data.items.length >= data.total} onClick={() => setOffset(offset + PAGE)}>
-            Next
-          </button>
-        </nav>
-      )}
+      {data && data.items.length === 0 && data.total === 0 && (search === '' ? empty : <Empty title={`Nothing is found for “${search}”.`} />)}
+      {data && data.items.length === 0 && data.total > 0 && <Empty title="The list has no such page any more." />}
+      {data && (data.total > PAGE || offset > 0) && <Pager list={data} onPage={setPage} />}
+    </>
+  );
+}
+
+interface PagerProps {
+  list: { offset: number; total: number; items: unknown[] };
+  /** Of a page. */
+  size?: number;
+  onPage: (page: string) => void;
+}
+
+export function Pager({ list, size = PAGE, onPage }: PagerProps) {
+  const { offset, total, items } = list;
+  const page = Math.floor(offset / size) + 1;
+  const last = Math.max(1, Math.ceil(total / size));
+  return (
+    <nav class="pager" aria-label="Pages of the list">
+      <button type="button" disabled={page === 1} onClick={() => onPage(String(Math.min(page - 1, last)))}>
+        Previous
+      </button>
+      <span>
+        {items.length > 0 && `${count(offset + 1)} to ${count(offset + items.length)} of `}
+        {count(total)}, page {count(page)} of {count(last)}
+      </span>
+      <button type="button" disabled={page >= last} onClick={() => onPage(String(page + 1))}>
+        Next
+      </button>
+    </nav>
+  );
+}
+
+/** Which page the address names, and how many stand before it. */
+export function usePages(size = PAGE, prefix = ''): { offset: number; setPage: (page: string) => void } {
+  const [page, setPage] = useAsked(`${prefix}page`, '1', []);
+  return { offset: Math.max(0, (Number.parseInt(page, 10) || 1) - 1) * size, setPage };
+}
+
+/** Rows that are all here, page by page. */
+export function PagedTable<Row>({ rows, ...props }: TableProps<Row>) {
+  const { offset, setPage } = usePages();
+  const items = rows.slice(offset, offset + PAGE);
+  return (
+    <>
+      <Table {...props} rows={items} />
+      {(rows.length > PAGE || offset > 0) && <Pager list={{ offset, total: rows.length, items }} onPage={setPage} />}
     </>
   );
 }

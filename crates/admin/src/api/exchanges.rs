@@ -69,7 +69,8 @@ fn one(vhost: &Vhost, name: &[u8]) -> Option<Value> {
     Some(described(vhost, &exchange, table.bindings_from(name).count()))
 }
 
-fn wanted<'c>(call: &'c Call<'_>) -> &'c str {
+/// The exchange of the path, as the broker has it.
+pub(crate) fn wanted<'c>(call: &'c Call<'_>) -> &'c str {
     Some(call.path("exchange")).filter(|name| *name != DEFAULT).unwrap_or_default()
 }
 
@@ -82,7 +83,7 @@ fn all(call: &Call<'_>) -> Outcome {
     list(call, found, |(vhost, name)| one(vhost, name))
 }
 
-fn missing(name: &str) -> Refusal {
+pub(crate) fn missing(name: &str) -> Refusal {
     Answer::not_found(format!("there is no exchange {name:?}"))
 }
 

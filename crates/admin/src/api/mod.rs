@@ -19,6 +19,7 @@ mod latency;
 mod listing;
 mod live;
 mod login;
+mod messages;
 mod openapi;
 mod operations;
 mod overview;

@@ -167,7 +167,7 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
         }
     }
     if call.broker().security().users().is_empty() {
-        let text = "no user is defined: whoever is on this machine may do everything; define one, with tag administrator";
+        let text = "nobody has to log in: no user is defined, so whoever is on this machine may do everything. Define one, with tag administrator";
         found.push(json!({"code": "no_users", "text": text}));
     }
     found

@@ -25,6 +25,15 @@ impl Call<'_> {
         self.check_as(vhost, permission, operation, name)
     }
 
+    /// The same by permissions alone.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_only_permission(&self, vhost: &str, permission: Permission, name: &[u8]) -> Result<(), Refusal> {
+        let permitted = self.caller.who.check_only_permission(vhost, permission, name);
+        permitted.map_err(|_| self.not_permitted(vhost, permission, name))
+    }
+
     /// The same where entries ask for another operation.
     ///
     /// # Errors
@@ -34,7 +43,7 @@ impl Call<'_> {
         if who.is_administrator() {
             return Ok(());
         }
-        who.check_only_permission(vhost, permission, name).map_err(|_| self.not_permitted(vhost, permission, name))?;
+        self.check_only_permission(vhost, permission, name)?;
         who.check_acl(vhost, operation, name).map_err(|_| self.not_granted(operation, AclResource::Topic, &String::from_utf8_lossy(name)))
     }
 
@@ -101,7 +110,8 @@ impl Call<'_> {
         Answer::not_allowed(format!("user {user:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}"))
     }
 
-    fn not_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
+    /// 403: entries do not allow it.
+    pub fn not_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
         let (user, operation, resource) = (self.caller.who.name(), operation.name(), resource.name());
         Answer::not_allowed(format!("access control entries do not allow user {user:?} operation {operation} on {resource} {name:?}"))
     }

@@ -6,7 +6,7 @@ use super::answer::Outcome;
 use super::call::Call;
 use super::schema::Schema;
 use super::{
-    acls, bindings, config, connections, exchanges, filters, groups, journals, live, login, openapi, operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
+    acls, bindings, config, connections, exchanges, filters, groups, journals, live, login, messages, openapi, operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
 };
 use crate::paths;
 
@@ -27,6 +27,7 @@ pub(crate) const TABLES: &[&[Route]] = &[
     vhosts::ROUTES,
     queues::ROUTES,
     exchanges::ROUTES,
+    messages::ROUTES,
     bindings::ROUTES,
     users::ROUTES,
     permissions::ROUTES,

@@ -76,7 +76,8 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let recovering = || Answer::unavailable("recovering", "the broker is reading its data");
     let management = server.managed.get().ok_or_else(recovering)?;
     let path = parts.uri.path().strip_prefix("/v1").unwrap_or_default();
-    let segments = segments(path).ok_or_else(|| Answer::not_found("the path is no UTF-8"))?;
+    let mut segments = segments(path).ok_or_else(|| Answer::not_found("the path is no UTF-8"))?;
+    segments.iter_mut().for_each(unescape_dots);
     let (route, filled) = match find(rows(), &method, &segments) {
         Found::Route(route, filled) => (route, filled),
         Found::OtherMethod => return Err(Answer::method_not_allowed()),
@@ -108,6 +109,14 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
         outcome
     })
     .await?
+}
+
+/// Browsers, and proxies like them, take a segment `.` or `..` for a step in the path, percent-encoded or not. So a name of these has a
+/// backslash before it, and a name that is one of these behind backslashes has one more.
+fn unescape_dots(segment: &mut String) {
+    if segment.starts_with('\\') && matches!(segment.trim_start_matches('\\'), "." | "..") {
+        segment.remove(0);
+    }
 }
 
 /// What is answered to everybody.

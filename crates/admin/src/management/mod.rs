@@ -109,7 +109,7 @@ pub struct NodeFacts {
 /// What is managed.
 pub struct Management {
     pub(crate) broker: Arc<Broker>,
-    gateway: Arc<dyn Gateway>,
+    pub(crate) gateway: Arc<dyn Gateway>,
     pub(crate) vitals: Arc<dyn Vitals>,
     pub(crate) facts: NodeFacts,
     pub(crate) node: String,

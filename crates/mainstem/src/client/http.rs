@@ -70,8 +70,8 @@ pub fn segment(name: &str) -> String {
             _ => drop(write!(out, "%{byte:02X}")),
         }
     }
-    // A segment of dots would be taken for a way up.
-    if out.bytes().all(|byte| byte == b'.') { out.replace('.', "%2E") } else { out }
+    // A segment of dots would be taken for a way up: the API knows it with a backslash before it.
+    if matches!(name.trim_start_matches('\\'), "." | "..") { format!("%5C{out}") } else { out }
 }
 
 /// The first line of a file, or of what is typed.
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn names_are_one_segment_of_a_path() {
         assert_eq!(segment("a/b c"), "a%2Fb%20c");
-        assert_eq!(segment(".."), "%2E%2E");
+        assert_eq!([".", "..", "...", "\\..", "\\a"].map(segment), ["%5C.", "%5C..", "...", "%5C%5C..", "%5Ca"]);
         assert_eq!(segment("a.b"), "a.b");
         assert_eq!(segment("ä"), "%C3%A4");
         assert_eq!(with_query("/v1/x", &[("a", "1&2"), ("b", "")]), "/v1/x?a=1%262&b=");

@@ -121,6 +121,9 @@ fn every_answer_is_as_it_is_described() {
     assert_eq!(change(&process, "PUT", "/v1/exchanges/%2F/events", json!({"type": "topic"})).status, 201);
     let binding = json!({"source": "events", "destination": "work", "routing_key": "a.#"});
     assert_eq!(change(&process, "POST", "/v1/bindings/%2F", binding.clone()).status, 201);
+    let sent = change(&process, "POST", "/v1/exchanges/%2F/events/publish", json!({"routing_key": "a.b", "body": "one", "headers": {"n": 1}, "properties": {"priority": 1}}));
+    assert_eq!((sent.status, &sent.body), (200, &json!({"routed": true})));
+    fits(&document, "post", "/v1/exchanges/{vhost}/{exchange}/publish", &sent.body);
     commit(&process, "readers", "orders");
     assert_eq!(change(&process, "PUT", "/v1/filters/readers", json!({"expression": "key = 'a'"})).status, 200);
     // A shard sees a little later that a connection has gone, and takes one a little after it is there for the client.
@@ -160,6 +163,7 @@ fn every_answer_is_as_it_is_described() {
 fn what_is_wrong_is_said_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let process = Process::start(folder.path(), &[]);
+    let topic = "/v1/exchanges/%2F/amq.topic/publish";
     let cases = [
         ("POST", "/v1/topics", json!({"name": "a b"}), 400, "invalid", json!("name")),
         ("POST", "/v1/topics", json!({"name": "a", "config": {"retention.ms": "soon"}}), 400, "invalid", json!("config.retention.ms")),
@@ -178,6 +182,16 @@ fn what_is_wrong_is_said_with_its_place() {
         ("PUT", "/v1/users/a", json!({"password": "x"}), 409, "conflict", Value::Null),
         ("PUT", "/v1/users/a", json!({"password": ""}), 400, "invalid", json!("password")),
         ("POST", "/v1/groups/none/reset", json!({"to": "latest"}), 404, "not_found", Value::Null),
+        ("POST", "/v1/exchanges/%2F/none/publish", json!({}), 404, "not_found", Value::Null),
+        ("POST", "/v1/exchanges/none/amq.topic/publish", json!({}), 404, "not_found", Value::Null),
+        ("POST", topic, json!({"routing_key": "k".repeat(256)}), 400, "invalid", json!("routing_key")),
+        ("POST", topic, json!({"body": "!", "body_encoding": "base64"}), 400, "invalid", json!("body")),
+        ("POST", topic, json!({"body_encoding": "hex"}), 400, "invalid", json!("body_encoding")),
+        ("POST", topic, json!({"headers": {"a": null}}), 400, "invalid", json!("headers.a")),
+        ("POST", topic, json!({"properties": {"priority": 256}}), 400, "invalid", json!("properties.priority")),
+        ("POST", topic, json!({"properties": {"expiration": "soon"}}), 400, "invalid", json!("properties.expiration")),
+        ("POST", topic, json!({"properties": {"colour": "red"}}), 400, "invalid", json!("properties.colour")),
+        ("POST", topic, json!({"payload": ""}), 400, "invalid", json!("payload")),
     ];
     for (method, path, body, status, error, field) in cases {
         let answer = change(&process, method, path, body.clone());
@@ -399,4 +413,17 @@ fn a_reset_of_many_partitions_has_each_once() {
     let tried = change(&process, "POST", "/v1/groups/g/reset?dry_run=true", json!({"to": "earliest", "topics": ["t", "t"], "partitions": all}));
     let moved = tried.body["offsets"].as_array().expect("a list");
     assert_eq!((moved.len(), &moved[29_999]), (30_000, &json!({"topic": "t", "partition": 29_999, "from": 0, "to": 0, "change": 0})));
+}
+
+#[test]
+fn names_of_dots_are_no_steps_in_a_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start(folder.path(), &[]);
+    for (path, name) in [("%5C..", ".."), ("%5C.", "."), ("%5C%5C..", "\\.."), ("%5Ca", "\\a"), ("..%5C", "..\\")] {
+        let made = change(&process, "PUT", &format!("/v1/queues/%2F/{path}"), json!({}));
+        assert_eq!((made.status, &made.body["name"]), (201, &json!(name)), "{path}: {}", made.body);
+    }
+    assert!(says(&process, &["queue", "show", ".."]).contains(".."));
+    says(&process, &["queue", "delete", "\\.."]);
+    assert_eq!(get(&process, "/v1/queues?search=..")["total"], 2);
 }

@@ -231,6 +231,8 @@ fn messages_are_passed_on_only_where_who_asks_may_send_them() {
     let (of_v1, of_api) = ("/v1/bindings/%2F", "/api/bindings/%2F/e/amq.topic/q/bob-q");
     let bound = |key: &str| json!({"source": "amq.topic", "destination": "bob-q", "routing_key": key});
     let keyed = |key: &str| json!({"routing_key": key});
+    let (by_v1, by_default) = ("/v1/exchanges/%2F/bob-t/publish", "/v1/exchanges/%2F/amq.default/publish");
+    let posted = |key: &str, more: &str| json!({"routing_key": key, "headers": {"CC": [more]}});
     let cases = [
         ("PUT", "/v1/queues/%2F/bob-q", dead_letters("amq.fanout"), 403), ("PUT", "/v1/queues/%2F/bob-q", dead_letters("bob-x"), 201),
         ("PUT", "/api/queues/%2F/bob-r", dead_letters("amq.fanout"), 401), ("PUT", "/api/queues/%2F/bob-r", dead_letters("bob-x"), 201),
@@ -239,6 +241,8 @@ fn messages_are_passed_on_only_where_who_asks_may_send_them() {
         ("POST", of_v1, bound("b.c"), 403), ("POST", of_v1, bound("a.c"), 201), ("POST", of_api, keyed("b.c"), 401), ("POST", of_api, keyed("a.d"), 201),
         ("PUT", "/v1/exchanges/%2F/bob-t", json!({"type": "topic"}), 201), ("POST", publish, message("b", "a"), 401), ("POST", publish, message("a", "b"), 401),
         ("POST", publish, message("a", "a"), 200),
+        ("POST", by_v1, posted("b", "a"), 403), ("POST", by_v1, posted("a", "b"), 403), ("POST", by_v1, posted("a", "a"), 200),
+        ("POST", by_default, posted("bob-q", "bob-q"), 403), ("POST", "/v1/exchanges/%2F/amq.topic/publish", posted("a", "a"), 403),
         ("POST", "/v1/bindings/%2F/delete", bound("b.c"), 403), ("POST", "/v1/bindings/%2F/delete", bound("a.c"), 204),
     ];
     for (method, path, body, status) in cases {
