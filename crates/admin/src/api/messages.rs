@@ -131,6 +131,7 @@ fn publish(call: &Call<'_>) -> Outcome {
     }
     let headers = object(&body, "headers")?;
     check_rights(call, &vhost, exchange, &keys(routing_key, &headers).collect::<Vec<_>>())?;
+    call.caller.who.check_claim(&body.get("properties").cloned().unwrap_or_default()).map_err(|reason| Answer::invalid("properties.user_id", reason))?;
     if internal {
         return Err(Answer::conflict("the exchange is internal: it takes messages from other exchanges only"));
     }

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, GUEST, LoginOutcome, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost, resource_name};
 use routing::{Arguments, Kind, OwnedValue};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::Management;
@@ -63,6 +64,19 @@ impl Identity {
 
     pub fn is_administrator(&self) -> bool {
         self.has(&["administrator"])
+    }
+
+    /// May it send a message in the name that its properties have? Who consumes relies on it.
+    ///
+    /// # Errors
+    /// Why not, as an AMQP client is told.
+    pub fn check_claim(&self, properties: &Value) -> Result<(), String> {
+        match properties["user_id"].as_str() {
+            Some(claimed) if claimed != self.name() && !self.has(&["impersonator"]) => {
+                Err(format!("user_id property set to '{claimed}' but authenticated user was '{}'", self.name()))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub fn monitors(&self) -> bool {

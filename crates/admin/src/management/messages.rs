@@ -71,6 +71,7 @@ fn publish(call: &Call<'_>) -> Outcome {
     let body = body?;
     check_acls(call, vhost.name(), exchange, &body)?;
     keys(&body).try_for_each(|key| call.who.check_key(&vhost, Permission::Write, exchange.as_bytes(), key.as_bytes()))?;
+    call.who.check_claim(&body["properties"]).map_err(Answer::bad_request)?;
     let payload = text(&body, "payload")?;
     let payload = match text(&body, "payload_encoding")? {
         "string" => payload.as_bytes().to_vec(),

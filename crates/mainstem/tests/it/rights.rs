@@ -233,6 +233,8 @@ fn messages_are_passed_on_only_where_who_asks_may_send_them() {
     let keyed = |key: &str| json!({"routing_key": key});
     let (by_v1, by_default) = ("/v1/exchanges/%2F/bob-t/publish", "/v1/exchanges/%2F/amq.default/publish");
     let posted = |key: &str, more: &str| json!({"routing_key": key, "headers": {"CC": [more]}});
+    let claim = |name: &str| json!({"routing_key": "a", "payload": "", "payload_encoding": "string", "properties": {"user_id": name}});
+    let claimed = |name: &str| json!({"routing_key": "a", "properties": {"user_id": name}});
     let cases = [
         ("PUT", "/v1/queues/%2F/bob-q", dead_letters("amq.fanout"), 403), ("PUT", "/v1/queues/%2F/bob-q", dead_letters("bob-x"), 201),
         ("PUT", "/api/queues/%2F/bob-r", dead_letters("amq.fanout"), 401), ("PUT", "/api/queues/%2F/bob-r", dead_letters("bob-x"), 201),
@@ -242,6 +244,7 @@ fn messages_are_passed_on_only_where_who_asks_may_send_them() {
         ("PUT", "/v1/exchanges/%2F/bob-t", json!({"type": "topic"}), 201), ("POST", publish, message("b", "a"), 401), ("POST", publish, message("a", "b"), 401),
         ("POST", publish, message("a", "a"), 200),
         ("POST", by_v1, posted("b", "a"), 403), ("POST", by_v1, posted("a", "b"), 403), ("POST", by_v1, posted("a", "a"), 200),
+        ("POST", publish, claim("anna"), 400), ("POST", publish, claim("bob"), 200), ("POST", by_v1, claimed("anna"), 400), ("POST", by_v1, claimed("bob"), 200),
         ("POST", by_default, posted("bob-q", "bob-q"), 403), ("POST", "/v1/exchanges/%2F/amq.topic/publish", posted("a", "a"), 403),
         ("POST", "/v1/bindings/%2F/delete", bound("b.c"), 403), ("POST", "/v1/bindings/%2F/delete", bound("a.c"), 204),
     ];
