@@ -14,7 +14,7 @@ use types::{ByteSize, LogId};
 
 use crate::archive_folder::ArchiveReader;
 use crate::backup::sync_all;
-use crate::data_folder::{DataFolder, write_durably};
+use crate::data_folder::{DataFolder, create_private, write_durably};
 use crate::output;
 use crate::progress::Bar;
 
@@ -120,7 +120,7 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     if std::path::absolute(out)?.starts_with(std::path::absolute(data)?) {
         bail!("--out {} is in the damaged folder, which stays as it is", out.display());
     }
-    fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
+    create_private(out).with_context(|| format!("--out {}", out.display()))?;
     if fs::read_dir(out)?.next().is_some() {
         bail!("--out {} is not empty", out.display());
     }

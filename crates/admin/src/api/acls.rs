@@ -76,10 +76,26 @@ fn state(call: &Call<'_>) -> Outcome {
     Ok(Answer::of(json!({"enforced": security.acls_enforced(), "count": security.acls(&AclFilter::default()).len()})))
 }
 
-/// A word of a field, as one of those that there are.
-fn word<T>(body: &Fields, field: &str, of_name: impl Fn(&str) -> Option<T>, words: &[&str]) -> Result<Option<T>, Refusal> {
-    let refuse = || Answer::invalid(field, format!("it is one of {}", words.join(", ")));
+/// A word of a field, as one of `all`.
+fn word<T: Copy>(body: &Fields, field: &str, all: &[T], name: fn(T) -> &'static str, of_name: fn(&str) -> Option<T>) -> Result<Option<T>, Refusal> {
+    let refuse = || Answer::invalid(field, format!("it is one of {}", all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ")));
     body.text(field)?.map(|text| of_name(text).ok_or_else(refuse)).transpose()
+}
+
+fn operation(body: &Fields) -> Result<Option<AclOperation>, Refusal> {
+    word(body, "operation", AclOperation::ALL, AclOperation::name, AclOperation::of_name)
+}
+
+fn permission(body: &Fields) -> Result<Option<AclPermission>, Refusal> {
+    word(body, "permission", AclPermission::ALL, AclPermission::name, AclPermission::of_name)
+}
+
+fn resource(body: &Fields) -> Result<Option<AclResource>, Refusal> {
+    word(body, "resource", AclResource::ALL, AclResource::name, AclResource::of_name)
+}
+
+fn pattern(body: &Fields) -> Result<Option<AclPattern>, Refusal> {
+    word(body, "pattern", AclPattern::ALL, AclPattern::name, AclPattern::of_name)
 }
 
 fn create(call: &Call<'_>) -> Outcome {
@@ -89,10 +105,10 @@ fn create(call: &Call<'_>) -> Outcome {
     let acl = Acl {
         principal: body.needed("principal")?.to_owned(),
         host: body.text("host")?.unwrap_or(WILDCARD).to_owned(),
-        operation: word(&body, "operation", AclOperation::of_name, &AclOperation::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.ok_or_else(missing("operation"))?,
-        permission: word(&body, "permission", AclPermission::of_name, &AclPermission::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.unwrap_or(AclPermission::Allow),
-        resource: word(&body, "resource", AclResource::of_name, &AclResource::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.ok_or_else(missing("resource"))?,
-        pattern: word(&body, "pattern", AclPattern::of_name, &AclPattern::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.unwrap_or(AclPattern::Literal),
+        operation: operation(&body)?.ok_or_else(missing("operation"))?,
+        permission: permission(&body)?.unwrap_or(AclPermission::Allow),
+        resource: resource(&body)?.ok_or_else(missing("resource"))?,
+        pattern: pattern(&body)?.unwrap_or(AclPattern::Literal),
         name: body.needed("name")?.to_owned(),
     };
     let there = call.broker().check_acl(&acl).map_err(|error| refused(&acl, error))?;
@@ -128,13 +144,13 @@ fn delete(call: &Call<'_>) -> Outcome {
     body.only(FIELDS)?;
     let text = |name: &str| body.text(name).map(|text| text.map(str::to_owned));
     let filter = AclFilter {
-        resource: word(&body, "resource", AclResource::of_name, &AclResource::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?,
+        resource: resource(&body)?,
         name: text("name")?,
-        pattern: word(&body, "pattern", AclPattern::of_name, &AclPattern::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?.map_or(AclPatternFilter::Any, AclPatternFilter::Is),
+        pattern: pattern(&body)?.map_or(AclPatternFilter::Any, AclPatternFilter::Is),
         principal: text("principal")?,
         host: text("host")?,
-        operation: word(&body, "operation", AclOperation::of_name, &AclOperation::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?,
-        permission: word(&body, "permission", AclPermission::of_name, &AclPermission::ALL.iter().map(|one| one.name()).collect::<Vec<_>>())?,
+        operation: operation(&body)?,
+        permission: permission(&body)?,
     };
     if filter == AclFilter::default() {
         return Err(Answer::bad_request("an empty choice would remove all entries: name at least one field"));

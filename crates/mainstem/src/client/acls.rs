@@ -46,6 +46,7 @@ pub enum Verb {
     /// Do entries count, and how many are there?
     State,
     /// Add an entry; it needs a principal, an operation, a resource and a name
+    #[command(visible_alias = "create")]
     Add {
         #[command(flatten)]
         entry: Entry,

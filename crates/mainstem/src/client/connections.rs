@@ -29,6 +29,7 @@ pub enum Verb {
         sort: Option<String>,
     },
     /// A connection
+    #[command(visible_alias = "describe")]
     Show { id: String },
     /// Close a connection
     Close {

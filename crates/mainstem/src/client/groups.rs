@@ -33,6 +33,7 @@ pub enum Verb {
         state: Option<String>,
     },
     /// A group, its members, and how far it is in each partition
+    #[command(visible_alias = "describe")]
     Show { name: String },
     /// Have a group without members go on elsewhere; without --execute it is only shown
     #[command(group(clap::ArgGroup::new("to").args(["to_earliest", "to_latest", "to_offset", "to_timestamp", "by_duration_ms", "shift_by"]).required(true)))]

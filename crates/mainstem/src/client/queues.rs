@@ -52,12 +52,14 @@ pub enum QueueVerb {
         sort: Option<String>,
     },
     /// A queue, its consumers and bindings
+    #[command(visible_alias = "describe")]
     Show {
         name: String,
         #[command(flatten)]
         place: Place,
     },
     /// Declare a durable queue
+    #[command(visible_alias = "create")]
     Declare {
         name: String,
         #[command(flatten)]
@@ -129,12 +131,14 @@ pub enum ExchangeVerb {
         search: Option<String>,
     },
     /// An exchange and its bindings
+    #[command(visible_alias = "describe")]
     Show {
         name: String,
         #[command(flatten)]
         place: Place,
     },
     /// Declare a durable exchange
+    #[command(visible_alias = "create")]
     Declare {
         name: String,
         #[command(flatten)]

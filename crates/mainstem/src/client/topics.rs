@@ -29,6 +29,7 @@ pub enum Verb {
         sort: Option<String>,
     },
     /// A topic, its partitions and settings
+    #[command(visible_alias = "describe")]
     Show { name: String },
     /// Create a topic
     Create {

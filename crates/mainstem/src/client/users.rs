@@ -25,8 +25,10 @@ pub enum Verb {
     /// List users
     List,
     /// A user and his permissions
+    #[command(visible_alias = "describe")]
     Show { name: String },
     /// Add a user
+    #[command(visible_alias = "create")]
     Add {
         name: String,
         /// administrator, monitoring, policymaker, management; may be repeated

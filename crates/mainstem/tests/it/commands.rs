@@ -216,6 +216,21 @@ fn every_example_of_a_running_broker_works() {
 }
 
 #[test]
+fn commands_answer_to_the_names_that_other_tools_have() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &[]);
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["topic", "create", "orders"], &["topic", "describe", "orders"]),
+        (&["queue", "create", "work"], &["queue", "describe", "work"]),
+        (&["exchange", "create", "events", "--type", "topic"], &["exchange", "describe", "events"]),
+    ];
+    for words in cases.iter().flat_map(|(made, shown)| [made, shown]) {
+        let done = ask(&process, words);
+        assert!(done.status.success(), "{words:?}: {}", text(&done.stderr));
+    }
+}
+
+#[test]
 fn every_example_that_needs_no_broker_or_starts_one_works() {
     let scene = Scene::new();
     let (data, source) = (scene.root().join("var/lib/mainstem"), tempfile::tempdir().expect("a folder"));

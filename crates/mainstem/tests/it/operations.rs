@@ -102,7 +102,10 @@ fn what_is_stored_is_for_the_brokers_user_and_group() {
     let process = Process::start(&data, &[]);
     let done = mainstem(&["backup", "--admin", &process.admin.to_string(), "--to", &backup.display().to_string()]);
     assert!(done.status.success() && process.terminate().1, "{}", text(&done));
-    for path in [&data, &backup] {
+    let (data_shown, salvaged) = (data.display().to_string(), folder.path().join("salvaged"));
+    let done = mainstem(&["journal", "salvage", "--data", &data_shown, "--out", &salvaged.display().to_string()]);
+    assert!(done.status.success(), "{}", text(&done));
+    for path in [&data, &backup, &salvaged] {
         assert_eq!(mode(path) & 0o027, 0, "{}: {:o}", path.display(), mode(path));
     }
     let doctor = || text(&mainstem(&["doctor", "--data", &data.display().to_string()]));
