@@ -223,13 +223,16 @@ def create(bootstrap, topic, partitions, **config):
 
 
 class Folder:
-    """A scratch folder on the disk that is measured."""
+    """A scratch folder on the disk that is measured, or elsewhere."""
+
+    def __init__(self, where=None):
+        self.where = where or os.environ.get("ACCEPTANCE_SCRATCH")
 
     def __enter__(self):
         # What was deleted before is still being given back to the file system.
         subprocess.run(["sync"], check=True)
         time.sleep(3)
-        self.path = tempfile.mkdtemp(prefix="mainstem-acceptance-", dir=os.environ.get("ACCEPTANCE_SCRATCH"))
+        self.path = tempfile.mkdtemp(prefix="mainstem-acceptance-", dir=self.where)
         return self.path
 
     def __exit__(self, *_):
