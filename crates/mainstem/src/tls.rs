@@ -6,9 +6,10 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::RwLock;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateDer;
@@ -227,7 +228,7 @@ impl Tls {
 
     fn load_at(&self, now: i64) -> Result<Loaded, TlsError> {
         let mut loaded = self.files.load(now)?;
-        let is_new = loaded.chain.first() != self.current.read().expect("nobody panics with it").chain.first();
+        let is_new = loaded.chain.first() != self.current.read().chain.first();
         match loaded.out_of_date.take_if(|_| is_new) {
             Some(error) => Err(error),
             None => Ok(loaded),
@@ -237,17 +238,17 @@ impl Tls {
     /// New connections have this from now on.
     pub fn put(&self, loaded: Loaded) {
         loaded.tell();
-        *self.current.write().expect("nobody panics with it") = loaded;
+        *self.current.write() = loaded;
     }
 
     /// For a new connection.
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.read().expect("nobody panics with it").config)
+        Arc::clone(&self.current.read().config)
     }
 
     /// Until when all certificates of the broker's chain are good, in seconds since 1970.
     pub fn until(&self) -> i64 {
-        let current = self.current.read().expect("nobody panics with it");
+        let current = self.current.read();
         current.chain.iter().filter_map(|one| Parts::of(one)).map(|parts| parts.until).min().unwrap_or(0)
     }
 

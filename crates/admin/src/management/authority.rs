@@ -66,13 +66,13 @@ impl Identity {
         self.has(&["administrator"])
     }
 
-    /// May it send a message in the name that its properties have? Who consumes relies on it.
+    /// May it send a message in the name that its properties have?
     ///
     /// # Errors
     /// Why not, as an AMQP client is told.
     pub fn check_claim(&self, properties: &Value) -> Result<(), String> {
         match properties["user_id"].as_str() {
-            Some(claimed) if claimed != self.name() && !self.has(&["impersonator"]) => {
+            Some(claimed) if !self.user.may_send_as(claimed.as_bytes()) => {
                 Err(format!("user_id property set to '{claimed}' but authenticated user was '{}'", self.name()))
             }
             _ => Ok(()),

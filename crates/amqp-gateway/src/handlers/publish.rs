@@ -94,7 +94,7 @@ pub(crate) fn expiration(properties: EncodedProperties<'_>) -> Result<Option<u64
 fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<(), Failure> {
     let name = user.map_or("", User::name);
     match properties.user_id() {
-        Some(claimed) if claimed != *name && !user.is_some_and(|user| user.has_tag("impersonator")) => {
+        Some(claimed) if !user.map_or(claimed.as_bytes().is_empty(), |user| user.may_send_as(claimed.as_bytes())) => {
             let claimed = String::from_utf8_lossy(claimed.as_bytes());
             Err(Failure::precondition(format_args!("user_id property set to '{claimed}' but authenticated user was '{name}'")))
         }

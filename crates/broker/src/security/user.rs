@@ -69,6 +69,11 @@ impl User {
         self.tags.iter().any(|one| one == tag)
     }
 
+    /// May he send messages in this name? Who consumes relies on it.
+    pub fn may_send_as(&self, name: &[u8]) -> bool {
+        name == self.name.as_bytes() || self.has_tag("impersonator")
+    }
+
     /// What he may have open.
     pub fn limits(&self) -> UserLimits {
         self.limits
