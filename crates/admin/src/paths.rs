@@ -1,5 +1,7 @@
 //! Paths of HTTP as tables of routes know them: literal segments, and names in braces that stand for any segment.
 
+use std::collections::BTreeSet;
+
 use axum::http::Method;
 
 /// Segments of a path that stand in place of names in braces.
@@ -7,8 +9,8 @@ pub(crate) type Filled<'s> = Vec<(&'static str, &'s str)>;
 
 /// A row of a table of routes.
 pub(crate) trait Row {
-    /// Is it for this method?
-    fn takes(&self, method: &Method) -> bool;
+    /// What it takes.
+    fn method(&self) -> &str;
     /// Of what: begins with `/`, segments in braces stand for any.
     fn path(&self) -> &'static str;
 }
@@ -17,26 +19,31 @@ pub(crate) trait Row {
 pub(crate) enum Found<'s, R: 'static> {
     /// A row, and what stands in place of the braces.
     Route(&'static R, Filled<'s>),
-    /// The path is known, the method is not.
-    OtherMethod,
+    /// The path is known, the method is not: those that it takes, as `Allow` names them.
+    OtherMethod(String),
     Nothing,
 }
 
 /// Looks a path up in a table; `segments` are decoded. A literal segment goes before one in braces.
 pub(crate) fn find<'s, R: Row>(table: impl Iterator<Item = &'static R>, method: &Method, segments: &'s [String]) -> Found<'s, R> {
     let mut best: Option<(usize, &'static R, Filled<'s>)> = None;
-    let mut known = false;
+    let mut allowed = BTreeSet::new();
     for row in table {
         let Some((literal, filled)) = fit(row.path(), segments) else { continue };
-        known = true;
-        if row.takes(method) && best.as_ref().is_none_or(|(most, _, _)| literal > *most) {
+        allowed.insert(row.method());
+        if row.method() == method.as_str() && best.as_ref().is_none_or(|(most, _, _)| literal > *most) {
             best = Some((literal, row, filled));
         }
     }
     match best {
         Some((_, row, filled)) => Found::Route(row, filled),
-        None if known => Found::OtherMethod,
-        None => Found::Nothing,
+        None if allowed.is_empty() => Found::Nothing,
+        None => {
+            if allowed.contains("GET") {
+                allowed.insert("HEAD");
+            }
+            Found::OtherMethod(Vec::from_iter(allowed).join(", "))
+        }
     }
 }
 

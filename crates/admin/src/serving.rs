@@ -2,10 +2,8 @@
 //! the head of a request, and one after which nobody waits any longer for a peer that reads nothing of its answer. What a request's body
 //! may cost is bounded where it is read.
 //!
-//! Where no place is left, one who comes from an address that has fewer connections than another takes the place of the one that came
-//! first from there: whoever fills all places does not keep others out.
+//! Where no place is left, one of an address that has many gives way to who comes from another (`Crowd`).
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::net::IpAddr;
@@ -16,8 +14,7 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
-use broker::place_of;
-use hashbrown::HashMap;
+use broker::{Crowd, place_of};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -53,17 +50,10 @@ impl Bounds {
         Self { connections: 1000, of_address: 250, head_time: Duration::from_secs(60), stall_time: Duration::from_secs(30) };
 }
 
-/// Those who are there, in the order in which they came, by address; none is empty.
-#[derive(Default)]
-struct Inner {
-    places: HashMap<IpAddr, VecDeque<Arc<Notify>>>,
-    count: usize,
-}
-
 /// All connections of the ports that share it.
 pub(crate) struct Connections {
     bounds: Bounds,
-    inner: Mutex<Inner>,
+    inner: Mutex<Crowd<Notify>>,
 }
 
 /// The place of one connection; given back with it.
@@ -72,33 +62,6 @@ struct Place {
     address: IpAddr,
     /// Told when another takes it.
     goes: Arc<Notify>,
-}
-
-impl Inner {
-    fn of(&self, address: IpAddr) -> usize {
-        self.places.get(&address).map_or(0, VecDeque::len)
-    }
-
-    fn forget(&mut self, address: IpAddr, place: &Arc<Notify>) {
-        let Some(all) = self.places.get_mut(&address) else { return };
-        let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, place)) else { return };
-        all.remove(at);
-        self.count -= 1;
-        if all.is_empty() {
-            self.places.remove(&address);
-        }
-    }
-
-    /// Takes the place of the first of the address that has most, for one from an address that has `have`. False: none has more.
-    fn displace(&mut self, have: usize) -> bool {
-        // Who has none gets one, others as many as the rest at most.
-        let least = if have == 0 { 1 } else { have + 2 };
-        let most = self.places.iter().max_by_key(|(_, all)| all.len()).filter(|(_, all)| all.len() >= least);
-        let Some((address, first)) = most.and_then(|(address, all)| Some((*address, Arc::clone(all.front()?)))) else { return false };
-        self.forget(address, &first);
-        first.notify_one();
-        true
-    }
 }
 
 impl Connections {
@@ -110,20 +73,22 @@ impl Connections {
     fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
-        let have = inner.of(address);
-        if have >= self.bounds.of_address || (inner.count >= self.bounds.connections && !inner.displace(have)) {
+        if inner.of(address) >= self.bounds.of_address {
             return None;
         }
+        if inner.len() >= self.bounds.connections {
+            let (_, displaced) = inner.displace_for(address)?;
+            displaced.notify_one();
+        }
         let goes = Arc::new(Notify::new());
-        inner.places.entry(address).or_default().push_back(Arc::clone(&goes));
-        inner.count += 1;
+        inner.push(address, Arc::clone(&goes));
         Some(Place { of: Arc::clone(self), address, goes })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.of.inner.lock().forget(self.address, &self.goes);
+        self.of.inner.lock().remove(self.address, &self.goes);
     }
 }
 

@@ -1,16 +1,14 @@
 //! Who may connect: so many at once of one address, and so many of whom it is not known yet who they are, because those cost memory and
 //! time before they have shown that they may. Counted by the acceptors, given back when a connection ends.
 //!
-//! Where no place is left for strangers, one who comes from an address that has fewer of them than another takes the place of the one
-//! who came first from there: whoever fills all places does not keep others out.
+//! Where no place is left for strangers, one of an address that has many gives way to who comes from another (`Crowd`).
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use broker::{LimitKind, Settings, place_of};
+use broker::{Crowd, LimitKind, Settings, place_of};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -57,8 +55,8 @@ impl Met {
 }
 
 /// One of whom it is not known who he is, as the others see him.
+#[derive(Default)]
 struct Stranger {
-    number: u64,
     /// His place is another's.
     displaced: AtomicBool,
     goes: Notify,
@@ -68,40 +66,7 @@ struct Stranger {
 struct Inner {
     /// Connections; no address has none.
     open: HashMap<IpAddr, u32>,
-    /// Strangers, in the order in which they came; no address has none.
-    strangers: HashMap<IpAddr, VecDeque<Arc<Stranger>>>,
-    stranger_count: u32,
-    next: u64,
-}
-
-impl Inner {
-    fn strangers_of(&self, address: IpAddr) -> u32 {
-        self.strangers.get(&address).map_or(0, |all| all.len() as u32)
-    }
-
-    /// Takes the place of the first stranger of the address that has most, for one from an address that has `have`; where he came from.
-    fn displace(&mut self, have: u32) -> Option<IpAddr> {
-        // Who has none gets one, others as many as the rest at most.
-        let least = if have == 0 { 1 } else { have as usize + 2 };
-        let rank = |all: &VecDeque<Arc<Stranger>>| (all.len(), std::cmp::Reverse(all.front().map(|first| first.number)));
-        let (address, all) = self.strangers.iter().max_by_key(|(_, all)| rank(all)).filter(|(_, all)| all.len() >= least)?;
-        let (address, first) = (*address, Arc::clone(all.front()?));
-        self.forget(address, &first);
-        first.displaced.store(true, Ordering::Relaxed);
-        first.goes.notify_one();
-        Some(address)
-    }
-
-    /// Somebody is no stranger any more, or gone.
-    fn forget(&mut self, address: IpAddr, stranger: &Arc<Stranger>) {
-        let Some(all) = self.strangers.get_mut(&address) else { return };
-        let Some(at) = all.iter().position(|one| Arc::ptr_eq(one, stranger)) else { return };
-        all.remove(at);
-        self.stranger_count -= 1;
-        if all.is_empty() {
-            self.strangers.remove(&address);
-        }
-    }
+    strangers: Crowd<Stranger>,
 }
 
 /// All that are connected.
@@ -127,22 +92,22 @@ impl Admission {
     pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<(Place, Option<IpAddr>), Met> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
-        let (open, strangers) = (inner.open.get(&address).map_or(0, |open| *open), inner.strangers_of(address));
-        if open >= bounds.per_address {
+        if inner.open.get(&address).is_some_and(|open| *open >= bounds.per_address) {
             return Err(Met::Limit(LimitKind::ConnectionsOfAddress));
         }
-        if stranger && strangers >= bounds.strangers_per_address {
+        if stranger && inner.strangers.of(address) >= bounds.strangers_per_address as usize {
             return Err(Met::Limit(LimitKind::StrangersOfAddress));
         }
         let mut displaced = None;
-        if stranger && inner.stranger_count >= bounds.strangers {
-            displaced = Some(inner.displace(strangers).ok_or(Met::Limit(LimitKind::Strangers))?);
+        if stranger && inner.strangers.len() >= bounds.strangers as usize {
+            let (from, one) = inner.strangers.displace_for(address).ok_or(Met::Limit(LimitKind::Strangers))?;
+            one.displaced.store(true, Ordering::Relaxed);
+            one.goes.notify_one();
+            displaced = Some(from);
         }
-        inner.next += 1;
-        let known_later = stranger.then(|| Arc::new(Stranger { number: inner.next, displaced: AtomicBool::new(false), goes: Notify::new() }));
+        let known_later = stranger.then(Arc::<Stranger>::default);
         if let Some(one) = &known_later {
-            inner.stranger_count += 1;
-            inner.strangers.entry(address).or_default().push_back(Arc::clone(one));
+            inner.strangers.push(address, Arc::clone(one));
         }
         *inner.open.entry(address).or_default() += 1;
         Ok((Place { of: Arc::clone(self), address, stranger: Cell::new(known_later), is_stranger: Cell::new(stranger) }, displaced))
@@ -159,7 +124,7 @@ impl Place {
     pub fn known(&self) {
         self.is_stranger.set(false);
         if let Some(stranger) = self.stranger.take() {
-            self.of.inner.lock().forget(self.address, &stranger);
+            self.of.inner.lock().strangers.remove(self.address, &stranger);
         }
     }
 
@@ -209,10 +174,10 @@ mod tests {
         let wider = Bounds { per_address: 4, ..bounds };
         assert!(admission.enter("192.0.2.1".parse().expect("an address"), false, wider).is_ok());
         drop((one, other, fourth));
-        assert_eq!(admission.inner.lock().stranger_count, 1);
+        assert_eq!(admission.inner.lock().strangers.len(), 1);
         drop(third);
         let inner = admission.inner.lock();
-        assert!(inner.stranger_count == 0 && inner.strangers.is_empty() && inner.open.is_empty());
+        assert!(inner.strangers.is_empty() && inner.open.is_empty());
     }
 
     #[tokio::test]
@@ -240,6 +205,6 @@ mod tests {
         assert!(!guest.is_stranger());
         drop((many, guest, second, third));
         let inner = admission.inner.lock();
-        assert!(inner.stranger_count == 0 && inner.strangers.is_empty() && inner.open.is_empty());
+        assert!(inner.strangers.is_empty() && inner.open.is_empty());
     }
 }

@@ -19,6 +19,7 @@ use types::{ByteSize, PartitionIndex, TopicId};
 
 use crate::frames::FramePool;
 use crate::limit_metrics::LimitMetrics;
+use crate::tls::Tls;
 
 /// Label of a group's backlog.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,6 +58,9 @@ struct Quota {
     key: &'static str,
 }
 
+/// No label: for what is there or not.
+type Unlabelled = [(&'static str, &'static str); 0];
+
 /// Transactions that are named, those open longest.
 const TRANSACTIONS_NAMED: usize = 100;
 
@@ -66,6 +70,8 @@ pub struct Node {
     pub frames: Arc<FramePool>,
     pub gateway: Arc<Gateway>,
     pub budget: ByteSize,
+    /// Of listeners with it.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Gauges of the process; cheap to clone.
@@ -103,6 +109,7 @@ pub struct Measurements {
     throttled: Family<Quota, Counter>,
     throttled_seconds: Family<Quota, Gauge<f64, AtomicU64>>,
     limits: LimitMetrics,
+    certificate_until: Family<Unlabelled, Gauge>,
     /// Of each shard.
     connections: Arc<OnceLock<Vec<Arc<AtomicUsize>>>>,
 }
@@ -152,6 +159,7 @@ impl Measurements {
         registry.register("quota_throttled", help, self.throttled.clone());
         registry.register("quota_throttled_seconds", "For how long, when it was decided", self.throttled_seconds.clone());
         self.limits.register(registry);
+        registry.register("tls_certificate_expiration_timestamp_seconds", "When the first of the broker's certificates ends, since 1970", self.certificate_until.clone());
     }
 
     /// A journal has been recovered.
@@ -214,6 +222,9 @@ impl Measurements {
         self.refresh_waits(&node.broker);
         let connections = self.connections.get().map_or(0, |shards| shards.iter().map(|shard| shard.load(Ordering::Relaxed)).sum());
         self.limits.refresh(&node.broker, connections);
+        if let Some(tls) = &node.tls {
+            self.certificate_until.get_or_create(&[]).set(tls.until());
+        }
         self.windows.set(node.broker.vhosts().window_bytes() as i64);
         self.state.set(sum(&|journal| journal.state_memory()));
         self.queued.set(sum(&|journal| journal.queued_bytes()));

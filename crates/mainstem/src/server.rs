@@ -93,7 +93,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     broker.waits().set_request_memory(frames.share());
-    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory });
+    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory, tls: tls.clone() });
     manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let reload = Reload::new(arguments, &config, &broker, tls.as_ref(), log);
     operated.attach(Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));

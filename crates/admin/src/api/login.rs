@@ -35,7 +35,7 @@ const LOGIN: Schema = Schema::body("Login", &["user", "password"], &[
 pub(crate) const ROUTES: &[Route] = &[
     get("/session", Access::LoggedIn, "Who asks", &SESSION, |call| Ok(Answer::of(described(call.broker().now_ms(), call.caller)))),
     // Answered before it is known who asks: see `log_in`.
-    change(Verb::Post, "/session", Access::Open, "Log in: opens a session, whose cookie is set", Shape::One(&SESSION), |_| Err(Answer::method_not_allowed())).takes(&LOGIN),
+    change(Verb::Post, "/session", Access::Open, "Log in: opens a session, whose cookie is set", Shape::One(&SESSION), |_| Err(Answer::failed("logins are answered elsewhere"))).takes(&LOGIN),
     change(Verb::Delete, "/session", Access::LoggedIn, "Log out", Shape::Nothing, log_out),
 ];
 

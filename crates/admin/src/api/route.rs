@@ -1,7 +1,5 @@
 //! From a method and a path to a handler: a table of routes in each file of a resource, and one table of those.
 
-use axum::http::Method;
-
 use super::answer::Outcome;
 use super::call::Call;
 use super::schema::Schema;
@@ -153,8 +151,8 @@ impl Route {
 }
 
 impl paths::Row for Route {
-    fn takes(&self, method: &Method) -> bool {
-        self.verb.name() == method.as_str()
+    fn method(&self) -> &str {
+        self.verb.name()
     }
 
     fn path(&self) -> &'static str {

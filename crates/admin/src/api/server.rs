@@ -80,7 +80,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     segments.iter_mut().for_each(unescape_dots);
     let (route, filled) = match find(rows(), &method, &segments) {
         Found::Route(route, filled) => (route, filled),
-        Found::OtherMethod => return Err(Answer::method_not_allowed()),
+        Found::OtherMethod(allowed) => return Err(Answer::method_not_allowed(allowed)),
         Found::Nothing => return Err(Answer::not_found("there is no such path: /v1/openapi.json names them all")),
     };
     let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();

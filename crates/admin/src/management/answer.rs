@@ -12,6 +12,8 @@ pub(crate) struct Answer {
     pub location: Option<String>,
     /// The file name under which a browser keeps it.
     pub file: Option<String>,
+    /// What `Allow` names.
+    pub allowed: Option<String>,
 }
 
 /// Why nothing is done.
@@ -21,11 +23,11 @@ pub(crate) type Outcome = Result<Answer, Refusal>;
 
 impl Answer {
     pub fn of(body: Value) -> Self {
-        Self { status: StatusCode::OK, body: Some(body), location: None, file: None }
+        Self { status: StatusCode::OK, body: Some(body), location: None, file: None, allowed: None }
     }
 
     fn empty(status: StatusCode) -> Self {
-        Self { status, body: None, location: None, file: None }
+        Self { status, body: None, location: None, file: None, allowed: None }
     }
 
     pub fn created() -> Self {
@@ -97,8 +99,9 @@ impl Answer {
         Self::refusal(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", "too many wrong passwords, try again later")
     }
 
-    pub fn method_not_allowed() -> Refusal {
-        Self::empty(StatusCode::METHOD_NOT_ALLOWED)
+    /// 405; `allowed`: as `Allow` names them.
+    pub fn method_not_allowed(allowed: String) -> Refusal {
+        Self { allowed: Some(allowed), ..Self::empty(StatusCode::METHOD_NOT_ALLOWED) }
     }
 
     /// The controller, or whoever else would do it, has too much to do.
@@ -135,6 +138,9 @@ impl Answer {
         }
         if let Some(location) = self.location.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(header::LOCATION, location);
+        }
+        if let Some(allowed) = self.allowed.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(header::ALLOW, allowed);
         }
         if let Some(file) = self.file.and_then(|name| HeaderValue::from_str(&format!("attachment; filename=\"{name}\"")).ok()) {
             headers.insert(header::CONTENT_DISPOSITION, file);

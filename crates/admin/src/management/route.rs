@@ -61,8 +61,8 @@ pub(crate) fn tables() -> impl Iterator<Item = &'static Route> {
 }
 
 impl paths::Row for Route {
-    fn takes(&self, method: &Method) -> bool {
-        self.method == *method
+    fn method(&self) -> &str {
+        self.method.as_str()
     }
 
     fn path(&self) -> &'static str {
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(all, ["queues", "/", "a/b"]);
         let Found::Route(route, filled) = find(&Method::GET, &all) else { panic!("it is there") };
         assert_eq!((route.path, &filled[..]), ("/queues/{vhost}/{name}", &[("vhost", "/"), ("name", "a/b")][..]));
-        assert!(matches!(find(&Method::POST, &all), Found::OtherMethod));
+        assert!(matches!(find(&Method::POST, &all), Found::OtherMethod(allowed) if allowed == "DELETE, GET, HEAD, PUT"));
         assert!(matches!(find(&Method::GET, &of("/nowhere")), Found::Nothing));
         let by_user = of("/connections/username/guest");
         assert!(matches!(find(&Method::GET, &by_user), Found::Route(route, _) if route.path == "/connections/username/{name}"));

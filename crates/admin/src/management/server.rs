@@ -98,7 +98,7 @@ fn call(management: &Arc<Management>, who: &Identity, parts: &Parts, body: &[u8]
     let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
     let (route, filled) = match find(&method, &segments) {
         Found::Route(route, filled) => (route, filled),
-        Found::OtherMethod => return Err(Answer::method_not_allowed()),
+        Found::OtherMethod(allowed) => return Err(Answer::method_not_allowed(allowed)),
         Found::Nothing => return Err(Answer::not_found()),
     };
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();

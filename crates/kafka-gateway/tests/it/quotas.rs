@@ -118,6 +118,26 @@ fn a_group_that_is_far_behind_is_slowed_down() {
 }
 
 #[test]
+fn what_a_group_that_is_far_behind_may_have_in_a_second_comes_in_pieces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let (reader, producer) = (node.connect(), node.connect());
+    node.create_topic(reader, "t", 1);
+    for _ in 0..50 {
+        produce(&mut node, producer, 1000);
+    }
+    node.configure_group("g", &[("mainstem.laggard.rules", "lag>10KB 1200KB/min")]);
+    let speaks = HeartbeatRequest { group_id: "g".into(), ..HeartbeatRequest::default() };
+    node.send(reader, (12, 4), 1, |writer| speaks.encode(writer, 4)).expect("taken");
+    node.answer(reader);
+    let piece = node.fetch(reader, &wants("t", &[(0, 0)]));
+    // 20 KB a second.
+    let bytes = partitions(&piece)[0].2;
+    assert!((1000..=2000).contains(&bytes) && (40..=120).contains(&piece.throttle_time_ms), "{bytes} bytes, {} ms", piece.throttle_time_ms);
+    node.stop();
+}
+
+#[test]
 fn partitions_beyond_the_quota_are_refused_to_newer_clients() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut node = Node::start(folder.path(), &[("controller.quota.window.num", "2")]);

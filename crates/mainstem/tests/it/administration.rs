@@ -196,6 +196,7 @@ fn what_is_wrong_is_said_with_its_place() {
         let answer = change(&process, method, path, body.clone());
         assert_eq!((answer.status, &answer.body["error"], &answer.body["field"]), (status, &json!(error), &field), "{method} {path} {body}: {}", answer.body);
         assert!(answer.body["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{}", answer.body);
+        assert_eq!(answer.says("\r\nallow: get, head, post\r\n"), status == 405, "{method} {path}");
     }
     let mut socket = TcpStream::connect(process.admin).expect("the port is open");
     write!(socket, "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 1048577\r\n\r\n").expect("it is read");

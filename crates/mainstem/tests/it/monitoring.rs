@@ -18,13 +18,14 @@ fn root() -> PathBuf {
 type Row = (String, String, String);
 
 /// Metrics that are not there before something has happened which takes a client of its own: part of the name, and the rest of the row.
-const LATER: [(&str, &str, &str); 6] = [
+const LATER: [(&str, &str, &str); 7] = [
     ("transaction_open_seconds", "gauge", "How long a transaction is open that readers of committed records wait for."),
     ("share_in_flight_records", "gauge", "Records that members of a share group have."),
     ("vhost_limit", "gauge", "Limits of virtual hosts that have some, a thousand at most."),
     ("vhost_limit_used", "gauge", "How many there are of what mainstem_vhost_limit bounds."),
     ("user_limit", "gauge", "Limits of users who have some, a thousand at most."),
     ("user_limit_used", "gauge", "How many there are of what mainstem_user_limit bounds."),
+    ("tls_certificate_expiration_timestamp_seconds", "gauge", "When the first of the broker's certificates ends, since 1970."),
 ];
 
 fn served() -> Vec<Row> {

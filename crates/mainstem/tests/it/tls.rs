@@ -44,6 +44,12 @@ fn expires_within(process: &Process, when: &str) -> (u16, Value) {
     (answer.status, answer.body)
 }
 
+/// What Prometheus reads, in seconds since 1970.
+fn measured(process: &Process) -> Option<f64> {
+    let page = process.ask_admin("/metrics").expect("a page");
+    page.lines().find_map(|line| line.strip_prefix("mainstem_tls_certificate_expiration_timestamp_seconds{} ")?.parse().ok())
+}
+
 #[test]
 fn it_is_told_when_certificates_expire() {
     let folder = tempfile::tempdir().unwrap();
@@ -54,15 +60,18 @@ fn it_is_told_when_certificates_expire() {
     assert_eq!((status, &told["status"], &told["reason"]), (503, &json!("failed"), &json!("Certificates expiring")));
     let [listener] = &told["expired"].as_array().unwrap()[..] else { panic!("one listener: {told}") };
     assert!((listener["certfile_expires_on"].as_i64().unwrap() - now() - 10 * DAY).abs() < 600, "{listener}");
+    assert!((measured(&process).unwrap() - (now() + 10 * DAY) as f64).abs() < 600.0);
     let listeners = get(&process, "/v1/overview")["listeners"].clone();
     let with_tls = listeners.as_array().unwrap().iter().filter(|one| one["tls"] == true).count();
     assert_eq!(with_tls, 1, "{listeners}");
     certify(folder.path(), 400);
     assert_eq!(reload(&process).0, 200);
     assert_eq!(expires_within(&process, "1/years").0, 200);
+    assert!((measured(&process).unwrap() - (now() + 400 * DAY) as f64).abs() < 600.0);
     assert!(process.terminate().1);
     let plain = Process::start(&folder.path().join("other"), &[]);
     assert_eq!(expires_within(&plain, "100/years").0, 200, "there are none");
+    assert_eq!(measured(&plain), None);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A fetch under quotas: of its client, of topics, and of its group when that is far behind. It gets no more than may be had in a second, and
-//! nothing at all while more was fetched than is paid for; what it gets is taken from all accounts.
+//! A fetch under quotas: of its client, of topics, and of its group when that is far behind. It gets no more than may be had in a second, or in a tenth of
+//! one when it is the group, and nothing at all while more was fetched than is paid for; what it gets is taken from all accounts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,10 @@ use types::TopicId;
 
 use super::Wanted;
 use crate::session::Context;
+
+/// Of what a group that is far behind may have in a second it gets so much at once: readers of old records take the disk in short turns, and
+/// who is up to date waits for none of them.
+const PIECE: Duration = Duration::from_millis(100);
 
 /// What quotas leave to one fetch.
 pub(crate) struct Limited {
@@ -44,10 +48,11 @@ pub(crate) fn of_share_group(context: &mut Context<'_>, group: &str) -> Limited 
     limited
 }
 
-/// A group that is far behind waits until what it has got is paid for, and gets no more than may be had in a second.
+/// A group that is far behind waits until what it has got is paid for, and gets it in small pieces.
 fn hold_back(context: &mut Context<'_>, limited: &mut Limited) {
     if let Some(account) = &limited.laggard {
-        limited.max_bytes = limited.max_bytes.min(account.rate().max(1.0) as usize);
+        let piece = account.rate() * PIECE.as_secs_f64();
+        limited.max_bytes = limited.max_bytes.min(piece.max(1.0) as usize);
         pause(context, Limit::Laggard, account.debt(context.now));
     }
 }
