@@ -127,9 +127,18 @@ impl Piece {
     }
 }
 
+/// A piece that is kept.
+struct Held {
+    bytes: Bytes,
+    /// So much of it, from its start on, was written when it was read, and will never change.
+    written: usize,
+    /// When somebody had it last, by the clock of the reader.
+    used: u64,
+}
+
 #[derive(Default)]
 struct Extents {
-    held: HashMap<Piece, (Bytes, u64)>,
+    held: HashMap<Piece, Held>,
     loading: HashSet<Piece>,
 }
 
@@ -190,10 +199,14 @@ impl ColdReader {
         self.written_until.fetch_max(packed(recent.segment, end), Ordering::Release);
     }
 
-    /// Will a piece never change again?
-    fn is_final(&self, segment: &Segment, piece: Piece) -> bool {
-        let written = || packed(segment.sequence, piece.end()) <= self.written_until.load(Ordering::Acquire);
-        segment.archived || segment.index.get().is_some() || written()
+    /// How much of a piece, from its start on, will never change again. `usize::MAX` where nothing is written any more: there the last
+    /// extent may be shorter than others, and will be so for ever.
+    fn written_of(&self, segment: &Segment, piece: Piece) -> usize {
+        if segment.archived || segment.index.get().is_some() {
+            return usize::MAX;
+        }
+        let written = self.written_until.load(Ordering::Acquire).saturating_sub(packed(segment.sequence, piece.position));
+        written.min(piece.bytes as u64) as usize
     }
 
     /// Forgets the extents of a segment that is gone.
@@ -201,14 +214,15 @@ impl ColdReader {
         self.extents.lock().held.retain(|piece, _| piece.segment != id);
     }
 
-    fn piece(&self, journal: &Journal, segment: &Segment, piece: Piece) -> Result<Bytes, SegmentError> {
+    /// A piece, as it is up to `until` at least, which is written.
+    fn piece(&self, journal: &Journal, segment: &Segment, piece: Piece, until: usize) -> Result<Bytes, SegmentError> {
         let mut extents = self.extents.lock();
         loop {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
-            if let Some((bytes, used)) = extents.held.get_mut(&piece) {
-                *used = now;
+            if let Some(held) = extents.held.get_mut(&piece).filter(|held| until <= held.written) {
+                held.used = now;
                 journal.metrics().cold_hits.inc();
-                return Ok(bytes.clone());
+                return Ok(held.bytes.clone());
             }
             if extents.loading.insert(piece) {
                 break;
@@ -217,8 +231,8 @@ impl ColdReader {
         }
         self.make_room(&mut extents);
         drop(extents);
-        // What is still being written is not kept: it would grow stale.
-        let is_final = self.is_final(segment, piece);
+        // What is being written behind that grows stale. Asked before the read: what is written meanwhile may be in it or not.
+        let written = self.written_of(segment, piece);
         let loading = Loading { reader: self, piece };
         let outcome = self.load(segment, piece);
         drop(loading);
@@ -230,16 +244,16 @@ impl ColdReader {
             journal.metrics().archive_reads.inc();
             journal.metrics().archive_read_bytes.inc_by(bytes.len() as u64);
         }
-        // The last extent of an object, or of a sealed segment, may be shorter, and will be so for ever.
-        if is_final && (bytes.len() == piece.bytes || segment.archived || segment.index.get().is_some()) {
-            extents.held.insert(piece, (bytes.clone(), self.clock.fetch_add(1, Ordering::Relaxed)));
+        if written == usize::MAX || (1..=bytes.len()).contains(&written) {
+            let used = self.clock.fetch_add(1, Ordering::Relaxed);
+            extents.held.insert(piece, Held { bytes: bytes.clone(), written, used });
         }
         Ok(bytes)
     }
 
     fn make_room(&self, extents: &mut Extents) {
         while extents.held.len() >= self.extents_max {
-            let oldest = extents.held.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
+            let oldest = extents.held.iter().min_by_key(|(_, held)| held.used).map(|(key, _)| *key);
             if let Some(oldest) = oldest {
                 extents.held.remove(&oldest);
             }
@@ -271,9 +285,9 @@ impl ColdReader {
         let mut slices: SmallVec<[Bytes; 2]> = SmallVec::new();
         let (start, end) = (u64::from(run.position), u64::from(run.position) + u64::from(run.bytes));
         for piece in Piece::of_run(segment, run) {
-            let bytes = self.piece(journal, segment, piece)?;
             let from = start.saturating_sub(piece.position) as usize;
             let until = (end.min(piece.end()) - piece.position) as usize;
+            let bytes = self.piece(journal, segment, piece, until)?;
             if bytes.len() < until {
                 return Err(corrupt(segment, run, "file ends inside a run".to_owned()));
             }

@@ -12,7 +12,7 @@ use super::exchanges::refused;
 use super::listing::list;
 use super::queues::arguments_of;
 use super::route::{self, Access, Route, Shape, Verb, change};
-use super::schema::{Kind, Schema};
+use super::schema::{Field, Kind, Schema};
 use crate::bindings::{Known, Walk};
 use crate::management::values;
 
@@ -33,7 +33,7 @@ const WISH: Schema = Schema::body("BindingWish", &["source", "destination"], &[
     ("arguments", Kind::Object, "As a client would give them."),
 ]);
 
-const OF_DEFAULT: &[(&str, &str)] = &[("default", "true: those of the default exchange, too.")];
+const OF_DEFAULT: &[Field] = &[("default", Kind::Bool, "true: those of the default exchange, too.")];
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/bindings", Access::LoggedIn, "Bindings of all virtual hosts", &BINDING, all).asks(OF_DEFAULT),

@@ -11,7 +11,7 @@ use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
 use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
-use super::schema::{Kind, Schema};
+use super::schema::{Field, Kind, Schema};
 use crate::management::rates::Subject;
 use crate::management::values;
 
@@ -38,12 +38,12 @@ const CONNECTION: Schema = Schema::new("Connection", &[
     ("rates", Kind::One(&RATES), "A second, over the last five."),
 ]);
 
-const PROTOCOL: &[(&str, &str)] = &[("protocol", "Only those of kafka or amqp."), ("user", "Only those of a user.")];
+const PROTOCOL: &[Field] = &[("protocol", Kind::Text, "Only those of kafka or amqp."), ("user", Kind::Text, "Only those of a user.")];
 
 pub(crate) const ROUTES: &[Route] = &[
     route::list("/connections", Access::LoggedIn, "Open connections: all with tag monitoring, otherwise those of the user who asks", &CONNECTION, all).asks(PROTOCOL),
     get("/connections/{connection}", Access::LoggedIn, "A connection", &CONNECTION, |call| Ok(Answer::of(one_of(call)?.described(call)))),
-    change(Verb::Delete, "/connections/{connection}", Access::LoggedIn, "Close a connection", Shape::Nothing, close).asks(&[("reason", "What the client is told.")]),
+    change(Verb::Delete, "/connections/{connection}", Access::LoggedIn, "Close a connection", Shape::Nothing, close).asks(&[("reason", Kind::Text, "What the client is told.")]),
 ];
 
 /// Bytes of a reason that go to the client: its text is a short string.

@@ -46,7 +46,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route::list("/exchanges/{vhost}", Access::LoggedIn, "Exchanges of a virtual host", &EXCHANGE, all),
     get("/exchanges/{vhost}/{exchange}", Access::LoggedIn, "An exchange and its bindings; the default one is amq.default", &EXCHANGE_FULL, show),
     change(Verb::Put, "/exchanges/{vhost}/{exchange}", Access::LoggedIn, "Declare an exchange", Shape::One(&EXCHANGE), put).takes(&WISH).makes(),
-    change(Verb::Delete, "/exchanges/{vhost}/{exchange}", Access::LoggedIn, "Delete an exchange", Shape::Nothing, delete).asks(&[("if_unused", "true: only if nothing leads from it.")]),
+    change(Verb::Delete, "/exchanges/{vhost}/{exchange}", Access::LoggedIn, "Delete an exchange", Shape::Nothing, delete).asks(&[("if_unused", Kind::Bool, "true: only if nothing leads from it.")]),
 ];
 
 fn described(vhost: &Vhost, exchange: &Exchange<'_>, bindings: usize) -> Value {

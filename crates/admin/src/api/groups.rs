@@ -68,11 +68,11 @@ const GROUP_FULL: Schema = Schema::more("GroupFull", &GROUP, &[
 const SETTINGS: Schema = Schema::new("GroupSettings", &[("config", Kind::List(&Kind::One(&SETTING)), "Its settings.")]);
 
 pub(crate) const ROUTES: &[Route] = &[
-    route::list("/groups", Access::LoggedIn, "Groups of all kinds", &GROUP, all).asks(&[("kind", "Only classic, consumer, share or streams groups."), ("state", "Only those in this state.")]),
+    route::list("/groups", Access::LoggedIn, "Groups of all kinds", &GROUP, all).asks(&[("kind", Kind::Text, "Only classic, consumer, share or streams groups."), ("state", Kind::Text, "Only those in this state.")]),
     get("/groups/{group}", Access::LoggedIn, "A group, its members and offsets", &GROUP_FULL, show),
     change(Verb::Delete, "/groups/{group}", Access::LoggedIn, "Delete a group without members", Shape::Nothing, delete).tries(),
     change(Verb::Delete, "/groups/{group}/offsets", Access::LoggedIn, "Forget offsets of a topic that no member reads", Shape::Nothing, forget)
-        .asks(&[("topic", "Its name."), ("partition", "Index; all if absent.")])
+        .asks(&[("topic", Kind::Text, "Its name."), ("partition", Kind::Int, "Index; all if absent.")])
         .tries(),
     get("/groups/{group}/config", Access::LoggedIn, "Settings of a group", &SETTINGS, settings),
     change(Verb::Patch, "/groups/{group}/config", Access::LoggedIn, "Change settings of a group", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
+use super::schema::{Field, Kind};
 
 /// Items of a page when nothing is said, and at most.
 const LIMIT_DEFAULT: u64 = 100;
@@ -15,11 +16,11 @@ const LIMIT_MAX: u64 = 1000;
 const HELD_MIN: usize = 4096;
 
 /// What every list can be asked for.
-pub(crate) const QUERY: &[(&str, &str)] = &[
-    ("search", "Part of the name, in any case."),
-    ("offset", "Items to leave out at the beginning."),
-    ("limit", "Items of the page: 100, at most 1000."),
-    ("sort", "A field of the items, with dots inside (rates.in_records); `-` before it: the largest first. By name if absent."),
+pub(crate) const QUERY: &[Field] = &[
+    ("search", Kind::Text, "Part of the name, in any case."),
+    ("offset", Kind::Int, "Items to leave out at the beginning."),
+    ("limit", Kind::Int, "Items of the page: 100, at most 1000."),
+    ("sort", Kind::Text, "A field of the items, with dots inside (rates.in_records); `-` before it: the largest first. By name if absent."),
 ];
 
 /// A value by a path of names with dots between.

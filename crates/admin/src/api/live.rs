@@ -25,7 +25,7 @@ use super::call::Call;
 use super::latency::{Buckets, Latencies, percentiles};
 use super::overview;
 use super::route::{Access, Route, Shape, get};
-use super::schema::Schema;
+use super::schema::{Kind, Schema};
 use super::vitals::NodeTotals;
 use crate::management::Management;
 
@@ -34,9 +34,9 @@ const UNUSED: Schema = Schema::new("Events", &[]);
 pub(crate) const ROUTES: &[Route] = &[Route {
     answer: Shape::Other("text/event-stream"),
     ..get("/live", Access::LoggedIn, "What happens now, as server-sent events", &UNUSED, live).asks(&[
-        ("node", "false: nothing of the node, which needs tag monitoring or administrator."),
-        ("topic", "A topic; up to 32 of them."),
-        ("group", "A group; up to 32 of them."),
+        ("node", Kind::Bool, "false: nothing of the node, which needs tag monitoring or administrator."),
+        ("topic", Kind::List(&Kind::Text), "A topic; up to 32 of them."),
+        ("group", Kind::List(&Kind::Text), "A group; up to 32 of them."),
     ])
 }];
 

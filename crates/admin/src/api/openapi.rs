@@ -3,9 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
-use super::listing;
 use super::route::{Access, Route, Shape, get, rows};
-use super::schema::{Kind, Schema};
+use super::schema::{Field, Kind, Schema};
 
 const DOCUMENT: Schema = Schema::new("OpenApi", &[
     ("openapi", Kind::Text, "3.1.0"),
@@ -25,18 +24,14 @@ const ERROR: Schema = Schema::new("Error", &[
 pub(crate) const ROUTES: &[Route] =
     &[get("/openapi.json", Access::Open, "This description", &DOCUMENT, |_| Ok(Answer::of(document())))];
 
-fn parameter(place: &str, name: &str, text: &str) -> Value {
-    json!({"name": name, "in": place, "required": place == "path", "description": text, "schema": {"type": "string"}})
+fn parameter(place: &str, (name, kind, text): &Field, into: &mut Map<String, Value>) -> Value {
+    json!({"name": name, "in": place, "required": place == "path", "description": text, "schema": kind.describe(into)})
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
+fn parameters(route: &Route, into: &mut Map<String, Value>) -> Vec<Value> {
     let in_path = route.path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
-    let mut all: Vec<Value> = in_path.map(|name| parameter("path", name, "A name, percent-encoded.")).collect();
-    let of_list = if matches!(route.answer, Shape::List(_)) { listing::QUERY } else { &[] };
-    all.extend(of_list.iter().chain(route.query).map(|(name, text)| parameter("query", name, text)));
-    if route.tries {
-        all.push(parameter("query", "dry_run", "true: everything is checked and nothing done; the answer is what doing it would have, with 200 in place of 201."));
-    }
+    let mut all: Vec<Value> = in_path.map(|name| parameter("path", &(name, Kind::Text, "A name, percent-encoded."), into)).collect();
+    all.extend(route.parameters().map(|field| parameter("query", field, into)));
     all
 }
 
@@ -83,7 +78,7 @@ fn operation(route: &Route, into: &mut Map<String, Value>) -> Value {
         "summary": route.summary,
         "description": needs,
         "tags": [tag],
-        "parameters": parameters(route),
+        "parameters": parameters(route, into),
         "responses": responses(route, into),
     });
     if route.access == Access::Open {

@@ -82,7 +82,7 @@ pub(crate) const ROUTES: &[Route] = &[
     get("/queues/{vhost}/{queue}", Access::LoggedIn, "A queue, its consumers and bindings", &QUEUE_FULL, show),
     change(Verb::Put, "/queues/{vhost}/{queue}", Access::LoggedIn, "Declare a queue", Shape::One(&QUEUE), put).takes(&WISH).makes(),
     change(Verb::Delete, "/queues/{vhost}/{queue}", Access::LoggedIn, "Delete a queue", Shape::Nothing, delete)
-        .asks(&[("if_unused", "true: only without consumers."), ("if_empty", "true: only without messages.")])
+        .asks(&[("if_unused", Kind::Bool, "true: only without consumers."), ("if_empty", Kind::Bool, "true: only without messages.")])
         .tries(),
     change(Verb::Post, "/queues/{vhost}/{queue}/purge", Access::LoggedIn, "Delete the messages that are ready", Shape::One(&PURGED), purge).tries(),
 ];

@@ -2,11 +2,14 @@
 
 use super::answer::Outcome;
 use super::call::Call;
-use super::schema::Schema;
+use super::schema::{Field, Kind, Schema};
 use super::{
-    acls, bindings, config, connections, exchanges, filters, groups, journals, live, login, messages, openapi, operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
+    acls, bindings, config, connections, exchanges, filters, groups, journals, listing, live, login, messages, openapi, operations, overview, permissions, queues, quotas, records, reset, topics, users, vhosts, why,
 };
 use crate::paths;
+
+const DRY_RUN: [Field; 1] =
+    [("dry_run", Kind::Bool, "true: everything is checked and nothing done; the answer is what doing it would have, with 200 in place of 201.")];
 
 /// All resources.
 pub(crate) const TABLES: &[&[Route]] = &[
@@ -93,7 +96,7 @@ pub(crate) struct Route {
     /// One sentence.
     pub summary: &'static str,
     /// Parameters of the query beside those of all lists, and what they mean.
-    pub query: &'static [(&'static str, &'static str)],
+    pub query: &'static [Field],
     pub body: Option<&'static Schema>,
     pub answer: Shape,
     /// Statuses of what is done, as the description has them.
@@ -130,8 +133,15 @@ impl Route {
     }
 
     /// With parameters of the query.
-    pub const fn asks(self, query: &'static [(&'static str, &'static str)]) -> Self {
+    pub const fn asks(self, query: &'static [Field]) -> Self {
         Self { query, ..self }
+    }
+
+    /// All parameters of the query.
+    pub fn parameters(&self) -> impl Iterator<Item = &'static Field> {
+        let of_list = if matches!(self.answer, Shape::List(_)) { listing::QUERY } else { &[] };
+        let of_tries: &[Field] = if self.tries { &DRY_RUN } else { &[] };
+        of_list.iter().chain(self.query).chain(of_tries)
     }
 
     /// What is new is answered with 201, what was there, or only tried, with 200.

@@ -75,7 +75,18 @@ impl Schema {
 }
 
 impl Kind {
-    fn describe(&self, into: &mut Map<String, Value>) -> Value {
+    /// What is wrong with the text of a parameter.
+    pub fn refuses(&self, text: &str) -> Option<&'static str> {
+        match self {
+            Self::Bool => (!matches!(text, "true" | "false")).then_some("it is true or false"),
+            Self::Int => text.parse::<u64>().is_err().then_some("it is a whole number that is not negative"),
+            Self::Number => text.parse::<f64>().is_err().then_some("it is a number"),
+            _ => None,
+        }
+    }
+
+    /// As OpenAPI has it; shapes that it names are put into a map.
+    pub fn describe(&self, into: &mut Map<String, Value>) -> Value {
         let simple = |kind: &str| json!({"type": kind});
         match self {
             Self::Text => simple("string"),

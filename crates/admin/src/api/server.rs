@@ -22,8 +22,6 @@ use crate::operations::Operator;
 use crate::origin::{self, Asked, Peers};
 use crate::paths::{Found, find, segments};
 
-/// Parameters of queries that are true or false.
-const FLAGS: [&str; 5] = ["dry_run", "if_unused", "if_empty", "internal", "default"];
 /// Bytes of a body …
 const BODY_MAX: usize = 1 << 20;
 /// … and of one that is read before it is known who sends it.
@@ -170,14 +168,11 @@ fn check_access(caller: &Caller, route: &Route) -> Result<(), Refusal> {
 /// # Errors
 /// 400.
 fn check_query(call: &Call<'_>, route: &Route) -> Result<(), Refusal> {
-    let of_lists = if matches!(route.answer, super::route::Shape::List(_)) { super::listing::QUERY } else { &[] };
-    let known = |name: &str| route.query.iter().chain(of_lists).any(|(known, _)| *known == name) || (route.tries && name == "dry_run");
     for (name, value) in &call.query {
-        if !known(name) {
-            return Err(Answer::invalid(name, "there is no such parameter here"));
-        }
-        if FLAGS.contains(&name.as_str()) && !matches!(value.as_str(), "true" | "false") {
-            return Err(Answer::invalid(name, "it is true or false"));
+        let known = route.parameters().find(|(known, _, _)| known == name);
+        let (_, kind, _) = known.ok_or_else(|| Answer::invalid(name, "there is no such parameter here"))?;
+        if let Some(reason) = kind.refuses(value) {
+            return Err(Answer::invalid(name, reason));
         }
     }
     Ok(())

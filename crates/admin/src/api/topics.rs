@@ -79,9 +79,9 @@ const STARTS: Schema = Schema::new("PartitionStarts", &[("partitions", Kind::Lis
 const PARTITIONS_MAX: usize = 1000;
 
 pub(crate) const ROUTES: &[Route] = &[
-    route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", "true: also topics whose names begin with __, and those of queues.")]),
+    route::list("/topics", Access::LoggedIn, "Topics", &TOPIC, all).asks(&[("internal", Kind::Bool, "true: also topics whose names begin with __, and those of queues.")]),
     change(Verb::Post, "/topics", Access::LoggedIn, "Create a topic", Shape::One(&TOPIC_FULL), create).takes(&NEW_TOPIC).makes().tries(),
-    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[("partition_offset", "Partitions to leave out at the beginning.")]),
+    get("/topics/{topic}", Access::LoggedIn, "A topic, its partitions and settings", &TOPIC_FULL, show).asks(&[("partition_offset", Kind::Int, "Partitions to leave out at the beginning.")]),
     change(Verb::Delete, "/topics/{topic}", Access::LoggedIn, "Delete a topic and all its records", Shape::Nothing, delete).tries(),
     change(Verb::Patch, "/topics/{topic}/config", Access::LoggedIn, "Change settings of a topic", Shape::One(&SETTINGS), alter).takes(&CHANGES).tries(),
     change(Verb::Post, "/topics/{topic}/partitions", Access::LoggedIn, "Add partitions", Shape::One(&TOPIC_FULL), add_partitions).takes(&COUNT).tries(),

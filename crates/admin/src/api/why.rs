@@ -39,11 +39,11 @@ const WHY: Schema = Schema::new("Why", &[
 ]);
 
 pub(crate) const ROUTES: &[Route] = &[get("/why", Access::Monitoring, "Why somebody is slow", &WHY, answer).asks(&[
-    ("name", "A client, a topic or a group, if only one of these has the name."),
-    ("client", "A client id."),
-    ("topic", "Its producers and consumers."),
-    ("group", "Its members."),
-    ("seconds", "Look for so long: 1, at most 30."),
+    ("name", Kind::Text, "A client, a topic or a group, if only one of these has the name."),
+    ("client", Kind::Text, "A client id."),
+    ("topic", Kind::Text, "Its producers and consumers."),
+    ("group", Kind::Text, "Its members."),
+    ("seconds", Kind::Number, "Look for so long: 1, at most 30."),
 ])];
 
 fn answer(call: &Call<'_>) -> Outcome {

@@ -65,6 +65,37 @@ fn large_batches_of_logs_at_different_places_are_read_once() {
     node.close();
 }
 
+/// After a restart nothing is in the tail cache, and what was written last is in an extent that is being written. With small runs there
+/// are many in it: each is read with the others, and holds no memory of its own.
+#[test]
+fn small_runs_of_an_extent_being_written_are_read_once_after_a_restart() {
+    const RUNS: u64 = 200;
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = JournalConfig { segment_bytes: 64 << 20, ..small() };
+    let write = |node: &Node, log: &_| (0..RUNS).for_each(|_| _ = node.append_batch(log, 1, VALUE_BYTES).expect("appended"));
+    let node = Node::open(folder.path(), modes()[0], config.clone()).expect("it opens");
+    write(&node, &node.log(1));
+    node.close();
+    let node = Node::open(folder.path(), modes()[0], config).expect("it opens");
+    let log = node.log(1);
+    let read = |from: u64, until: u64| {
+        for at in from..until {
+            let want = ColdWant { log: log.clone(), from: Offset(at), until: Offset(at + 1), max_bytes: VALUE_BYTES };
+            let data = node.journal.read_cold(&[want], VALUE_BYTES).remove(0).expect("readable");
+            assert_eq!(check(&log, Offset(at), &data.slices, VALUE_BYTES), Offset(at + 1));
+        }
+    };
+    read(0, RUNS);
+    let misses = node.journal.metrics().cold_misses.get();
+    assert!((1..=4).contains(&misses), "{RUNS} runs took {misses} reads");
+    // What comes into the same extent later is read, too.
+    write(&node, &log);
+    read(0, 2 * RUNS);
+    let more = node.journal.metrics().cold_misses.get() - misses;
+    assert!(more <= 4, "{RUNS} more runs took {more} reads");
+    node.close();
+}
+
 #[test]
 fn a_time_is_looked_up_among_what_a_trim_has_left_of_a_batch() {
     let folder = tempfile::tempdir().expect("a folder");
