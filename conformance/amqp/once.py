@@ -16,6 +16,8 @@ from driver.broker import Broker
 
 QUEUES = [f"many-{number}" for number in range(8)]
 KILLS, BETWEEN_S, SETTLES = 4, 0.8, 30
+# Seconds without a message after which one that is left is given up.
+GIVEN_UP = 30
 
 
 def connect(broker):
@@ -41,11 +43,16 @@ def publish(broker, exchange, key, ends, confirmed):
 def drain(broker, queue):
     """Numbers of the messages of a queue, in its order."""
     connection = connect(broker)
-    channel, found = connection.channel(), []
-    for method, _properties, body in channel.consume(queue, auto_ack=True, inactivity_timeout=1):
-        if method is None:
+    channel, found, last = connection.channel(), [], time.time()
+    for method, _properties, body in channel.consume(queue, auto_ack=True, inactivity_timeout=0.5):
+        if method is not None:
+            found.append(int(body.split()[0]))
+            last = time.time()
+            continue
+        left = channel.queue_declare(queue, passive=True).method.message_count
+        if not left and not channel.get_waiting_message_count():
             break
-        found.append(int(body.split()[0]))
+        assert time.time() < last + GIVEN_UP, f"{left} messages of {queue} do not come after {len(found)}"
     connection.close()
     return found
 

@@ -1,7 +1,7 @@
 """A client of the checker that reads what is committed, until it is killed or told to end.
 Arguments: kind, bootstrap, folder of the history, name of the process, group, topics as NAME=PARTITIONS. Kinds: `assigned` reads keys of its
-choice from offsets of its choice, again and again; `final` reads all from the beginning, and ends when nothing has come for a
-while; `range` and `cooperative-sticky` are members of the group."""
+choice from offsets of its choice, again and again; `final` reads all from the beginning, and ends when it has come to all
+ends; `range` and `cooperative-sticky` are members of the group."""
 
 import random
 import signal
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from history import Notes
 
-RESTS = 3.0  # seconds without a record after which the final reader has seen all
+GIVEN_UP = 60  # seconds without a record after which the final reader does not go on, though it has not come to all ends
 
 kind, bootstrap, folder, name, group = sys.argv[1:6]
 topics = {topic: int(count) for topic, _, count in (word.partition("=") for word in sys.argv[6:])}
@@ -24,7 +24,7 @@ settings = {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level"
 if kind not in ("assigned", "final"):
     settings["partition.assignment.strategy"] = kind
 consumer = Consumer(settings)
-waiting, positions = [], {}
+waiting, positions, ended = [], {}, set()
 
 
 def stop(_signal, _frame):
@@ -51,6 +51,7 @@ def see(message):
     elif message.error().code() == KafkaError._PARTITION_EOF:
         tell()
         notes.note("passed", k=key, o=message.offset())
+        ended.add((message.topic(), message.partition()))
     elif message.error().fatal():
         raise KafkaException(message.error())
 
@@ -84,7 +85,7 @@ def assigned():
 def final():
     begin([TopicPartition(*place, 0) for place in places])
     last = time.time()
-    while running and time.time() < last + RESTS:
+    while running and len(ended) < len(places) and time.time() < last + GIVEN_UP:
         if poll(0.2):
             last = time.time()
 

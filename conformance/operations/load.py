@@ -146,7 +146,7 @@ def messages(broker):
     channel = connection.channel()
     found = {}
     left = channel.queue_declare(QUEUE, passive=True).method.message_count
-    for method, _, body in channel.consume(QUEUE, auto_ack=True, inactivity_timeout=4) if left else ():
+    for method, _, body in channel.consume(QUEUE, auto_ack=True, inactivity_timeout=30) if left else ():
         if method is None:
             break
         word = body.split(b" ")[0].decode()
