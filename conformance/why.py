@@ -46,12 +46,24 @@ def causes(found):
     return [reason["cause"] for reason in found["reasons"] if max(reason["share"], reason["worst"]) >= LEAST]
 
 
-def expect(found, *wanted):
-    """Those come first, in any order, and nothing else is named but what says that the broker is not at fault."""
+def judge(found, wanted):
+    """Those come first, in any order, and nothing else is named but what says that the broker is not at fault. Returns what is."""
     named = causes(found)
     said = json.dumps([(one["cause"], one["share"], one["worst"], one["text"]) for one in found["reasons"]])
-    assert sorted(named[:len(wanted)]) == sorted(wanted), f"{named} instead of {list(wanted)}: {said}"
-    assert not (more := set(named) - set(wanted) - REST), f"{sorted(more)} beside {list(wanted)}: {said}"
+    more = set(named) - set(wanted) - REST
+    # A disk that stalls for itself is told of truly, and asked about again.
+    if more != {"slow-disk"}:
+        assert sorted(named[:len(wanted)]) == sorted(wanted), f"{named} instead of {wanted}: {said}"
+        assert not more, f"{sorted(more)} beside {wanted}: {said}"
+    return said if more else None
+
+
+def expect(broker, wanted, **question):
+    """What `why` answers to a question is this, in one of three times if the disk of the machine stalls meanwhile."""
+    stalls = [judge(why(broker, **question), wanted)]
+    while stalls[-1] and len(stalls) < 3:
+        stalls.append(judge(why(broker, **question), wanted))
+    assert not stalls[-1], f"slow-disk beside {wanted}, three times: {stalls[-1]}"
 
 
 class Busy:
@@ -112,26 +124,26 @@ def sluggish(broker, name):
 def a_quota(broker):
     Quotas(broker.bootstrap).set({"client-id": "limited"}, producer_byte_rate=MB)
     with produces(broker, "limited"):
-        expect(why(broker, client="limited"), "quota")
-        expect(why(broker, name="limited"), "quota")
+        expect(broker, ["quota"], client="limited")
+        expect(broker, ["quota"], name="limited")
 
 
 def the_client_itself(broker):
     with produces(broker, "thoughtful", pause=0.2):
-        expect(why(broker, client="thoughtful"), "client")
+        expect(broker, ["client"], client="thoughtful")
 
 
 def a_reader_that_does_not_read(broker):
     connection = sluggish(broker, "sluggish")
     time.sleep(0.3)
-    expect(why(broker, client="sluggish"), "slow-reader")
+    expect(broker, ["slow-reader"], client="sluggish")
     connection.close()
 
 
 def a_quota_and_a_slow_reader(broker):
     connection = sluggish(broker, "both")
     with produces(broker, "limited"):
-        expect(why(broker, topic="t"), "quota", "slow-reader")
+        expect(broker, ["quota", "slow-reader"], topic="t")
     connection.close()
 
 
@@ -150,15 +162,15 @@ def a_consumer_that_acknowledges_nothing(broker):
     for _ in range(50):
         channel.basic_publish("", "hoard", b"x")
     connection.process_data_events(0.3)
+    expect(broker, ["unacknowledged"], client="hoarder")
     found = why(broker, client="hoarder")
-    expect(found, "unacknowledged")
     assert "no-records" not in causes(found), found["reasons"]
     connection.close()
 
 
 def a_queue_that_is_empty(broker):
     connection, _ = consumes(broker, "waiter", "empty")
-    expect(why(broker, client="waiter"), "no-records")
+    expect(broker, ["no-records"], client="waiter")
     connection.close()
 
 
@@ -166,7 +178,7 @@ def a_reader_at_the_end(broker):
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "client.id": "patient"})
     consumer.assign([TopicPartition("t", 0, consumer.get_watermark_offsets(TopicPartition("t", 0), 10)[1])])
     with Busy(lambda: consumer.poll(0.2), consumer.close):
-        expect(why(broker, client="patient"), "no-records")
+        expect(broker, ["no-records"], client="patient")
 
 
 def the_cost_of_a_filter(broker):
@@ -198,7 +210,7 @@ def the_cost_of_a_filter(broker):
     consumer.subscribe(["wide"])
     to_the_end()
     with Busy(once_more, consumer.close):
-        expect(why(broker, client="choosy"), "filter")
+        expect(broker, ["filter"], client="choosy")
 
 
 def memory_budget(broker):
@@ -211,7 +223,7 @@ def memory_budget(broker):
         for hoard in hoards:
             hoard.sendall(struct.pack(">i", MB) + bytes(100))
         with produces(broker, "starved"):
-            expect(why(broker, client="starved"), "memory")
+            expect(broker, ["memory"], client="starved")
     finally:
         for hoard in hoards:
             hoard.close()
@@ -229,7 +241,7 @@ def a_full_disk(binary, scratch):
             until = time.monotonic() + 15
             while "disk-full" not in causes(found := why(broker, seconds=0.3, client="filler")) and time.monotonic() < until:
                 pass
-            expect(why(broker, seconds=0.5, client="filler") if "disk-full" in causes(found) else found, "disk-full")
+            expect(broker, ["disk-full"], seconds=0.5, client="filler")
     finally:
         broker.end(signal.SIGTERM)
 
@@ -243,10 +255,10 @@ def a_slow_disk_alone_and_with_a_quota(binary, scratch):
             assert "slow-disk" not in named, f"{named} before the disk is slow"
             disk.slow(folder, 0.06)
             time.sleep(0.3)
-            expect(why(broker, client="writer"), "slow-disk")
+            expect(broker, ["slow-disk"], client="writer")
             Quotas(broker.bootstrap).set({"client-id": "limited"}, producer_byte_rate=MB)
             with produces(broker, "limited"):
-                expect(why(broker, topic="t"), "slow-disk", "quota")
+                expect(broker, ["slow-disk", "quota"], topic="t")
     finally:
         disk.heal()
         broker.end(signal.SIGTERM)
@@ -282,8 +294,8 @@ def a_storm_of_handshakes(binary, scratch):
             assert "tls-handshake" not in named, f"{named} before the storm"
             storm = [subprocess.Popen([*pin[1], sys.executable, "-c", STORM, str(port)]) for _ in range(2 * half)]
             time.sleep(1)
-            expect(why(broker, client="settled"), "tls-handshake")
-            expect(why(broker), "tls-handshake")
+            expect(broker, ["tls-handshake"], client="settled")
+            expect(broker, ["tls-handshake"])
     finally:
         for one in storm:
             one.kill()
