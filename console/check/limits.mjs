@@ -89,6 +89,12 @@ export async function quotas({ visitor, page, broker, shown }) {
   await detached();
   await fill(visitor, page, 'client-id', { 'Client id': 'loader', 'Produce, bytes a second': '512 KiB' });
   await detached();
+  // A new one for somebody who has one takes nothing away before that was seen.
+  await fill(visitor, page, 'client-id', { 'Client id': 'loader', 'Consume, bytes a second': '1 MiB' });
+  await page.locator('dialog', { hasText: 'Meanwhile client id loader has Produce: 512 KiB/s' }).waitFor();
+  await page.keyboard.press('Escape');
+  await detached();
+  const seen = [];
   const stop = broker.load('orders', 4000);
   try {
     // The loader wants three times as much: it is held up, and gets what it may.
@@ -100,6 +106,12 @@ export async function quotas({ visitor, page, broker, shown }) {
     await visitor.button('Change the quota of client id loader');
     await shown('quota-change');
     await page.getByLabel('Produce, bytes a second').fill('1 GiB');
+    await broker.ask('PUT', '/quotas', { entity: { 'client-id': 'loader' }, values: { consumer_byte_rate: 9 << 20 } });
+    await visitor.button('Save', page.getByRole('dialog'));
+    const meanwhile = page.locator('dialog', { hasText: 'Meanwhile client id loader has' });
+    await meanwhile.getByText('Consume: 9 MiB/s').waitFor();
+    const [kept] = (await broker.ask('GET', '/quotas')).items;
+    seen.push(...equal('the quota before it was seen', kept?.values.producer_byte_rate, RATE));
     await visitor.button('Save', page.getByRole('dialog'));
     await detached();
     await page.waitForFunction(() => ![...document.querySelectorAll('tr')].some((one) => one.textContent?.includes('loader') && one.textContent.includes('next waits')), null, { timeout: 20_000 });
@@ -114,5 +126,5 @@ export async function quotas({ visitor, page, broker, shown }) {
   }
   await page.getByText('There is no quota').waitFor();
   const after = await broker.ask('GET', '/quotas/use');
-  return [...equal('the quota', changed.items[0]?.values.producer_byte_rate, 2048 * RATE), ...equal('quotas left', after.total, 0)];
+  return [...seen, ...equal('the quota', changed.items[0]?.values.producer_byte_rate, 2048 * RATE), ...equal('quotas left', after.total, 0)];
 }

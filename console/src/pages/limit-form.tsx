@@ -1,11 +1,11 @@
 // A quota: for whom, and how much. It is checked as a whole before anything is changed.
 
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { Refusal, ask, asRefusal, path, withQuery } from '../api.ts';
 import { sizeOf, sizeText } from '../format.ts';
 import { Dialog } from '../ui/dialog.tsx';
 import { Check, Choice, Form, Text, useWork } from '../ui/form.tsx';
-import { ADDRESS_KEYS, CLIENT_KEYS, LAGGARD_RULES, TOPIC_KEYS, isSize, labelOf, textOf, type Limits } from './limits.ts';
+import { ADDRESS_KEYS, CLIENT_KEYS, LAGGARD_RULES, TOPIC_KEYS, isSize, labelOf, said, textOf, type Limits } from './limits.ts';
 
 type Kind = Limits['kind'];
 
@@ -50,19 +50,25 @@ function fieldOf(refusal: Refusal, kind: Kind): string | null {
   return refusal.field?.replace(/^set\./, 'values.') ?? null;
 }
 
+const inWords = (limits: Limits | undefined): string => (limits ? said(limits).join(', ') : '');
+
 interface Props {
   /** What is there, or a new one. */
   limits: Limits | null;
+  /** What is set now. */
+  look: () => Promise<Limits[]>;
   onClose: () => void;
   onDone: () => void;
 }
 
-export function LimitForm({ limits, onClose, onDone }: Props) {
+export function LimitForm({ limits, look, onClose, onDone }: Props) {
   const [kind, setKind] = useState<Kind>(limits?.kind ?? 'user');
   const [names, setNames] = useState<Record<string, string>>(Object.fromEntries(Object.entries(limits?.entity ?? {}).map(([part, name]) => [part, name ?? ''])));
   const [others, setOthers] = useState<Record<string, boolean>>(Object.fromEntries(Object.entries(limits?.entity ?? {}).map(([part, name]) => [part, name === null])));
   const [given, setGiven] = useState<Record<string, string>>(Object.fromEntries(Object.entries(limits?.values ?? {}).map(([key, value]) => [key, isSize(key) ? sizeText(value) : String(value)])));
   const [rules, setRules] = useState(limits?.rules ?? '');
+  // What somebody else has set meanwhile is not overwritten before it was seen.
+  const seen = useRef({ whose: limits ? textOf(limits.entity) : '', said: limits ? inWords(limits) : '' });
   const work = useWork();
   const entity = Object.fromEntries(PARTS[kind].map((part) => [part, others[part] ? null : (names[part] ?? '').trim()]));
   const isNamed = Object.values(entity).every((name) => name !== '');
@@ -72,6 +78,12 @@ export function LimitForm({ limits, onClose, onDone }: Props) {
     const done = await work.run(async () => {
       try {
         await ask(method, withQuery(address, { dry_run: true }), body);
+        const whose = textOf(entity);
+        const now = inWords((await look()).find((one) => textOf(one.entity) === whose));
+        if (now !== (seen.current.whose === whose ? seen.current.said : '')) {
+          seen.current = { whose, said: now };
+          throw new Refusal(409, 'conflict', `Meanwhile ${whose} has ${now === '' ? 'no quota any more' : now}. Save once more to replace that.`, null);
+        }
         await ask(method, address, body);
       } catch (error) {
         const refusal = asRefusal(error);

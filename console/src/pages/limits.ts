@@ -64,3 +64,8 @@ export function textOf(entity: Record<string, string | null>): string {
     .map((kind) => (entity[kind] === null ? KINDS[kind]![1] : `${KINDS[kind]![0]} ${entity[kind]}`))
     .join(', ');
 }
+
+/** Each limit in words. */
+export function said({ values, rules }: Limits): string[] {
+  return [...Object.entries(values).map(([key, value]) => sayLimit(key, value)), ...(rules === null ? [] : [rules])];
+}

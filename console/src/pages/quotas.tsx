@@ -1,7 +1,7 @@
 // Quotas: what is set for whom, and what is taken of it now.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ask, path, type List, type Session } from '../api.ts';
+import { ask, path, withQuery, type List, type Session } from '../api.ts';
 import { count, duration } from '../format.ts';
 import { useResource } from '../resource.ts';
 import { to } from '../router.ts';
@@ -10,7 +10,7 @@ import { Confirm } from '../ui/dialog.tsx';
 import { Icon } from '../ui/icon.tsx';
 import { Badge, Empty, Loading, Meter, Notice, Refused, Section, Title } from '../ui/parts.tsx';
 import { Table, type Column } from '../ui/table.tsx';
-import { LAGGARD_RULES, sayLimit, sayUse, textOf, type Limits } from './limits.ts';
+import { LAGGARD_RULES, said, sayLimit, sayUse, textOf, type Limits } from './limits.ts';
 import { LimitForm } from './limit-form.tsx';
 
 const EVERY = 3000;
@@ -28,6 +28,15 @@ function limitsOf(quotas: Quota[], uses: QuotaUse[]): Limits[] {
     others.set(use.name, found);
   }
   return [...entities, ...others.values()];
+}
+
+/** What is set now. */
+async function look(): Promise<Limits[]> {
+  const [quotas, uses] = await Promise.all([
+    ask<List<Quota>>('GET', withQuery('/v1/quotas', { limit: MOST })),
+    ask<List<QuotaUse>>('GET', withQuery('/v1/quotas/use', { limit: MOST })),
+  ]);
+  return limitsOf(quotas.items, uses.items);
 }
 
 function kindOf(entity: Record<string, string | null>): Limits['kind'] {
@@ -87,7 +96,7 @@ export function Quotas({ session }: { session: Session }) {
       {cut && <Notice>There are more than are shown: at most {count(MOST)} of each.</Notice>}
       {all !== null && uses.data && uses.data.items.length > 0 && <InUse uses={uses.data.items} rates={rates} />}
       {all !== null && <AllSet all={all} fixed={!session.administrator} onEdit={setEdited} onRemove={setRemoved} />}
-      {edited && <LimitForm limits={edited === 'new' ? null : edited} onClose={() => setEdited(null)} onDone={reload} />}
+      {edited && <LimitForm limits={edited === 'new' ? null : edited} look={look} onClose={() => setEdited(null)} onDone={reload} />}
       {removed && (
         <Confirm title="Take the quota away?" submit="Take away" act={() => takeAway(removed)} onClose={() => setRemoved(null)} onDone={reload}>
           <p>
@@ -103,11 +112,6 @@ function takeAway({ kind, entity, values }: Limits): Promise<unknown> {
   if (kind === 'topic') return ask('PATCH', path('topics', entity.topic ?? '', 'config'), { unset: Object.keys(values) });
   if (kind === 'group') return ask('PATCH', path('groups', entity.group ?? '', 'config'), { unset: [LAGGARD_RULES] });
   return ask('PUT', '/v1/quotas', { entity, values: Object.fromEntries(Object.keys(values).map((key) => [key, null])) });
-}
-
-/** Each limit in words. */
-function said({ values, rules }: Limits): string[] {
-  return [...Object.entries(values).map(([key, value]) => sayLimit(key, value)), ...(rules === null ? [] : [rules])];
 }
 
 function InUse({ uses, rates }: { uses: QuotaUse[]; rates: Map<string, number> }) {
