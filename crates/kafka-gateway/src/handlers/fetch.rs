@@ -174,6 +174,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         wait = wait.min(IN_DOUBT);
     }
     let limited = limited::begin(context, &wanted);
+    let max_bytes = (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes);
     if limited.gets_nothing {
         wait = Duration::ZERO;
     }
@@ -182,8 +183,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         incremental,
         wanted,
         start,
-        min_bytes: request.min_bytes.max(0) as usize,
-        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes),
+        min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
+        max_bytes,
         by_id,
         committed_only: request.isolation_level == READ_COMMITTED,
         deadline: context.now + wait,
@@ -309,7 +310,8 @@ impl FetchWait {
     fn read_tails(&mut self, broker: &Broker, shard: ShardId) -> bool {
         self.found.clear();
         self.found.resize_with(self.wanted.len(), Found::default);
-        let (mut bytes, mut urgent, mut took) = (0, false, Duration::ZERO);
+        // `full`: there is more than the answer has room for.
+        let (mut bytes, mut urgent, mut full, mut took) = (0, false, false, Duration::ZERO);
         if self.gets_nothing {
             return false;
         }
@@ -337,6 +339,7 @@ impl FetchWait {
             }
             // What has passed a filter before has its room, and has to be told of.
             if room == 0 && bytes > 0 && self.filtered.is_none() {
+                full |= bytes >= self.max_bytes;
                 continue;
             }
             let read = match &mut self.filtered {
@@ -354,6 +357,7 @@ impl FetchWait {
                     found.slices = slices;
                     found.next = next;
                     found.bytes = read;
+                    full |= next < end && self.filtered.is_none() && room < wanted.max_bytes.max(0) as usize;
                     bytes += read;
                 }
                 TailRead::Cold => found.cold = true,
@@ -369,7 +373,7 @@ impl FetchWait {
         }
         // A consumer that closes ends its fetch session with a request of no partition, and waits for the answer.
         let spent = self.filtered.as_ref().is_some_and(|filtered| filtered.is_spent());
-        urgent || bytes >= self.min_bytes || spent || self.wanted.is_empty()
+        urgent || full || bytes >= self.min_bytes || spent || self.wanted.is_empty()
     }
 
     /// Sends the cold-read pool after what is not in memory.

@@ -183,6 +183,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
     let worked = partitions.iter().map(work).collect();
     let wait = Duration::from_millis(request.max_wait_ms.max(0) as u64).min(WAIT_MAX);
     let limited = if fetches { limited::of_share_group(context, &group) } else { limited::of_client(context) };
+    let max_bytes = (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes);
     Ok(ShareFetchWait {
         session,
         consumer,
@@ -190,8 +191,8 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         start,
         closes,
         acknowledging: true,
-        min_bytes: request.min_bytes.max(0) as usize,
-        max_bytes: (request.max_bytes.max(0) as usize).min(context.gateway.fetch_bytes_max).min(limited.max_bytes),
+        min_bytes: (request.min_bytes.max(0) as usize).min(max_bytes),
+        max_bytes,
         bytes: 0,
         laggard: limited.laggard,
         records_left: request.max_records.max(0) as u64,

@@ -85,3 +85,27 @@ fn it_does_not_wait_for_nothing() {
     assert_eq!(partitions(&fetched(body)), [(0, 0, 0)]);
     node.stop();
 }
+
+#[test]
+fn it_waits_for_no_more_than_it_has_room_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let (reader, producer) = (node.connect(), node.connect());
+    node.create_topic(reader, "t", 2);
+    let one = batch(1);
+    let room = one.len() as i32 * 5 / 2;
+    for _ in 0..3 {
+        node.produce(producer, "t", 0, one.clone());
+    }
+    // More is asked for than may be sent, and what may be sent is no whole number of batches.
+    node.send_fetch(reader, 1, &FetchRequest { max_bytes: room, ..patient(wants("t", &[(0, 0)]), 60_000, 1 << 20) });
+    let (_, body) = node.answer(reader);
+    assert_eq!(partitions(&fetched(body)), [(0, 0, 2 * one.len())]);
+    // All that there is has room: it waits for more.
+    node.send_fetch(reader, 2, &FetchRequest { max_bytes: room, ..patient(wants("t", &[(0, 1)]), 60_000, 1 << 20) });
+    assert!(node.poll(reader).is_none());
+    node.produce(producer, "t", 0, one.clone());
+    let (_, body) = node.answer(reader);
+    assert_eq!(partitions(&fetched(body)), [(0, 0, 2 * one.len())]);
+    node.stop();
+}
