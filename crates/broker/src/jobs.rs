@@ -1,5 +1,5 @@
-//! Work that blocks, off the shards: the controller (one thread, in order, waits for durable commits) and the
-//! cold-read pool (two threads). A job's result goes to the mailbox of the shard that asked.
+//! Work that blocks, off the shards: the controller (one thread, in order, waits for durable commits), the cold-read pool (two
+//! threads), and two that write dead letters and wait for commits. A job's result goes to the mailbox of the shard that asked.
 //!
 //! The controller writes what staged jobs want to have written together: those that wait, up to the first job that is not staged.
 

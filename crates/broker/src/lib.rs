@@ -168,6 +168,8 @@ pub struct Broker {
     mailboxes: Mailboxes,
     controller: JobQueue,
     cold: JobQueue,
+    /// Dead letters to be written.
+    letters: JobQueue,
     /// Passwords to be verified.
     logins: security::Logins,
     security: Security,
@@ -251,6 +253,7 @@ impl Broker {
             subscriptions,
             controller: JobQueue::default(),
             cold: JobQueue::default(),
+            letters: JobQueue::default(),
             logins: security::Logins::default(),
             security,
             own,
@@ -334,7 +337,7 @@ impl Broker {
         topic
     }
 
-    /// Starts the threads of controller, cold reads, logins, groups and transactions; they end with [`Broker::shutdown`].
+    /// Starts the threads of controller, cold reads, dead letters, logins, groups and transactions; they end with [`Broker::shutdown`].
     pub fn start(self: &Arc<Self>) -> Vec<std::thread::JoinHandle<()>> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread at start")
@@ -349,6 +352,8 @@ impl Broker {
                 broker.cold.run(&broker);
             };
             threads.push(spawn(&format!("cold-read-{number}"), Box::new(body)));
+            let broker = Arc::clone(self);
+            threads.push(spawn(&format!("letters-{number}"), Box::new(move || broker.letters.run(&broker))));
             let broker = Arc::clone(self);
             let body = move || {
                 jobs::lower_priority();
@@ -371,6 +376,7 @@ impl Broker {
     pub fn shutdown(&self) {
         self.controller.close();
         self.cold.close();
+        self.letters.close();
         self.logins.close();
         self.groups.close();
         self.transactions.close();
@@ -504,6 +510,12 @@ impl Broker {
     /// Runs work that reads history from disk; what it returns arrives as [`Reply::Done`]. False: too busy.
     pub fn read_history(&self, to: ReplyTo, work: Work) -> bool {
         self.cold.push(Job { to, task: Task::Work(work) })
+    }
+
+    /// Runs work that writes dead letters, of which nobody hears. Somebody may wait for them who has no patience with readers of history.
+    /// False: too busy.
+    fn write_letters(&self, work: Work) -> bool {
+        self.letters.push(Job { to: NOBODY, task: Task::Work(work) })
     }
 
     /// Appends to a journal and waits until it is durable. Not on a shard's thread.

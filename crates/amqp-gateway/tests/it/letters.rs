@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use amqp_wire::{Table, basic, channel, connection, exchange, queue, short};
+use broker::{Broker, NOBODY};
 use journal::disk::{Completion, File, IoMode, Submitter, Wait, Waker, WriteOp, submitter};
 
 use crate::node::{Node, argument};
@@ -119,6 +120,30 @@ fn another_connection_finds_it_too() {
         reject(&mut node, client, round + 1);
         assert_eq!(node.get(other, "dead", true).body, b"0", "round {round}");
     }
+    node.stop();
+}
+
+#[test]
+fn letters_stand_behind_no_reader_of_history() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    let ends = Arc::new(AtomicBool::new(false));
+    for _ in 0..8 {
+        let ends = Arc::clone(&ends);
+        let reads = move |_: &Arc<Broker>| {
+            while !ends.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Box::new(()) as Box<dyn std::any::Any + Send>
+        };
+        assert!(node.broker.read_history(NOBODY, Box::new(reads)));
+    }
+    publish(&mut node, client, "jobs", 1);
+    assert_eq!(node.get(client, "jobs", false).body, b"0");
+    reject(&mut node, client, 1);
+    let dead = node.get(client, "dead", true);
+    ends.store(true, Ordering::SeqCst);
+    assert_eq!(dead.body, b"0", "{dead:?}");
     node.stop();
 }
 

@@ -18,7 +18,6 @@ use routing::QueueId;
 
 use super::queue::Queue;
 use crate::Broker;
-use crate::jobs::NOBODY;
 use crate::mailbox::Reply;
 
 /// Burials of a queue that wait, at most.
@@ -109,7 +108,7 @@ impl Broker {
             broker.bury_all(&of);
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
-        if !self.read_history(NOBODY, work) {
+        if !self.write_letters(work) {
             if let Some(burials) = &mut *queue.burials.lock() {
                 burials.waiting.clear();
             }
