@@ -8,9 +8,12 @@
 mod running;
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 pub use running::{Running, Setup, drop_page_cache};
@@ -18,6 +21,9 @@ pub use running::{Running, Setup, drop_page_cache};
 use crate::nearest;
 use crate::result::Setting;
 use crate::workload::Durability;
+
+/// Where free ports are looked for: what systems give to connections by themselves begins above.
+const PORTS: Range<u16> = 20_000..32_000;
 
 /// The shipped targets.
 const SHIPPED: [(&str, &str); 6] = [
@@ -212,11 +218,24 @@ impl Target {
 fn with_free_ports(mut text: String) -> Result<String> {
     while let Some((_, rest)) = text.split_once("{port ") {
         let name = rest.split_once('}').context("`{port` without its end")?.0;
-        // Free now; that nobody takes it until the target starts is likely enough, and said where not.
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        text = text.replace(&format!("{{port {name}}}"), &port.to_string());
+        text = text.replace(&format!("{{port {name}}}"), &free_port()?.to_string());
     }
     Ok(text)
+}
+
+/// A port that is free and stays so until the target listens: below those that the system gives to connections,
+/// and none twice; each process begins at another.
+fn free_port() -> Result<u16> {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(61);
+    for _ in PORTS {
+        let next = first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (next % u32::from(PORTS.end - PORTS.start)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    bail!("all ports from {} to {} are taken", PORTS.start, PORTS.end - 1)
 }
 
 impl Places {

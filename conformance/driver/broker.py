@@ -52,16 +52,16 @@ class Broker:
         return Path(self.folder).with_suffix(".log").read_text(errors="replace").splitlines()
 
 
-# Below those that the system gives to connections: a port that was free stays so until the broker has it.
-PORTS = range(20_000, 32_000)
+# Below those that the system gives to connections, and none twice: a port that was free stays so until the broker has it.
+PORTS = iter(random.sample(range(20_000, 32_000), 12_000))
 
 
 def free_port():
-    while True:
-        port = random.choice(PORTS)
+    for port in PORTS:
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
                 return port
             except OSError:
                 continue
+    raise RuntimeError("all ports between 20000 and 32000 were given out, or are taken")

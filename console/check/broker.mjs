@@ -6,15 +6,21 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-function freePort() {
-  return new Promise((done, fail) => {
+// Below those that the system gives to connections, and none twice: a port that was free stays so until the broker has it.
+const ports = new Set();
+
+async function freePort() {
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    if (ports.has(port)) continue;
+    ports.add(port);
     const server = createServer();
-    server.once('error', fail);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address();
-      server.close(() => done(port));
+    const free = await new Promise((done) => {
+      server.once('error', () => done(false));
+      server.listen(port, '127.0.0.1', () => server.close(() => done(true)));
     });
-  });
+    if (free) return port;
+  }
 }
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));

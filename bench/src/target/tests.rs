@@ -78,3 +78,12 @@ fn a_target_is_stopped_with_all_that_it_started() {
     assert!(crate::process::with_descendants(&pids.into_iter().collect::<Vec<_>>()).is_empty());
     assert!(!folder.path().join("data").exists());
 }
+
+#[test]
+fn no_port_is_given_twice() {
+    let text = with_free_ports("{port a} {port a} {port b}".to_owned()).unwrap();
+    let ports: Vec<u16> = text.split(' ').map(|port| port.parse().unwrap()).collect();
+    assert!(ports[0] == ports[1] && ports[1] != ports[2] && ports.iter().all(|port| PORTS.contains(port)), "{text}");
+    let again: u16 = with_free_ports("{port a}".to_owned()).unwrap().parse().unwrap();
+    assert!(!ports.contains(&again), "{text} and {again}");
+}

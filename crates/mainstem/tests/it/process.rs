@@ -1,10 +1,11 @@
-//! A broker process for tests: free loopback ports, a folder of its own, ended by its process id.
+//! A broker process for tests: loopback ports that it takes itself and prints, a folder of its own, ended by its process id.
 
-use std::fmt::Debug;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Longest wait for anything.
@@ -13,12 +14,11 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// A running broker; killed when dropped.
 pub struct Process {
     child: Child,
+    /// Lines of its standard output that are not in `printed` yet.
+    lines: Mutex<Receiver<String>>,
+    printed: String,
     pub kafka: SocketAddr,
     pub admin: SocketAddr,
-}
-
-fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
 }
 
 /// `mainstem serve` with these flags, not started.
@@ -47,17 +47,31 @@ impl Process {
     }
 
     fn start_by(mut command: Command) -> Self {
-        let (kafka, admin) = (free_port(), free_port());
-        command.args(["--kafka", &kafka.to_string(), "--admin", &admin.to_string(), "--memory", "128MiB", "--amqp", "none"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-        let mut process = Self { child, kafka, admin };
-        let began = Instant::now();
-        while !process.ask_admin("/health/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")) {
-            assert!(began.elapsed() < PATIENCE, "ready in time");
-            assert!(process.child.try_wait().expect("a child").is_none(), "still running");
-            std::thread::sleep(Duration::from_millis(5));
+        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "128MiB", "--amqp", "none"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let lines = Mutex::new(lines_of(child.stdout.take().expect("a pipe")));
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut process = Self { child, lines, printed: String::new(), kafka: nowhere, admin: nowhere };
+        let deadline = Instant::now() + PATIENCE;
+        while !process.printed.contains("ready after") {
+            match process.lines.get_mut().expect("no reader panics").recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => process.printed.push_str(&line),
+                Err(RecvTimeoutError::Timeout) => panic!("not ready in time:\n{}", process.printed),
+                Err(RecvTimeoutError::Disconnected) => panic!("the broker ended:\n{}", process.said()),
+            }
         }
+        (process.kafka, process.admin) = (process.address("kafka"), process.address("admin"));
+        assert!(process.ask_admin("/health/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")), "what says that it is ready is");
         process
+    }
+
+    /// The last address on loopback without TLS that it printed with this name.
+    fn address(&self, name: &str) -> SocketAddr {
+        let of = |line: &str| {
+            let mut words = line.split_whitespace();
+            (words.next() == Some(name) && !line.contains("(TLS)")).then(|| words.next())??.trim_start_matches("http://").parse::<SocketAddr>().ok()
+        };
+        self.printed.lines().filter_map(of).rfind(|address| address.ip().is_loopback()).expect("an address")
     }
 
     /// A page of the administration; `None` when nobody listens.
@@ -102,11 +116,15 @@ impl Process {
             assert!(began.elapsed() < PATIENCE, "ends in time");
             std::thread::sleep(Duration::from_millis(5));
         };
-        let mut text = String::new();
-        for pipe in [self.child.stdout.take().map(read_all), self.child.stderr.take().map(read_all)] {
-            text.push_str(&pipe.unwrap_or_default());
-        }
-        (text, status.success())
+        (self.said(), status.success())
+    }
+
+    /// What it printed; of a broker that has ended.
+    fn said(&mut self) -> String {
+        let mut said = std::mem::take(&mut self.printed);
+        said.extend(self.lines.get_mut().expect("no reader panics").iter());
+        let _ = self.child.stderr.take().expect("once").read_to_string(&mut said);
+        said
     }
 
     /// SIGKILL.
@@ -116,10 +134,17 @@ impl Process {
     }
 }
 
-fn read_all(mut pipe: impl Read + Debug) -> String {
-    let mut text = String::new();
-    let _ = pipe.read_to_string(&mut text);
-    text
+/// Reads lines to the end, whoever waits for them.
+fn lines_of(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = String::new();
+        while pipe.read_line(&mut line).is_ok_and(|length| length > 0) {
+            let _ = sender.send(std::mem::take(&mut line));
+        }
+    });
+    lines
 }
 
 impl Drop for Process {
