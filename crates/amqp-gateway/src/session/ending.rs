@@ -49,7 +49,7 @@ impl Session {
     /// Who came in by a token goes when it expires.
     pub(super) fn look_at_token(&mut self, now: Instant) {
         if self.phase == Phase::Running && self.connection.token_until.take_if(|until| now >= *until).is_some() {
-            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, "the token has expired"));
+            self.close_connection(&Failure::connection(ReplyCode::ConnectionForced, "credential expired"));
         }
     }
 

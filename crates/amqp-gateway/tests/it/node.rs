@@ -159,10 +159,13 @@ impl Node {
         self.raw(client, &out);
     }
 
-    /// The answer to a method, as debug output.
+    /// The answer to a method on a channel, as debug output. That publishers are held up, and no longer, may be told at any time.
     pub fn ask(&mut self, client: usize, channel: u16, method: &impl Encode) -> String {
         self.send(client, channel, method);
-        let seen = self.next(client);
+        let mut seen = self.next(client);
+        while ["Connection(Blocked(", "Connection(Unblocked"].iter().any(|told| seen.method.starts_with(told)) {
+            seen = self.next(client);
+        }
         assert_eq!(seen.channel, channel, "{seen:?}");
         seen.method
     }
