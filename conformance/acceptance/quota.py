@@ -16,6 +16,9 @@ from backlog import PACED, RATE
 MB = 1_000_000
 LIMIT = 10 * MB
 MEMORY_MB = 1024
+LAGGARDS = 4
+# For each group 20 MB a second.
+RULE = "lag>64MiB 1200MiB/min"
 
 
 class Running:
@@ -66,32 +69,42 @@ def rates(report, system):
     report.judge("a second after a change: off the new quota by", round(worst * 100, 1), "<= 10 %", worst <= 0.1, " %")
 
 
+def readers(system, names, megabytes, rules):
+    """A group each that begins with the oldest record."""
+    quotas, running = Quotas(system.bootstrap), []
+    for group in names:
+        quotas.group(group, mainstem_laggard_rules=rules)
+        settings = [f"group.id={group}", f"client.id={group}", "fetch.message.max.bytes=1048576", "queued.max.messages.kbytes=65536"]
+        running.append(start_load("consume", system.bootstrap, "old", 10, megabytes, *settings))
+    time.sleep(1)
+    return running
+
+
 def protected(report, system):
-    """Publish latency beside a reader of old records, with a rule and without, in turns."""
+    """Publish latency beside readers of old records, with a rule and without, in turns."""
     create(system.bootstrap, "live", 10)
     create(system.bootstrap, "old", 10)
     megabytes, seconds = report.amount(3000), 15
     load("produce", system.bootstrap, "old", 10, megabytes, *BULK)
     load("latency", system.bootstrap, "live", 10, 3, RATE, *PACED)
-    quotas, p99 = Quotas(system.bootstrap), {}
+    p99 = {}
     for turn in range(3):
-        for what, rules in (("nobody", None), ("unlimited", ""), ("with a rule", "lag>64MiB 1200MiB/min")):
-            reader = None
-            if rules is not None:
-                group = f"reports-{turn}-{what.replace(' ', '-')}"
-                quotas.group(group, mainstem_laggard_rules=rules)
-                settings = [f"group.id={group}", f"client.id={group}", "fetch.message.max.bytes=1048576", "queued.max.messages.kbytes=65536"]
-                reader = start_load("consume", system.bootstrap, "old", 10, megabytes, *settings)
-                time.sleep(1)
-            row = load("latency", system.bootstrap, "live", 10, seconds, RATE, *PACED)
-            p99.setdefault(what, []).append(row["p99_ms"])
-            report.note(beside=what, **row)
-            if reader is not None:
-                reader.kill()
-                reader.wait()
-    alone, free, ruled = (median(p99[what]) for what in ("nobody", "unlimited", "with a rule"))
-    report.table("Publish latency p99 beside a reader of old records", ["beside", "p99"], [(what, f"{median(values):.2f} ms") for what, values in p99.items()])
-    report.judge("publish p99 beside a laggard under a rule, against nobody", round(ruled / alone, 2), f"<= without the rule ({free / alone:.2f})", ruled <= free)
+        for count in (0, 1, LAGGARDS):
+            for what, rules in (("without", ""), ("with", RULE)) if count else (("", ""),):
+                running = readers(system, [f"reports-{turn}-{count}-{what}-{number}" for number in range(count)], megabytes, rules)
+                row = load("latency", system.bootstrap, "live", 10, seconds, RATE, *PACED)
+                p99.setdefault((count, what), []).append(row["p99_ms"])
+                report.note(laggards=count, rule=what, **row)
+                for reader in running:
+                    reader.kill()
+                    reader.wait()
+    alone = median(p99[0, ""])
+    rows = [(count, what, f"{median(values):.2f} ms", f"{median(values) / alone:.2f}") for (count, what), values in p99.items()]
+    report.table("Publish latency p99 beside groups that read old records", ["groups", "rule", "p99", "against nobody"], rows)
+    for count in (1, LAGGARDS):
+        ruled, free = (median(p99[count, what]) / alone for what in ("with", "without"))
+        told = "a laggard" if count == 1 else f"{count} laggards"
+        report.judge(f"publish p99 beside {told} under a rule, against nobody", round(ruled, 2), f"<= without the rule ({free:.2f})", ruled <= free)
 
 
 def quota(report):
@@ -106,8 +119,8 @@ def quota(report):
 
 
 def laggard(report):
-    """A rule for groups that are far behind protects who publishes: publish latency beside a reader of 3 GB of old records, with the rule and
-    without, and beside nobody; 5,000 records of 1 KiB a second, memory 1 GiB, medians of three turns."""
+    """A rule for groups that are far behind protects who publishes: publish latency beside a group, and beside four, that read 3 GB of old
+    records, with the rule and without, and beside nobody; 5,000 records of 1 KiB a second, memory 1 GiB, medians of three turns."""
     with Folder() as folder:
         system = Mainstem(f"{folder}/data", "--memory", f"{MEMORY_MB}MiB").start()
         try:
