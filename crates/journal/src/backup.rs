@@ -137,10 +137,11 @@ impl Pinned {
     /// `Missing`, `Open`, `Segment`: a file does not hold what was written. `Io`.
     pub fn copy_open(&self, pins: &Path, to: &Path, mode: IoMode, progress: &dyn Fn(u64)) -> Result<Cut, BackupError> {
         let storage = RealStorage::reading(pins, mode);
-        let mut chain = Chain { index: self.replay.index, crc: self.replay.crc, term: self.replay.term };
+        let mut chain = Chain::from(self.replay);
         let (mut sequence, mut files) = (self.replay.segment, Vec::new());
-        while chain.index < self.until {
-            let name = segment_name(sequence);
+        // Where a segment was left the next one is there, if only its header.
+        while files.is_empty() || chain.index < self.until || chain.left {
+            let (is_wanted, name) = (chain.index < self.until, segment_name(sequence));
             let file = storage.open(&name).map_err(|source| BackupError::Io { what: "open a segment", source })?;
             let header = SegmentHeader::read(&*file)?;
             let failed = |what: &'static str| move |source| BackupError::Io { what, source };
@@ -148,14 +149,16 @@ impl Pinned {
             copied.write_all(&header.encode()).map_err(failed("write a file"))?;
             let mut scanner = Scanner::new(Arc::clone(&file), self.journal, sequence);
             let (mut position, first) = (SEGMENT_HEADER_BYTES as u64, chain.index);
+            chain.left = false;
             while chain.index < self.until {
-                let Some(Scanned { header, crc, chunk, .. }) = scanner.next(&chain, position)? else { break };
+                let Some(scanned) = scanner.next(&chain, position)? else { break };
+                chain = scanned.chain();
+                let Scanned { chunk, .. } = scanned;
                 copied.write_all(&chunk).map_err(failed("write a file"))?;
                 position += chunk.len() as u64;
-                chain = Chain { index: header.index, crc, term: header.term };
                 progress(chunk.len() as u64);
             }
-            if chain.index == first {
+            if is_wanted && chain.index == first {
                 return Err(BackupError::Missing { file: file.name(), index: first.next(), position });
             }
             let size = file.size().map_err(failed("read a segment"))?.next_multiple_of(SECTOR as u64);

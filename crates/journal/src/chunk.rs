@@ -3,7 +3,7 @@
 //! ```text
 //! header, 96 bytes, little-endian          directory, 48 bytes an entry
 //!   0  u32  magic "MSCK"                     0  u8   kind: 1 data, 2 state, 3 trim, 4 new term, 5 shared data
-//!   4  u16  format version (2 if shared)     1  u8   flags: 1 transactional, 2 control, 4 deleted state
+//!   4  u16  format version (2 if shared)     1  u8   flags: 1 transactional, 2 control, 4 deleted state, 8 left
 //!   6  u16  reserved, 0                      2  u16  reserved, 0
 //!   8  [16] journal UUID                     4  u32  record count
 //!  24  u64  segment sequence                 8  u64  log id (0 for state and new term; shared: number of logs)
@@ -24,7 +24,8 @@
 //!
 //! A data body is one or more record batches of one log, back to back, in offset order, with base offset and
 //! leader epoch filled in. In a shared one the base offset of a batch is its distance from that of the entry (see `run`). A state body
-//! is `u32` key length, key, value. A chunk without shared data is of version 1.
+//! is `u32` key length, key, value. A chunk without shared data is of version 1. An entry of kind 4 with the flag 8 begins no term: its chunk
+//! is the last of its segment, written when the next segment was there on stable storage.
 //!
 //! * I1 Indexes rise by one; the term never falls.
 //! * I2 A chunk is the successor of another only if journal UUID and segment sequence fit and it carries
@@ -93,7 +94,7 @@ pub enum EntryKind {
     State,
     /// A log's new start.
     Trim,
-    /// The first chunk of a term.
+    /// The first chunk of a term, or with `FLAG_LEFT` the last of a segment.
     NewTerm,
     /// A run of record batches of several logs. Only in the directory: who reads that gets one of `Data` for each log.
     Shared,
@@ -105,6 +106,8 @@ pub const FLAG_TRANSACTIONAL: u8 = 1;
 pub const FLAG_CONTROL: u8 = 2;
 /// Flag of a state entry: the key is deleted.
 pub const FLAG_DELETED: u8 = 4;
+/// Flag of a new-term entry: it begins none, but ends its segment.
+pub const FLAG_LEFT: u8 = 8;
 
 /// One directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

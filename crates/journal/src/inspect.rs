@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use record::Batches;
 
-use crate::chunk::{ChunkHeader, EntryKind, body, check_bodies, decode_directory, split_state};
+use crate::chunk::{ChunkHeader, EntryKind, FLAG_LEFT, body, check_bodies, decode_directory, split_state};
 use crate::disk::{RealStorage, SECTOR, Storage};
 use crate::index::{IndexCache, SealedIndex};
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind};
@@ -100,6 +100,7 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
     for (number, entry) in entries.iter().enumerate() {
         let position = at + entry.position as usize;
         match entry.kind {
+            EntryKind::NewTerm if entry.flags & FLAG_LEFT != 0 => writeln!(out, "{:>10}    end of the segment, the next one is there", "")?,
             EntryKind::NewTerm => writeln!(out, "{:>10}    new term", "")?,
             EntryKind::Trim => writeln!(out, "{:>10}    trim {} to {}", "", entry.log, entry.base)?,
             EntryKind::State => {

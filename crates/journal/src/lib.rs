@@ -83,4 +83,8 @@ pub enum Planted {
     TrustSharedBodies,
     /// Places what belongs together in one chunk after the other.
     PartTogether,
+    /// Looks for chunks behind a bad one only within 4 MiB of its beginning.
+    ShortSight,
+    /// Says in no segment that the next one is there, and does not miss it.
+    LeaveUnmarked,
 }

@@ -22,7 +22,7 @@ use record::filler;
 use types::{LogId, Offset, Term, Timestamp};
 
 use crate::chunk::{
-    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw, encode_header_with_crc,
+    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw, encode_header_with_crc, padded,
 };
 use crate::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use crate::index::{SealInfo, write_index};
@@ -345,11 +345,12 @@ fn with_empty_bodies(file: &dyn File, position: u64) -> io::Result<Option<Vec<u8
 
 /// As many chunks as are missing, in as many bytes; the last one with what is missing of logs that go on. `None`: that does not fit.
 fn fill_hole(survey: &Survey, hole: &Hole) -> Option<Vec<u8>> {
-    let bytes = usize::try_from(hole.bytes.end - hole.bytes.start).ok()?;
     let count = usize::try_from(hole.last.0.checked_sub(hole.first.0)? + 1).ok()?;
     let entries: Vec<(LogId, Range<Offset>)> = hole.gaps.iter().flat_map(|(log, range)| pieces(range.clone()).map(|range| (*log, range))).collect();
-    let last_bytes = bytes.checked_sub((count - 1) * SECTOR)?;
-    if last_bytes < SECTOR || HEADER_BYTES + entries.len() * (ENTRY_BYTES + FILLER_BYTES) > last_bytes {
+    let needed = (count - 1) * SECTOR + padded(HEADER_BYTES + entries.len() * (ENTRY_BYTES + FILLER_BYTES));
+    let there = usize::try_from(hole.bytes.end - hole.bytes.start).ok()?;
+    let bytes = if hole.at_end { needed } else { there };
+    if needed > bytes {
         return None;
     }
     let mut chunks = vec![0; bytes];

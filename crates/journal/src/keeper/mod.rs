@@ -25,6 +25,7 @@ use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::recent::SegmentRuns;
+use crate::recovery::spare_name;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
@@ -287,7 +288,10 @@ impl Keeper {
     fn make_segment(&mut self) -> io::Result<PreparedSegment> {
         let (sequence, size) = (self.next_sequence, self.journal.config().segment_bytes);
         let name = segment_name(sequence);
-        let (file, written_before) = match self.spares.pop() {
+        // A spare of this name would say for ever that a start has put this segment aside.
+        let own = self.spares.iter().position(|spare| *spare == spare_name(sequence));
+        let spare = own.map(|at| self.spares.swap_remove(at)).or_else(|| self.spares.pop());
+        let (file, written_before) = match spare {
             Some(spare) => {
                 let outcome = self.storage.rename(&spare, &name).and_then(|()| self.storage.open(&name));
                 let file = outcome?;

@@ -2,7 +2,7 @@
 //!
 //! A chunk is accepted only if it is whole and journal, segment, previous header's CRC and index + 1 fit and the
 //! term does not fall: recycled segments hold old chunks that look valid. The first that is not accepted ends
-//! the journal. It was *torn* by a crash, and is cut off, unless a valid chunk soon after it says that it had
+//! the journal. It was *torn* by a crash, and is cut off, unless a chunk header behind it, in its segment or the next, says that it had
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
 pub(crate) mod scan;
@@ -114,6 +114,7 @@ pub fn open<S: Submitter>(
     };
     let journal = Arc::new(Journal::new(config, uuid, Term(0), clock, archive));
     let mut replaying = Replay::new(Arc::clone(&journal), replay);
+    replaying.checkpointed = checkpoint.is_some();
     if let Some(checkpoint) = checkpoint {
         replaying.load(checkpoint);
     }
@@ -163,6 +164,14 @@ fn restore_archive(journal: &Journal, state: &StateMap) -> Result<(), ArchiveRec
     Ok(())
 }
 
+/// Before the name of a segment's file that is kept to be written again.
+const PREFIX_SPARE: &str = "spare-";
+
+/// The name of a segment that a start has put aside because it was not begun.
+pub(crate) fn spare_name(sequence: u64) -> String {
+    format!("{PREFIX_SPARE}{}", segment_name(sequence))
+}
+
 /// The folder's files by what they are.
 struct Files {
     segments: Vec<u64>,
@@ -178,7 +187,7 @@ impl Files {
         Ok(Self {
             segments,
             checkpoint: names.iter().any(|name| name == checkpoint::NAME),
-            spares: names.into_iter().filter(|name| name.starts_with("spare-")).collect(),
+            spares: names.into_iter().filter(|name| name.starts_with(PREFIX_SPARE)).collect(),
         })
     }
 
@@ -229,7 +238,7 @@ fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkp
 fn put_unused_aside(storage: &dyn Storage, next_sequence: u64) -> Result<(), OpenError> {
     for name in storage.list().map_err(io_error("list the journal's folder"))? {
         if sequence_of(&name).is_some_and(|sequence| sequence >= next_sequence) {
-            storage.rename(&name, &format!("spare-{name}")).map_err(io_error("put a prepared segment aside"))?;
+            storage.rename(&name, &format!("{PREFIX_SPARE}{name}")).map_err(io_error("put a prepared segment aside"))?;
         } else if name == NAME_REWRITING || name == checkpoint::NAME_NEW {
             storage.discard(&name, None).map_err(io_error("remove an unfinished file"))?;
         }
@@ -237,18 +246,20 @@ fn put_unused_aside(storage: &dyn Storage, next_sequence: u64) -> Result<(), Ope
     Ok(())
 }
 
-/// Creates segment `sequence` to be written from its start.
+/// Makes segment `sequence`, to be written from its start. A file that is there already stays: a checkpoint may say that it is.
 fn begin_segment(
     journal: &Journal,
     storage: &dyn Storage,
     sequence: u64,
 ) -> Result<ActiveSegment, OpenError> {
-    let name = segment_name(sequence);
-    if storage.list().map_err(io_error("list the journal's folder"))?.contains(&name) {
-        storage.discard(&name, None).map_err(io_error("remove an unfinished segment"))?;
-    }
-    let size = journal.config().segment_bytes;
-    let file = storage.create(&name, size).map_err(io_error("create a segment"))?;
+    let (name, size) = (segment_name(sequence), journal.config().segment_bytes);
+    let file = if is_there(storage, sequence)? {
+        let file = storage.open(&name).map_err(io_error("open a segment"))?;
+        file.allocate(size).map_err(io_error("create a segment"))?;
+        file
+    } else {
+        storage.create(&name, size).map_err(io_error("create a segment"))?
+    };
     let header = SegmentHeader {
         kind: SegmentKind::Journal,
         journal: journal.uuid(),
@@ -289,6 +300,8 @@ struct Recovered {
 struct Replay {
     journal: Arc<Journal>,
     from: ReplayFrom,
+    /// A checkpoint says where to begin.
+    checkpointed: bool,
     state: StateMap,
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
     checkpoint_state: StateMap,
@@ -300,6 +313,7 @@ impl Replay {
         Self {
             journal,
             from,
+            checkpointed: false,
             state: StateMap::default(),
             checkpoint_logs: BTreeMap::new(),
             checkpoint_state: StateMap::default(),
@@ -330,14 +344,13 @@ impl Replay {
 
     fn run(mut self, storage: &dyn Storage) -> Result<Recovered, OpenError> {
         self.open_sealed(storage)?;
-        let mut chain = Chain { index: self.from.index, crc: self.from.crc, term: self.from.term };
+        let mut chain = Chain::from(self.from);
         let mut sequence = self.from.segment;
         let mut sealing: Vec<SealJob> = Vec::new();
         let mut active: Option<ActiveSegment> = None;
         while let Some(file) = open_segment(storage, sequence, self.journal.uuid(), &chain)? {
             if let Some(full) = active.take() {
-                let mut scanner = scan::Scanner::new(Arc::clone(&file), self.journal.uuid(), sequence);
-                if scanner.next(&chain, SEGMENT_HEADER_BYTES as u64)?.is_none() {
+                if !chain.left && !goes_on(&full, &file, self.journal.uuid(), &chain)? {
                     // Prepared, but nothing of it continues the journal.
                     active = Some(full);
                     break;
@@ -347,9 +360,14 @@ impl Replay {
             let size = file.size().map_err(io_error("read a segment"))?;
             self.journal.segments().insert(sequence, Arc::clone(&file));
             let mut next = active_segment(&self.journal, sequence, file, size);
+            chain.left = false;
             self.scan_segment(&mut chain, &mut next)?;
             active = Some(next);
             sequence += 1;
+        }
+        // A checkpoint is written, and a segment left, when the next segment is there.
+        if chain.left || (active.is_none() && self.checkpointed && !is_there(storage, sequence)?) {
+            return Err(OpenError::MissingSegment { sequence });
         }
         check_behind(storage, sequence, self.journal.uuid(), &chain)?;
         let active = match active {
@@ -419,12 +437,15 @@ impl Replay {
         #[cfg(feature = "planted")]
         {
             scanner.trusts_shared = self.journal.planted() == Some(crate::Planted::TrustSharedBodies);
+            scanner.short_sight = self.journal.planted() == Some(crate::Planted::ShortSight);
         }
-        while let Some(Scanned { header, crc, entries, chunk }) = scanner.next(chain, active.position)? {
+        while let Some(scanned) = scanner.next(chain, active.position)? {
+            let next = scanned.chain();
+            let Scanned { header, entries, chunk, .. } = scanned;
             for entry in &entries {
                 self.apply(entry, &chunk, &header, active)?;
             }
-            *chain = Chain { index: header.index, crc, term: header.term };
+            *chain = next;
             active.position += u64::from(header.chunk_bytes);
             active.written_before = active.position;
             self.replayed_bytes += u64::from(header.chunk_bytes);
@@ -560,19 +581,40 @@ fn open_segment(storage: &dyn Storage, sequence: u64, uuid: Uuid, chain: &Chain)
         Err(error) => return Err(error.into()),
     };
     match scan::Scanner::new(Arc::clone(&file), uuid, sequence).next(chain, SEGMENT_HEADER_BYTES as u64) {
-        Ok(None) => Ok(None),
-        Ok(Some(_)) | Err(OpenError::Segment(SegmentError::Corrupt { .. })) => {
+        Ok(None) if !chain.left => Ok(None),
+        Ok(_) | Err(OpenError::Segment(SegmentError::Corrupt { .. })) => {
             Err(SegmentError::Corrupt { file: file.name(), position: 0, what }.into())
         }
         Err(error) => Err(error),
     }
 }
 
-/// Fails when a segment behind `end`, where the journal ends, says that more of it had been durable: then `end` is gone.
+fn is_there(storage: &dyn Storage, sequence: u64) -> Result<bool, OpenError> {
+    Ok(storage.list().map_err(io_error("list the journal's folder"))?.contains(&segment_name(sequence)))
+}
+
+/// Does the journal go on in the segment `file` behind `full`? Fails when the end of `full` is missing.
+fn goes_on(full: &ActiveSegment, file: &Arc<dyn File>, uuid: Uuid, chain: &Chain) -> Result<bool, OpenError> {
+    let sequence = full.sequence + 1;
+    let mut scanner = scan::Scanner::new(Arc::clone(file), uuid, sequence);
+    let first = scanner.header_at(SEGMENT_HEADER_BYTES as u64)?;
+    if first.is_some_and(|first| first.index > chain.index.next() && first.durable_index > chain.index) {
+        let what = format!("chunk {} is missing, and segment {sequence} goes on behind it", chain.index.next());
+        return Err(SegmentError::Corrupt { file: full.file.name(), position: full.position, what }.into());
+    }
+    Ok(scanner.next(chain, SEGMENT_HEADER_BYTES as u64)?.is_some())
+}
+
+/// Fails when `end`, where the journal ends, is gone: a segment behind it was made, which happens when `end` is there and no start has put it
+/// aside; or one says that more of the journal had been durable.
 fn check_behind(storage: &dyn Storage, end: u64, uuid: Uuid, chain: &Chain) -> Result<(), OpenError> {
-    for sequence in Files::list(storage)?.segments.into_iter().filter(|sequence| *sequence > end) {
+    let Files { segments, spares, .. } = Files::list(storage)?;
+    let is_gone = !segments.contains(&end) && !spares.contains(&spare_name(end));
+    for sequence in segments.into_iter().filter(|sequence| *sequence > end) {
         let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
-        if scan::Scanner::new(file, uuid, sequence).says_durable(chain.index.next())? {
+        let is_made = |header: SegmentHeader| header.journal == uuid && header.sequence == sequence;
+        let is_made = is_gone && SegmentHeader::read(&*file).is_ok_and(is_made);
+        if is_made || scan::Scanner::new(file, uuid, sequence).says_durable(chain.index.next())? {
             return Err(OpenError::MissingSegment { sequence: end });
         }
     }

@@ -8,12 +8,11 @@ use types::{LogIndex, Term};
 use uuid::Uuid;
 
 use super::OpenError;
-use crate::chunk::{ChunkError, ChunkHeader, Entry, check_bodies, decode_directory};
+use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_LEFT, check_bodies, decode_directory};
+use crate::checkpoint::ReplayFrom;
 use crate::disk::{File, SECTOR};
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError};
 
-/// How far behind a bad chunk evidence of its durability is looked for: two of the largest usual chunks.
-pub(crate) const WINDOW_BYTES: u64 = 4 << 20;
 const READ_BYTES: usize = 4 << 20;
 
 /// The last accepted chunk.
@@ -22,6 +21,8 @@ pub(crate) struct Chain {
     pub index: LogIndex,
     pub crc: u32,
     pub term: Term,
+    /// It ends its segment: the next one is there.
+    pub left: bool,
 }
 
 /// An accepted chunk.
@@ -30,6 +31,24 @@ pub(crate) struct Scanned {
     pub crc: u32,
     pub entries: Vec<Entry>,
     pub chunk: Bytes,
+}
+
+impl From<ReplayFrom> for Chain {
+    fn from(replay: ReplayFrom) -> Self {
+        Self { index: replay.index, crc: replay.crc, term: replay.term, left: false }
+    }
+}
+
+impl Scanned {
+    /// The chain that ends with this chunk.
+    pub fn chain(&self) -> Chain {
+        Chain { index: self.header.index, crc: self.crc, term: self.header.term, left: ends_segment(&self.entries) }
+    }
+}
+
+/// Do entries of a chunk say that it is the last of its segment?
+pub(crate) fn ends_segment(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.kind == EntryKind::NewTerm && entry.flags & FLAG_LEFT != 0)
 }
 
 /// Reads a segment front to back through one large buffer.
@@ -42,6 +61,9 @@ pub(crate) struct Scanner {
     /// A planted defect: bodies that logs share are not looked at.
     #[cfg(feature = "planted")]
     pub trusts_shared: bool,
+    /// A planted defect: what lies further behind a bad chunk is not looked at.
+    #[cfg(feature = "planted")]
+    pub short_sight: bool,
 }
 
 impl Scanner {
@@ -54,6 +76,8 @@ impl Scanner {
             buffer_at: 0,
             #[cfg(feature = "planted")]
             trusts_shared: false,
+            #[cfg(feature = "planted")]
+            short_sight: false,
         }
     }
 
@@ -67,10 +91,30 @@ impl Scanner {
             }
             bad => {
                 let what = bad.err().map_or_else(|| "chunk does not continue the journal".to_owned(), |error| error.to_string());
-                self.check_torn(chain.index.next(), position, what)?;
+                let behind = self.behind(chain, position)?;
+                #[cfg(feature = "planted")]
+                if self.short_sight && behind > position + (4 << 20) {
+                    return Ok(None);
+                }
+                if self.is_durable(chain.index.next(), behind)? {
+                    return Err(SegmentError::Corrupt { file: self.file.name(), position, what }.into());
+                }
                 Ok(None)
             }
         }
+    }
+
+    /// Where what lies behind a bad chunk begins: at its end, if its header is whole and continues the journal.
+    fn behind(&mut self, chain: &Chain, position: u64) -> Result<u64, OpenError> {
+        let header = self.bytes(position, SECTOR)?.and_then(|first| ChunkHeader::decode(&first).ok());
+        let own = header.filter(|(header, _)| self.continues(header, chain));
+        Ok(own.map_or(position, |(header, _)| position + u64::from(header.chunk_bytes)))
+    }
+
+    /// The header at `position`, if it is one of this segment.
+    pub fn header_at(&mut self, position: u64) -> Result<Option<ChunkHeader>, OpenError> {
+        let header = self.bytes(position, SECTOR)?.and_then(|first| ChunkHeader::decode(&first).ok());
+        Ok(header.map(|(header, _)| header).filter(|header| header.journal == self.journal && header.segment == self.segment))
     }
 
     fn continues(&self, header: &ChunkHeader, chain: &Chain) -> bool {
@@ -81,6 +125,7 @@ impl Scanner {
             && header.term >= chain.term
     }
 
+    /// `None`: the file ends before.
     fn bytes(&mut self, position: u64, length: usize) -> Result<Option<Bytes>, OpenError> {
         let inside = position.checked_sub(self.buffer_at).map(|at| at as usize);
         if inside.is_none_or(|at| at + length > self.buffer.len()) {
@@ -118,24 +163,15 @@ impl Scanner {
         Ok(checked.map(|entries| Scanned { header, crc, entries, chunk }))
     }
 
-    /// Fails when a valid chunk behind `position` says that chunk `index` had been durable.
-    fn check_torn(&mut self, index: LogIndex, position: u64, what: String) -> Result<(), OpenError> {
-        if self.is_durable(index, position)? {
-            return Err(SegmentError::Corrupt { file: self.file.name(), position, what }.into());
-        }
-        Ok(())
-    }
-
-    /// Does a chunk near the beginning of the segment say that chunk `index` had been durable?
+    /// Does a chunk of the segment say that chunk `index` had been durable?
     pub fn says_durable(&mut self, index: LogIndex) -> Result<bool, OpenError> {
-        self.is_durable(index, 0)
+        self.is_durable(index, SEGMENT_HEADER_BYTES as u64)
     }
 
-    /// Does a valid chunk within reach behind `position` say that chunk `index` had been durable?
+    /// Does a chunk at `position` or anywhere behind it say that chunk `index` had been durable? A chunk may be nearly as long as the segment.
     fn is_durable(&mut self, index: LogIndex, position: u64) -> Result<bool, OpenError> {
-        let mut at = position + SECTOR as u64;
-        while at < position + WINDOW_BYTES {
-            let Some(first) = self.bytes(at, SECTOR)? else { return Ok(false) };
+        let mut at = position;
+        while let Some(first) = self.bytes(at, SECTOR)? {
             if let Ok((header, _)) = ChunkHeader::decode(&first)
                 && header.journal == self.journal
                 && header.segment == self.segment
@@ -150,14 +186,14 @@ impl Scanner {
     }
 }
 
-/// The first header of a chunk near the beginning of segment `sequence`, of whatever journal.
+/// The first header of a chunk of segment `sequence`, of whatever journal.
 pub(crate) fn first_header(file: &Arc<dyn File>, sequence: u64) -> Result<Option<ChunkHeader>, OpenError> {
     let mut scanner = Scanner::new(Arc::clone(file), Uuid::nil(), sequence);
-    for at in (SEGMENT_HEADER_BYTES as u64..WINDOW_BYTES).step_by(SECTOR) {
-        let Some(sector) = scanner.bytes(at, SECTOR)? else { return Ok(None) };
+    let mut at = SEGMENT_HEADER_BYTES as u64;
+    while let Some(sector) = scanner.bytes(at, SECTOR)? {
         match ChunkHeader::decode(&sector) {
             Ok((header, _)) if header.segment == sequence => return Ok(Some(header)),
-            _ => {}
+            _ => at += SECTOR as u64,
         }
     }
     Ok(None)

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use types::{LogIndex, Term};
+use types::{LogIndex, Term, Timestamp};
 
 use super::{Hole, Opened, Place, SegmentSurvey, Surveyor};
 use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_DELETED, body, check_bodies, decode_directory, split_state};
-use crate::disk::{File, SECTOR};
-use crate::recovery::scan::{Chain, WINDOW_BYTES};
+use crate::disk::{File, SECTOR, Storage};
+use crate::recovery::scan::{Chain, Scanner, ends_segment};
 use crate::run::Run;
-use crate::segments::SEGMENT_HEADER_BYTES;
+use crate::segments::{SEGMENT_HEADER_BYTES, segment_name};
 
 const READ_BYTES: usize = 4 << 20;
 
@@ -146,12 +146,10 @@ impl Surveyor<'_> {
             let what = match self.chunk_at(&mut window, one.sequence, position) {
                 Found::Chunk { header, crc, bytes, entries, broken, wrong } if continues(&header, chain.as_ref()) => {
                     // A chunk with a wrong body is the end, unless it had been durable.
-                    let durable = |next: &ChunkHeader| next.index > header.index && next.durable_index >= header.index;
-                    let end = position + WINDOW_BYTES;
-                    if wrong.is_some() && self.next_header(&mut window, one.sequence, (position, end), durable).is_none() {
+                    let next = position + u64::from(header.chunk_bytes);
+                    if wrong.is_some() && !self.was_durable(&mut window, one.sequence, next, header.index) {
                         break;
                     }
-                    let next = position + u64::from(header.chunk_bytes);
                     self.read(u64::from(header.chunk_bytes));
                     match wrong {
                         None => self.found.chunks += 1,
@@ -169,7 +167,7 @@ impl Surveyor<'_> {
                     }
                     broken.iter().filter(|entry| entry.kind == EntryKind::Data).for_each(|entry| self.replay(entry, &bytes));
                     lost.extend(broken.iter().filter_map(|entry| run_of(entry, &header, position)));
-                    chain = Some(Chain { index: header.index, crc, term: header.term });
+                    chain = Some(Chain { index: header.index, crc, term: header.term, left: ends_segment(&entries) });
                     (position, time) = (next, header.time);
                     continue;
                 }
@@ -178,7 +176,12 @@ impl Surveyor<'_> {
             };
             let first = chain.map_or(LogIndex(0), |chain| chain.index).next();
             let durable = |next: &ChunkHeader| next.index > first && next.durable_index >= first;
-            let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, position + WINDOW_BYTES), durable) else { break };
+            let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, u64::MAX), durable) else {
+                if let Some(chain) = chain.as_mut() {
+                    self.end_missing(&one, position, chain, (time, what));
+                }
+                break;
+            };
             if matches!(self.chunk_at(&mut window, one.sequence, next), Found::Nothing(_)) {
                 break;
             }
@@ -186,7 +189,7 @@ impl Surveyor<'_> {
             let hole = Hole { sequence: one.sequence, bytes: position..next, first, last, term: chain.map_or(header.term, |chain| chain.term), ..Hole::default() };
             let hole = Hole { time, previous_crc, crc: header.previous_crc, ..hole };
             self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
-            chain = Some(Chain { index: last, crc: header.previous_crc, term: header.term });
+            chain = Some(Chain { index: last, crc: header.previous_crc, term: header.term, left: false });
             position = next;
         }
         self.found.last = chain.map_or(self.found.last, |chain| chain.index);
@@ -195,9 +198,35 @@ impl Surveyor<'_> {
         chain
     }
 
+    /// Does a chunk behind `end`, in this segment or at the beginning of the next, say that chunk `index` had been durable?
+    fn was_durable(&mut self, window: &mut Window, sequence: u64, end: u64, index: LogIndex) -> bool {
+        let durable = |next: &ChunkHeader| next.index > index && next.durable_index >= index;
+        let behind = self.next_header(window, sequence, (end - SECTOR as u64, u64::MAX), durable);
+        behind.is_some() || self.first_of(sequence + 1).is_some_and(|first| durable(&first))
+    }
+
+    /// The header at the beginning of a segment's chunks.
+    fn first_of(&self, sequence: u64) -> Option<ChunkHeader> {
+        let file = self.storage.open(&segment_name(sequence)).ok()?;
+        Scanner::new(file, self.found.journal, sequence).header_at(SEGMENT_HEADER_BYTES as u64).ok()?
+    }
+
+    /// The end of a segment is not readable: it is damage when the next segment says that there was more.
+    fn end_missing(&mut self, one: &Opened, position: u64, chain: &mut Chain, (time, what): (Timestamp, String)) {
+        let first = chain.index.next();
+        let Some(next) = self.first_of(one.sequence + 1).filter(|next| next.index > first && next.durable_index >= first) else { return };
+        let last = LogIndex(next.index.0 - 1);
+        // As much as these chunks take without records; nobody knows more of them.
+        let bytes = position..position + (last.0 - chain.index.0) * SECTOR as u64;
+        let hole = Hole { sequence: one.sequence, bytes, first, last, term: chain.term, time, previous_crc: chain.crc, ..Hole::default() };
+        let hole = Hole { crc: next.previous_crc, at_end: true, ..hole };
+        self.damage_at(one.sequence, &*one.file, (position, Place::Hole(hole)), what);
+        *chain = Chain { index: last, crc: next.previous_crc, term: next.term, left: false };
+    }
+
     /// The header of the first chunk of a segment, or of the first one that has one. While it is not known whose journal this is, it says that.
     pub(super) fn first_chunk(&mut self, file: &Arc<dyn File>, sequence: u64) -> Option<ChunkHeader> {
-        let (_, header) = self.next_header(&mut Window::new(file), sequence, (0, WINDOW_BYTES), |_| true)?;
+        let (_, header) = self.next_header(&mut Window::new(file), sequence, (0, u64::MAX), |_| true)?;
         self.found.journal = header.journal;
         Some(header)
     }

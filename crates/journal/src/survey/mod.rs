@@ -27,6 +27,7 @@ use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::disk::{File, RealStorage, Storage};
 use crate::index::{IndexCache, SealedIndex};
 use crate::recovery::scan::{Chain, Scanner};
+use crate::recovery::spare_name;
 use crate::run::Run;
 use crate::segments::{REPLACES_MAX, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
 use crate::state::StateMap;
@@ -93,6 +94,8 @@ pub(crate) struct Hole {
     /// CRC of the header of the chunk before, and the one that the chunk behind expects.
     pub previous_crc: u32,
     pub crc: u32,
+    /// It is the end of the segment: chunks in its place may take more bytes.
+    pub at_end: bool,
     /// What is missing of logs that go on behind it.
     pub gaps: Vec<(LogId, Range<Offset>)>,
 }
@@ -323,7 +326,7 @@ impl Surveyor<'_> {
         for one in covered.into_iter().filter(|one| !replaced.contains(&one.sequence)) {
             self.sealed(one);
         }
-        let chain = replay.map(|replay| Chain { index: replay.index, crc: replay.crc, term: replay.term });
+        let chain = replay.map(Chain::from);
         let first = if replay.is_some() { covered_until } else { sequences.first().copied().unwrap_or(1) };
         if first > 1 && replay.is_none() && self.found.damages.is_empty() {
             self.missing(1, format!("there is no checkpoint, and segment {first} is the oldest"));
@@ -334,8 +337,9 @@ impl Surveyor<'_> {
         Ok(logs.flat_map(|log| log.segments.iter().filter(&gone).map(move |sequence| (log.id, sequence))).collect())
     }
 
-    /// Segments behind the checkpoint, from `sequence` on.
-    fn all_open(&mut self, sequences: &[u64], mut sequence: u64, mut chain: Option<Chain>) -> Result<(), SurveyError> {
+    /// Segments behind the checkpoint, from `first` on.
+    fn all_open(&mut self, sequences: &[u64], first: u64, mut chain: Option<Chain>) -> Result<(), SurveyError> {
+        let mut sequence = first;
         while sequences.contains(&sequence) {
             let Some(mut one) = self.open(sequence)? else { break };
             if let Some(wrong) = one.wrong.take() {
@@ -345,8 +349,8 @@ impl Surveyor<'_> {
                 let place = Place::Header { sequence, created: one.header.created };
                 self.damage_at(sequence, &*one.file, (0, place), words(&wrong));
             }
-            let before = chain;
-            chain = self.open_chunks(one, chain);
+            let before = chain.map(|chain| Chain { left: false, ..chain });
+            chain = self.open_chunks(one, before);
             if chain == before && before.is_some() {
                 break;
             }
@@ -354,9 +358,19 @@ impl Surveyor<'_> {
         }
         // As recovery does: what lies behind the end may say that more had been durable.
         let next = chain.map_or(LogIndex(0), |chain| chain.index).next();
+        let is_there = sequences.contains(&sequence);
+        if !is_there && chain.is_some_and(|chain| chain.left) {
+            self.missing(sequence, "it is missing, and the segment before says that it is there".to_owned());
+        }
+        if !is_there && sequence == first && chain.is_some() {
+            self.missing(sequence, "it is missing, and the checkpoint says that the journal goes on there".to_owned());
+        }
+        let was_aside = self.storage.open(&spare_name(sequence)).is_ok();
         for later in sequences.iter().filter(|later| **later > sequence) {
             let Ok(file) = self.storage.open(&segment_name(*later)) else { continue };
-            if Scanner::new(file, self.found.journal, *later).says_durable(next).is_ok_and(|says| says) {
+            let is_made = |header: SegmentHeader| header.journal == self.found.journal && header.sequence == *later;
+            let is_made = !is_there && !was_aside && SegmentHeader::read(&*file).is_ok_and(is_made);
+            if is_made || Scanner::new(file, self.found.journal, *later).says_durable(next).is_ok_and(|says| says) {
                 self.missing(sequence, format!("it is missing, and segment {later} goes on behind it"));
             }
         }
@@ -368,10 +382,11 @@ impl Surveyor<'_> {
     fn is_begun(&self, one: &Opened, wrong: &SegmentError, chain: Option<Chain>) -> bool {
         match (wrong, chain) {
             (SegmentError::Io { .. }, _) => true,
-            (_, Some(chain)) => {
+            (_, Some(chain)) if !chain.left => {
                 let mut scanner = Scanner::new(Arc::clone(&one.file), self.found.journal, one.sequence);
                 !matches!(scanner.next(&chain, SEGMENT_HEADER_BYTES as u64), Ok(None))
             }
+            (_, Some(_)) => true,
             (_, None) => one.header.kind == SegmentKind::Journal,
         }
     }

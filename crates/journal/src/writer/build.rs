@@ -11,10 +11,10 @@ use types::{Durability, LogId, LogIndex, Offset, Timestamp};
 use super::{OpenBlock, Writer};
 use crate::append::{AppendError, AppendItem, Appended};
 use crate::chunk::{
-    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, FLAG_CONTROL, FLAG_DELETED, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at,
+    ChunkHeader, ENTRY_BYTES, Entry, EntryKind, FLAG_CONTROL, FLAG_DELETED, FLAG_LEFT, FLAG_TRANSACTIONAL, HEADER_BYTES, bodies_at,
     crc32c, padded,
 };
-use crate::disk::{Submitter, WriteOp};
+use crate::disk::{SECTOR, Submitter, WriteOp};
 use crate::log::Log;
 use crate::pool::{BLOCK_BYTES, Block};
 use crate::producers::Verdict;
@@ -182,7 +182,7 @@ impl<S: Submitter> Writer<S> {
     /// Room in the active segment, or after a roll; `None` when there is no memory for any chunk.
     fn room(&mut self) -> Option<Room> {
         let memory = self.memory();
-        if memory < crate::disk::SECTOR * 2 {
+        if memory < SECTOR * 2 {
             return None;
         }
         let prepared = self.journal.has_prepared();
@@ -388,33 +388,53 @@ impl<S: Submitter> Writer<S> {
     #[cfg(feature = "planted")]
     fn planted_elsewhere(&self, mut flight: Flight) -> Flight {
         if self.journal.planted() == Some(crate::Planted::RewriteAcknowledged) && flight.position > 8192 && flight.index.0.is_multiple_of(3) {
-            flight.position -= crate::disk::SECTOR as u64;
+            flight.position -= SECTOR as u64;
         }
         flight
     }
 
-    /// The first chunk of a reign: no records, flushed like any commit of class `fsync`.
+    /// The first chunk of a term: no records, flushed like any commit of class `fsync`.
     pub(super) fn write_new_term(&mut self) {
-        assert!(self.memory() >= crate::disk::SECTOR, "an unused pool has a block");
+        assert!(self.memory() >= SECTOR, "an unused pool has a block");
+        let (mut flight, bytes) = self.write_mark(0);
+        flight.fsync = true;
+        flight.dsync = true;
+        self.submit(flight, bytes);
+    }
+
+    /// The last chunk of a segment, durable before anything that follows it. A segment that an older release has filled may have no room.
+    pub(super) fn end_segment(&mut self) {
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::LeaveUnmarked) {
+            return;
+        }
+        let end = segments::chunks_end(&self.active, self.active.size);
+        if self.active.position + SECTOR as u64 > end || self.memory() < SECTOR {
+            return;
+        }
+        let (mut flight, bytes) = self.write_mark(FLAG_LEFT);
+        flight.dsync = self.may_dsync();
+        self.submit(flight, bytes);
+    }
+
+    /// A chunk without records.
+    fn write_mark(&mut self, flags: u8) -> (Flight, Bytes) {
         let now = self.journal.now_ms();
-        let (block, start, block_number) = self.take_memory(crate::disk::SECTOR);
+        let (block, start, block_number) = self.take_memory(SECTOR);
         // SAFETY: the range lies behind everything that was filled and shared before.
-        let memory = unsafe { block.range_mut(start, crate::disk::SECTOR) };
+        let memory = unsafe { block.range_mut(start, SECTOR) };
         memory.fill(0);
         let mut chunk = ChunkInMaking::new(memory, 1, 0, self.term.0);
-        chunk.add_entry(Entry { kind: EntryKind::NewTerm, ..Entry::EMPTY });
-        let crc = self.finish_header(&mut chunk, (1, 0), 0, crate::disk::SECTOR, now);
-        let bytes = block.share(start, crate::disk::SECTOR);
+        chunk.add_entry(Entry { kind: EntryKind::NewTerm, flags, ..Entry::EMPTY });
+        let crc = self.finish_header(&mut chunk, (1, 0), 0, SECTOR, now);
+        let bytes = block.share(start, SECTOR);
         let position = self.active.position;
         let index = self.next_index;
         self.journal.tail().push(index, TailChunk { bytes: bytes.clone(), position: position as u32, rows: 0, block: block_number });
         self.previous_crc = crc;
         self.next_index = index.next();
-        self.active.position += crate::disk::SECTOR as u64;
-        let mut flight = Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position);
-        flight.fsync = true;
-        flight.dsync = true;
-        self.submit(flight, bytes);
+        self.active.position += SECTOR as u64;
+        (Flight::new(index, bytes.len(), Arc::clone(&self.active.file), position), bytes)
     }
 }
 

@@ -288,12 +288,14 @@ impl<S: Submitter> Writer<S> {
         wanted.min(self.submitter.capacity().saturating_sub(1).max(1))
     }
 
-    /// Takes the segment that the keeper has prepared; the old one is sealed once it is durable.
+    /// Takes the segment that the keeper has prepared; the old one is sealed once it is durable. Its last chunk says that the other is there,
+    /// so that recovery misses that one if it is gone.
     fn roll(&mut self) -> bool {
         let Some(PreparedSegment { sequence, file, size, written_before }) = self.journal.take_prepared() else {
             return false;
         };
         assert_eq!(sequence, self.active.sequence + 1, "segments follow each other");
+        self.end_segment();
         let next = ActiveSegment {
             sequence,
             file,

@@ -3,6 +3,7 @@
 mod archive;
 mod compaction;
 mod damage;
+mod ends;
 mod faults;
 mod headers;
 mod history;
