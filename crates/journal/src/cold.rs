@@ -328,7 +328,7 @@ impl Journal {
         let mut firsts: Vec<Result<Option<u64>, ReadError>> = Vec::with_capacity(wants.len());
         for want in wants {
             let mut first = None;
-            let outcome = self.visit_runs(want, |_| true, |segment, run| {
+            let outcome = self.visit_runs(want, |_| true, |segment, run, _| {
                 first = (run.base < want.until).then(|| place(unit, segment, run));
                 false
             });
@@ -377,15 +377,24 @@ impl Journal {
     fn read_once(&self, want: &ColdWant, limit: usize, min_one: bool, end: u64, unit: u64) -> Result<ColdData, ReadError> {
         let mut runs: SmallVec<[(Arc<Segment>, Run); 16]> = SmallVec::new();
         let mut bytes = 0;
-        self.visit_runs(want, |_| true, |segment, run| {
+        let found = self.visit_runs(want, |_| true, |segment, run, _| {
             if run.base >= want.until || place(unit, segment, run) >= end && !runs.is_empty() {
                 return false;
             }
             bytes += run.bytes as usize;
             runs.push((Arc::clone(segment), *run));
             bytes < limit
-        })?;
+        });
+        match found {
+            Err(error) if runs.is_empty() => return Err(error),
+            // What lies before it is whole; the next fetch begins where it is not.
+            Ok(()) | Err(_) => {}
+        }
         let mut cut = Cut::new(want.from..want.until, limit, min_one);
+        #[cfg(feature = "planted")]
+        {
+            cut.overlaps = self.planted() == Some(crate::Planted::OverlapSeams);
+        }
         for (segment, run) in &runs {
             // Part of a run is as dear as all of it: read for the checksum, and again with the next fetch.
             if cut.bytes() > 0 && !cut.takes_whole(run) {
@@ -406,13 +415,18 @@ impl Journal {
     }
 
     /// Calls `visit` for the runs of a log from the one that holds `from`, in order, until it says no. Archive objects that are not
-    /// `wanted` are passed over.
+    /// `wanted` are passed over. With each run comes the first offset that is to be taken of it: what lies before is not asked for, or is
+    /// where the run before is. An archive object may end inside a run of a segment.
     pub(crate) fn visit_runs(
         &self,
         want: &ColdWant,
         wanted: impl Fn(&Archived) -> bool,
-        mut visit: impl FnMut(&Arc<Segment>, &Run) -> bool,
+        mut visit: impl FnMut(&Arc<Segment>, &Run, Offset) -> bool,
     ) -> Result<(), ReadError> {
+        let mut visit = |segment: &Arc<Segment>, run: &Run, wanted: Offset| {
+            debug_assert!(run.base <= wanted && wanted < run.next, "{run:?} does not hold {wanted}");
+            visit(segment, run, wanted)
+        };
         let log = &want.log;
         let readable = log.high_watermark();
         let mut from = want.from;
@@ -443,10 +457,10 @@ impl Journal {
                     let Some(segment) = self.segments().get(recent.segment).filter(|segment| segment.index.get().is_none()) else {
                         break;
                     };
-                    if !visit(&segment, &recent.run) {
+                    let wanted = std::mem::replace(&mut from, recent.run.next);
+                    if !visit(&segment, &recent.run, wanted) {
                         return Ok(());
                     }
-                    from = recent.run.next;
                 }
                 continue;
             }
@@ -475,14 +489,14 @@ impl Journal {
         log: &Log,
         from: &mut Offset,
         wanted: &impl Fn(&Archived) -> bool,
-        visit: &mut impl FnMut(&Arc<Segment>, &Run) -> bool,
+        visit: &mut impl FnMut(&Arc<Segment>, &Run, Offset) -> bool,
     ) -> Result<Walk, ReadError> {
         let Some(object) = log.inner().archive.at(*from).cloned() else { return Ok(Walk::Moved) };
         if object.length > 0 && wanted(&object) {
             let open = self.open_object(&object)?;
             for run in open.from(*from) {
-                *from = run.next;
-                if !visit(&open.segment, run) {
+                let begins = std::mem::replace(from, run.next);
+                if !visit(&open.segment, run, begins) {
                     return Ok(Walk::Enough);
                 }
             }
@@ -501,7 +515,7 @@ impl Journal {
         &self,
         log: &Log,
         from: &mut Offset,
-        visit: &mut impl FnMut(&Arc<Segment>, &Run) -> bool,
+        visit: &mut impl FnMut(&Arc<Segment>, &Run, Offset) -> bool,
     ) -> Result<Walk, ReadError> {
         let mut candidates: SmallVec<[u64; 32]> = log.inner().segments.iter().collect();
         // The last segment whose first offset is not above `from` holds it, unless it was trimmed away.
@@ -526,8 +540,8 @@ impl Journal {
                 if run.base > *from {
                     return Ok(Walk::Moved);
                 }
-                *from = run.next;
-                if !visit(&segment, &run) {
+                let begins = std::mem::replace(from, run.next);
+                if !visit(&segment, &run, begins) {
                     return Ok(Walk::Enough);
                 }
             }
@@ -568,18 +582,18 @@ impl Journal {
         let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
         let mut from = start;
         loop {
-            let mut candidate: Option<(Arc<Segment>, Run)> = None;
-            self.visit_runs(&ColdWant { from, ..want.clone() }, |object| object.max_timestamp >= at, |segment, run| {
+            let mut candidate: Option<(Arc<Segment>, Run, Offset)> = None;
+            self.visit_runs(&ColdWant { from, ..want.clone() }, |object| object.max_timestamp >= at, |segment, run, wanted| {
                 from = run.next;
                 if run.max_timestamp >= at {
-                    candidate = Some((Arc::clone(segment), *run));
+                    candidate = Some((Arc::clone(segment), *run, wanted));
                 }
                 candidate.is_none()
             })?;
-            let Some((segment, run)) = candidate else { return Ok(None) };
+            let Some((segment, run, wanted)) = candidate else { return Ok(None) };
             let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
-                if header.next() <= start {
+                if header.next() <= wanted {
                     continue;
                 }
                 let found = record::offset_for_timestamp(&bytes[position..position + header.total_bytes()], start, at);
@@ -599,21 +613,21 @@ impl Journal {
         // What begins before the log's start, object or run, says the largest of what is trimmed, too.
         let whole = |object: &&Arc<Archived>| object.length > 0 && object.base >= start;
         let mut largest = log.inner().archive.from(start).iter().filter(whole).map(|object| object.max_timestamp).max();
-        let mut cut: Option<(Arc<Segment>, Run)> = None;
+        let mut cut: SmallVec<[(Arc<Segment>, Run, Offset); 2]> = SmallVec::new();
         let want = ColdWant { log: Arc::clone(log), from: start, until: log.high_watermark(), max_bytes: 0 };
-        self.visit_runs(&want, |object| object.base < start, |segment, run| {
-            if run.base < start {
-                cut = Some((Arc::clone(segment), *run));
+        self.visit_runs(&want, |object| object.base < start, |segment, run, wanted| {
+            if run.base < wanted {
+                cut.push((Arc::clone(segment), *run, wanted));
             } else {
                 largest = largest.max(Some(run.max_timestamp));
             }
             true
         })?;
-        if let Some((segment, run)) = cut {
+        for (segment, run, wanted) in cut {
             let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
                 let records = record::records(&bytes[position..position + header.total_bytes()]).unwrap_or_default();
-                let left = records.iter().filter(|record| record.offset >= start).map(|record| record.timestamp);
+                let left = records.iter().filter(|record| record.offset >= wanted).map(|record| record.timestamp);
                 largest = largest.max(left.max());
             }
         }

@@ -1,5 +1,9 @@
 //! Cutting runs at batch boundaries for one reader: drops what lies before an offset, stops at another or at a number of bytes, copies
 //! nothing.
+//!
+//! * K1 Batches of an answer ascend, and none is there twice. The first holds the offset asked for, or is the next there is. Runs of a log may
+//!   overlap where one place ends and the next begins: an archive object may end inside a run of a segment, and such a run is cut at the
+//!   running end of the answer.
 
 use bytes::Bytes;
 use record::{BatchHeader, HEADER_BYTES};
@@ -16,16 +20,32 @@ pub(crate) struct Cut {
     min_one: bool,
     slices: SmallVec<[Bytes; 4]>,
     bytes: usize,
+    /// The running end: everything before is in the answer, or is not there.
     next: Offset,
     full: bool,
     visited: bool,
+    /// A planted defect: cuts at the offset asked for instead of the running end.
+    #[cfg(feature = "planted")]
+    pub overlaps: bool,
 }
 
 impl Cut {
     /// The batches of `range`, at most `max_bytes` of them; with `min_one` at least one.
     pub fn new(range: std::ops::Range<Offset>, max_bytes: usize, min_one: bool) -> Self {
         let (from, until) = (range.start, range.end);
-        Self { from, until, max_bytes, min_one, slices: SmallVec::new(), bytes: 0, next: from, full: false, visited: false }
+        Self {
+            from,
+            until,
+            max_bytes,
+            min_one,
+            slices: SmallVec::new(),
+            bytes: 0,
+            next: from,
+            full: false,
+            visited: false,
+            #[cfg(feature = "planted")]
+            overlaps: false,
+        }
     }
 
     pub fn bytes(&self) -> usize {
@@ -35,12 +55,47 @@ impl Cut {
         self.visited
     }
     pub fn finish(self) -> (SmallVec<[Bytes; 4]>, usize, Offset) {
+        debug_assert!(self.planted() || self.ascends(), "K1: from {} to {}", self.from, self.next);
         (self.slices, self.bytes, self.next)
+    }
+
+    #[cfg(feature = "planted")]
+    fn planted(&self) -> bool {
+        self.overlaps
+    }
+
+    #[cfg(not(feature = "planted"))]
+    fn planted(&self) -> bool {
+        false
+    }
+
+    /// Where the next batch of the answer may begin at the earliest.
+    fn floor(&self) -> Offset {
+        if self.planted() { self.from } else { self.next }
+    }
+
+    /// K1, by the heads of the batches.
+    fn ascends(&self) -> bool {
+        let (mut slices, mut at, mut end, mut first) = (&self.slices[..], 0, self.from, true);
+        loop {
+            while slices.first().is_some_and(|slice| slice.len() <= at) {
+                at -= slices[0].len();
+                slices = &slices[1..];
+            }
+            let Some(header) = header_at(&slices[..slices.len().min(HEADER_BYTES)], at) else { break };
+            // Only the first may begin before: it holds the offset asked for.
+            if header.next() <= end || !first && header.base() < end {
+                return false;
+            }
+            (end, first) = (header.next(), false);
+            at += header.total_bytes();
+        }
+        end <= self.next
     }
 
     /// Is there room for all of the run?
     pub fn takes_whole(&self, run: &Run) -> bool {
-        !self.full && run.base >= self.from && run.next <= self.until && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
+        !self.full && run.base >= self.floor() && run.next <= self.until && run.bytes as usize <= self.max_bytes.saturating_sub(self.bytes)
     }
 
     /// Adds what is wanted of a run, whose bytes lie in one or more pieces.
@@ -57,6 +112,7 @@ impl Cut {
 
     fn add_part(&mut self, pieces: &[Bytes], run: &Run) {
         let (mut start, mut end, mut at) = (None, 0, 0);
+        let floor = self.floor();
         // A run passed its checksum when it was built or read: a malformed head ends the run here.
         while let Some(header) = header_at(pieces, at) {
             let total = header.total_bytes();
@@ -67,7 +123,7 @@ impl Cut {
                 self.full = true;
                 break;
             }
-            if header.next() > self.from {
+            if header.next() > floor {
                 let already = self.bytes + start.map_or(0, |start: usize| end - start);
                 let first = self.bytes == 0 && start.is_none();
                 if already + total > self.max_bytes && !(first && self.min_one) {

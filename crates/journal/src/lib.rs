@@ -23,6 +23,7 @@ mod journal;
 mod keeper;
 mod log;
 mod metrics;
+mod places;
 mod pool;
 mod producers;
 mod queue;
@@ -52,6 +53,7 @@ pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};
 pub use keeper::Keeper;
 pub use log::{Compaction, Log, Retention};
 pub use metrics::JournalMetrics;
+pub use places::Place;
 pub use pool::{Block, BlockPool};
 pub use recovery::{OpenError, Opened, open};
 pub use producers::{Producer, Seen};
@@ -87,4 +89,6 @@ pub enum Planted {
     ShortSight,
     /// Says in no segment that the next one is there, and does not miss it.
     LeaveUnmarked,
+    /// Gives a reader again what lies before the running end of its answer.
+    OverlapSeams,
 }

@@ -28,12 +28,13 @@ struct Cli {
     /// Operations per seed
     #[arg(long, default_value_t = 2000)]
     operations: u64,
-    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared; or all of them one by one
+    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared,
+    /// overlap; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 8] = [
+const PLANTED: [(&str, Planted); 9] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -42,6 +43,7 @@ const PLANTED: [(&str, Planted); 8] = [
     ("part", Planted::PartTogether),
     ("free-shared", Planted::FreeSharedBody),
     ("torn-shared", Planted::TrustSharedBodies),
+    ("overlap", Planted::OverlapSeams),
 ];
 
 fn main() -> ExitCode {

@@ -8,6 +8,7 @@
 //! one is there.
 
 mod damage;
+mod reads;
 mod ties;
 mod window;
 
@@ -19,11 +20,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use journal::disk::Storage;
 use journal::{
-    Append, AppendItem, AppendResults, Archiver, ColdWant, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
-    TailRead, Writer,
+    Append, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
+    Writer,
 };
 use parking_lot::Mutex;
-use record::{BatchBuilder, Batches, Marker};
+use record::{BatchBuilder, Marker};
 use types::{Clock, ConnectionId, Durability, LogId, Offset, ShardId, Timestamp};
 
 use crate::archive::SimArchive;
@@ -605,121 +606,6 @@ impl World {
         Ok(())
     }
 
-    /// Checks what a reader got, and remembers it.
-    fn saw(&mut self, id: LogId, bytes: &[u8]) -> Result<(), String> {
-        if is_compacted(id) {
-            let model = self.logs.entry(id).or_default();
-            return model.records.saw(bytes).map_err(|failure| format!("{id}: {failure}"));
-        }
-        for batch in Batches::new(bytes) {
-            let (position, header) = batch.map_err(|error| format!("{id}: {error}"))?;
-            let whole = &bytes[position..position + header.total_bytes()];
-            if !header.control() {
-                record::validate_produced(whole, usize::MAX).map_err(|error| format!("{id}: {error}"))?;
-            }
-            let records = record::records(whole).map_err(|error| format!("{id}: {error}"))?;
-            let value = records[0].value.as_ref().ok_or("a record without a value")?;
-            let number = if header.control() { number(&value[2..]) } else { number(&value[..8]) };
-            let seen = (number, records.len() as u64);
-            let base = header.base().0;
-            let model = self.logs.entry(id).or_default();
-            let other = |known: &BTreeMap<u64, (u64, u64)>| known.get(&base).copied().filter(|known| *known != seen);
-            if let Some(known) = other(&model.visible).or_else(|| other(&model.acknowledged)) {
-                return Err(format!("{id}: offset {base} was batch {known:?}, now {seen:?}"));
-            }
-            model.visible.insert(base, seen);
-            model.transactions.saw(&header, whole);
-            model.sizes.insert(base, whole.len() as u64);
-        }
-        Ok(())
-    }
-
-    /// Reads a log from its start to its end, from the disk or from memory.
-    fn read_all(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
-        self.look_at_start(id, coverage)?;
-        let log = self.log(id);
-        let mut from = log.start();
-        let end = log.high_watermark();
-        let mut turns = 0;
-        self.logs.entry(id).or_default().records.begin();
-        while from < end {
-            turns += 1;
-            let next = self.read_from(&log, from, self.random.clone().one_in(2), coverage)?;
-            if next <= from || turns > 100_000 {
-                return Err(format!("{id}: no progress at {from}, the log ends at {end}"));
-            }
-            from = next;
-        }
-        if is_compacted(id) {
-            let model = self.logs.entry(id).or_default();
-            let gone = model.records.check(model.start, end.0).map_err(|failure| format!("{id}: {failure}"))?;
-            coverage.add("records compacted away", gone);
-            return Ok(());
-        }
-        self.check_order(id, end.0)
-    }
-
-    /// Batch ids rise with offsets, except that a retried batch keeps its place; none appears twice.
-    fn check_order(&self, id: LogId, end: u64) -> Result<(), String> {
-        let Some(model) = self.logs.get(&id) else { return Ok(()) };
-        let mut seen = std::collections::BTreeSet::new();
-        let mut expected = None;
-        for (base, (batch, records)) in model.visible.range(model.start..end) {
-            if !seen.insert(*batch) {
-                return Err(format!("{id}: batch {batch} is there twice"));
-            }
-            if expected.is_some_and(|expected| expected != *base) {
-                return Err(format!("{id}: gap between {expected:?} and {base}"));
-            }
-            expected = Some(base + records);
-        }
-        for (base, known) in model.acknowledged.range(model.start..end) {
-            if model.visible.get(base) != Some(known) {
-                return Err(format!("{id}: acknowledged batch {known:?} at {base} is not readable"));
-            }
-        }
-        Ok(())
-    }
-
-    fn read_some(&mut self, id: LogId, coverage: &mut Coverage) -> Result<(), String> {
-        self.look_at_start(id, coverage)?;
-        let log = self.log(id);
-        let span = log.high_watermark().since(log.start());
-        if span == 0 {
-            return Ok(());
-        }
-        let from = log.start().plus(self.random.below(span));
-        let cold = self.random.one_in(2);
-        self.read_from(&log, from, cold, coverage).map(drop)
-    }
-
-    fn read_from(&mut self, log: &Arc<Log>, from: Offset, cold: bool, coverage: &mut Coverage) -> Result<Offset, String> {
-        let journal = Arc::clone(&self.running.as_ref().expect("a journal is open between operations").journal);
-        if !cold {
-            match journal.read_tail(log, from..Offset(u64::MAX), 20_000, true) {
-                TailRead::Data { slices, next, .. } => {
-                    coverage.add("reads of the tail", 1);
-                    self.saw(log.id(), &slices.concat())?;
-                    return Ok(next);
-                }
-                TailRead::OutOfRange => return Err(format!("{}: {from} is out of range", log.id())),
-                TailRead::Empty => return Err(format!("{}: {from} is below the end, and there is nothing", log.id())),
-                TailRead::Cold => {}
-            }
-        }
-        let want = ColdWant { log: Arc::clone(log), from, until: Offset(u64::MAX), max_bytes: 20_000 };
-        let result = journal.read_cold(&[want], 20_000).pop().ok_or("no result")?;
-        coverage.add("reads of history", 1);
-        match result {
-            Ok(data) => {
-                self.saw(log.id(), &data.slices.concat())?;
-                Ok(data.next)
-            }
-            Err(error) if self.disk.is_dead() => Err(format!("read on a dead disk: {error}")),
-            Err(error) => Err(format!("{} from {from}: {error}", log.id())),
-        }
-    }
-
     fn crash(&mut self, power: bool, coverage: &mut Coverage) -> Result<(), String> {
         self.take_answers(coverage)?;
         if power {
@@ -770,11 +656,6 @@ impl World {
             coverage.add(what, count);
         }
     }
-}
-
-/// A number written big-endian.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// A batch whose first value begins with its id; a marker has it in place of the coordinator's epoch.

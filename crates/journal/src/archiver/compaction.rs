@@ -210,7 +210,7 @@ impl Archiver {
         }
         let (mut oldest, mut bytes) = (None, 0);
         let want = ColdWant { log: Arc::clone(log), from, until, max_bytes: 0 };
-        let looked = self.journal.visit_runs(&want, |_| true, |_, run| {
+        let looked = self.journal.visit_runs(&want, |_| true, |_, run, _| {
             oldest.get_or_insert(run.append_time);
             if now - run.append_time < policy.min_lag_ms as i64 {
                 until = until.min(run.base);

@@ -200,7 +200,7 @@ impl Archiver {
     ) -> Result<(PlacedRuns, u64), ReadError> {
         let (mut runs, mut bytes) = (Vec::new(), 0);
         let want = ColdWant { log: Arc::clone(log), from, until, max_bytes: 0 };
-        self.journal.visit_runs(&want, |_: &Archived| true, |segment, run| {
+        self.journal.visit_runs(&want, |_: &Archived| true, |segment, run, _| {
             if run.base >= until {
                 return false;
             }

@@ -14,6 +14,7 @@ mod pinning;
 mod races;
 mod repair;
 mod retention;
+mod seams;
 mod shared;
 mod transactions;
 mod window;
