@@ -16,7 +16,7 @@ mod serving;
 pub use control::control;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -40,13 +40,15 @@ pub enum Phase {
     Draining,
 }
 
-/// A journal that takes nothing more until a restart: a write or flush of it has failed.
+/// A journal that takes no writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoppedJournal {
     /// Its number.
     pub number: u16,
     /// What failed.
     pub reason: String,
+    /// A write or flush has failed. Otherwise it tries again by itself.
+    pub until_restart: bool,
     /// Do others go on?
     pub others_go_on: bool,
 }
@@ -59,6 +61,8 @@ pub struct AdminState {
     stopped: Box<dyn Fn() -> Vec<StoppedJournal> + Send + Sync>,
     /// Called before measurements are shown, to fill in what is not counted as it happens.
     refresh: Box<dyn Fn() + Send + Sync>,
+    /// A connection whose descriptor has this number or a higher one is refused.
+    descriptors_max: AtomicI32,
 }
 
 impl AdminState {
@@ -68,7 +72,13 @@ impl AdminState {
         stopped: Box<dyn Fn() -> Vec<StoppedJournal> + Send + Sync>,
         refresh: Box<dyn Fn() + Send + Sync>,
     ) -> Arc<Self> {
-        Arc::new(Self { phase: AtomicU8::new(Phase::Recovering as u8), registry: Mutex::new(registry), stopped, refresh })
+        let (phase, descriptors_max) = (AtomicU8::new(Phase::Recovering as u8), AtomicI32::new(i32::MAX));
+        Arc::new(Self { phase, registry: Mutex::new(registry), stopped, refresh, descriptors_max })
+    }
+
+    /// From now on a connection whose descriptor has this number or a higher one is refused: the journals need the others.
+    pub fn set_descriptors_max(&self, max: i32) {
+        self.descriptors_max.store(max, Ordering::SeqCst);
     }
 
     /// Says how far the broker is.
@@ -106,8 +116,11 @@ impl AdminState {
             Phase::Ready => {
                 let stopped = (self.stopped)();
                 let named = |word: &str| {
-                    let lines = stopped.iter().map(|one| format!("{word}: journal {} takes no writes until a restart: {}\n", one.number, one.reason));
-                    lines.collect::<String>()
+                    let line = |one: &StoppedJournal| {
+                        let until = if one.until_restart { "until a restart" } else { "at the moment" };
+                        format!("{word}: journal {} takes no writes {until}: {}\n", one.number, one.reason)
+                    };
+                    stopped.iter().map(line).collect::<String>()
                 };
                 match stopped.first() {
                     None => (StatusCode::OK, "ready\n".to_owned()),
@@ -159,7 +172,8 @@ pub fn serve(
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
             tokio::spawn(management.clone().look_on());
-            let connections = Connections::new(Bounds::USUAL);
+            let descriptors = state.descriptors_max.load(Ordering::SeqCst);
+            let connections = Connections::new(Bounds { descriptors, ..Bounds::USUAL });
             if let Some((_, listener)) = extra {
                 tokio::spawn(serve_one(listener, management.router(), Arc::clone(&connections)));
             }
@@ -227,11 +241,15 @@ mod tests {
 
     #[test]
     fn a_journal_that_has_stopped_is_named_and_the_others_keep_the_node_ready() {
-        let journal = |others_go_on| StoppedJournal { number: 1, reason: "write: Input/output error".to_owned(), others_go_on };
+        let reason = "write: Input/output error".to_owned();
+        let journal = |others_go_on| StoppedJournal { number: 1, reason: reason.clone(), until_restart: true, others_go_on };
         assert_eq!(readiness(Phase::Ready, &[]), (200, "ready\n".to_owned()));
         let text = "journal 1 takes no writes until a restart: write: Input/output error\n";
         assert_eq!(readiness(Phase::Ready, &[journal(true)]), (200, format!("degraded: {text}")));
         assert_eq!(readiness(Phase::Ready, &[journal(false)]), (503, format!("stopped: {text}")));
+        let hindered = StoppedJournal { until_restart: false, ..journal(false) };
+        let text = "journal 1 takes no writes at the moment: write: Input/output error\n";
+        assert_eq!(readiness(Phase::Ready, &[hindered]), (503, format!("stopped: {text}")));
         assert_eq!(readiness(Phase::Draining, &[journal(true)]).0, 503);
         assert_eq!(readiness(Phase::Recovering, &[]).0, 503);
     }

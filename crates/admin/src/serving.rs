@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -38,6 +39,8 @@ pub(crate) struct Bounds {
     pub connections: usize,
     /// Of one address.
     pub of_address: usize,
+    /// The number of a socket's descriptor is lower.
+    pub descriptors: i32,
     /// From one answer, or the beginning, to the end of the next request's head.
     pub head_time: Duration,
     /// A peer that reads nothing of an answer for so long is gone.
@@ -47,7 +50,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Those of the broker.
     pub const USUAL: Self =
-        Self { connections: 1000, of_address: 250, head_time: Duration::from_secs(60), stall_time: Duration::from_secs(30) };
+        Self { connections: 1000, of_address: 250, descriptors: i32::MAX, head_time: Duration::from_secs(60), stall_time: Duration::from_secs(30) };
 }
 
 /// All connections of the ports that share it.
@@ -103,7 +106,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, connections: Ar
                 continue;
             }
         };
-        let Some(place) = connections.enter(peer.ip()) else {
+        let has_descriptor = stream.as_raw_fd() < connections.bounds.descriptors;
+        let Some(place) = has_descriptor.then(|| connections.enter(peer.ip())).flatten() else {
             tracing::debug!(address = %peer.ip(), "connection to the administration pages refused: there are too many");
             continue;
         };

@@ -38,6 +38,9 @@ const ROWS_SHARE: usize = 8;
 /// … at so much a row.
 const ROW_BYTES: usize = 64;
 
+/// Appends that wait for a segment this long, in ms, are a state of the journal and no longer a moment.
+const SEGMENT_LATE_MS: u64 = 10_000;
+
 /// How a journal is sized.
 #[derive(Clone, Debug)]
 pub struct JournalConfig {
@@ -106,6 +109,11 @@ pub enum JournalStatus {
     Running,
     /// Not data, until space is freed; deletes and trims, yes.
     DiskFull,
+    /// Not at the moment: there is no segment to write into. It is tried again without end.
+    Hindered {
+        /// Why there is none.
+        reason: String,
+    },
     /// No, until a restart: a write or sync has failed.
     Stopped {
         /// What failed.
@@ -156,6 +164,10 @@ pub struct Journal {
     prepared: Mutex<Option<PreparedSegment>>,
     disk_full: AtomicBool,
     stopped: Mutex<Option<String>>,
+    /// Since when the writer waits for a segment, by the steady clock in ms, at least 1; 0 when it does not.
+    segment_wanted: AtomicU64,
+    /// Why the last attempt to prepare a segment failed.
+    segment_error: Mutex<Option<String>>,
     shutting_down: AtomicBool,
     keeper: Mutex<KeeperInbox>,
     keeper_wakes: Condvar,
@@ -216,6 +228,8 @@ impl Journal {
             prepared: Mutex::new(None),
             disk_full: AtomicBool::new(false),
             stopped: Mutex::new(None),
+            segment_wanted: AtomicU64::new(0),
+            segment_error: Mutex::new(None),
             shutting_down: AtomicBool::new(false),
             keeper: Mutex::default(),
             keeper_wakes: Condvar::new(),
@@ -367,9 +381,22 @@ impl Journal {
             JournalStatus::Stopped { reason }
         } else if self.is_disk_full() {
             JournalStatus::DiskFull
+        } else if let Some(reason) = self.hindrance() {
+            JournalStatus::Hindered { reason }
         } else {
             JournalStatus::Running
         }
+    }
+
+    /// Why appends wait for a segment, if that is more than a moment. Waiting for the archive has an end of its own.
+    fn hindrance(&self) -> Option<String> {
+        let since = self.segment_wanted.load(Ordering::Relaxed);
+        if since == 0 || self.waits_for_archive() {
+            return None;
+        }
+        let waited = self.clock.steady_ms().max(1).saturating_sub(since);
+        let late = || (waited >= SEGMENT_LATE_MS).then(|| format!("no segment is ready to be written for {} s", waited / 1000));
+        self.segment_error.lock().clone().or_else(late)
     }
 
     /// The reign that writes now.
@@ -556,14 +583,30 @@ impl Journal {
         self.prepared.lock().is_some()
     }
 
+    /// The writer has something to write and no segment for it.
+    pub(crate) fn note_segment_wanted(&self) {
+        if self.segment_wanted.load(Ordering::Relaxed) == 0 {
+            self.segment_wanted.store(self.clock.steady_ms().max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// A segment could not be prepared.
+    pub(crate) fn note_segment_error(&self, reason: String) {
+        *self.segment_error.lock() = Some(reason);
+    }
+
     pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {
         let taken = self.prepared.lock().take();
+        if taken.is_some() {
+            self.segment_wanted.store(0, Ordering::Relaxed);
+        }
         self.wake_keeper(false);
         taken
     }
 
     pub(crate) fn offer_prepared(&self, segment: PreparedSegment) {
         *self.prepared.lock() = Some(segment);
+        *self.segment_error.lock() = None;
         self.set_disk_full(false);
         self.intake.wake_always();
     }
@@ -644,7 +687,8 @@ impl Journal {
     /// How pressing it is that something goes into the archive, from 0 to 1; not at all, if nothing can.
     pub(crate) fn pressure(&self) -> f64 {
         let marks = self.marks().filter(|_| self.window.relief() != Relief::Nothing);
-        marks.map_or(0.0, |marks| marks.pressure(self.used_bytes()))
+        let held = self.window.is_held();
+        marks.map_or(0.0, |marks| if held { 1.0 } else { marks.pressure(self.used_bytes()) })
     }
 
     /// Does data wait for the archive to take what lies beyond the window?

@@ -14,6 +14,7 @@ mod config;
 mod connection;
 mod damage;
 mod data_folder;
+mod descriptors;
 mod doctor;
 mod ending;
 mod frames;

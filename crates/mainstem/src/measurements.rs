@@ -92,6 +92,7 @@ pub struct Measurements {
     topics: Gauge,
     partitions: Gauge,
     stopped: Gauge,
+    hindered: Gauge,
     disk_full: Gauge,
     waiting: Gauge,
     files: Gauge,
@@ -134,6 +135,7 @@ impl Measurements {
             ("topics", "Topics", &self.topics),
             ("partitions", "Partitions", &self.partitions),
             ("journals_stopped", "Journals that stopped after a failed write or flush", &self.stopped),
+            ("journals_hindered", "Journals that take no writes at the moment, because no segment can be prepared, and try again", &self.hindered),
             ("journals_disk_full", "Journals that refuse data because the disk is full", &self.disk_full),
             ("journals_waiting_for_archive", "Journals whose appends wait for the archive, because the window is full", &self.waiting),
             ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
@@ -178,16 +180,22 @@ impl Measurements {
         let _ = self.connections.set(of_shards);
     }
 
-    /// Journals that have stopped.
+    /// Journals that take no writes.
     pub fn stopped_journals(&self) -> Vec<StoppedJournal> {
         let Some(node) = self.node.get() else { return Vec::new() };
         let journals = node.broker.journals();
-        let others_go_on = count(node, stopped) < journals.len() as i64;
-        let reason = |journal: &Arc<Journal>| match journal.status() {
-            JournalStatus::Stopped { reason } => Some(StoppedJournal { number: journal.number(), reason, others_go_on }),
-            JournalStatus::Running | JournalStatus::DiskFull => None,
-        };
-        journals.iter().filter_map(reason).collect()
+        let stopped = journals.iter().filter_map(|journal| {
+            let (reason, until_restart) = match journal.status() {
+                JournalStatus::Stopped { reason } => (reason, true),
+                JournalStatus::Hindered { reason } => (reason, false),
+                JournalStatus::Running | JournalStatus::DiskFull => return None,
+            };
+            Some(StoppedJournal { number: journal.number(), reason, until_restart, others_go_on: true })
+        });
+        let mut stopped: Vec<StoppedJournal> = stopped.collect();
+        let others_go_on = stopped.len() < journals.len();
+        stopped.iter_mut().for_each(|one| one.others_go_on = others_go_on);
+        stopped
     }
 
     /// What memory is used for.
@@ -231,6 +239,7 @@ impl Measurements {
         self.segments.set(sum(&|journal| journal.segment_usage().0));
         self.live.set(sum(&|journal| journal.segment_usage().1));
         self.stopped.set(count(node, stopped));
+        self.hindered.set(count(node, |journal| matches!(journal.status(), JournalStatus::Hindered { .. })));
         self.disk_full.set(count(node, |journal| journal.status() == JournalStatus::DiskFull));
         self.waiting.set(count(node, Journal::waits_for_archive));
         self.files.set(sum(&|journal| journal.file_bytes() as usize));

@@ -23,6 +23,7 @@ use crate::backup::{Backups, Source};
 use crate::cli::ServeArguments;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
+use crate::descriptors::Descriptors;
 use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
 use crate::log_file::{LogFile, RotatingLog};
@@ -64,6 +65,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     memory::keep_freed(config.memory);
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
+    let descriptors = Descriptors::raise(journals).context("the limit of open files")?;
     let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
@@ -72,7 +74,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let measurements = Measurements::default();
     let state = admin_state(&measurements);
     let (managed, operated) = (Server::default(), operations::Operator::default());
-    let served = serve_pages(&config, &state, &managed, &operated)?;
+    let served = serve_pages(&config, &state, (&managed, &operated), descriptors)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     let broker = Broker::open(
         BrokerConfig {
@@ -108,7 +110,8 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let told: Vec<_> = listeners.iter().map(Bound::shown).collect();
     let exporter = otlp::start(&config.settings, &folder.cluster_id, &state, &exports)?;
-    accept_all(listeners, &shards, &broker, &stop)?;
+    accept_all(listeners, &shards, &broker, (&stop, descriptors))?;
+    descriptors.tell();
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
     let manager = ServiceManager::of_environment();
@@ -146,11 +149,17 @@ fn probe_disk(config: &Config, folder: &DataFolder) -> anyhow::Result<IoMode> {
     Ok(mode)
 }
 
-fn serve_pages(config: &Config, state: &Arc<AdminState>, managed: &Server, operated: &operations::Operator) -> anyhow::Result<Served> {
+fn serve_pages(
+    config: &Config,
+    state: &Arc<AdminState>,
+    (managed, operated): (&Server, &operations::Operator),
+    descriptors: Descriptors,
+) -> anyhow::Result<Served> {
     let named = || match config.management {
         Some(management) => format!("--admin {}, --management {management}", config.admin),
         None => format!("--admin {}", config.admin),
     };
+    state.set_descriptors_max(descriptors.page_limit());
     admin::serve(config.admin, config.management, Arc::clone(state), (managed.clone(), operated.clone())).with_context(named)
 }
 
@@ -487,7 +496,12 @@ fn bind(config: &Config, tls: Option<&Arc<Tls>>) -> anyhow::Result<Vec<Bound>> {
     Ok(bound)
 }
 
-fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Broker>, stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
+fn accept_all(
+    bound: Vec<Bound>,
+    shards: &Arc<Vec<ShardHandle>>,
+    broker: &Arc<Broker>,
+    (stop, descriptors): (&Arc<AtomicBool>, Descriptors),
+) -> anyhow::Result<()> {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
     let admission = Arc::new(Admission::default());
@@ -508,6 +522,10 @@ fn accept_all(bound: Vec<Bound>, shards: &Arc<Vec<ShardHandle>>, broker: &Arc<Br
                 };
                 if stop.load(Ordering::SeqCst) {
                     return;
+                }
+                if !descriptors.admits(&stream) {
+                    turned_away.note("open files (ulimit -n)", peer.ip());
+                    continue;
                 }
                 let open: usize = shards.iter().map(|shard| shard.connections.load(Ordering::Relaxed)).sum();
                 let entered = admit(&broker, &admission, (peer.ip(), one.asks()), open);

@@ -26,7 +26,7 @@ const ARCHIVE: Schema = Schema::new("Archive", &[
 pub(crate) const JOURNAL: Schema = Schema::new("Journal", &[
     ("name", Kind::Text, "journal- and its number."),
     ("journal", Kind::Int, "Its number in the node."),
-    ("status", Kind::Text, "running, disk_full (no data is taken) or stopped (reads only)."),
+    ("status", Kind::Text, "running, disk_full (no data is taken), hindered (no writes at the moment) or stopped (reads only)."),
     ("reason", Kind::OrNull(&Kind::Text), "Why it has stopped."),
     ("term", Kind::Int, "Raised with each start."),
     ("durable_index", Kind::Int, "Chunks up to here are on stable storage."),
@@ -61,6 +61,7 @@ pub(crate) fn described(journal: &Journal) -> Value {
     let (status, reason) = match journal.status() {
         JournalStatus::Running => ("running", None),
         JournalStatus::DiskFull => ("disk_full", None),
+        JournalStatus::Hindered { reason } => ("hindered", Some(reason)),
         JournalStatus::Stopped { reason } => ("stopped", Some(reason)),
     };
     let ((allocated, used), (segments, live)) = (journal.tail_memory(), journal.segment_usage());

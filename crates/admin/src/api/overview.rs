@@ -158,6 +158,9 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
         match journal.status() {
             JournalStatus::Running => {}
             JournalStatus::DiskFull => warn("disk_full", format!("journal {number} refuses data because the disk is full: free space, or delete topics")),
+            JournalStatus::Hindered { reason } => {
+                warn("journal_hindered", format!("journal {number} takes no writes at the moment and tries again ({reason})"));
+            }
             JournalStatus::Stopped { reason } => {
                 warn("journal_stopped", format!("journal {number} has stopped and serves reads only ({reason}): look at the disk, then restart"));
             }

@@ -43,7 +43,7 @@ fn failed(mut found: Value, reason: &str) -> Outcome {
 
 fn stopped(call: &Call<'_>) -> Option<String> {
     call.broker().journals().iter().find_map(|journal| match journal.status() {
-        JournalStatus::Stopped { reason } => Some(reason),
+        JournalStatus::Stopped { reason } | JournalStatus::Hindered { reason } => Some(reason),
         JournalStatus::Running | JournalStatus::DiskFull => None,
     })
 }

@@ -62,6 +62,7 @@ impl Broker {
             let number = journal.number();
             let found = match journal.status() {
                 JournalStatus::Stopped { reason } => ("disk-failed", format!("journal {number} takes nothing more: {reason}")),
+                JournalStatus::Hindered { reason } => ("disk-failed", format!("journal {number} takes nothing at the moment: {reason}")),
                 _ if journal.is_disk_full() => ("disk-full", format!("the disk of journal {number} is full: data is refused")),
                 _ if journal.waits_for_archive() => ("archive", format!("journal {number} waits for the archive: its window is full")),
                 _ => continue,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::remover::{PREFIX, Remover};
 use super::{File, IoMode, SECTOR, Storage};
@@ -16,6 +16,8 @@ pub struct RealStorage {
     direct: bool,
     read_only: bool,
     remover: Remover,
+    /// The folder itself, open from its first sync on: a sync needs no descriptor then.
+    opened: OnceLock<fs::File>,
 }
 
 impl RealStorage {
@@ -34,12 +36,13 @@ impl RealStorage {
     /// Beside another that removes what is dead in the folder.
     pub(super) fn beside(folder: &Path, mode: IoMode) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        Ok(Self { folder: folder.to_owned(), direct: mode != IoMode::Buffered, read_only: false, remover: Remover::default() })
+        let (folder, direct) = (folder.to_owned(), mode != IoMode::Buffered);
+        Ok(Self { folder, direct, read_only: false, remover: Remover::default(), opened: OnceLock::new() })
     }
 
     /// A folder that is only read, through the page cache.
     pub fn read_only(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), direct: false, read_only: true, remover: Remover::default() }
+        Self { folder: folder.to_owned(), direct: false, read_only: true, remover: Remover::default(), opened: OnceLock::new() }
     }
 
     /// A folder that is only read, in an I/O mode.
@@ -83,7 +86,8 @@ impl Storage for RealStorage {
         let path = self.folder.join(name);
         let file = self.options().create_new(true).open(&path)?;
         if let Err(error) = allocate(&file, size) {
-            fs::remove_file(&path)?;
+            // What cannot be removed is found under its name by the next attempt.
+            let _ = fs::remove_file(&path);
             return Err(error);
         }
         Ok(self.file(file, name))
@@ -123,7 +127,14 @@ impl Storage for RealStorage {
     }
 
     fn sync_folder(&self) -> io::Result<()> {
-        fs::File::open(&self.folder)?.sync_all()
+        let folder = match self.opened.get() {
+            Some(folder) => folder,
+            None => {
+                let folder = fs::File::open(&self.folder)?;
+                self.opened.get_or_init(|| folder)
+            }
+        };
+        folder.sync_all()
     }
 
     fn free_bytes(&self) -> io::Result<u64> {

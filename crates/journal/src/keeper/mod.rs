@@ -117,6 +117,8 @@ pub struct Keeper {
     next_sequence: u64,
     spares: Vec<String>,
     spare_number: u64,
+    /// Files of segments that are in no table any more and could not be removed yet.
+    undeleted: Vec<String>,
     look: Look,
     gate: Gate,
     /// Room in the window is taken by files on their way out.
@@ -172,6 +174,7 @@ impl Keeper {
             next_sequence: start.next_sequence,
             spares: start.spares,
             spare_number: 0,
+            undeleted: Vec::new(),
             look,
             gate: Gate::default(),
             waits_for_dead: false,
@@ -264,7 +267,10 @@ impl Keeper {
                 self.journal.offer_prepared(prepared);
             }
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.journal.set_disk_full(true),
-            Err(error) => self.report("prepare a segment", Err(error.into())),
+            Err(error) => {
+                self.journal.note_segment_error(format!("prepare a segment: {error}"));
+                self.report("prepare a segment", Err(error.into()));
+            }
         }
     }
 
@@ -285,24 +291,31 @@ impl Keeper {
         grant
     }
 
+    /// Each step may fail and is tried again: the file that an attempt has left under the segment's name is used by the next one.
     fn make_segment(&mut self) -> io::Result<PreparedSegment> {
         let (sequence, size) = (self.next_sequence, self.journal.config().segment_bytes);
         let name = segment_name(sequence);
+        let is_there = self.storage.list()?.contains(&name);
         // A spare of this name would say for ever that a start has put this segment aside.
         let own = self.spares.iter().position(|spare| *spare == spare_name(sequence));
-        let spare = own.map(|at| self.spares.swap_remove(at)).or_else(|| self.spares.pop());
-        let (file, written_before) = match spare {
-            Some(spare) => {
-                let outcome = self.storage.rename(&spare, &name).and_then(|()| self.storage.open(&name));
-                let file = outcome?;
-                self.journal.set_spare_segments(self.spares.len());
-                if file.size()? != size {
-                    file.allocate(size)?;
-                }
-                (file, size)
-            }
-            None => (self.storage.create(&name, size)?, SEGMENT_HEADER_BYTES as u64),
-        };
+        let spare = own.or_else(|| self.spares.len().checked_sub(1)).filter(|_| !is_there);
+        if let Some(at) = spare {
+            self.storage.rename(&self.spares[at], &name)?;
+            self.spares.swap_remove(at);
+            self.journal.set_spare_segments(self.spares.len());
+        } else if !is_there {
+            let file = self.storage.create(&name, size)?;
+            return self.begin_segment(file, sequence, SEGMENT_HEADER_BYTES as u64);
+        }
+        let file = self.storage.open(&name)?;
+        if file.size()? != size {
+            file.allocate(size)?;
+        }
+        self.begin_segment(file, sequence, size)
+    }
+
+    fn begin_segment(&self, file: Arc<dyn File>, sequence: u64, written_before: u64) -> io::Result<PreparedSegment> {
+        let size = self.journal.config().segment_bytes;
         let header = SegmentHeader {
             kind: SegmentKind::Journal,
             journal: self.journal.uuid(),
@@ -348,13 +361,13 @@ impl Keeper {
         let cache = Arc::clone(self.journal.index_cache());
         let index = SealedIndex::open(Arc::clone(&job.file), info.journal, info.sequence, cache)?;
         let segment = self.journal.segments().get(job.sequence).expect("a segment is in the table from its creation");
+        segment.set_bytes(job.file.size()?);
         for (log, row) in job.logs.logs().iter().zip(&rows).filter(|(_, row)| row.entries > 0) {
             let Some(log) = log else { continue };
             let mut inner = log.inner();
             inner.segments.insert(job.sequence);
             inner.sealed_bytes += row.bytes;
         }
-        segment.set_bytes(job.file.size()?);
         // The runs stay in memory until their chunks have left the tail cache.
         assert!(segment.index.set(Arc::new(index)).is_ok(), "a segment is sealed once");
         let mut from = 0;
@@ -481,20 +494,36 @@ impl Keeper {
         }
         // Two holders are left when no reader has it: this one and the index.
         let unread = Arc::strong_count(&segment) == 1 && Arc::strong_count(&segment.file) <= 2;
-        let reusable = unread && !segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes;
+        let is_whole = || Ok::<_, io::Error>(!segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes);
+        let reusable = unread && is_whole().unwrap_or(false);
         let name = segment_name(sequence);
         let spares_max = if self.journal.config().window_bytes.is_some() { SPARE_FILES_IN_WINDOW } else { SPARE_FILES_MAX };
-        if reusable && self.spares.len() < spares_max {
+        let outcome = if reusable && self.spares.len() < spares_max {
             self.spare_number += 1;
             let spare = format!("spare-{sequence}-{}", self.spare_number);
-            self.storage.rename(&name, &spare)?;
-            self.spares.push(spare);
+            self.storage.rename(&name, &spare).map(|()| self.spares.push(spare))
         } else {
-            self.storage.discard(&name, Some(Arc::clone(&segment.file)))?;
+            self.storage.discard(&name, Some(Arc::clone(&segment.file)))
+        };
+        if let Err(error) = outcome {
+            self.undeleted.push(name);
+            return Err(error);
         }
         self.journal.set_spare_segments(self.spares.len());
         self.storage.sync_folder()?;
         self.journal.metrics().segments_freed.inc();
+        Ok(())
+    }
+
+    /// Removes the files that could not be removed before. Nothing is rewritten while there are any: a segment that was rewritten says
+    /// which others it replaces, and one that replaces it would not say so of those.
+    fn delete_undeleted(&mut self) -> io::Result<()> {
+        while let Some(name) = self.undeleted.last() {
+            match self.storage.discard(name, None) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => self.undeleted.pop(),
+            };
+        }
         Ok(())
     }
 }

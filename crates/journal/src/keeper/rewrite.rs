@@ -29,6 +29,7 @@ const MERGED_OFFSETS_MAX: u64 = 1 << 32;
 
 impl Keeper {
     pub(super) fn reclaim(&mut self, usage: &[Usage]) -> Result<(), KeeperError> {
+        self.delete_undeleted()?;
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
         if self.rewritten_since_checkpoint {
             self.write_checkpoint()?;

@@ -160,6 +160,7 @@ impl<S: Submitter> Writer<S> {
         if !wants.roll || self.journal.has_prepared() {
             return;
         }
+        self.journal.note_segment_wanted();
         let window = self.journal.window();
         if window.is_held() && self.window_wait.is_none() {
             self.window_wait = Some(Instant::now());

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use journal::disk::{Completion, File, IoMode, RealStorage, Storage, Submitter, Wait, Waker, WriteOp, submitter};
@@ -24,11 +24,22 @@ struct Faults {
     writes: AtomicBool,
     flushes: AtomicBool,
     space: AtomicBool,
+    /// Creations and syncs of the folder, as when there are no descriptors, …
+    folder: AtomicBool,
+    /// … and so many more calls of that kind succeed before.
+    before: AtomicUsize,
 }
 
 impl Faults {
     fn error(fault: &AtomicBool) -> io::Result<()> {
         if fault.load(Ordering::SeqCst) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+
+    fn descriptor(&self) -> io::Result<()> {
+        if !self.folder.load(Ordering::SeqCst) || self.before.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Ok(());
+        }
+        Err(io::Error::from_raw_os_error(libc::EMFILE))
     }
 }
 
@@ -47,9 +58,13 @@ impl Storage for FaultyStorage {
         if self.faults.space.load(Ordering::SeqCst) && !given_back {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        if name.starts_with("segment-") {
+            self.faults.descriptor()?;
+        }
         self.storage.create(name, size)
     }
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.faults.descriptor()?;
         self.storage.open(name)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -59,6 +74,7 @@ impl Storage for FaultyStorage {
         self.storage.remove(name)
     }
     fn sync_folder(&self) -> io::Result<()> {
+        self.faults.descriptor()?;
         self.storage.sync_folder()
     }
     fn free_bytes(&self) -> io::Result<u64> {
@@ -245,5 +261,49 @@ fn a_transaction_ends_on_a_full_disk_from_space_that_is_kept_back_until_that_is_
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!((log.last_stable(), log.high_watermark()), (Offset(4), Offset(4)));
+    node.close();
+}
+
+/// The preparation of a segment fails at each of its steps in turn; what it left is no hindrance later, and meanwhile the journal says why
+/// it takes nothing.
+#[test]
+fn a_segment_is_prepared_after_every_step_of_it_has_failed_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let log = node.log(1);
+    for step in 0..6 {
+        // Segments that are freed are prepared again in other steps than new ones.
+        if step >= 3 {
+            node.trim(&log, log.end().0).expect("trimmed");
+            node.journal.check_retention();
+        }
+        let end = log.end();
+        faults.before.store(step % 3, Ordering::SeqCst);
+        faults.folder.store(true, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            let written = scope.spawn(|| {
+                for _ in 0..40 {
+                    node.append_batch(&log, LONG_BATCH, VALUE_BYTES).expect("it waits");
+                }
+            });
+            let began = Instant::now();
+            loop {
+                if let JournalStatus::Hindered { reason } = node.journal.status() {
+                    assert!(reason.contains("prepare a segment") && reason.contains("open files"), "{reason}");
+                    break;
+                }
+                assert!(!written.is_finished() && began.elapsed() < Duration::from_secs(30), "step {step}: it says so");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            faults.folder.store(false, Ordering::SeqCst);
+        });
+        assert_eq!((log.end(), node.journal.status()), (end.plus(40 * LONG_BATCH), JournalStatus::Running));
+    }
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
+    drop(log);
+    node.close();
+    let (node, _) = open(folder.path());
+    let log = node.log(1);
+    assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
     node.close();
 }

@@ -50,7 +50,7 @@ fn finding(data: &std::path::Path, about: &str) -> serde_json::Value {
 #[test]
 fn doctor_looks_at_the_limits_of_the_broker_that_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let process = Process::start_limited(folder.path(), "ulimit -n 700; ulimit -l 64");
+    let process = Process::start_limited(folder.path(), "ulimit -n 700; ulimit -l 64", &[]);
     let files = finding(folder.path(), "open files");
     let found = files["found"].as_str().unwrap();
     assert!(found.starts_with("limit 700, ") && found.contains(&format!("of the running broker, process {}", process.id())), "{files}");

@@ -40,9 +40,9 @@ impl Process {
     }
 
     /// The same, with the limits that a shell sets before, like `ulimit -n 700`.
-    pub fn start_limited(data: &Path, limits: &str) -> Self {
+    pub fn start_limited(data: &Path, limits: &str, flags: &[&str]) -> Self {
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_mainstem"), "serve", "--data"]).arg(data).stdin(Stdio::null());
+        command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_mainstem"), "serve", "--data"]).arg(data).args(flags).stdin(Stdio::null());
         Self::start_by(command)
     }
 

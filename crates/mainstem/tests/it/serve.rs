@@ -1,5 +1,8 @@
 //! `mainstem serve` as an operator sees it.
 
+use serde_json::json;
+
+use crate::administration::change;
 use crate::process::{Process, exchange, output, receive, send, serve};
 
 /// ApiVersions version 0 with a correlation id.
@@ -229,4 +232,33 @@ fn inspect_prints_what_is_ours_and_refuses_other_files() {
     let other = folder.path().join("other");
     std::fs::write(&other, "neither").unwrap();
     assert!(!inspect(&other).status.success());
+}
+
+/// Clients that take every descriptor they are given leave those that the journals and the pages need.
+#[test]
+fn idle_connections_leave_descriptors_for_writes_and_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    let process = Process::start_limited(folder.path(), "ulimit -n 256", &["--set", "mainstem.segment.bytes=4194304"]);
+    let made = change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 1}));
+    assert_eq!(made.status, 201, "{}", made.body);
+    let idle: Vec<_> = (0..400).map(|_| process.connect()).collect();
+    for number in 0..60 {
+        let written = change(&process, "POST", "/v1/topics/t/records", json!({"value": "x".repeat(500_000)}));
+        assert_eq!(written.status, 201, "{number}: {}", written.body);
+        assert!(process.ask_admin("/health/ready").unwrap().starts_with("HTTP/1.1 200"));
+    }
+    assert!(std::fs::read_dir(folder.path().join("journal-0")).unwrap().count() > 5, "several segments");
+    drop(idle);
+    let began = std::time::Instant::now();
+    while exchange_if_admitted(&process).is_none() {
+        assert!(began.elapsed() < crate::process::PATIENCE, "there is room again");
+    }
+    let (text, success) = process.terminate();
+    assert!(success && text.contains("connections=") && text.contains("open files (ulimit -n)"), "{text}");
+}
+
+fn exchange_if_admitted(process: &Process) -> Option<Vec<u8>> {
+    let mut socket = process.connect();
+    std::io::Write::write_all(&mut socket, &[&[0, 0, 0, 10], &api_versions(7)[..]].concat()).ok()?;
+    receive(&mut socket)
 }
