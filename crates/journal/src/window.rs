@@ -12,6 +12,7 @@
 //!   go: a segment is not added, and none is rewritten, in the room that they still take, which is milliseconds.
 //! * V2 Nobody waits for an archive that does not help: when it fails, when nothing is left that it could take, when it has
 //!   taken nothing for [`NO_PROGRESS_MS`], or after [`WAIT_MS`] in any case, one more segment is added, beyond the window.
+//!   While the keeper waits for room the archiver works without rest, wherever the marks lie.
 //! * V3 A journal that is beyond its window, because that was made smaller or for V2, takes as much as the archive does.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -56,24 +56,37 @@ impl Archiver {
             self.found(Relief::Likely);
             return Ok(Turn::Idle);
         };
-        let mut freed = 0;
-        let mut victims = Vec::new();
-        for (segment, index) in self.journal.segments().sealed() {
-            if freed >= excess {
-                break;
+        // A segment that is wanted and not granted is all the hurry there is, wherever the marks lie: in a small window they lie closer
+        // together than a segment is long.
+        let hurried = marks.pressure(used) >= 1.0 || self.journal.window().is_held();
+        let sealed = self.journal.segments().sealed();
+        let (mut victims, mut freed) = (Vec::new(), 0);
+        let mut wanted = excess;
+        let (worth, left) = loop {
+            for (segment, index) in &sealed[victims.len()..] {
+                if freed >= wanted {
+                    break;
+                }
+                freed += segment.bytes();
+                victims.push(Arc::clone(index));
             }
-            freed += segment.bytes();
-            victims.push(index);
-        }
-        let hurried = marks.pressure(used) >= 1.0;
-        let mut victims_live = self.live_in(&victims, hurried)?;
-        if hurried && victims_live.logs.is_empty() && victims_live.compacting {
-            // A pass may end anywhere; what of it is not in the archive yet can be moved then.
-            self.give_up_pass();
-            victims_live = self.live_in(&victims, hurried)?;
-        }
-        let left = victims_live.left || !victims_live.logs.is_empty();
-        let objects = self.gather(self.worth_moving(victims_live.logs, used))?;
+            let mut victims_live = self.live_in(&victims, hurried)?;
+            if hurried && victims_live.logs.is_empty() && victims_live.compacting {
+                // A pass may end anywhere; what of it is not in the archive yet can be moved then.
+                self.give_up_pass();
+                victims_live = self.live_in(&victims, hurried)?;
+            }
+            let left = victims_live.left || !victims_live.logs.is_empty();
+            let worth = self.worth_moving(victims_live.logs, used, hurried);
+            // Where the oldest segments hold too little of each log, it is looked further.
+            if !worth.is_empty() || !hurried || victims.len() == sealed.len() {
+                break (worth, left);
+            }
+            wanted *= 2;
+        };
+        // A segment that somebody holds is not written again.
+        drop((sealed, victims));
+        let objects = self.gather(worth)?;
         if objects.is_empty() {
             // What is only left to retention, or for later, will be taken when it has to be.
             self.found(if left && hurried { Relief::Nothing } else { Relief::Likely });
@@ -130,12 +143,12 @@ impl Archiver {
     }
 
     /// Those that have enough for an object. The shorter of room the window is, the less is enough, if nobody has more.
-    fn worth_moving(&self, mut logs: Vec<Candidate>, used: u64) -> Vec<Candidate> {
-        let (Some(marks), Some(window)) = (self.journal.marks(), self.journal.config().window_bytes) else { return Vec::new() };
+    fn worth_moving(&self, mut logs: Vec<Candidate>, used: u64, hurried: bool) -> Vec<Candidate> {
+        let Some(window) = self.journal.config().window_bytes else { return Vec::new() };
         let worth = self.journal.config().object_bytes / WORTH_SHARE;
         let most = logs.first().map_or(0, |candidate| candidate.bytes);
         let enough = match used {
-            _ if most >= worth || used < marks.hurry => worth,
+            _ if most >= worth || !hurried => worth,
             _ if most >= worth / LITTLE_SHARE || used < window + window / 2 => worth / LITTLE_SHARE,
             _ => 0,
         };

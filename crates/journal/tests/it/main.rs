@@ -16,5 +16,6 @@ mod repair;
 mod retention;
 mod seams;
 mod shared;
+mod small_windows;
 mod transactions;
 mod window;
