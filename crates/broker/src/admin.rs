@@ -250,12 +250,8 @@ impl Broker {
     }
 
     fn forget_offsets_of(&self, topic: &Topic) {
-        let records = self.groups().forget_topic(&topic.name);
-        for chunk in records.chunks(1000) {
-            let items = chunk.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
-            // What is not removed now is removed as expired.
-            let _ = self.commit(0, items);
-        }
+        // What is not removed now is removed as expired.
+        let _ = self.forget_committed_offsets(&topic.name);
     }
 
     fn record_of(topic: &Topic) -> TopicRecord {

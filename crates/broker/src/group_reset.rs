@@ -63,11 +63,7 @@ impl Broker {
             GroupError::UnknownMember | GroupError::IllegalGeneration | GroupError::StaleEpoch | GroupError::Rebalancing => ResetError::Group(GroupError::NonEmptyGroup),
             other => ResetError::Group(other),
         };
-        let records = self.groups().prepare_commit(group, nobody, &commits).map_err(refused)?;
-        let records = records.into_iter().collect::<Result<Vec<_>, _>>().map_err(ResetError::Group)?;
-        self.commit_state(records.into_iter().map(|(key, value)| (key, Some(value))).collect())?;
-        self.groups().apply_commit(group, commits);
-        Ok(())
+        self.commit_offsets_durably(group, nobody, commits, refused)
     }
 
     /// Starts the subscriptions of a share group elsewhere; one that does not exist is made.

@@ -1,31 +1,28 @@
 //! Groups: the coordinator of `delivery` behind a lock, with a thread for its deadlines. Answers go to mailboxes; what must
-//! be durable goes to journal 0, in the order in which the coordinator decided it: through one lane, under its lock.
+//! be durable goes to journal 0, in the order in which the coordinator decided it: through one lane, under its lock. Committed
+//! offsets are in [`crate::group_offsets`].
 //!
 //! Members of the classic protocol are answered at once. Of the others, what is told is durable: the answer waits for it, so
 //! that a restart never knows less than a member was told.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use bytes::Bytes;
 use delivery::{
-    Answer, Assignor, Commit, CommittedOffset, Committer, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
+    Answer, Assignor, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
     ShareGroupSummary, ShareHeartbeat, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
 };
 use hashbrown::HashMap;
-use journal::{Append, AppendItem, AppendResults, EventSink, JournalEvent, ReplyTo};
-use parking_lot::{Condvar, Mutex};
-use types::{ConnectionId, ShardId};
+use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
+use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
-use crate::unsent::Unsent;
+use crate::group_offsets::Coming;
+use crate::lane::{Inbox, OF_TRANSACTIONS};
 use crate::{Broker, GroupConfig, Reply, Settings};
 
-/// Group state is appended under this shard number, in one lane.
-pub(crate) const SHARD: ShardId = ShardId(61);
-const LANE: ConnectionId = ConnectionId(u64::MAX);
 /// How long state waits that a full queue did not take.
 const FULL_QUEUE: Duration = Duration::from_millis(1);
 /// How long a thread waits for an append.
@@ -37,18 +34,19 @@ const LOCKS_INTERVAL: u64 = 500;
 
 /// All groups of the node.
 pub struct Groups {
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     inbox: Arc<Inbox>,
     closed: std::sync::atomic::AtomicBool,
 }
 
-struct State {
-    coordinator: GroupCoordinator<ReplyTo>,
-    unsent: Unsent,
+pub(crate) struct State {
+    pub coordinator: GroupCoordinator<ReplyTo>,
+    /// Offsets that take effect with an append, by its token.
+    pub coming: HashMap<u64, Coming>,
     /// Answers that wait for an append, by its token.
     waiting: HashMap<u64, Vec<(ReplyTo, GroupReply)>>,
     /// Threads that wait for an append, by its token.
-    blocked: HashMap<u64, Sender<bool>>,
+    blocked: HashMap<u64, Sender<Result<(), AppendError>>>,
     next_token: u64,
 }
 
@@ -72,33 +70,8 @@ pub enum Heard {
     Left(Result<Vec<Result<(), GroupError>>, GroupError>),
 }
 
-/// Outcomes of appends, from the journal's thread.
-#[derive(Default)]
-struct Inbox {
-    arrived: Mutex<Arrived>,
-    wakes: Condvar,
-}
-
-#[derive(Default)]
-struct Arrived {
-    results: Vec<(u64, AppendResults)>,
-    woken: bool,
-}
-
-impl EventSink for Inbox {
-    fn deliver(&self, events: &mut Vec<JournalEvent>) {
-        let mut arrived = self.arrived.lock();
-        for event in events.drain(..) {
-            if let JournalEvent::Appended { to, results } = event {
-                arrived.results.push((to.token, results));
-            }
-        }
-        self.wakes.notify_one();
-    }
-}
-
 impl Groups {
-    pub(crate) fn new(settings: &Settings, topics: Arc<Catalog>) -> Self {
+    pub(crate) fn new(settings: &Settings, topics: Arc<Catalog>, inbox: Arc<Inbox>) -> Self {
         let int = |name: &str| settings.int(name).max(0) as u64;
         let times = |kind: &str| GroupTimes {
             session_timeout: int(&format!("group.{kind}.session.timeout.ms")),
@@ -125,12 +98,8 @@ impl Groups {
             },
         };
         let coordinator = GroupCoordinator::with_topics(chosen, topics);
-        let state = State { coordinator, unsent: Unsent::default(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
-        Self { state: Mutex::new(state), inbox: Arc::default(), closed: false.into() }
-    }
-
-    pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
-        Arc::clone(&self.inbox) as Arc<dyn EventSink>
+        let state = State { coordinator, coming: HashMap::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
+        Self { state: Mutex::new(state), inbox, closed: false.into() }
     }
 
     /// After all records are back.
@@ -157,25 +126,21 @@ impl Groups {
     }
 
     pub(crate) fn wake(&self) {
-        self.inbox.arrived.lock().woken = true;
-        self.inbox.wakes.notify_one();
+        self.inbox.wake();
     }
 
     /// The thread that keeps the deadlines, and tells who waited for the journal.
     pub(crate) fn run(&self, broker: &Arc<Broker>) {
         let mut expiry_at = now() + EXPIRY_INTERVAL;
         while !self.closed.load(std::sync::atomic::Ordering::SeqCst) {
-            let results = std::mem::take(&mut self.inbox.arrived.lock().results);
-            for (to, reply) in self.take_results(results) {
-                broker.reply(to, Reply::Done(Box::new(reply)));
-            }
-            let (next, full) = {
+            self.take_results(broker, self.inbox.take());
+            let full = broker.lane().send(broker.journals()) > 0;
+            let next = {
                 let mut state = self.state.lock();
-                state.unsent.send(broker.journals());
                 let mut effects = Vec::new();
                 state.coordinator.handle_timeouts(now(), &mut effects);
                 state.perform(broker, effects, None);
-                (state.coordinator.next_deadline(), !state.unsent.is_empty())
+                state.coordinator.next_deadline()
             };
             broker.expire_subscriptions();
             if now() >= expiry_at {
@@ -193,31 +158,39 @@ impl Groups {
             if full {
                 wait = wait.min(FULL_QUEUE);
             }
-            let mut arrived = self.inbox.arrived.lock();
-            if !arrived.woken && arrived.results.is_empty() {
-                self.inbox.wakes.wait_for(&mut arrived, wait);
-            }
-            arrived.woken = false;
+            self.inbox.wait(wait);
         }
         // Nobody tells them any more.
         self.state.lock().blocked.clear();
     }
 
-    /// Who is to be told what, now that appends have an outcome.
-    fn take_results(&self, results: Vec<(u64, AppendResults)>) -> Vec<(ReplyTo, GroupReply)> {
-        let mut told = Vec::new();
+    /// Appends have an outcome: offsets take effect, in the order of the journal, and whoever waits is told.
+    fn take_results(&self, broker: &Broker, results: Vec<(u64, AppendResults)>) {
+        if results.is_empty() {
+            return;
+        }
+        let (mut replies, mut ends) = (Vec::new(), Vec::new());
         let mut state = self.state.lock();
         for (token, results) in results {
-            let failed = results.iter().any(|result| result.is_err());
+            let tell = state.take_effect(token, &results);
+            if token & OF_TRANSACTIONS != 0 {
+                ends.push((token, results));
+                continue;
+            }
+            let failed = results.iter().find_map(|result| result.err());
             if let Some(thread) = state.blocked.remove(&token) {
                 // It may have given up.
-                let _ = thread.send(!failed);
+                let _ = thread.send(failed.map_or(Ok(()), Err));
             }
             for (to, reply) in state.waiting.remove(&token).unwrap_or_default() {
-                told.push((to, if failed { Err(NotDurable) } else { reply }));
+                let reply: GroupReply = if failed.is_some() { Err(NotDurable) } else { reply };
+                replies.push((to, Reply::Done(Box::new(reply))));
             }
+            replies.extend(tell.map(|to| (to, Reply::Appended(results))));
         }
-        told
+        drop(state);
+        ends.into_iter().for_each(|(token, results)| broker.lane().transactions().push(token, results));
+        replies.into_iter().for_each(|(to, reply)| broker.reply(to, reply));
     }
 
     /// Names of all groups.
@@ -278,40 +251,6 @@ impl Groups {
     pub fn describe(&self, name: &str) -> Option<GroupSummary<ReplyTo>> {
         self.state.lock().coordinator.describe(name)
     }
-
-    /// One committed offset.
-    pub fn offset(&self, group: &str, topic: &str, partition: u32) -> Option<CommittedOffset> {
-        self.state.lock().coordinator.offset(group, topic, partition)
-    }
-
-    /// All committed offsets.
-    pub fn offsets(&self, group: &str) -> Vec<(String, u32, CommittedOffset)> {
-        self.state.lock().coordinator.offsets(group)
-    }
-
-    /// May these offsets be committed? See [`GroupCoordinator::prepare_commit`].
-    ///
-    /// # Errors
-    /// When none may.
-    #[expect(clippy::type_complexity, reason = "a record is a key and a value")]
-    pub fn prepare_commit(
-        &self,
-        group: &str,
-        member: Committer<'_>,
-        commits: &[Commit],
-    ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
-        self.state.lock().coordinator.prepare_commit(group, member, commits, now())
-    }
-
-    /// Enters offsets that are durable.
-    pub fn apply_commit(&self, group: &str, commits: Vec<Commit>) {
-        let mut state = self.state.lock();
-        commits.into_iter().for_each(|commit| state.coordinator.apply_commit(group, commit));
-    }
-
-    pub(crate) fn forget_topic(&self, topic: &str) -> Vec<Bytes> {
-        self.state.lock().coordinator.forget_topic(topic)
-    }
 }
 
 /// Milliseconds since 1970 by a clock that never goes back.
@@ -325,8 +264,12 @@ pub fn now() -> u64 {
 impl State {
     /// Has the groups' own thread to wake up earlier than it thought?
     fn wakes_earlier(&self, before: Option<u64>) -> bool {
-        let after = self.coordinator.next_deadline();
-        !self.unsent.is_empty() || after.is_some_and(|after| before.is_none_or(|before| after < before))
+        self.coordinator.next_deadline().is_some_and(|after| before.is_none_or(|before| after < before))
+    }
+
+    pub fn take_token(&mut self) -> u64 {
+        self.next_token += 1;
+        self.next_token
     }
 
     /// Carries effects out. With a group whose answers wait until they are durable, answers do.
@@ -349,25 +292,26 @@ impl State {
         if items.is_empty() {
             return;
         }
-        let token = self.next_token;
-        self.next_token += 1;
+        let token = self.take_token();
         if waits {
             self.waiting.insert(token, answers);
         }
-        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: waits };
-        self.unsent.append(broker.journals(), 0, append);
+        broker.lane().append(broker.journals(), token, items, waits);
+    }
+
+    /// Appends records for a thread, which [waits](durable) for the outcome without the lock.
+    pub fn append_blocking(&mut self, broker: &Broker, items: Vec<AppendItem>) -> (u64, Receiver<Result<(), AppendError>>) {
+        let (sender, receiver) = channel();
+        let token = self.take_token();
+        self.blocked.insert(token, sender);
+        broker.lane().append(broker.journals(), token, items, true);
+        (token, receiver)
     }
 }
 
-impl State {
-    /// Appends records and tells a thread when they are durable, or that they are not.
-    fn append_blocking(&mut self, broker: &Broker, items: Vec<AppendItem>, thread: Sender<bool>) {
-        let token = self.next_token;
-        self.next_token += 1;
-        self.blocked.insert(token, thread);
-        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: true };
-        self.unsent.append(broker.journals(), 0, append);
-    }
+/// Waits until records of a thread are durable. Not on a shard's thread.
+pub(crate) fn durable(outcome: &Receiver<Result<(), AppendError>>) -> Result<(), AppendError> {
+    outcome.recv_timeout(PATIENCE).unwrap_or(Err(AppendError::Stopped))
 }
 
 fn tell(broker: &Broker, answers: Vec<(ReplyTo, GroupReply)>) -> Vec<(ReplyTo, GroupReply)> {
@@ -493,30 +437,19 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `NonEmptyGroup`; `None` inside when the journal does not take it.
     pub fn delete_group(&self, group: &str) -> Result<(), Option<GroupError>> {
-        let (sender, receiver) = channel();
-        {
+        let outcome = {
             let mut state = self.groups().state.lock();
-            let keys = state.coordinator.delete(group)?;
+            let mut keys = state.coordinator.delete(group)?;
+            keys.extend(state.withdraw(|of, _| of == group));
             let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-            state.append_blocking(self, items, sender);
-        }
-        match receiver.recv_timeout(PATIENCE) {
-            Ok(true) => self.group_deleted(group),
-            Ok(false) | Err(_) => Err(None),
-        }
+            state.append_blocking(self, items).1
+        };
+        durable(&outcome).map_err(|_| None)?;
+        self.group_deleted(group)
     }
 
     /// A group is gone for good: what it had done with records goes with it. Settings of a group outlive it, as in Kafka.
     fn group_deleted(&self, group: &str) -> Result<(), Option<GroupError>> {
         self.drop_subscriptions_of_group(group).map_err(|_| None)
-    }
-
-    /// Deletes a committed offset, durably. On the controller's thread.
-    ///
-    /// # Errors
-    /// `GroupNotFound`, `Subscribed`; `None` inside when the journal does not take it.
-    pub fn delete_offset(&self, group: &str, topic: &str, partition: u32, subscribed: bool) -> Result<(), Option<GroupError>> {
-        let key = self.groups().state.lock().coordinator.delete_offset(group, topic, partition, subscribed)?;
-        self.commit_state(key.into_iter().map(|key| (key, None)).collect()).map_err(|_| None)
     }
 }

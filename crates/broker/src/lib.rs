@@ -15,10 +15,12 @@ mod connections;
 mod dynamic;
 mod filters;
 mod group_config;
+mod group_offsets;
 mod group_reset;
 mod groups;
 mod internal_topics;
 mod jobs;
+mod lane;
 mod limits;
 mod log_names;
 mod mailbox;
@@ -57,6 +59,7 @@ pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_top
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter};
 pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
+pub use group_offsets::{CommitRefused, OffsetsRefused};
 pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};
 pub use jobs::{AfterWrite, NOBODY, Pending, Stage, Staged, Work};
@@ -107,7 +110,7 @@ use jobs::{Job, JobQueue, Task};
 use mailbox::Mailboxes;
 
 /// Shard numbers from here on are those of threads that append for themselves: 57 delays, 58 archiver, 59 subscriptions, 60 transactions, 61
-/// groups, 62 the broker, 63 the keeper.
+/// groups and transactions, 62 the broker, 63 the keeper.
 const SHARDS_END: ShardId = ShardId(57);
 /// The shard number under which the broker itself appends.
 const OWN_SHARD: ShardId = ShardId(62);
@@ -174,6 +177,7 @@ pub struct Broker {
     logins: security::Logins,
     security: Security,
     own: Arc<OwnSink>,
+    lane: Arc<lane::Lane>,
     groups: Groups,
     group_configs: GroupConfigs,
     filters: Filters,
@@ -221,7 +225,8 @@ impl Broker {
     /// When the catalog is not readable.
     pub fn open(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<Arc<Self>, BrokerOpenError> {
         let own = Arc::new(OwnSink::default());
-        let transactions = Transactions::new(&config.settings);
+        let lane = Arc::new(lane::Lane::default());
+        let transactions = Transactions::new(&config.settings, Arc::clone(lane.transactions()));
         let mailboxes = Mailboxes::default();
         let subscriptions = Subscriptions::new(mailboxes.clone(), &journals);
         for journal in &journals {
@@ -231,8 +236,8 @@ impl Broker {
         }
         let state = journals.iter().flat_map(|journal| journal.take_state()).collect();
         let catalog = Arc::new(Catalog::default());
-        let groups = Groups::new(&config.settings, Arc::clone(&catalog));
-        journals[0].add_sink(groups::SHARD, groups.sink());
+        let groups = Groups::new(&config.settings, Arc::clone(&catalog), Arc::clone(lane.groups()));
+        journals[0].add_sink(lane::SHARD, Arc::clone(&lane) as Arc<dyn EventSink>);
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
         let quotas = Quotas::new(&config.settings);
@@ -257,6 +262,7 @@ impl Broker {
             logins: security::Logins::default(),
             security,
             own,
+            lane,
             groups,
             group_configs,
             filters: Filters::default(),
@@ -412,6 +418,11 @@ impl Broker {
     /// The consumer groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Where groups and transactions append.
+    pub(crate) fn lane(&self) -> &lane::Lane {
+        &self.lane
     }
 
     /// Filters of groups.

@@ -1,6 +1,6 @@
 //! Transactions: the coordinator of `delivery` behind a lock, and a thread that carries out what it decides.
 //!
-//! All its records go into journal 0 in one lane, in the order in which the coordinator changed. The end of a transaction is
+//! All its records go into journal 0 in one lane, that of the groups too, in the order in which the coordinator changed. The end of a transaction is
 //! one append there when all its logs are in journal 0: the decision, the markers, the offsets, that it is done, in this
 //! order, of which a crash leaves a beginning. With logs in other journals the decision is durable before their markers are
 //! appended, and they are before it is done.
@@ -11,22 +11,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use delivery::{
-    Claim, Commit, Ended, Ending, FoundOpen, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
+    Claim, Commit, Committer, Ended, Ending, FoundOpen, GroupError, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
     TransactionSettings, Version, offset_record,
 };
 use hashbrown::HashMap;
-use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, JournalEvent, ReplyTo};
-use parking_lot::{Condvar, Mutex};
+use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, ReplyTo};
+use parking_lot::Mutex;
 use record::{BatchHeader, Marker};
 use types::{ConnectionId, Gate, LogId, ShardId};
 
+use crate::group_offsets::OffsetsRefused;
 use crate::groups::now;
+use crate::lane::{Inbox, OF_TRANSACTIONS, WITH_OFFSETS};
 use crate::unsent::Unsent;
 use crate::{Broker, Reply, Settings};
 
-/// The shard number under which transactions append.
+/// The shard number under which transactions append to other journals than the first.
 pub(crate) const SHARD: ShardId = ShardId(60);
-/// One lane for all of them: records of one id stay in order.
 const LANE: ConnectionId = ConnectionId(u64::MAX - 1);
 /// How often ids are looked at for expiry.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
@@ -93,34 +94,8 @@ struct End {
     failed: bool,
 }
 
-/// Outcomes of appends, from the journals' threads.
-#[derive(Default)]
-struct Inbox {
-    arrived: Mutex<Arrived>,
-    wakes: Condvar,
-}
-
-#[derive(Default)]
-struct Arrived {
-    results: Vec<(u64, AppendResults)>,
-    woken: bool,
-}
-
-impl EventSink for Inbox {
-    fn deliver(&self, events: &mut Vec<JournalEvent>) {
-        let mut arrived = self.arrived.lock();
-        for event in events.drain(..) {
-            if let JournalEvent::Appended { to, results } = event {
-                arrived.results.push((to.token, results));
-            }
-        }
-        arrived.woken = true;
-        self.wakes.notify_one();
-    }
-}
-
 impl Transactions {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, inbox: Arc<Inbox>) -> Self {
         let int = |name| settings.int(name).max(0) as u64;
         let coordinator = TransactionCoordinator::new(TransactionSettings {
             timeout_max: int("transaction.max.timeout.ms"),
@@ -134,7 +109,7 @@ impl Transactions {
             ends: HashMap::new(),
             again: Vec::new(),
         };
-        Self { state: Mutex::new(state), inbox: Arc::default(), closed: AtomicBool::new(false) }
+        Self { state: Mutex::new(state), inbox, closed: AtomicBool::new(false) }
     }
 
     pub(crate) fn sink(&self) -> Arc<dyn EventSink> {
@@ -151,8 +126,7 @@ impl Transactions {
     }
 
     fn wake(&self) {
-        self.inbox.arrived.lock().woken = true;
-        self.inbox.wakes.notify_one();
+        self.inbox.wake();
     }
 
     /// Does a transaction hold an offset of this group that may take effect?
@@ -188,7 +162,7 @@ impl Transactions {
         let mut expiry_at = std::time::Instant::now() + EXPIRY_INTERVAL;
         let mut retry_at: Option<std::time::Instant> = None;
         while !self.closed.load(Ordering::SeqCst) {
-            let results = std::mem::take(&mut self.inbox.arrived.lock().results);
+            let results = self.inbox.take();
             let now_at = std::time::Instant::now();
             let (mut next, waits) = {
                 let mut state = self.state.lock();
@@ -223,25 +197,42 @@ impl Transactions {
             if let Some(at) = retry_at {
                 wait = wait.min(at.saturating_duration_since(now_at)).max(Duration::from_millis(1));
             }
-            let mut arrived = self.inbox.arrived.lock();
-            if !arrived.woken && arrived.results.is_empty() {
-                self.inbox.wakes.wait_for(&mut arrived, wait.min(EXPIRY_INTERVAL));
-            }
-            arrived.woken = false;
+            self.inbox.wait(wait.min(EXPIRY_INTERVAL));
         }
     }
 }
 
 impl State {
-    /// Appends in the one lane; `step` follows when that is durable.
+    /// Appends in the lane of the journal; `step` follows when that is durable.
     fn append(&mut self, broker: &Broker, journal: usize, items: Vec<AppendItem>, step: Option<Step>) {
+        let acknowledge = step.is_some();
+        let token = self.take_token(step);
+        if journal == 0 {
+            return broker.lane().append(broker.journals(), token | OF_TRANSACTIONS, items, acknowledge);
+        }
+        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge };
+        self.unsent.append(broker.journals(), journal, append);
+    }
+
+    /// Appends the records that end an end behind `items`. Its offsets take effect when all is durable, in the journal's order.
+    fn append_completion(&mut self, broker: &Broker, mut items: Vec<AppendItem>, ending: &Ending, attempt: Attempt) {
+        let first = items.len();
+        items.extend(completion(ending));
+        if ending.offsets.is_empty() {
+            return self.append(broker, 0, items, Some(Step::Completed(attempt)));
+        }
+        let token = self.take_token(Some(Step::Completed(attempt))) | OF_TRANSACTIONS | WITH_OFFSETS;
+        let offsets = (first..).zip(&ending.offsets).map(|(item, (group, commit))| (item, group.clone(), commit.clone())).collect();
+        broker.append_offsets(token, items, offsets);
+    }
+
+    fn take_token(&mut self, step: Option<Step>) -> u64 {
         let token = self.next_token;
         self.next_token += 1;
-        let append = Append { to: ReplyTo { shard: SHARD, connection: LANE, token }, items, acknowledge: step.is_some() };
         if let Some(step) = step {
             self.steps.insert(token, step);
         }
-        self.unsent.append(broker.journals(), journal, append);
+        token
     }
 
     fn record(&mut self, broker: &Broker, record: TransactionRecord, tell: ReplyTo) {
@@ -264,18 +255,17 @@ impl State {
             items.push(AppendItem::State { key, value });
         }
         items.extend(here.into_iter().flat_map(|(_, markers)| markers));
-        let step = if elsewhere.is_empty() {
-            items.extend(completion(&end.ending));
-            Step::Completed(attempt.clone())
-        } else {
-            Step::Prepared(attempt.clone())
-        };
         end.attempt = attempt.token;
+        if elsewhere.is_empty() {
+            self.append_completion(broker, items, &end.ending, attempt.clone());
+            self.ends.insert(attempt.id, end);
+            return;
+        }
         self.ends.insert(attempt.id.clone(), end);
         if items.is_empty() {
             self.append_markers(broker, &attempt);
         } else {
-            self.append(broker, 0, items, Some(step));
+            self.append(broker, 0, items, Some(Step::Prepared(attempt)));
         }
     }
 
@@ -295,10 +285,8 @@ impl State {
     }
 
     fn take_results(&mut self, broker: &Broker, token: u64, results: &AppendResults) {
-        let Some(step) = self.steps.remove(&token) else { return };
-        // A log that is gone, or that knows a newer epoch of the producer, holds nothing of the transaction.
-        let harmless = |error: &AppendError| matches!(error, AppendError::LogDeleted | AppendError::InvalidProducerEpoch);
-        let failed = results.iter().filter_map(|result| result.err()).find(|error| !harmless(error));
+        let Some(step) = self.steps.remove(&(token & !(OF_TRANSACTIONS | WITH_OFFSETS))) else { return };
+        let failed = failure(results);
         let attempt = match &step {
             Step::Tell(to) => return broker.reply(*to, Reply::Done(Box::new(failed.map_or(Ok(()), Err)))),
             Step::Prepared(attempt) | Step::Marked(attempt, _) | Step::Completed(attempt) => attempt.clone(),
@@ -327,19 +315,15 @@ impl State {
 
     /// All markers are there.
     fn complete(&mut self, broker: &Broker, attempt: Attempt) {
-        if let Some(end) = self.ends.get(&attempt.id) {
-            let items = completion(&end.ending);
-            self.append(broker, 0, items, Some(Step::Completed(attempt)));
+        if let Some(ending) = self.ends.get(&attempt.id).map(|end| end.ending.clone()) {
+            self.append_completion(broker, Vec::new(), &ending, attempt);
         }
     }
 
     fn finish(&mut self, broker: &Broker, id: &str) {
-        let Some(End { ending, tell, failed, .. }) = self.ends.remove(id) else { return };
+        let Some(End { tell, failed, .. }) = self.ends.remove(id) else { return };
         if failed {
             tracing::info!(transactional_id = id, "transaction has ended after all");
-        }
-        for (group, commit) in ending.offsets {
-            broker.groups().apply_commit(&group, vec![commit]);
         }
         self.coordinator.complete(id);
         if let Some(to) = tell {
@@ -377,6 +361,12 @@ impl End {
         let all = markers(broker, &self.ending).into_iter().enumerate();
         all.filter(|(journal, items)| !items.is_empty() && !self.marked.contains(journal)).collect()
     }
+}
+
+/// Why an append of an end has failed. A log that is gone, or that knows a newer epoch of the producer, holds nothing of the transaction.
+pub(crate) fn failure(results: &AppendResults) -> Option<AppendError> {
+    let harmless = |error: &AppendError| matches!(error, AppendError::LogDeleted | AppendError::InvalidProducerEpoch);
+    results.iter().filter_map(|result| result.err()).find(|error| !harmless(error))
 }
 
 /// The markers of an end, by journal.
@@ -508,23 +498,36 @@ impl Broker {
         Ok(told)
     }
 
-    /// Adds offsets to a transaction, which take effect when it commits. The caller has asked the group.
+    /// Adds offsets to a transaction, which take effect when it commits; refusals of single ones, each with its number. The group is
+    /// asked while nothing else happens to transactions: whoever asks for stable offsets after a rebalance sees what was added before it.
     ///
     /// # Errors
-    /// See [`TransactionCoordinator::add_offsets`].
+    /// What the group says of the member, or see [`TransactionCoordinator::add_offsets`].
+    #[expect(clippy::type_complexity, reason = "outcomes are told with the whole")]
     pub fn add_offsets_to_transaction(
         &self,
-        claim: Claim<'_>,
+        (claim, version): (Claim<'_>, Version),
         group: &str,
+        member: Committer<'_>,
         commits: Vec<Commit>,
-        version: Version,
         tell: ReplyTo,
-    ) -> Result<Told<()>, TransactionError> {
+    ) -> Result<(Told<()>, Vec<(usize, GroupError)>), OffsetsRefused> {
         let mut state = self.transactions().state.lock();
-        let record = state.coordinator.add_offsets(claim, group, commits, version, now())?;
-        let told = state.tell_when_durable(self, Some(record), tell);
+        let checked = self.groups().state.lock().coordinator.prepare_commit(group, member, &commits, now()).map_err(OffsetsRefused::Group)?;
+        let (mut kept, mut refused) = (Vec::with_capacity(commits.len()), Vec::new());
+        for (number, (commit, outcome)) in commits.into_iter().zip(checked).enumerate() {
+            match outcome {
+                Ok(_) => kept.push(commit),
+                Err(error) => refused.push((number, error)),
+            }
+        }
+        if kept.is_empty() {
+            return Ok((Told::Now(()), refused));
+        }
+        let record = state.coordinator.add_offsets(claim, group, kept, version, now());
+        let told = state.tell_when_durable(self, Some(record.map_err(|error| OffsetsRefused::Transaction(error, refused.clone()))?), tell);
         self.transactions().wake();
-        Ok(told)
+        Ok((told, refused))
     }
 
     /// Ends a transaction; told is the producer that goes on.

@@ -57,6 +57,11 @@ impl Unsent {
         }
     }
 
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.by_journal.iter().map(|waiting| waiting.appends.len()).sum()
+    }
+
     /// Nothing waits.
     pub fn is_empty(&self) -> bool {
         self.by_journal.iter().all(|waiting| waiting.appends.is_empty())

@@ -48,7 +48,7 @@ pub use queue::{
     look_ahead_max,
 };
 pub use reconcile::MemberState;
-pub use record::offset_record;
+pub use record::{offset_key, offset_record};
 pub use share_group::{ShareHeartbeat, ShareMember};
 pub use streams_assignor::{TaskSets, Tasks, Work, Worker, sticky};
 pub use streams_group::{

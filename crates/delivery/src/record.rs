@@ -55,7 +55,8 @@ pub(crate) fn group_key(group: &str) -> Bytes {
     key.freeze()
 }
 
-pub(crate) fn offset_key(group: &str, topic: &str, partition: u32) -> Bytes {
+/// The key of the record of an offset that a group commits.
+pub fn offset_key(group: &str, topic: &str, partition: u32) -> Bytes {
     let mut key = BytesMut::with_capacity(group.len() + topic.len() + 9);
     key.put_u8(b'o');
     for text in [group, topic] {

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::append::{Append, AppendItem};
-use broker::{AclOperation, Broker, Reply, Topic};
+use broker::{AclOperation, Broker, CommitRefused, Reply, Topic};
 use bytes::Buf;
 use delivery::{Commit, CommittedOffset, Committer};
 use kafka_wire::offset_commit::{
@@ -25,12 +24,12 @@ use crate::body::Body;
 use crate::error_code::{of_append, of_group};
 use crate::session::Context;
 
-/// A commit on its way through the journal.
+/// A commit on its way through the journal. It takes effect there, whether or not its connection waits for it.
 struct CommitWait {
     group: String,
     response: OffsetCommitResponse,
-    /// By item: its place in the response, and what takes effect.
-    items: Vec<(usize, usize, Commit)>,
+    /// Topic and partition in the response, by result.
+    places: Vec<(usize, usize)>,
 }
 
 /// The topic of a request, by name or by id.
@@ -106,7 +105,8 @@ fn submit_commit(
     if items.is_empty() && context.asking().check_group(AclOperation::Read, &request.group_id).is_err() {
         return Outcome::answer(response);
     }
-    let commits: Vec<Commit> = items.iter().map(|(_, _, commit)| commit.clone()).collect();
+    let (places, commits): (Vec<(usize, usize)>, Vec<Commit>) =
+        items.into_iter().map(|(topic, partition, commit)| ((topic, partition), commit)).unzip();
     let member = Committer {
         member_id: &request.member_id,
         instance: request.group_instance_id.as_deref(),
@@ -114,48 +114,42 @@ fn submit_commit(
         transactional: false,
         knows_epochs: context.version >= 9,
     };
-    let records = match context.gateway.broker.groups().prepare_commit(&request.group_id, member, &commits) {
+    let outcomes = match context.gateway.broker.commit_offsets(&request.group_id, member, commits, context.to) {
         Err(error) => {
+            let code = match error {
+                CommitRefused::Group(error) => of_group(error),
+                CommitRefused::Busy => ErrorCode::CoordinatorNotAvailable,
+            };
             let all = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-            all.for_each(|partition| partition.error_code = of_group(error).code());
+            all.for_each(|partition| partition.error_code = code.code());
             return Outcome::answer(response);
         }
-        Ok(records) => records,
+        Ok(outcomes) => outcomes,
     };
-    let (mut appends, mut kept) = (Vec::new(), Vec::new());
-    for (item, record) in items.into_iter().zip(records) {
-        match record {
-            Ok((key, value)) => {
-                appends.push(AppendItem::State { key, value: Some(value) });
-                kept.push(item);
-            }
-            Err(error) => response.topics[item.0].partitions[item.1].error_code = of_group(error).code(),
+    let mut kept = Vec::with_capacity(places.len());
+    for ((topic, partition), outcome) in places.into_iter().zip(outcomes) {
+        match outcome {
+            Ok(()) => kept.push((topic, partition)),
+            Err(error) => response.topics[topic].partitions[partition].error_code = of_group(error).code(),
         }
     }
-    if appends.is_empty() {
+    if kept.is_empty() {
         return Outcome::answer(response);
     }
-    let to = context.to;
-    context.append(0, Append { to, items: appends, acknowledge: true });
-    Outcome::Wait(Box::new(CommitWait { group: request.group_id.to_string(), response, items: kept }))
+    Outcome::Wait(Box::new(CommitWait { group: request.group_id.to_string(), response, places: kept }))
 }
 
 impl Wait for CommitWait {
-    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+    fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
         let Reply::Appended(results) = reply else { return None };
-        let mut durable = Vec::new();
-        for ((topic, partition, commit), result) in std::mem::take(&mut self.items).into_iter().zip(results) {
-            match result {
-                Ok(_) => durable.push(commit),
-                Err(error) => {
-                    // Clients know how to wait for a coordinator, not for its disk.
-                    tracing::warn!(group = self.group, code = of_append(error).name(), "offset commit failed");
-                    let code = ErrorCode::CoordinatorNotAvailable.code();
-                    self.response.topics[topic].partitions[partition].error_code = code;
-                }
+        for ((topic, partition), result) in self.places.drain(..).zip(results) {
+            if let Err(error) = result {
+                // Clients know how to wait for a coordinator, not for its disk.
+                tracing::warn!(group = self.group, code = of_append(error).name(), "offset commit failed");
+                let code = ErrorCode::CoordinatorNotAvailable.code();
+                self.response.topics[topic].partitions[partition].error_code = code;
             }
         }
-        context.gateway.broker.groups().apply_commit(&self.group, durable);
         Some(Box::new(std::mem::take(&mut self.response)))
     }
 }
@@ -249,8 +243,12 @@ fn fetch_group(
             if asking.quietly().check_topic(AclOperation::Describe, &topic).is_err() {
                 continue;
             }
-            let held = unstable(&topic, partition);
-            let one = if held { (None, Some(ErrorCode::UnstableOffsetCommit)) } else { (Some(offset), None) };
+            let one = match stable {
+                true if unstable(&topic, partition) => (None, Some(ErrorCode::UnstableOffsetCommit)),
+                // A transaction that held it may have ended since the offsets were listed.
+                true => (groups.offset(&group.group_id, &topic, partition), None),
+                false => (Some(offset), None),
+            };
             all.entry(topic).or_default().push(fetched(partition as i32, one.0, one.1));
         }
         let one = |(name, partitions): (String, Vec<_>)| {

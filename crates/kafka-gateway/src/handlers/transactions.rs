@@ -2,7 +2,7 @@
 //! TxnOffsetCommit, EndTxn. An answer is given when what it says is durable.
 
 use broker::append::AppendError;
-use broker::{AclOperation, Broker, Reply, Told};
+use broker::{AclOperation, Broker, OffsetsRefused, Reply, Told};
 use delivery::{Claim, Commit, CommittedOffset, Committer, GroupError, ProducerEpoch, TransactionError, Version};
 use kafka_wire::add_offsets_to_txn::{AddOffsetsToTxnRequest, AddOffsetsToTxnResponse};
 use kafka_wire::add_partitions_to_txn::{
@@ -330,22 +330,16 @@ pub(crate) fn commit_offsets(reader: &mut Reader, context: &mut Context<'_>) -> 
         transactional: true,
         knows_epochs: false,
     };
-    let checked = match broker.groups().prepare_commit(&request.group_id, member, &commits) {
-        Ok(checked) => checked,
-        Err(error) => return Ok(Outcome::answer(answer(Err(of_commit(error)), &refused))),
-    };
-    let mut kept = Vec::with_capacity(commits.len());
-    for ((commit, outcome), (at, number)) in commits.into_iter().zip(checked).zip(places) {
-        match outcome {
-            Ok(_) => kept.push(commit),
-            Err(error) => refused.push((at, number, of_commit(error))),
-        }
-    }
-    if kept.is_empty() {
+    if commits.is_empty() {
         return Ok(Outcome::answer(answer(Ok(()), &refused)));
     }
     let claim = Claim { id: &request.transactional_id, producer: (request.producer_id, request.producer_epoch) };
-    let outcome = broker.add_offsets_to_transaction(claim, &request.group_id, kept, version, context.to);
+    let (outcome, single) = match broker.add_offsets_to_transaction((claim, version), &request.group_id, member, commits, context.to) {
+        Ok((told, single)) => (Ok(told), single),
+        Err(OffsetsRefused::Group(error)) => return Ok(Outcome::answer(answer(Err(of_commit(error)), &refused))),
+        Err(OffsetsRefused::Transaction(error, single)) => (Err(error), single),
+    };
+    refused.extend(single.into_iter().map(|(number, error)| (places[number].0, places[number].1, of_commit(error))));
     let outcome = outcome.map_err(before(i16::MAX, context.version));
     Ok(told(outcome, |outcome| answer(outcome, &refused)))
 }

@@ -12,6 +12,7 @@ mod limits;
 mod login;
 mod long_poll;
 mod node;
+mod offsets;
 mod one_journal;
 mod order;
 mod quotas;

@@ -124,10 +124,28 @@ impl Node {
         self.sessions[client].handle_frame(frame, &mut self.context, self.now)
     }
 
+    /// Waits until so much has arrived for the sessions, which do not get it yet.
+    pub fn arrived(&mut self, count: usize) -> Vec<Event> {
+        let (until, mut events) = (Instant::now() + PATIENCE, Vec::new());
+        while events.len() < count {
+            let left = until.saturating_duration_since(Instant::now());
+            self.bell.recv_timeout(left).expect("events in time");
+            let mut new = Vec::new();
+            self.mailbox.drain(&mut new);
+            events.append(&mut new);
+        }
+        events
+    }
+
     /// Gives the sessions what has arrived for them.
     fn deliver(&mut self) {
         let mut events = Vec::new();
         self.mailbox.drain(&mut events);
+        self.hand_out(events);
+    }
+
+    /// Gives the sessions these events, in this order.
+    pub fn hand_out(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
                 Event::Reply { to, reply } => {

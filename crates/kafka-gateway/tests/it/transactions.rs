@@ -29,7 +29,7 @@ pub const DONE: i16 = 0;
 
 pub type Producer = (i64, i16);
 
-fn init(node: &mut Node, client: usize) -> (i16, Producer) {
+pub fn init(node: &mut Node, client: usize) -> (i16, Producer) {
     init_of(node, client, ID, 60_000)
 }
 
@@ -111,7 +111,7 @@ fn bytes(data: &PartitionData) -> usize {
     data.records.as_ref().map_or(0, Records::len)
 }
 
-fn commit_offset(node: &mut Node, client: usize, producer: Producer, offset: i64) -> i16 {
+pub fn commit_offset(node: &mut Node, client: usize, producer: Producer, offset: i64) -> i16 {
     let partition = TxnOffsetCommitRequestPartition { committed_offset: offset, ..Default::default() };
     let request = TxnOffsetCommitRequest {
         transactional_id: ID.into(),
@@ -129,7 +129,7 @@ fn commit_offset(node: &mut Node, client: usize, producer: Producer, offset: i64
 }
 
 /// Error code and committed offset.
-fn committed(node: &mut Node, client: usize, stable: bool) -> (i16, i64) {
+pub fn committed(node: &mut Node, client: usize, stable: bool) -> (i16, i64) {
     let topic = OffsetFetchRequestTopics { name: "t".into(), partition_indexes: vec![0], ..Default::default() };
     let group = OffsetFetchRequestGroup { group_id: "readers".into(), topics: Some(vec![topic]), ..Default::default() };
     let request = OffsetFetchRequest { groups: vec![group], require_stable: stable, ..OffsetFetchRequest::default() };

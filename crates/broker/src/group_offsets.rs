@@ -1,0 +1,177 @@
+//! Committed offsets of groups. Three rules:
+//!
+//! * A commit is checked, and gets its place in the order of all commits and deletions, under one hold of the groups' lock: one that an
+//!   older generation was allowed lies before everything that was decided after the rebalance.
+//! * What is in memory follows the journal: commits take effect on the groups' thread in the order in which they were placed, whether
+//!   their connections are still there or not.
+//! * What a deletion finds under way lies before it in the journal, and does not take effect.
+
+use bytes::Bytes;
+use delivery::{Commit, CommittedOffset, Committer, GroupError, TransactionError, offset_key};
+use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
+
+use crate::Broker;
+use crate::group_reset::ResetError;
+use crate::groups::{Groups, State, durable, now};
+use crate::lane::OF_TRANSACTIONS;
+use crate::transactions::failure;
+
+/// Commits that may wait because the journal's queue is full; more are refused.
+const WAITING_MAX: usize = 10_000;
+/// Keys that are removed by one append, about.
+const KEYS_AT_ONCE: usize = 1000;
+
+/// Why no offset of a request is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitRefused {
+    /// What the group says of the member.
+    Group(GroupError),
+    /// Too many wait for the journal.
+    Busy,
+}
+
+/// Why offsets are not added to a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OffsetsRefused {
+    /// What the group says of the member.
+    Group(GroupError),
+    /// What the transaction says of the producer, and what the group had refused of single offsets, by their numbers.
+    Transaction(TransactionError, Vec<(usize, GroupError)>),
+}
+
+/// Offsets that take effect when an append is durable.
+pub(crate) struct Coming {
+    /// Each with its number in the append, and its group.
+    offsets: Vec<(usize, String, Commit)>,
+    /// Gets the results.
+    tell: Option<ReplyTo>,
+}
+
+impl State {
+    /// An append has an outcome: offsets that are durable take effect. Returns who waits for the results.
+    pub fn take_effect(&mut self, token: u64, results: &AppendResults) -> Option<ReplyTo> {
+        let Coming { offsets, tell } = self.coming.remove(&token)?;
+        // Those of a transaction take effect together, and again when its end is tried again.
+        let counts = token & OF_TRANSACTIONS == 0 || failure(results).is_none();
+        for (item, group, commit) in offsets.into_iter().filter(|_| counts) {
+            if results.get(item).is_some_and(Result::is_ok) {
+                self.coordinator.apply_commit(&group, commit);
+            }
+        }
+        tell
+    }
+
+    /// A deletion is about to be appended: of what is under way, offsets that `which` selects do not take effect. Returns their keys.
+    pub fn withdraw(&mut self, which: impl Fn(&str, &Commit) -> bool) -> Vec<Bytes> {
+        let mut keys = Vec::new();
+        for coming in self.coming.values_mut() {
+            let withdrawn = coming.offsets.extract_if(.., |(_, group, commit)| which(group, commit));
+            keys.extend(withdrawn.map(|(_, group, commit)| offset_key(&group, &commit.topic, commit.partition)));
+        }
+        keys
+    }
+}
+
+impl Groups {
+    /// One committed offset.
+    pub fn offset(&self, group: &str, topic: &str, partition: u32) -> Option<CommittedOffset> {
+        self.state.lock().coordinator.offset(group, topic, partition)
+    }
+
+    /// All committed offsets.
+    pub fn offsets(&self, group: &str) -> Vec<(String, u32, CommittedOffset)> {
+        self.state.lock().coordinator.offsets(group)
+    }
+}
+
+impl Broker {
+    /// Commits offsets; one outcome each. If any is taken, `to` gets [`crate::Reply::Appended`] with one result for each that is, in
+    /// their order, once they are durable and in effect.
+    ///
+    /// # Errors
+    /// When none may be committed.
+    pub fn commit_offsets(
+        &self,
+        group: &str,
+        member: Committer<'_>,
+        commits: Vec<Commit>,
+        to: ReplyTo,
+    ) -> Result<Vec<Result<(), GroupError>>, CommitRefused> {
+        let mut state = self.groups().state.lock();
+        if self.lane().waiting() >= WAITING_MAX {
+            return Err(CommitRefused::Busy);
+        }
+        let prepared = state.coordinator.prepare_commit(group, member, &commits, now()).map_err(CommitRefused::Group)?;
+        let (mut items, mut offsets, mut outcomes) = (Vec::new(), Vec::new(), Vec::with_capacity(commits.len()));
+        for (commit, record) in commits.into_iter().zip(prepared) {
+            outcomes.push(record.map(|(key, value)| {
+                offsets.push((items.len(), group.to_owned(), commit));
+                items.push(AppendItem::State { key, value: Some(value) });
+            }));
+        }
+        if !items.is_empty() {
+            let token = state.take_token();
+            state.coming.insert(token, Coming { offsets, tell: Some(to) });
+            self.lane().append(self.journals(), token, items, true);
+        }
+        Ok(outcomes)
+    }
+
+    /// Commits all offsets or none, and waits. Not on a shard's thread.
+    ///
+    /// # Errors
+    /// What the group says of the member, in the words of `refused`; the journal does not take it.
+    pub(crate) fn commit_offsets_durably(
+        &self,
+        group: &str,
+        member: Committer<'_>,
+        commits: Vec<Commit>,
+        refused: impl Fn(GroupError) -> ResetError,
+    ) -> Result<(), ResetError> {
+        let outcome = {
+            let mut state = self.groups().state.lock();
+            let records = state.coordinator.prepare_commit(group, member, &commits, now()).map_err(refused)?;
+            let records = records.into_iter().collect::<Result<Vec<_>, _>>().map_err(ResetError::Group)?;
+            let items = records.into_iter().map(|(key, value)| AppendItem::State { key, value: Some(value) }).collect();
+            let offsets = commits.into_iter().enumerate().map(|(item, commit)| (item, group.to_owned(), commit)).collect();
+            let (token, outcome) = state.append_blocking(self, items);
+            state.coming.insert(token, Coming { offsets, tell: None });
+            outcome
+        };
+        Ok(durable(&outcome)?)
+    }
+
+    /// Appends records of transactions, with which offsets take effect: each has its number in the append, and its group.
+    pub(crate) fn append_offsets(&self, token: u64, items: Vec<AppendItem>, offsets: Vec<(usize, String, Commit)>) {
+        let mut state = self.groups().state.lock();
+        state.coming.insert(token, Coming { offsets, tell: None });
+        self.lane().append(self.journals(), token, items, true);
+    }
+
+    /// Deletes a committed offset, durably. On the controller's thread.
+    ///
+    /// # Errors
+    /// `GroupNotFound`, `Subscribed`; `None` inside when the journal does not take it.
+    pub fn delete_offset(&self, group: &str, topic: &str, partition: u32, subscribed: bool) -> Result<(), Option<GroupError>> {
+        let outcome = {
+            let mut state = self.groups().state.lock();
+            let known = state.coordinator.delete_offset(group, topic, partition, subscribed)?;
+            let withdrawn = state.withdraw(|of, commit| of == group && commit.topic == topic && commit.partition == partition);
+            let Some(key) = known.into_iter().chain(withdrawn).next() else { return Ok(()) };
+            state.append_blocking(self, vec![AppendItem::State { key, value: None }]).1
+        };
+        durable(&outcome).map_err(|_| None)
+    }
+
+    /// Deletes what all groups have committed for a topic, durably. On the controller's thread.
+    pub(crate) fn forget_committed_offsets(&self, topic: &str) -> Result<(), AppendError> {
+        let outcomes: Vec<_> = {
+            let mut state = self.groups().state.lock();
+            let mut keys = state.coordinator.forget_topic(topic);
+            keys.extend(state.withdraw(|_, commit| commit.topic == topic));
+            let items = |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+            keys.chunks(KEYS_AT_ONCE).map(|keys| state.append_blocking(self, items(keys)).1).collect()
+        };
+        outcomes.iter().try_for_each(durable)
+    }
+}
