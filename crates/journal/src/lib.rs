@@ -7,6 +7,7 @@
 //! Data lives in segments (`segments`, `chunk`, `index`) and one checkpoint (`checkpoint`) per journal, and what is old or was
 //! compacted in objects of the archive (`archive`, `archiver`).
 
+mod aborted;
 mod append;
 mod archive;
 mod archiver;

@@ -17,6 +17,9 @@ use crate::recent::RunNumbers;
 use crate::segment_set::SegmentSet;
 use crate::transactions::{AbortedTransaction, OpenTransaction};
 
+/// Aborted transactions that are copied under one hold of a log's lock.
+const ABORTED_AT_ONCE: usize = 1000;
+
 /// When a log's old records may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
@@ -200,14 +203,22 @@ impl Log {
         stable.max(self.start())
     }
 
-    /// Aborted transactions with records in `from..until`.
+    /// Aborted transactions with records in `from..until`, by last offset. Copied in pieces: the writer needs the lock.
     pub fn aborted_between(&self, from: Offset, until: Offset) -> Vec<AbortedTransaction> {
         if !self.transactional.load(Ordering::Acquire) {
             return Vec::new();
         }
-        let inner = self.inner.lock();
-        let producers = inner.producers.iter();
-        producers.flat_map(|producers| producers.transactions().aborted_between(from, until).copied()).collect()
+        let (mut found, mut from) = (Vec::new(), from);
+        loop {
+            let before = found.len();
+            if let Some(producers) = &self.inner.lock().producers {
+                found.extend(producers.transactions().aborted_between(from, until).take(ABORTED_AT_ONCE));
+            }
+            match found.last() {
+                Some(AbortedTransaction { last, .. }) if found.len() - before == ABORTED_AT_ONCE => from = last.plus(1),
+                _ => return found,
+            }
+        }
     }
 
     /// The producers that are known, each with its open transaction.

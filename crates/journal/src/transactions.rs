@@ -17,6 +17,8 @@ use hashbrown::hash_map::Entry;
 use record::Marker;
 use types::{Offset, Timestamp};
 
+use crate::aborted::AbortedList;
+
 /// A transaction that readers do not see the end of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenTransaction {
@@ -51,8 +53,7 @@ pub struct Transactions {
     of_producer: HashMap<i64, Offset>,
     /// With a marker that readers may not see yet, by marker.
     ending: VecDeque<EndingTransaction>,
-    /// By last offset.
-    aborted: Vec<AbortedTransaction>,
+    aborted: AbortedList,
 }
 
 /// A transaction whose marker is placed.
@@ -81,8 +82,7 @@ impl Transactions {
         while self.ending.front().is_some_and(|ending| ending.marker < readable) {
             self.ending.pop_front();
         }
-        let gone = self.aborted.partition_point(|aborted| aborted.last < start);
-        self.aborted.drain(..gone);
+        self.aborted.forget_below(start);
         let Some(open) = self.of_producer.remove(&producer_id).and_then(|first| self.open.remove(&first)) else { return };
         self.ending.push_back(EndingTransaction { marker: at, open: OpenTransaction { marker: Some(at), ..open } });
         if marker == Marker::Abort {
@@ -103,15 +103,14 @@ impl Transactions {
         open.into_iter().chain(ending).fold(readable, Offset::min)
     }
 
-    /// Aborted transactions with records in `from..until`.
+    /// Aborted transactions with records in `from..until`, by last offset. Looks at few others.
     pub fn aborted_between(&self, from: Offset, until: Offset) -> impl Iterator<Item = &AbortedTransaction> {
-        let first = self.aborted.partition_point(|aborted| aborted.last < from);
-        self.aborted[first..].iter().filter(move |aborted| aborted.first < until)
+        self.aborted.between(from, until)
     }
 
     /// Of those aborted within `range` only these have their marker still (T4).
     pub fn keep_aborted(&mut self, range: Range<Offset>, kept: &[AbortedTransaction]) {
-        self.aborted.retain(|aborted| !range.contains(&aborted.last) || kept.contains(aborted));
+        self.aborted.keep(range, kept);
     }
 
     /// Those that readers may not see the end of, for the checkpoint.
@@ -121,12 +120,12 @@ impl Transactions {
 
     /// Those that were aborted, for the checkpoint.
     pub fn aborted(&self) -> &[AbortedTransaction] {
-        &self.aborted
+        self.aborted.as_slice()
     }
 
     /// From a checkpoint.
     pub fn from_parts(open: Vec<OpenTransaction>, aborted: Vec<AbortedTransaction>) -> Self {
-        let mut restored = Self { aborted, ..Self::default() };
+        let mut restored = Self { aborted: aborted.into(), ..Self::default() };
         for open in open {
             match open.marker {
                 Some(marker) => restored.ending.push_back(EndingTransaction { marker, open }),
@@ -139,7 +138,7 @@ impl Transactions {
 
     /// Nothing to be kept.
     pub fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.ending.is_empty() && self.aborted.is_empty()
+        self.open.is_empty() && self.ending.is_empty() && self.aborted().is_empty()
     }
 }
 
