@@ -592,7 +592,8 @@ fn place_batch(
     };
     drop(inner);
     let (base, duplicate) = outcome?;
-    let fsync = log.durability() == Durability::Fsync;
+    // That a transaction has ended is written behind its markers, perhaps in another journal: they are answered when they are durable.
+    let fsync = log.durability() == Durability::Fsync || header.control();
     request.fsync |= fsync;
     let appended = Appended { base, log_start: log.start(), duplicate };
     if !duplicate {

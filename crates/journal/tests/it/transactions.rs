@@ -7,7 +7,7 @@ use bytes::Bytes;
 use journal::disk::IoMode;
 use journal::{AbortedTransaction, AppendError, AppendItem, Appended, ColdWant, Log, TailRead};
 use record::{BatchBuilder, BatchHeader, Marker};
-use types::{Gate, Offset};
+use types::{Durability, Gate, LogId, LogIndex, Offset};
 
 use crate::node::{Node, small};
 
@@ -136,5 +136,22 @@ fn what_does_not_belong_to_a_transaction_is_refused() {
     assert_eq!(writer.append(&node, &log, None), Err(AppendError::OutOfOrderSequence));
     writer.sequence = 0;
     writer.append(&node, &log, None).unwrap();
+    node.close();
+}
+
+#[test]
+fn a_marker_is_answered_when_it_is_durable_whatever_the_class_of_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = Node::open(folder.path(), IoMode::Buffered, small()).unwrap();
+    let log = node.journal.create_log(LogId(1), Durability::Memory);
+    for marker in [Marker::Commit, Marker::Abort] {
+        let mut writer = Writer::new(marker as i64);
+        writer.append(&node, &log, None).unwrap();
+        let before = node.journal.durable_index();
+        writer.end(&node, &log, marker).unwrap();
+        // Its records were in a chunk of their own: they had been answered.
+        assert!(node.journal.durable_index() >= LogIndex(before.0 + 2), "that the transaction is done may be written now");
+    }
+    assert_eq!(log.last_stable(), Offset(6));
     node.close();
 }
