@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use record::{BatchHeader, Marker};
 use types::{Offset, Timestamp};
 
@@ -87,6 +88,8 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Producers {
     by_id: HashMap<i64, Producer>,
+    /// Each of them once: so they can be looked through in pieces.
+    ids: Vec<i64>,
     transactions: Transactions,
 }
 
@@ -119,16 +122,26 @@ impl Producers {
         Verdict::Append
     }
 
+    fn enter(&mut self, id: i64) -> &mut Producer {
+        match self.by_id.entry(id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                self.ids.push(id);
+                new.insert(Producer::default())
+            }
+        }
+    }
+
     /// Remembers a batch that was placed at `base`.
     pub fn remember(&mut self, header: &BatchHeader, base: Offset, time: Timestamp) {
-        let producer = self.by_id.entry(header.producer_id).or_default();
+        if header.transactional() {
+            self.transactions.add(header.producer_id, base, time);
+        }
+        let producer = self.enter(header.producer_id);
         if producer.epoch != header.producer_epoch {
             *producer = Producer { epoch: header.producer_epoch, ..Producer::default() };
         }
         producer.time = time;
-        if header.transactional() {
-            self.transactions.add(header.producer_id, base, time);
-        }
         producer.push(Seen {
             first: header.base_sequence,
             last: header.last_sequence(),
@@ -139,7 +152,7 @@ impl Producers {
 
     /// Enters a marker that was placed at `at`; `start` and `readable` are the log's.
     pub fn end_transaction(&mut self, header: &BatchHeader, marker: Marker, at: Offset, time: Timestamp, (start, readable): (Offset, Offset)) {
-        let producer = self.by_id.entry(header.producer_id).or_default();
+        let producer = self.enter(header.producer_id);
         if producer.epoch != header.producer_epoch {
             *producer = Producer { epoch: header.producer_epoch, ..Producer::default() };
         }
@@ -147,11 +160,27 @@ impl Producers {
         self.transactions.end(header.producer_id, marker, at, start, readable);
     }
 
-    /// Forgets producers that have not written since `before` and have no transaction open; false when nothing is left.
-    pub fn expire(&mut self, before: Timestamp) -> bool {
-        let transactions = &self.transactions;
-        self.by_id.retain(|id, producer| producer.time >= before || transactions.of(*id).is_some());
-        !self.is_empty()
+    /// Looks at most at so many producers, from place `at` on, and forgets those that have not written since `before` and have no
+    /// transaction open. Returns the place from which to go on; `None` when all were looked at.
+    pub fn expire(&mut self, before: Timestamp, mut at: usize, most: usize) -> Option<usize> {
+        for _ in 0..most {
+            let Some(id) = self.ids.get(at).copied() else { break };
+            let silent = self.by_id.get(&id).is_none_or(|producer| producer.time < before);
+            if silent && self.transactions.of(id).is_none() {
+                self.by_id.remove(&id);
+                self.ids.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        if at < self.ids.len() {
+            return Some(at);
+        }
+        if self.ids.len() < self.ids.capacity() / 4 {
+            self.ids.shrink_to(self.ids.len() * 2);
+            self.by_id.shrink_to(self.ids.len() * 2);
+        }
+        None
     }
 
     /// Nothing is known.
@@ -181,7 +210,7 @@ impl Producers {
 
     /// Puts one back from a checkpoint.
     pub fn restore(&mut self, id: i64, producer: Producer) {
-        self.by_id.insert(id, producer);
+        *self.enter(id) = producer;
     }
 }
 

@@ -6,6 +6,7 @@
 //! * K2 A checkpoint covers only segments whose index is on disk.
 //! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it that is not in the archive.
 
+mod expiry;
 mod pin;
 mod retention;
 mod rewrite;
@@ -43,7 +44,7 @@ const SPARE_FILES_IN_WINDOW: usize = 1;
 const NAME_RESERVE: &str = "reserve";
 const RESERVE_BYTES_MIN: u64 = 64 << 10;
 
-/// Between looks whether files on their way out have made room.
+/// Between looks whether files on their way out have made room, and between parts of work that is done in parts.
 const DEAD_WAIT: Duration = Duration::from_millis(10);
 
 /// A log's record for the checkpoint, without producers and transactions.
@@ -120,6 +121,7 @@ pub struct Keeper {
     /// Files of segments that are in no table any more and could not be removed yet.
     undeleted: Vec<String>,
     look: Look,
+    expiry: expiry::Expiry,
     gate: Gate,
     /// Room in the window is taken by files on their way out.
     waits_for_dead: bool,
@@ -176,6 +178,7 @@ impl Keeper {
             spare_number: 0,
             undeleted: Vec::new(),
             look,
+            expiry: expiry::Expiry::default(),
             gate: Gate::default(),
             waits_for_dead: false,
             failed: None,
@@ -185,7 +188,8 @@ impl Keeper {
     /// Runs until the journal is shut down.
     pub fn run(mut self) {
         while !self.journal.is_shutting_down() {
-            self.step(if self.waits_for_dead { DEAD_WAIT } else { Duration::from_millis(500) });
+            let soon = self.waits_for_dead || self.expiry.goes_on();
+            self.step(if soon { DEAD_WAIT } else { Duration::from_millis(500) });
         }
     }
 
@@ -202,6 +206,7 @@ impl Keeper {
         self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full();
         self.look.whole |= inbox.check_retention;
         self.look_if_due();
+        self.expire_producers();
         self.prepare_next();
         self.allow_dead_files();
     }
@@ -420,14 +425,10 @@ impl Keeper {
     }
 
     fn write_checkpoint(&mut self) -> io::Result<()> {
-        let before = self.journal.now_ms() - self.journal.config().producer_expiry_ms as i64;
         let journal = &self.journal;
         self.logs.retain(|id, _| {
             let Some(log) = journal.log(*id) else { return false };
             let mut inner = log.inner();
-            if inner.producers.as_mut().is_some_and(|producers| !producers.expire(before)) {
-                inner.producers = None;
-            }
             let start = log.start();
             let stale = inner.terms.windows(2).take_while(|pair| pair[1].1 <= start).count();
             inner.terms.drain(..stale);

@@ -60,7 +60,32 @@ fn an_unknown_producer_may_start_anywhere_and_idle_ones_expire() {
     let mut producers = Producers::default();
     assert_eq!(producers.judge(&batch(1, 99, 1)), Verdict::Append);
     producers.remember(&batch(1, 99, 1), Offset(0), 50);
-    assert!(producers.expire(50));
-    assert!(!producers.expire(51));
+    assert_eq!(producers.expire(50, 0, 10), None);
+    assert!(!producers.is_empty());
+    assert_eq!(producers.expire(51, 0, 10), None);
+    assert!(producers.is_empty());
     assert_eq!(producers.judge(&batch(1, 42, 1)), Verdict::Append);
+}
+
+#[test]
+fn producers_are_looked_through_in_pieces_and_each_once() {
+    let mut producers = Producers::default();
+    for id in 0..1000 {
+        // Every fifth wrote late, every tenth has a transaction open.
+        let attributes = if id % 10 == 1 { 1 << 4 } else { 0 };
+        let header = BatchHeader { producer_id: id, attributes, ..batch(0, 0, 1) };
+        producers.remember(&header, Offset(id as u64), if id % 5 == 0 { 100 } else { 50 });
+    }
+    let (mut at, mut pieces) = (Some(0), 0);
+    while let Some(from) = at {
+        let before = producers.iter().len();
+        at = producers.expire(100, from, 64);
+        pieces += 1;
+        assert!(before - producers.iter().len() <= 64, "no more than were to be looked at");
+    }
+    assert_eq!(pieces, 1000_usize.div_ceil(64));
+    let mut left: Vec<i64> = producers.iter().map(|(id, _)| id).collect();
+    left.sort_unstable();
+    let expected: Vec<i64> = (0..1000).filter(|id| id % 5 == 0 || id % 10 == 1).collect();
+    assert_eq!(left, expected);
 }

@@ -4,6 +4,7 @@ mod archive;
 mod compaction;
 mod damage;
 mod ends;
+mod expiry;
 mod faults;
 mod headers;
 mod history;
