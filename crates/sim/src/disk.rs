@@ -342,6 +342,11 @@ impl Storage for SimDisk {
         self.inner.lock().names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    /// So that recovery writes again what may not be on the disk, and crashes as it does.
+    fn reads_from_cache(&self) -> bool {
+        true
+    }
+
     fn sync_folder(&self) -> io::Result<()> {
         self.touch()?;
         let mut disk = self.inner.lock();

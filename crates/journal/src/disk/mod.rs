@@ -87,6 +87,10 @@ pub trait Storage: Send + Sync {
     }
     /// What discarded files may take on the disk, at first anything; their space follows faster when they take more. 0: it is waited for.
     fn allow_dead_bytes(&self, _bytes: u64) {}
+    /// Are reads served from a cache? After a failed flush it may hold what is not on the disk, and a later flush passes that over.
+    fn reads_from_cache(&self) -> bool {
+        false
+    }
     /// Makes creations, renames and removals durable.
     fn sync_folder(&self) -> io::Result<()>;
     /// Bytes still free on the device.

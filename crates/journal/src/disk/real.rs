@@ -126,6 +126,10 @@ impl Storage for RealStorage {
         self.remover.allow(bytes);
     }
 
+    fn reads_from_cache(&self) -> bool {
+        !self.direct
+    }
+
     fn sync_folder(&self) -> io::Result<()> {
         let folder = match self.opened.get() {
             Some(folder) => folder,

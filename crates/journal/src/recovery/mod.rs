@@ -6,6 +6,7 @@
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
 pub(crate) mod scan;
+mod unproven;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,6 +34,7 @@ use crate::segments::{
 use crate::touched::TouchedLogs;
 use crate::writer::{ActiveSegment, Writer, WriterStart};
 use scan::{Chain, Scanned};
+use unproven::Unproven;
 
 /// Why a journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +128,7 @@ pub fn open<S: Submitter>(
     journal.set_term(term);
     let active = recovered.active;
     // What was replayed may be complete but not durable: flush before anybody sees it.
+    recovered.unproven.write_again(&*storage).map_err(io_error("write the end of the journal again"))?;
     active.file.sync().map_err(io_error("flush the journal"))?;
     for job in &recovered.sealing {
         job.file.sync().map_err(io_error("flush the journal"))?;
@@ -294,6 +297,7 @@ struct Recovered {
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
     checkpoint_state: StateMap,
     replayed_bytes: u64,
+    unproven: Unproven,
 }
 
 /// Applies the checkpoint, then chunks, to the logs.
@@ -306,6 +310,7 @@ struct Replay {
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
     checkpoint_state: StateMap,
     replayed_bytes: u64,
+    unproven: Unproven,
 }
 
 impl Replay {
@@ -318,6 +323,7 @@ impl Replay {
             checkpoint_logs: BTreeMap::new(),
             checkpoint_state: StateMap::default(),
             replayed_bytes: 0,
+            unproven: Unproven::default(),
         }
     }
 
@@ -383,6 +389,7 @@ impl Replay {
             checkpoint_logs: self.checkpoint_logs,
             checkpoint_state: self.checkpoint_state,
             replayed_bytes: self.replayed_bytes,
+            unproven: self.unproven,
         })
     }
 
@@ -446,6 +453,7 @@ impl Replay {
                 self.apply(entry, &chunk, &header, active)?;
             }
             *chain = next;
+            self.unproven.add(&header, &active.file, active.position);
             active.position += u64::from(header.chunk_bytes);
             active.written_before = active.position;
             self.replayed_bytes += u64::from(header.chunk_bytes);

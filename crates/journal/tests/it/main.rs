@@ -9,6 +9,7 @@ mod faults;
 mod headers;
 mod history;
 mod io_modes;
+mod lost_pages;
 mod memory;
 mod node;
 mod pinning;
