@@ -47,6 +47,13 @@ pub(crate) struct Coming {
     tell: Option<ReplyTo>,
 }
 
+impl Coming {
+    /// Groups of which offsets are to take effect.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.offsets.iter().map(|(_, group, _)| group.as_str())
+    }
+}
+
 impl State {
     /// An append has an outcome: offsets that are durable take effect. Returns who waits for the results.
     pub fn take_effect(&mut self, token: u64, results: &AppendResults) -> Option<ReplyTo> {

@@ -14,7 +14,7 @@ use delivery::{
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
     ShareGroupSummary, ShareHeartbeat, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
 };
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
 use parking_lot::Mutex;
 
@@ -27,8 +27,10 @@ use crate::{Broker, GroupConfig, Reply, Settings};
 const FULL_QUEUE: Duration = Duration::from_millis(1);
 /// How long a thread waits for an append.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often offsets are looked at for expiry, in ms.
-const EXPIRY_INTERVAL: u64 = 600_000;
+/// Groups that are looked at for expiry under one hold of the lock.
+const GROUPS_AT_ONCE: usize = 500;
+/// Between such pieces, in ms.
+const PIECE_PAUSE: u64 = 1;
 /// How often shared subscriptions are looked at for locks that have run out, in ms.
 const LOCKS_INTERVAL: u64 = 500;
 
@@ -131,7 +133,10 @@ impl Groups {
 
     /// The thread that keeps the deadlines, and tells who waited for the journal.
     pub(crate) fn run(&self, broker: &Arc<Broker>) {
-        let mut expiry_at = now() + EXPIRY_INTERVAL;
+        let interval = expiry_interval(broker.settings().int("offsets.retention.minutes").max(0) as u64 * 60_000);
+        let mut expiry_at = now() + interval;
+        // Behind which group it goes on.
+        let mut expiring: Option<String> = None;
         while !self.closed.load(std::sync::atomic::Ordering::SeqCst) {
             self.take_results(broker, self.inbox.take());
             let full = broker.lane().send(broker.journals()) > 0;
@@ -143,16 +148,16 @@ impl Groups {
                 state.coordinator.next_deadline()
             };
             broker.expire_subscriptions();
-            if now() >= expiry_at {
-                expiry_at = now() + EXPIRY_INTERVAL;
-                let mut state = self.state.lock();
-                let keys = state.coordinator.expire(broker.now_ms().max(0) as u64);
-                for keys in keys.chunks(1000) {
-                    let items = keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
-                    state.append(broker, items, Vec::new(), false);
-                }
+            if expiring.is_none() && now() >= expiry_at {
+                expiry_at = now() + interval;
+                expiring = Some(String::new());
             }
-            let longest = if broker.subscriptions().is_empty() { EXPIRY_INTERVAL } else { LOCKS_INTERVAL };
+            expiring = expiring.and_then(|after| self.expire(broker, &after));
+            let longest = match expiring {
+                Some(_) => PIECE_PAUSE,
+                None if broker.subscriptions().is_empty() => interval,
+                None => LOCKS_INTERVAL,
+            };
             let wait = next.map_or(longest, |next| next.saturating_sub(now()).max(1));
             let mut wait = Duration::from_millis(wait.min(longest));
             if full {
@@ -162,6 +167,19 @@ impl Groups {
         }
         // Nobody tells them any more.
         self.state.lock().blocked.clear();
+    }
+
+    /// Forgets what is too old of the groups behind `after`, or of some of them; behind which it goes on.
+    fn expire(&self, broker: &Broker, after: &str) -> Option<String> {
+        let mut state = self.state.lock();
+        let State { coordinator, coming, .. } = &mut *state;
+        // What is under way may have been placed already, before what would be appended here.
+        let spared: HashSet<&str> = coming.values().flat_map(Coming::groups).collect();
+        let expired = coordinator.expire(broker.now_ms().max(0) as u64, after, GROUPS_AT_ONCE, |group| spared.contains(group));
+        drop(spared);
+        let items = expired.keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+        state.append(broker, items, Vec::new(), false);
+        expired.after
     }
 
     /// Appends have an outcome: offsets take effect, in the order of the journal, and whoever waits is told.
@@ -307,6 +325,11 @@ impl State {
         broker.lane().append(broker.journals(), token, items, true);
         (token, receiver)
     }
+}
+
+/// How often is looked for what has not been used for so long, in ms: what expires goes a tenth of that later at most, or a minute.
+pub(crate) fn expiry_interval(expiry: u64) -> u64 {
+    (expiry / 10).clamp(1_000, 60_000)
 }
 
 /// Waits until records of a thread are durable. Not on a shard's thread.

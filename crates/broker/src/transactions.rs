@@ -21,7 +21,7 @@ use record::{BatchHeader, Marker};
 use types::{ConnectionId, Gate, LogId, ShardId};
 
 use crate::group_offsets::OffsetsRefused;
-use crate::groups::now;
+use crate::groups::{expiry_interval, now};
 use crate::lane::{Inbox, OF_TRANSACTIONS, WITH_OFFSETS};
 use crate::unsent::Unsent;
 use crate::{Broker, Reply, Settings};
@@ -29,8 +29,10 @@ use crate::{Broker, Reply, Settings};
 /// The shard number under which transactions append to other journals than the first.
 pub(crate) const SHARD: ShardId = ShardId(60);
 const LANE: ConnectionId = ConnectionId(u64::MAX - 1);
-/// How often ids are looked at for expiry.
-const EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
+/// Ids that are looked at for expiry under one hold of the lock.
+const IDS_AT_ONCE: usize = 1000;
+/// Between such pieces, and between tries to give a journal what it had no room for.
+const PAUSE: Duration = Duration::from_millis(1);
 /// An end that the journal has refused is tried again after this long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -159,7 +161,11 @@ impl Transactions {
 
     /// The thread that carries out ends and keeps deadlines.
     pub(crate) fn run(&self, broker: &Arc<Broker>) {
-        let mut expiry_at = std::time::Instant::now() + EXPIRY_INTERVAL;
+        let id_expiration = broker.settings().int("transactional.id.expiration.ms").max(0) as u64;
+        let interval = Duration::from_millis(expiry_interval(id_expiration));
+        let mut expiry_at = std::time::Instant::now() + interval;
+        // The place from which it goes on.
+        let mut expiring: Option<usize> = None;
         let mut retry_at: Option<std::time::Instant> = None;
         while !self.closed.load(Ordering::SeqCst) {
             let results = self.inbox.take();
@@ -180,24 +186,28 @@ impl Transactions {
                 } else if retry_at.is_none() && !state.again.is_empty() {
                     retry_at = Some(now_at + RETRY_AFTER);
                 }
-                if now_at >= expiry_at {
-                    expiry_at = now_at + EXPIRY_INTERVAL;
-                    let keys = state.coordinator.expire(now());
-                    for keys in keys.chunks(1000) {
-                        let items = keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+                if expiring.is_none() && now_at >= expiry_at {
+                    expiry_at = now_at + interval;
+                    expiring = Some(0);
+                }
+                if let Some(at) = expiring {
+                    let (keys, next) = state.coordinator.expire(now(), at, IDS_AT_ONCE);
+                    expiring = next;
+                    if !keys.is_empty() {
+                        let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
                         state.append(broker, 0, items, None);
                     }
                 }
                 (state.coordinator.next_deadline(), !state.unsent.is_empty())
             };
-            let mut wait = next.take().map_or(EXPIRY_INTERVAL, |next| Duration::from_millis(next.saturating_sub(now()).max(1)));
-            if waits {
-                wait = wait.min(Duration::from_millis(1));
+            let mut wait = next.take().map_or(interval, |next| Duration::from_millis(next.saturating_sub(now()).max(1)));
+            if waits || expiring.is_some() {
+                wait = wait.min(PAUSE);
             }
             if let Some(at) = retry_at {
-                wait = wait.min(at.saturating_duration_since(now_at)).max(Duration::from_millis(1));
+                wait = wait.min(at.saturating_duration_since(now_at)).max(PAUSE);
             }
-            self.inbox.wait(wait.min(EXPIRY_INTERVAL));
+            self.inbox.wait(wait.min(interval));
         }
     }
 }

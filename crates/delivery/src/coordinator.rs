@@ -1,6 +1,7 @@
 //! All groups of a node, or of a part of it: finds the group, keeps its offsets and its deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +16,9 @@ use crate::offsets::CommittedOffset;
 use crate::record::{decode_offset_key, offset_key, offset_record};
 use crate::streams_group::StreamsConfig;
 use crate::topology::{NoTopics, Topics};
+
+/// Keys that a piece of expiring returns, about, at most.
+const KEYS_AT_ONCE: usize = 1000;
 
 /// Limits of the coordinator.
 #[derive(Clone, Debug)]
@@ -135,13 +139,23 @@ pub struct GroupSummary<W> {
     pub members: Vec<Member<W>>,
 }
 
+/// What a piece of the work of [`GroupCoordinator::expire`] came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// Of records to be removed.
+    pub keys: Vec<Bytes>,
+    /// Behind this group the next piece begins; `None`: all were looked at.
+    pub after: Option<String>,
+}
+
 type Offsets = BTreeMap<(String, u32), CommittedOffset>;
 
 /// The groups.
 pub struct GroupCoordinator<W> {
     pub(crate) settings: CoordinatorSettings,
     pub(crate) topics: Arc<dyn Topics>,
-    pub(crate) groups: HashMap<String, Kind<W>>,
+    /// In the order of their names: so they can be looked through in pieces.
+    pub(crate) groups: BTreeMap<String, Kind<W>>,
     /// Of groups that have their own.
     pub(crate) consumer_times: HashMap<String, GroupTimes>,
     pub(crate) share_times: HashMap<String, GroupTimes>,
@@ -164,7 +178,7 @@ impl<W: Copy> GroupCoordinator<W> {
         Self {
             settings,
             topics,
-            groups: HashMap::new(),
+            groups: BTreeMap::new(),
             consumer_times: HashMap::new(),
             share_times: HashMap::new(),
             streams_configs: HashMap::new(),
@@ -512,28 +526,42 @@ impl<W: Copy> GroupCoordinator<W> {
         keys
     }
 
-    /// Forgets offsets of groups that have been empty for longer than offsets are kept, and groups without
-    /// offsets; returns the keys to be removed.
-    pub fn expire(&mut self, now: u64) -> Vec<Bytes> {
+    /// Looks at the groups behind `after`, in the order of their names, at most at so many. Forgets offsets of those that have been empty
+    /// for longer than offsets are kept, and groups without offsets; not those that are spared, because offsets of theirs are under way.
+    pub fn expire(&mut self, now: u64, after: &str, most: usize, spared: impl Fn(&str) -> bool) -> Expired {
         let before = now.saturating_sub(self.settings.offsets_retention);
-        let mut keys = Vec::new();
-        let empty: Vec<(String, u64)> = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.expires_from()?))).collect();
-        for (name, emptied) in empty {
-            if let Some(offsets) = self.offsets.get_mut(&name) {
-                offsets.retain(|(topic, partition), offset| {
-                    let keep = offset.committed_at.max(emptied) > before;
-                    if !keep {
-                        keys.push(offset_key(&name, topic, *partition));
-                    }
-                    keep
-                });
+        let mut expired = Expired { keys: Vec::new(), after: Some(after.to_owned()) };
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        let looked_at: Vec<(String, Option<u64>)> =
+            self.groups.range::<str, _>(behind).take(most).map(|(name, group)| (name.clone(), group.expires_from())).collect();
+        let all = looked_at.len() < most;
+        for (name, emptied) in looked_at {
+            if let Some(emptied) = emptied.filter(|emptied| *emptied <= before && !spared(&name)) {
+                self.expire_group(&name, emptied, before, &mut expired.keys);
+                if expired.keys.len() >= KEYS_AT_ONCE {
+                    // The rest of this one is looked at again.
+                    return expired;
+                }
             }
-            let without = self.offsets.get(&name).is_none_or(BTreeMap::is_empty);
-            if without && emptied <= before {
-                keys.extend(self.groups.remove(&name).into_iter().flat_map(|group| group.keys()));
-                self.offsets.remove(&name);
-            }
+            expired.after = Some(name);
         }
-        keys
+        if all {
+            expired.after = None;
+        }
+        expired
+    }
+
+    /// Forgets what is too old of a group that has been empty since `emptied`; leaves some when there is much.
+    fn expire_group(&mut self, name: &str, emptied: u64, before: u64, keys: &mut Vec<Bytes>) {
+        if let Some(offsets) = self.offsets.get_mut(name) {
+            let old = offsets.extract_if(.., |_, offset| offset.committed_at.max(emptied) <= before);
+            let left = KEYS_AT_ONCE.saturating_sub(keys.len());
+            keys.extend(old.take(left).map(|((topic, partition), _)| offset_key(name, &topic, partition)));
+        }
+        if self.offsets.get(name).is_none_or(BTreeMap::is_empty) {
+            keys.extend(self.groups.remove(name).into_iter().flat_map(|group| group.keys()));
+            self.offsets.remove(name);
+            self.reschedule(name);
+        }
     }
 }

@@ -38,7 +38,7 @@ pub use assignors::{Assignor, Subscriber, Targets, assign, simple};
 pub use consumer_group::{
     ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer,
 };
-pub use coordinator::{Commit, Committer, CoordinatorSettings, GroupCoordinator, GroupSummary, LeaveMember, Migration};
+pub use coordinator::{Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration};
 pub use error::GroupError;
 pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};

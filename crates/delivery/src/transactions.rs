@@ -191,7 +191,9 @@ pub enum Ended {
 /// All transactional ids of a node.
 pub struct TransactionCoordinator {
     settings: TransactionSettings,
-    by_id: HashMap<String, Transaction>,
+    by_id: HashMap<Arc<str>, Transaction>,
+    /// Each of them once: so they can be looked through in pieces.
+    ids: Vec<Arc<str>>,
     /// Ids by the groups for which they hold offsets.
     by_group: HashMap<String, BTreeSet<String>>,
     deadlines: BTreeSet<(u64, String)>,
@@ -200,7 +202,7 @@ pub struct TransactionCoordinator {
 impl TransactionCoordinator {
     /// No ids yet.
     pub fn new(settings: TransactionSettings) -> Self {
-        Self { settings, by_id: HashMap::new(), by_group: HashMap::new(), deadlines: BTreeSet::new() }
+        Self { settings, by_id: HashMap::new(), ids: Vec::new(), by_group: HashMap::new(), deadlines: BTreeSet::new() }
     }
 
     /// Puts a record back at start; false when it is none of ours. Then come [`Self::found_open`], [`Self::unfinished`] and
@@ -213,14 +215,21 @@ impl TransactionCoordinator {
         for group in transaction.offsets.keys() {
             self.by_group.entry(group.clone()).or_default().insert(id.clone());
         }
-        self.by_id.insert(id, transaction);
+        self.enter(&id, transaction);
         true
+    }
+
+    fn enter(&mut self, id: &str, transaction: Transaction) {
+        let id: Arc<str> = id.into();
+        if self.by_id.insert(Arc::clone(&id), transaction).is_none() {
+            self.ids.push(id);
+        }
     }
 
     /// At start: what logs hold of transactions without a marker. That tells more than the record of the id, which is not written
     /// for every log that is added. Returns the producers that no id has.
     pub fn found_open(&mut self, found: impl IntoIterator<Item = FoundOpen>) -> BTreeSet<i64> {
-        let mut by_writer: HashMap<i64, (&String, &mut Transaction)> =
+        let mut by_writer: HashMap<i64, (&Arc<str>, &mut Transaction)> =
             self.by_id.iter_mut().map(|(id, known)| (known.writer(), (id, known))).collect();
         let mut of_nobody = BTreeSet::new();
         for FoundOpen { log, producer_id, since } in found {
@@ -230,7 +239,7 @@ impl TransactionCoordinator {
             };
             known.logs.insert(log);
             if !known.state.ending() && known.begin(since) {
-                self.deadlines.insert((since + known.timeout, (*id).clone()));
+                self.deadlines.insert((since + known.timeout, id.to_string()));
             }
         }
         of_nobody
@@ -268,7 +277,7 @@ impl TransactionCoordinator {
             let producer = (fresh.ok_or(TransactionError::Concurrent)?, 0);
             let transaction = Transaction::new(producer, timeout, now);
             let record = transaction.record(id);
-            self.by_id.insert(id.to_owned(), transaction);
+            self.enter(id, transaction);
             return Ok(Initialised::Granted(producer, record));
         };
         let again = match expected {
@@ -398,7 +407,7 @@ impl TransactionCoordinator {
     /// Does a transaction hold an offset of this group that may take effect?
     pub fn holds_offset(&self, group: &str, topic: &str, partition: u32) -> bool {
         let key = (topic.to_owned(), partition);
-        let holds = |id: &String| self.by_id.get(id).and_then(|known| known.offsets.get(group)).is_some_and(|offsets| offsets.contains_key(&key));
+        let holds = |id: &String| self.by_id.get(id.as_str()).and_then(|known| known.offsets.get(group)).is_some_and(|offsets| offsets.contains_key(&key));
         self.by_group.get(group).is_some_and(|ids| ids.iter().any(holds))
     }
 
@@ -472,25 +481,30 @@ impl TransactionCoordinator {
         let mut endings = Vec::new();
         while let Some((_, id)) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now).cloned() {
             self.deadlines.pop_first();
-            if let Some(known) = self.by_id.get_mut(&id).filter(|known| known.state == TransactionState::Ongoing) {
+            if let Some(known) = self.by_id.get_mut(id.as_str()).filter(|known| known.state == TransactionState::Ongoing) {
                 endings.push(known.fence(&id, now));
             }
         }
         endings
     }
 
-    /// Forgets ids that have not been used for long; returns the keys to be removed.
-    pub fn expire(&mut self, now: u64) -> Vec<Bytes> {
+    /// Looks at most at so many ids, from place `at` on, and forgets those that have not been used for long. Returns the keys to be removed,
+    /// and the place from which to go on; `None` when all were looked at.
+    pub fn expire(&mut self, now: u64, mut at: usize, most: usize) -> (Vec<Bytes>, Option<usize>) {
         let before = now.saturating_sub(self.settings.id_expiration);
         let mut keys = Vec::new();
-        self.by_id.retain(|id, known| {
-            let keep = known.updated > before || known.state.ending() || known.state == TransactionState::Ongoing;
-            if !keep {
+        for _ in 0..most {
+            let Some(id) = self.ids.get(at) else { break };
+            let unused = |known: &Transaction| known.updated <= before && !known.state.ending() && known.state != TransactionState::Ongoing;
+            if self.by_id.get(id).is_none_or(unused) {
                 keys.push(key_of(id));
+                self.by_id.remove(id);
+                self.ids.swap_remove(at);
+            } else {
+                at += 1;
             }
-            keep
-        });
-        keys
+        }
+        (keys, (at < self.ids.len()).then_some(at))
     }
 
     /// One transactional id.
@@ -500,7 +514,7 @@ impl TransactionCoordinator {
 
     /// All transactional ids.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Transaction)> {
-        self.by_id.iter().map(|(id, known)| (id.as_str(), known))
+        self.by_id.iter().map(|(id, known)| (&**id, known))
     }
 
     fn unschedule(&mut self, id: &str) {

@@ -1,6 +1,7 @@
 //! Committed offsets: who may commit, how long they stay.
 
-use delivery::{Commit, CommittedOffset, Committer, GroupError};
+use bytes::Bytes;
+use delivery::{Commit, CommittedOffset, Committer, Expired, GroupError};
 
 use crate::room::{GROUP, Room, settings};
 
@@ -73,8 +74,34 @@ fn offsets_of_an_empty_group_expire() {
     let mut room = Room::new();
     let now = room.now;
     commit_as(&mut room, ("", None, -1), commit(42, now, "")).expect("committed");
-    assert!(room.groups.expire(now + settings().offsets_retention - 1).is_empty());
-    let keys = room.groups.expire(now + settings().offsets_retention + 1);
+    let retention = settings().offsets_retention;
+    assert_eq!(room.groups.expire(now + retention - 1, "", 10, |_| false), Expired { keys: vec![], after: None });
+    assert_eq!(room.groups.expire(now + retention + 1, "", 10, |group| group == GROUP).keys, Vec::<Bytes>::new(), "one is under way");
+    let keys = room.groups.expire(now + retention + 1, "", 10, |_| false).keys;
     assert!(keys.iter().any(|key| room.records.contains_key(key)));
     assert_eq!(room.groups.offset(GROUP, "t", 3), None);
+}
+
+#[test]
+fn groups_expire_in_pieces() {
+    let mut groups = delivery::GroupCoordinator::<u32>::new(settings());
+    for number in 0..1_000 {
+        for partition in 0..3 {
+            groups.apply_commit(&format!("group-{number}"), Commit { partition, ..commit(1, if number % 4 == 0 { 1_000 } else { 0 }, "") });
+        }
+    }
+    for partition in 0..2_500 {
+        groups.apply_commit("large", Commit { partition, ..commit(1, 0, "") });
+    }
+    let (mut after, mut pieces, mut keys) = (Some(String::new()), 0, 0);
+    while let Some(from) = after {
+        let before = groups.names().len();
+        let expired = groups.expire(settings().offsets_retention, &from, 64, |_| false);
+        assert!(before - groups.names().len() <= 64, "no more than were to be looked at");
+        assert!(expired.keys.len() < 1_010, "{} keys at once", expired.keys.len());
+        (after, pieces, keys) = (expired.after, pieces + 1, keys + expired.keys.len());
+    }
+    assert!((1_001_usize.div_ceil(64)..25).contains(&pieces), "{pieces} pieces");
+    assert_eq!(groups.names().len(), 250, "those that committed later");
+    assert_eq!(keys, 750 * 4 + 2_501, "a record of each offset and of each group");
 }

@@ -280,12 +280,31 @@ fn limits_hold_and_ids_that_nobody_uses_are_forgotten() {
     let producer = desk.init();
     desk.write(producer, 7);
     desk.now += 604_800_000;
-    assert!(desk.coordinator.expire(desk.now).is_empty(), "a transaction is open");
+    assert_eq!(desk.coordinator.expire(desk.now, 0, 10), (vec![], None), "a transaction is open");
     let ending = desk.coordinator.handle_timeouts(desk.now).remove(0);
     desk.carry_out(&ending);
-    assert!(desk.coordinator.expire(desk.now + 604_799_999).is_empty());
-    assert_eq!(desk.coordinator.expire(desk.now + 604_800_000).len(), 1);
+    assert_eq!(desk.coordinator.expire(desk.now + 604_799_999, 0, 10), (vec![], None));
+    assert_eq!(desk.coordinator.expire(desk.now + 604_800_000, 0, 10).0.len(), 1);
     assert_eq!(desk.init(), (42, 0));
+}
+
+#[test]
+fn ids_are_forgotten_in_pieces_and_each_is_looked_at_once() {
+    let mut coordinator = TransactionCoordinator::new(TransactionSettings { timeout_max: 1_000, id_expiration: 10_000 });
+    for number in 0..1_000_u64 {
+        // Every third was used late.
+        let now = if number % 3 == 0 { 5_000 } else { 0 };
+        coordinator.init(&number.to_string(), 1_000, None, Some(number as i64), now).expect("a new id");
+    }
+    let (mut at, mut removed) = (Some(0), Vec::new());
+    while let Some(from) = at {
+        let (keys, next) = coordinator.expire(10_000, from, 64);
+        assert!(keys.len() <= 64, "no more than were to be looked at");
+        removed.extend(keys);
+        at = next;
+    }
+    assert_eq!((removed.len(), coordinator.all().count()), (666, 334));
+    assert!(coordinator.all().all(|(id, _)| id.parse::<u64>().expect("a number") % 3 == 0));
 }
 
 /// A transaction that writes to one log after the other is not written down whole for each of them, and at start ids are not looked
