@@ -284,6 +284,20 @@ fn offsets_of_a_transaction_and_of_its_group_take_effect_in_the_order_of_the_jou
     }
 }
 
+#[test]
+fn offsets_of_a_transaction_do_not_outlive_their_topic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_disk, mut node) = start(folder.path(), 2);
+    let (_, producer) = init(&mut node, 1);
+    assert_eq!(commit_offset(&mut node, 1, producer, 5), DONE);
+    let topic = node.broker().topic("t").expect("it is there");
+    node.broker().delete_topic(&topic).expect("deleted");
+    send_end(&mut node, 1, producer);
+    node.answer(1);
+    node.create_topic(0, "t", 1);
+    assert_eq!(committed_also_after_a_restart(node, folder.path()), -1, "that was another topic");
+}
+
 fn send_end(node: &mut Node, client: usize, producer: Producer) {
     let request = kafka_wire::end_txn::EndTxnRequest {
         transactional_id: "orders".into(),
