@@ -2,7 +2,7 @@
 //! came after. Written beside the old one and swapped in by rename.
 //!
 //! ```text
-//!   0 u32 magic "MSCP"   4 u16 version (2)   6 u16 0   8 [16] journal UUID
+//!   0 u32 magic "MSCP"   4 u16 version (3)   6 u16 0   8 [16] journal UUID
 //!  24 u64 first segment to replay   32 u64 last index covered   40 u32 its term   44 u32 its header's CRC
 //!  48 u32 log count   52 u32 state count
 //!  56 logs:  u32 length, then  u64 id, u64 start, u64 end, u64 bytes,
@@ -11,6 +11,7 @@
 //!                                   (i32 first, i32 last, u64 base, u32 last delta) each) each
 //!              u32 open transactions,    (i64 producer, u64 first offset, i64 since, u64 marker or all ones) each
 //!              u32 aborted transactions, (i64 producer, u64 first offset, u64 last offset) each   (both: not in version 1)
+//!              u64 offset after the last batch of a transaction or of markers   (not before version 3)
 //!              u64 first bitmap word, u32 word count, u64 words   (sealed segments that hold the log)
 //!     state: u32 key length, key, u32 value length, value
 //!     u32 CRC-32C of everything before, then zeroes up to a sector
@@ -32,7 +33,7 @@ pub(crate) const NAME: &str = "checkpoint";
 pub(crate) const NAME_NEW: &str = "checkpoint.new";
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MSCP");
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// In place of a marker's offset: there is none.
 const NO_MARKER: u64 = u64::MAX;
 
@@ -78,6 +79,8 @@ pub struct CheckpointLog {
     pub terms: Vec<(Term, Offset)>,
     /// Idempotent producers.
     pub producers: Producers,
+    /// Offset after the last batch of a transaction or of markers.
+    pub marked: Offset,
     /// Where sealed records are.
     pub(crate) segments: SegmentSet,
 }
@@ -122,6 +125,7 @@ pub(crate) fn encode_log(log: &Log, out: &mut Vec<u8>) {
     }
     let none = Transactions::default();
     encode_transactions(producers.map_or(&none, Producers::transactions), out);
+    out.extend_from_slice(&log.marked().0.to_le_bytes());
 }
 
 fn encode_transactions(transactions: &Transactions, out: &mut Vec<u8>) {
@@ -275,6 +279,12 @@ fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, Che
     if version >= 2 {
         producers.restore_transactions(decode_transactions(&mut reader)?);
     }
+    // Before version 3 nobody knows: where there are producers there may have been transactions.
+    let marked = match version {
+        3.. => Offset(reader.u64()?),
+        _ if producers.is_empty() => Offset::ZERO,
+        _ => Offset(end),
+    };
     let first_word = reader.u64()?;
     let mut words = Vec::new();
     for _ in 0..reader.u32()? {
@@ -287,6 +297,7 @@ fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, Che
         bytes,
         terms,
         producers,
+        marked,
         segments: SegmentSet::from_words(first_word, words),
     })
 }

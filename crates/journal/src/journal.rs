@@ -316,6 +316,16 @@ impl Journal {
         }
     }
 
+    /// Tells who asked for it that records of a log were removed.
+    pub(crate) fn tell_removals(&self, log: &Log) {
+        let mut shards = log.take_removal_watchers();
+        while shards != 0 {
+            let shard = ShardId(shards.trailing_zeros() as u16);
+            shards &= shards - 1;
+            self.deliver(shard, &mut vec![JournalEvent::Advanced(log.id())]);
+        }
+    }
+
     /// A log by its id.
     pub fn log(&self, id: LogId) -> Option<Arc<Log>> {
         self.logs.read().get(&id).cloned()
@@ -417,11 +427,6 @@ impl Journal {
     /// Sizes.
     pub fn config(&self) -> &JournalConfig {
         &self.config
-    }
-
-    /// Bytes that a caller may put into one item, so that with its directory it finds room in a segment; one that is larger may be refused.
-    pub fn item_bytes_max(&self) -> usize {
-        crate::segments::largest_chunk(self.config.segment_bytes) / 2
     }
 
     /// Memory held in blocks of the tail cache, in bytes: allocated, and of that in use.

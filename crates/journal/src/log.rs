@@ -122,6 +122,14 @@ pub struct Log {
     inner: Mutex<LogInner>,
     /// What lies below is in the archive.
     archived: AtomicU64,
+    /// Offset after the last batch of a transaction or of markers.
+    marked: AtomicU64,
+    /// Compaction has gone through what lies below, …
+    compacted: AtomicU64,
+    /// … so often.
+    compactions: AtomicU64,
+    /// Shards that asked to hear when records are taken away.
+    removal_watchers: AtomicU64,
 }
 
 const FSYNC: u8 = 0;
@@ -144,6 +152,10 @@ impl Log {
             inner: Mutex::new(LogInner::default()),
             archives: AtomicBool::new(false),
             archived: AtomicU64::new(0),
+            marked: AtomicU64::new(0),
+            compacted: AtomicU64::new(0),
+            compactions: AtomicU64::new(0),
+            removal_watchers: AtomicU64::new(0),
         };
         log.set_durability(durability);
         log
@@ -233,6 +245,37 @@ impl Log {
         self.transactional.store(true, Ordering::Release);
     }
 
+    /// A batch of a transaction, or of markers, ends at `next`.
+    pub(crate) fn set_marked(&self, next: Offset) {
+        self.marked.fetch_max(next.0, Ordering::AcqRel);
+    }
+
+    /// Offset after the last batch of a transaction or of markers.
+    pub(crate) fn marked(&self) -> Offset {
+        Offset(self.marked.load(Ordering::Acquire))
+    }
+
+    /// From this offset on each one holds a record that readers of committed records get. Below it there may be markers, records of
+    /// aborted transactions, and offsets whose records compaction removed.
+    pub fn dense_from(&self) -> Offset {
+        self.marked().max(Offset(self.compacted.load(Ordering::Acquire)))
+    }
+
+    /// How often compaction has replaced a part of the log since the start. When it changes, records below [`Log::dense_from`] may have gone.
+    pub fn compactions(&self) -> u64 {
+        self.compactions.load(Ordering::Acquire)
+    }
+
+    /// Asks for one `Advanced` event to `shard` when the start moves or compaction removes records.
+    pub fn watch_removals(&self, shard: ShardId) {
+        self.removal_watchers.fetch_or(1 << (shard.0 % 64), Ordering::SeqCst);
+    }
+
+    /// The shards that asked to hear of removals, as a bit set.
+    pub(crate) fn take_removal_watchers(&self) -> u64 {
+        if self.removal_watchers.load(Ordering::SeqCst) == 0 { 0 } else { self.removal_watchers.swap(0, Ordering::SeqCst) }
+    }
+
     /// Offset that the next record gets.
     pub fn end(&self) -> Offset {
         Offset(self.end.load(Ordering::Acquire))
@@ -278,8 +321,13 @@ impl Log {
         {
             producers.keep_aborted(object.base..object.next, &object.aborted);
         }
+        let compacted = object.cleaned.then_some(object.next);
         let replaced = inner.archive.enter(object);
         self.set_archived_until(&inner.archive);
+        if let Some(next) = compacted {
+            self.compacted.fetch_max(next.0, Ordering::AcqRel);
+            self.compactions.fetch_add(1, Ordering::AcqRel);
+        }
         Ok(replaced)
     }
 

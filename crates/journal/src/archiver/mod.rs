@@ -283,8 +283,15 @@ impl Archiver {
     /// The records are durable: what they say is so from now on.
     fn settle(&mut self, pending: Pending) {
         for object in pending.made {
+            let cleaned = object.cleaned;
             let entered = match self.journal.log(object.log) {
-                Some(log) => log.enter_archived(object),
+                Some(log) => {
+                    let entered = log.enter_archived(object);
+                    if cleaned {
+                        self.journal.tell_removals(&log);
+                    }
+                    entered
+                }
                 None => Err(object),
             };
             match entered {

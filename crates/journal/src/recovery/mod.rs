@@ -328,9 +328,10 @@ impl Replay {
     }
 
     fn load(&mut self, checkpoint: Checkpoint) {
-        for CheckpointLog { id, start, end, bytes, terms, producers, segments } in checkpoint.logs {
+        for CheckpointLog { id, start, end, bytes, terms, producers, marked, segments } in checkpoint.logs {
             let log = self.journal.create_log(id, Durability::Fsync);
             log.reset(start, end, bytes);
+            log.set_marked(marked);
             let mut inner = log.inner();
             inner.set_terms(terms);
             inner.segments = segments;
@@ -560,6 +561,7 @@ fn replay_run(
         let producers = inner.producers.get_or_insert_default();
         if batch.transactional() {
             log.set_transactional();
+            log.set_marked(batch.next());
         }
         match Marker::of(&batch, &bytes[at..]) {
             Some(marker) => producers.end_transaction(&batch, marker, batch.base(), header.time, (log.start(), entry.next())),

@@ -618,6 +618,7 @@ fn judge(
             let base = log.claim(header.records_count as u64);
             if header.transactional() {
                 log.set_transactional();
+                log.set_marked(base.plus(header.records_count as u64));
             }
             match Marker::of(header, bytes) {
                 Some(marker) => producers.end_transaction(header, marker, base, now, (log.start(), log.high_watermark())),

@@ -312,6 +312,7 @@ impl<S: Submitter> Writer<S> {
         self.journal.metrics().note_commit(flight.submitted.elapsed());
         for (log, to) in &flight.trims {
             log.trim(*to);
+            self.tell(log, log.take_removal_watchers());
         }
         self.answer(flight.answers_fsync);
         self.advance(flight.ends_fsync);
@@ -375,12 +376,17 @@ impl<S: Submitter> Writer<S> {
                 ahead.prefetch_ends();
             }
             let (log, end) = &ends[at];
-            let mut shards = log.advance(*end);
-            while shards != 0 {
-                let shard = ShardId(shards.trailing_zeros() as u16);
-                shards &= shards - 1;
-                self.post(shard, JournalEvent::Advanced(log.id()));
-            }
+            let shards = log.advance(*end);
+            self.tell(log, shards);
+        }
+    }
+
+    /// Tells shards, a bit set, that a log has changed.
+    fn tell(&mut self, log: &Log, mut shards: u64) {
+        while shards != 0 {
+            let shard = ShardId(shards.trailing_zeros() as u16);
+            shards &= shards - 1;
+            self.post(shard, JournalEvent::Advanced(log.id()));
         }
     }
 }

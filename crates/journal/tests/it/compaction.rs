@@ -312,6 +312,7 @@ fn tombstones_and_markers_go_after_their_time() {
     put(&model, record(b"last", Some(b"x")).producer(6, 0, 2));
     let aborted = model.log.aborted_between(Offset(0), Offset(100));
     assert_eq!(aborted.len(), 1);
+    assert_eq!((model.log.dense_from(), model.log.compactions()), (Offset(10), 0), "behind the last marker");
     let shown = |node: &Node| -> Vec<(u64, Option<Vec<u8>>, bool)> {
         let all = batches(node, &model.log, 1 << 20);
         let records = all.iter().flat_map(|batch| {
@@ -324,6 +325,7 @@ fn tombstones_and_markers_go_after_their_time() {
     };
     model.log.set_compaction(Some(Compaction { delete_retention_ms: 3_600_000, ..eager() }));
     settle(&node, &[&model.log]);
+    assert!(model.log.compactions() > 0 && model.log.dense_from() == model.log.archived_until().max(Offset(10)));
     let key = |key: &[u8]| Some(key.to_vec());
     let rest = [(10, key(b"kept"), false), (12, key(b"last"), false), (13, key(b"other"), false)];
     let mut expected = vec![(2, key(b"gone"), true), (6, None, true), (9, None, true)];

@@ -91,6 +91,12 @@ fn a_checkpoint_keeps_transactions() {
     first.append(&node, &log, None).unwrap();
     second.append(&node, &log, None).unwrap();
     second.end(&node, &log, Marker::Abort).unwrap();
+    // One in which nothing is open or aborted: that there are markers is known all the same.
+    let (ended, mut third) = (node.log(3), Writer::new(3));
+    third.append(&node, &ended, None).unwrap();
+    third.end(&node, &ended, Marker::Commit).unwrap();
+    node.append_batch(&ended, 4, 10).unwrap();
+    assert_eq!((ended.dense_from(), ended.end()), (Offset(3), Offset(7)));
     // Segments are sealed behind it, until a checkpoint covers it.
     let other = node.log(2);
     let began = Instant::now();
@@ -109,6 +115,8 @@ fn a_checkpoint_keeps_transactions() {
     assert_eq!(aborted(&log), [AbortedTransaction { producer_id: 2, first: Offset(2), last: Offset(4) }]);
     let open: Vec<_> = log.producers().into_iter().filter_map(|(id, _, open)| Some((id, open?.first))).collect();
     assert_eq!(open, [(1, Offset(0))]);
+    let denses: Vec<_> = (1..=3).map(|id| node.log(id).dense_from()).collect();
+    assert_eq!(denses, [Offset(5), Offset(0), Offset(3)]);
     first.append(&node, &log, None).unwrap();
     first.end(&node, &log, Marker::Commit).unwrap();
     assert_eq!(log.last_stable(), log.high_watermark());
