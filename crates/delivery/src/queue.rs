@@ -342,17 +342,29 @@ impl Queue {
         count
     }
 
-    /// Counts anew what each holder has, after somebody has taken messages away (a reset, a trim).
-    pub fn recount(&mut self, subscription: &Subscription) {
+    /// The log begins at `to`: what lies before is gone, whoever has it. Tells what that took from each channel, in messages: their holders have
+    /// as much credit again.
+    pub fn trim(&mut self, subscription: &mut Subscription, to: u64) -> Vec<(ChannelId, u64)> {
+        if to <= subscription.start() {
+            return Vec::new();
+        }
+        let had_some = subscription.unacknowledged() > 0;
+        // The weights see by the turnover that what is ready is to be weighed again.
+        subscription.trim(to);
+        if had_some { self.recount(subscription) } else { Vec::new() }
+    }
+
+    /// Counts anew what each holder has, after somebody has taken messages away; tells what each channel has lost.
+    pub fn recount(&mut self, subscription: &Subscription) -> Vec<(ChannelId, u64)> {
         let held = |holder| subscription.held(holder, 0, u64::MAX).iter().map(|(first, last)| last - first + 1).sum::<u64>();
-        self.consumers.change(|all| all.recount(held));
+        self.consumers.change(|all| all.recount(held))
     }
 
     // Limits.
 
     /// Is something to be dropped from the head? Asked when whatever can be given out has been.
     pub fn over_limit(&self, subscription: &Subscription, log_end: u64) -> bool {
-        self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready(log_end) + subscription.delayed(), self.weights.ready(subscription))
+        self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready_for_certain(log_end) + subscription.delayed(), self.weights.ready(subscription))
     }
 
     /// There is no room for the head, which has a body of `size` bytes. False: it is not available.
@@ -389,6 +401,18 @@ impl Queue {
         self.weights.check(subscription);
         subscription.skip(first, last);
         self.weights.note(subscription);
+    }
+
+    /// There are no messages in `first..=last`, wherever that lies.
+    pub fn note_gap(&mut self, subscription: &mut Subscription, first: u64, last: u64) {
+        self.weights.check(subscription);
+        subscription.note_gap(first, last);
+        self.weights.note(subscription);
+    }
+
+    /// Messages that were weighed may be gone from the log: all are weighed again.
+    pub fn forget_weights(&mut self, subscription: &Subscription) {
+        self.weights = Weights::new(self.rules.bytes_max.is_some(), subscription);
     }
 
     /// All that is ready is gone; returns how many messages that were.

@@ -34,6 +34,7 @@ use crate::subscription_record::PAGE_OFFSETS;
 mod acks;
 mod available;
 mod durable;
+mod gaps;
 mod keys;
 mod levels;
 mod ready;
@@ -43,6 +44,7 @@ pub(crate) mod time_outs;
 
 use acks::{Acks, Written};
 pub use durable::{Changes, DoneList};
+pub use gaps::{Gaps, Searched};
 pub use levels::LevelPage;
 use levels::LevelPages;
 use keys::Keys;
@@ -242,6 +244,11 @@ pub struct Subscription {
     /// Pages that are durable, or on their way, with their bytes.
     stored: BTreeMap<u64, usize>,
     acks: Acks,
+    /// From `end` on: no messages.
+    gaps: Gaps,
+    /// What consumers have and compaction has removed from the log.
+    removed: Gaps,
+    searched: Searched,
 }
 
 impl Subscription {
@@ -269,6 +276,9 @@ impl Subscription {
             unwritten: false,
             stored: BTreeMap::new(),
             acks: Acks::default(),
+            gaps: Gaps::default(),
+            removed: Gaps::default(),
+            searched: Searched::ALL,
         }
     }
 
@@ -297,9 +307,9 @@ impl Subscription {
         self.in_flight.count()
     }
 
-    /// Records that are not done, of a log that ends at `log_end`; gaps count.
+    /// Records that are not done, of a log that ends at `log_end`; gaps that are not known count.
     pub fn backlog(&self, log_end: u64) -> u64 {
-        log_end.saturating_sub(self.end.max(self.start)) + self.ready.count() + self.in_flight.count()
+        log_end.saturating_sub(self.end.max(self.start)) - self.gaps_ahead(log_end) + self.ready.count() + self.in_flight.count()
     }
 
     /// Where one offset stands.
@@ -403,8 +413,7 @@ impl Subscription {
         let room = rules.unfinished_max.saturating_sub(self.unfinished());
         if room > 0 {
             let until = if self.keys.is_none() { last } else { last.min(self.end.saturating_add(room - 1)) };
-            self.ready.insert(self.end, until, Waiting::NEW);
-            self.end = until + 1;
+            self.extend(until);
         }
     }
 
@@ -412,8 +421,7 @@ impl Subscription {
     /// that has not been looked at stays as it is.
     pub fn skip(&mut self, first: u64, last: u64) {
         if first <= self.end && last >= self.end {
-            self.ready.insert(self.end, last, Waiting::NEW);
-            self.end = last + 1;
+            self.extend(last);
         }
         for run in self.take_ready(first, last) {
             self.settle(run.first, run.last, Done::Archived);
@@ -433,9 +441,10 @@ impl Subscription {
             self.forget_keys(run.first, run.last, false);
         }
         self.done.take(self.start, to - 1);
+        self.trim_gaps(to);
         self.set_start(to);
         self.end = self.end.max(to);
-        self.advance();
+        self.pass_gaps();
     }
 
     /// Has `consumer` all that is not done or gone of `first..=last`?
@@ -477,6 +486,7 @@ impl Subscription {
             match verdict {
                 Verdict::Accept | Verdict::Gap => {
                     self.forget_keys(run.first, run.last, true);
+                    self.forget_removed(run.first, run.last);
                     self.settle(run.first, run.last, if verdict == Verdict::Accept { Done::Acknowledged } else { Done::Archived });
                 }
                 Verdict::Release => self.give_back(*run, true, rules, dead, now),
@@ -559,12 +569,26 @@ impl Subscription {
         let mut levels = std::mem::take(&mut self.levels);
         levels.forget();
         let (levelled, returned_first, given, turnover) = (self.levelled, self.returned_first, self.given.map(|_| 0), self.turnover + 1);
-        *self = Self { changed, stored, levelled, returned_first, levels, acks, given, turnover, ..Self::new(start) };
+        // What lies before may be given out again: it is searched again.
+        let searched = Searched { until: if self.searched.until == u64::MAX { u64::MAX } else { start }, ..self.searched };
+        *self = Self { changed, stored, levelled, returned_first, levels, acks, given, turnover, searched, ..Self::new(start) };
         self.set_key_ordered(ordered);
         self.ready.set_returned_first(returned_first);
     }
 
     fn give_back(&mut self, run: Run<Flight>, failed: bool, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
+        let Run { first, last, .. } = run;
+        if self.has_removed() {
+            for (first, last) in self.settle_removed(first, last) {
+                self.give_back_there(Run { first, last, ..run }, failed, rules, dead, now);
+            }
+            return;
+        }
+        self.give_back_there(run, failed, rules, dead, now);
+    }
+
+    /// As [`Self::give_back`], of what is in the log.
+    fn give_back_there(&mut self, run: Run<Flight>, failed: bool, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value: Flight { tries, level, .. } } = run;
         if rules.deliveries_max.is_some_and(|max| tries.counted >= max) {
             self.bury(run, DeadReason::DeliveryLimit, rules, dead, now);
@@ -582,6 +606,7 @@ impl Subscription {
 
     fn bury(&mut self, run: Run<Flight>, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value } = run;
+        self.forget_removed(first, last);
         dead.push(Dead { first, last, count: value.tries.deliveries(), failed: value.tries.counted, reason });
         // The dead hold up nobody.
         self.forget_keys(first, last, value.reason.is_none());

@@ -432,17 +432,20 @@ impl Consumers {
         true
     }
 
-    /// What each holder has is counted anew.
-    pub fn recount(&mut self, held: impl Fn(ConsumerId) -> u64) {
-        let counts: Vec<(ConsumerId, u64)> = self.all.iter().map(|(id, one)| (*id, one.unacknowledged)).collect();
-        for (id, before) in counts {
+    /// What each holder has is counted anew; tells how many fewer those of a channel have.
+    pub fn recount(&mut self, held: impl Fn(ConsumerId) -> u64) -> Vec<(ChannelId, u64)> {
+        let counts: Vec<(ConsumerId, ChannelId, u64)> = self.all.iter().map(|(id, one)| (*id, one.channel, one.unacknowledged)).collect();
+        let mut lost = Vec::new();
+        for (id, channel, before) in counts {
             let now = held(id);
             if now < before {
                 self.settled(id, before - now);
+                lost.push((channel, before - now));
             } else if let Some(consumer) = self.all.get_mut(&id) {
                 consumer.unacknowledged = now;
             }
         }
+        lost
     }
 
     fn queue(&mut self, id: ConsumerId, priority: i32) {

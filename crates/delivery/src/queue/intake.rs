@@ -37,7 +37,7 @@ impl Queue {
         }
         let more = if self.rules.kind == QueueKind::Classic { (1, u64::from(size)) } else { (0, 0) };
         let fits = |messages: u64, bytes: u64| !self.exceeds(messages + more.0, bytes + more.1);
-        let (ready, ready_bytes) = (subscription.ready(log_end), self.weights.ready(subscription));
+        let (ready, ready_bytes) = (subscription.ready_for_certain(log_end), self.weights.ready(subscription));
         let messages = ready + under_way.messages;
         if fits(messages, ready_bytes + under_way.bytes) {
             return false;
@@ -56,7 +56,7 @@ impl Queue {
             return;
         }
         let waiting = if self.rules.letters_wait { subscription.dying() } else { 0 };
-        let (messages, bytes) = (subscription.ready(log_end) + subscription.delayed() + waiting, self.weights.ready(subscription));
+        let (messages, bytes) = (subscription.ready_for_certain(log_end) + subscription.delayed() + waiting, self.weights.ready(subscription));
         let is_low = |max: Option<u64>, found: u64| max.is_none_or(|max| found <= max.saturating_mul(4) / 5);
         if self.exceeds(messages, bytes) {
             self.refusing = true;

@@ -7,9 +7,21 @@ use super::{ConsumerId, DEAD_LETTERS, Dead, DeadReason, Done, Flight, Rules, Sub
 use crate::runs::Run;
 
 impl Subscription {
-    /// Available records of a log that ends at `log_end`: what nobody has, and is not done. Gaps that nobody has skipped count.
+    /// Available records of a log that ends at `log_end`: what nobody has, and is not done. Gaps that are not known count.
     pub fn ready(&self, log_end: u64) -> u64 {
-        log_end.saturating_sub(self.end) + self.ready.count()
+        log_end.saturating_sub(self.end) - self.gaps_ahead(log_end) + self.ready.count()
+    }
+
+    /// As [`Subscription::ready`], of what has been searched for gaps: so many there are at least.
+    pub fn ready_for_certain(&self, log_end: u64) -> u64 {
+        let until = self.searched.until;
+        if until >= self.end || log_end <= until {
+            self.ready(log_end.min(until))
+        } else if until > self.start {
+            self.ready.within(self.start, until - 1).iter().map(|run| run.last - run.first + 1).sum()
+        } else {
+            0
+        }
     }
 
     /// Records that consumers have; not what is on its way to the dead letters, nor what came back and waits.
@@ -174,14 +186,16 @@ impl Subscription {
     /// What is new in `first..=last` has been looked at. What follows on something that has not stays as it is.
     pub(super) fn reach(&mut self, first: u64, last: u64) {
         if (first..=last).contains(&self.end) {
-            self.ready.insert(self.end, last, Waiting::NEW);
-            self.end = last + 1;
+            self.extend(last);
         }
     }
 
     fn take_available(&mut self, offset: u64) -> Option<Waiting> {
         let found = if offset == self.end {
             self.end += 1;
+            if !self.gaps.is_empty() {
+                self.pass_gaps();
+            }
             Waiting::NEW
         } else {
             self.ready.take_one(offset)?

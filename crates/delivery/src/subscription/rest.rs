@@ -1,7 +1,7 @@
 //! A subscription in which nothing is ready, out or done out of order, as a few numbers: what a queue that is not in use keeps. Between
 //! whiles it is made whole again.
 
-use super::Subscription;
+use super::{Searched, Subscription};
 
 /// See the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,7 @@ pub struct Rest {
     given_before: u64,
     given: Option<u64>,
     turnover: u64,
+    searched: Searched,
     levelled: bool,
     returned_first: bool,
     start_changed: bool,
@@ -20,8 +21,8 @@ pub struct Rest {
 impl Subscription {
     /// The numbers that are all there is to it; `None`: there is more. They cost nothing to ask for.
     pub fn rest(&self) -> Option<Rest> {
-        let Self { done, ready, levels, in_flight, keys, changed, stored, acks, .. } = self;
-        let nothing_open = done.is_empty() && ready.is_empty() && in_flight.is_empty() && self.dying == 0 && keys.is_none();
+        let Self { done, ready, levels, in_flight, keys, changed, stored, acks, gaps, .. } = self;
+        let nothing_open = done.is_empty() && ready.is_empty() && in_flight.is_empty() && self.dying == 0 && keys.is_none() && gaps.is_empty();
         let nothing_stored = stored.is_empty() && changed.is_empty() && levels.is_empty() && acks.is_empty();
         (nothing_open && nothing_stored).then_some(Rest {
             start: self.start,
@@ -29,6 +30,7 @@ impl Subscription {
             given_before: self.given_before,
             given: self.given,
             turnover: self.turnover,
+            searched: self.searched,
             levelled: self.levelled,
             returned_first: self.returned_first,
             start_changed: self.start_changed,
@@ -40,8 +42,8 @@ impl Subscription {
 impl Rest {
     /// The subscription that it was made of.
     pub fn wake(self) -> Subscription {
-        let Self { start, end, given_before, given, turnover, levelled, returned_first, start_changed, unwritten } = self;
-        let mut woken = Subscription { end, given_before, given, turnover, levelled, start_changed, unwritten, ..Subscription::new(start) };
+        let Self { start, end, given_before, given, turnover, searched, levelled, returned_first, start_changed, unwritten } = self;
+        let mut woken = Subscription { end, given_before, given, turnover, searched, levelled, start_changed, unwritten, ..Subscription::new(start) };
         woken.set_returned_first(returned_first);
         woken
     }

@@ -6,6 +6,7 @@ mod available;
 mod change_over;
 mod consumer_groups;
 mod crowd;
+mod gaps;
 mod membership;
 mod offsets;
 mod queue;

@@ -1,5 +1,5 @@
 //! Queues against a model that keeps one state a message, and looks for whose turn it is by looking at everybody: random consumers,
-//! credit, cancels, acknowledgements, returns, gets, limits, levels, expiry, purges, another face on the same messages, and crashes after
+//! credit, cancels, acknowledgements, returns, gets, limits, levels, expiry, purges, offsets without messages, compaction, trims, another face on the same messages, and crashes after
 //! which only what was written is left.
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +23,10 @@ enum State {
     DeadLettered(DeadReason),
     Acked,
     Purged,
+    /// There never was one, or compaction has removed it.
+    Gap,
+    /// The log begins behind it.
+    Trimmed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,8 @@ struct Message {
     due: Option<u64>,
     /// When it came back to a queue that serves such messages first.
     returned: Option<u64>,
+    /// Compaction has removed it while somebody had it.
+    removed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +71,8 @@ struct World {
     messages: Vec<Message>,
     given: u64,
     given_before: u64,
+    /// Of the log.
+    start: u64,
     members: Vec<Member>,
     suspended: Vec<ChannelId>,
     active: Option<ConsumerId>,
@@ -128,6 +136,7 @@ impl World {
             messages: Vec::new(),
             given: 0,
             given_before: 0,
+            start: 0,
             members: Vec::new(),
             suspended: Vec::new(),
             active: None,
@@ -171,7 +180,8 @@ impl World {
                 }
                 28 | 29 => self.write(),
                 30 => self.crash(),
-                _ => {}
+                _ if self.draw(2) == 0 => self.compact(),
+                _ => self.trim(),
             }
             if self.draw(5) > 0 {
                 self.dispatch();
@@ -317,6 +327,10 @@ impl World {
         let back = (self.rules.kind == QueueKind::Quorum && self.rules.priority_max.is_some()).then(|| self.tick());
         let message = &mut self.messages[offset as usize];
         message.returned = back;
+        if message.removed && matches!(verdict, Verdict::Return | Verdict::Release) {
+            message.state = State::Gap;
+            return;
+        }
         match verdict {
             Verdict::Accept => message.state = State::Acked,
             Verdict::Return => {
@@ -360,7 +374,14 @@ impl World {
             let full = if self.rules.kind == QueueKind::Quorum { self.refusing } else { over };
             assert_eq!(refused, full && self.rules.overflow != Overflow::DropHead, "{}", self.what);
             if !refused {
-                self.messages.push(Message { state: State::Ready, tries: Tries::default(), level, size, due, returned: None });
+                self.messages.push(Message { state: State::Ready, tries: Tries::default(), level, size, due, returned: None, removed: false });
+            }
+            if self.draw(6) == 0 {
+                // A transaction that is aborted, with its marker.
+                let (first, count) = (self.end(), 1 + self.draw(3));
+                let none = Message { state: State::Gap, tries: Tries::default(), level: 0, size: 0, due: None, returned: None, removed: false };
+                self.messages.extend((0..count).map(|_| none));
+                self.queue.note_gap(&mut self.subscription, first, first + count - 1);
             }
         }
     }
@@ -489,7 +510,7 @@ impl World {
                     self.subscription.set_levels(first, last, &mut |offset| messages[offset as usize].level);
                 }
                 Head::Record(offset) => {
-                    assert_eq!(Some(offset), self.visible(), "{}: the head", self.what);
+                    assert_eq!(Some(offset), self.visible(), "{}: the head; {:?}", self.what, self.messages[offset as usize]);
                     let Message { size, due, .. } = self.messages[offset as usize];
                     if due.is_none_or(|due| due > self.now) {
                         return Some(offset);
@@ -566,6 +587,53 @@ impl World {
         self.messages.iter_mut().filter(|message| message.state == State::Ready).for_each(|message| message.state = State::Purged);
     }
 
+    /// Compaction removes a message: what is ready is gone, what somebody has is gone when it comes back.
+    fn compact(&mut self) {
+        if self.messages.is_empty() {
+            return;
+        }
+        let offset = self.draw(self.end());
+        self.queue.note_gap(&mut self.subscription, offset, offset);
+        self.queue.forget_weights(&self.subscription);
+        let message = &mut self.messages[offset as usize];
+        match message.state {
+            State::Ready => message.state = State::Gap,
+            State::Held(_) => message.removed = true,
+            _ => {}
+        }
+    }
+
+    /// The log begins later: what lies before is gone, and who had it has as much credit again.
+    fn trim(&mut self) {
+        self.start = (self.start + self.draw(6)).min(self.end());
+        let (end, mut expected) = (self.start as usize, BTreeMap::new());
+        let holder = |message: &Message| if let State::Held(id) = message.state { Some(id) } else { None };
+        let mut holders: Vec<ConsumerId> = self.messages[..end].iter().filter_map(holder).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        let lost = self.queue.trim(&mut self.subscription, self.start);
+        for message in self.messages[..end].iter_mut().filter(|message| holder(message).is_none()) {
+            message.state = State::Trimmed;
+        }
+        for id in holders {
+            let had_credit = self.members.iter().find(|member| member.id == id).is_none_or(|member| self.credit(member) > 0);
+            let mut count = 0;
+            for message in self.messages[..end].iter_mut().filter(|message| message.state == State::Held(id)) {
+                message.state = State::Trimmed;
+                count += 1;
+            }
+            if id != FOREIGN {
+                let channel = if id.0 < 5_000 { id.0 % CHANNELS } else { id.0 - 5_000 };
+                *expected.entry(ChannelId(channel)).or_insert(0) += count;
+            }
+            self.has_less(id, had_credit);
+        }
+        self.forget_suspended();
+        let mut found = BTreeMap::new();
+        lost.into_iter().for_each(|(channel, count)| *found.entry(channel).or_insert(0) += count);
+        assert_eq!(found, expected, "{}", self.what);
+    }
+
     /// A share group works on the same messages, in the order of the log.
     fn foreign(&mut self) {
         let rules = Rules { lock: 100, ..self.rules.subscription() };
@@ -624,7 +692,10 @@ impl World {
 
     fn weigh(&mut self) {
         while let Some(from) = self.queue.unweighed(&self.subscription, self.end()) {
-            self.queue.weigh(&self.subscription, from, self.messages[from as usize].size);
+            // What is not there is passed over.
+            let next = (from..self.end()).find(|offset| !matches!(self.messages[*offset as usize].state, State::Gap) && !self.messages[*offset as usize].removed);
+            let Some(next) = next else { return };
+            self.queue.weigh(&self.subscription, next, self.messages[next as usize].size);
         }
     }
 
@@ -676,14 +747,28 @@ impl World {
         self.queue = Queue::new(self.rules, self.single, &mut self.subscription, self.now);
         let written = self.written.0.clone();
         for (offset, message) in self.messages.iter_mut().enumerate() {
+            let gone = message.state == State::Gap || message.removed;
             let old = written.get(offset).copied().unwrap_or(Message { state: State::Ready, tries: Tries::default(), ..*message });
-            *message = old;
+            *message = Message { removed: false, ..old };
+            if offset < self.start as usize {
+                message.state = State::Trimmed;
+                continue;
+            }
+            if gone && matches!(old.state, State::Ready | State::Held(_)) {
+                message.state = State::Gap;
+                continue;
+            }
             if let State::Held(_) = message.state {
                 message.tries.counted -= 1;
                 message.state = State::Ready;
             }
             let comes_first = self.rules.kind == QueueKind::Quorum && self.rules.priority_max.is_some() && message.tries.deliveries() > 0;
             message.returned = comes_first.then_some(offset as u64);
+        }
+        // The log is searched again.
+        self.queue.trim(&mut self.subscription, self.start);
+        for offset in (0u64..).zip(&self.messages).filter(|(_, message)| message.state == State::Gap).map(|(offset, _)| offset).collect::<Vec<_>>() {
+            self.queue.note_gap(&mut self.subscription, offset, offset);
         }
         // What came back before a crash is found in the order of the log, before anything else is done.
         self.tick += self.end();
@@ -708,7 +793,9 @@ impl World {
                 (State::Dying(_), RecordState::Acquired(other)) => other == DEAD_LETTERS,
                 (State::Acked, RecordState::Acknowledged) => true,
                 (State::DeadLettered(_) | State::Purged, RecordState::Acknowledged) => offset < start,
-                (State::DeadLettered(_) | State::Purged, RecordState::Archived) => true,
+                (State::DeadLettered(_) | State::Purged | State::Gap, RecordState::Archived) => true,
+                (State::Gap, RecordState::Available) => offset >= self.subscription.end(),
+                (State::Gap | State::Trimmed, RecordState::Acknowledged) => offset < start,
                 _ => false,
             };
             assert!(same, "{}: {offset} is {ours:?}, not {message:?}", self.what);
