@@ -139,8 +139,6 @@ impl Line {
 pub(crate) struct Publisher {
     /// Told of the topics of queues.
     waits: Arc<Waits>,
-    /// Messages join one batch only up to here, whatever else is allowed: the journals have small segments.
-    joined_bytes_max: usize,
     batches: Vec<OpenBatch>,
     /// Bytes in `batches`.
     held_bytes: usize,
@@ -160,10 +158,9 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Of a connection whose time goes there.
-    pub fn with(waits: Arc<Waits>, joined_bytes_max: usize) -> Self {
+    pub fn with(waits: Arc<Waits>) -> Self {
         Self {
             waits,
-            joined_bytes_max,
             batches: Vec::new(),
             held_bytes: 0,
             turns: VecDeque::new(),
@@ -189,7 +186,7 @@ impl Publisher {
     }
 
     /// Does a queue that may refuse some take one more message, behind those that are on their way to it?
-    pub fn admits(&self, broker: &Broker, queue: &Queue, body_bytes: usize) -> bool {
+    pub fn admits(&self, broker: &Arc<Broker>, queue: &Arc<Queue>, body_bytes: usize) -> bool {
         match self.bounded.get(&queue.id()) {
             None => broker.admits(queue, UnderWay::NONE, body_bytes),
             Some(line) => broker.admits(queue, line.under_way(&|count| line.bytes_of_first(count)), body_bytes),
@@ -217,7 +214,7 @@ impl Publisher {
     }
 
     fn add_with(&mut self, targets: Targets, message: &Message<'_>, wanted: Option<Wanted>, write: impl FnOnce(&mut BatchWriter)) {
-        let at = self.find(&targets, message.record_bytes()).unwrap_or_else(|| {
+        let at = self.find(&targets).unwrap_or_else(|| {
             let ids = targets.iter().map(|queue| queue.id()).collect();
             let room = if self.batches.is_empty() { ROOM_BYTES } else { message.record_bytes() };
             let writer = BatchWriter::with_capacity(message.record_bytes() + room);
@@ -237,11 +234,10 @@ impl Publisher {
     }
 
     /// The batch that a message for these queues may join (I1).
-    fn find(&self, targets: &Targets, bytes: usize) -> Option<usize> {
+    fn find(&self, targets: &Targets) -> Option<usize> {
         for (at, batch) in self.batches.iter().enumerate().rev().take(LOOK_BACK) {
             if batch.ids.len() == targets.len() && batch.ids.iter().zip(targets).all(|(id, queue)| *id == queue.id()) {
-                let held = batch.writer.bytes();
-                return (held < BATCH_BYTES_MAX && held + bytes <= self.joined_bytes_max).then_some(at);
+                return (batch.writer.bytes() < BATCH_BYTES_MAX).then_some(at);
             }
             if targets.iter().any(|queue| batch.ids.contains(&queue.id())) {
                 return None;
@@ -415,7 +411,7 @@ impl Publisher {
             _ => 0,
         });
         let lost = held + refused.sum::<u64>();
-        let fresh = Self::with(Arc::clone(&self.waits), self.joined_bytes_max);
+        let fresh = Self::with(Arc::clone(&self.waits));
         *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, ..fresh };
         lost
     }

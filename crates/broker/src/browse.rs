@@ -145,7 +145,7 @@ impl Broker {
     ///
     /// # Errors
     /// What the topic does not allow; the journal did not take it.
-    pub fn publish_record(&self, topic: &Topic, wanted: &NewRecord) -> Result<Published, PublishError> {
+    pub fn publish_record(self: &Arc<Self>, topic: &Topic, wanted: &NewRecord) -> Result<Published, PublishError> {
         let logs = topic.logs();
         let partition = wanted.partition.map_or_else(|| chosen(wanted, logs.len()), |partition| partition as usize);
         let log = logs.get(partition).ok_or(PublishError::Partition { count: logs.len() })?;

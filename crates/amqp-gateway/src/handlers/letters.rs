@@ -6,6 +6,8 @@
 //! | basic.get of an empty queue; queue.declare, purge and delete that are answered with a count, or depend on it | all letters that may come there |
 //! | basic.get of a queue that has a message | the same, if the connection has just published, rejected or given back: it may count on what it did |
 //!
+//! A method that is answered with a count also waits while the queue's log is searched for what is no message, after a start for example.
+//!
 //! So who only empties a queue where letters come all the time does not wait for each of them. What dies meanwhile is not waited for.
 
 use std::sync::Arc;
@@ -37,10 +39,17 @@ fn looked_at(channel: &Channel, method: &Method<'_>) -> Option<(Arc<Queue>, bool
 /// The token under which the letters for which a method has to wait are reported, if there are such.
 pub(crate) fn await_letters(connection: &mut Connection, channel: &mut Channel, method: &Method<'_>) -> Option<u64> {
     let has_awaited = std::mem::take(&mut channel.has_awaited_letters);
-    if has_awaited || !connection.broker().buries() {
+    let buries = connection.broker().buries();
+    if has_awaited || !buries && matches!(method, Method::Basic(_)) {
         return None;
     }
     let (queue, gets) = looked_at(channel, method)?;
+    if !gets {
+        let token = connection.take_token();
+        if connection.broker().await_search(&queue, connection.reply_to(token)) {
+            return Some(token);
+        }
+    }
     let stirred = connection.stirred.is_some_and(|at| connection.now.saturating_duration_since(at) < STIRRED_FOR);
     if gets && !stirred && connection.broker().counts(&queue).ready > 0 {
         return None;

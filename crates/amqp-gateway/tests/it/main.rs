@@ -3,6 +3,7 @@
 mod channels;
 mod confirms;
 mod consuming;
+mod counts;
 mod garbage;
 mod handshake;
 mod letters;

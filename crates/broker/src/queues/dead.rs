@@ -144,7 +144,7 @@ impl Broker {
     }
 
     /// Finds out where a dead message goes; false: nobody takes it, or not all who should.
-    fn address(&self, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) -> bool {
+    fn address(self: &Arc<Self>, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) -> bool {
         let understood = queue.understood();
         let (Some(undertaker), Some(exchange), Some(vhost)) =
             (self.undertaker.get(), &understood.dead_letter_exchange, self.vhosts.get(queue.vhost()))

@@ -203,7 +203,11 @@ impl Broker {
             Planned::New(Some(name), record) => (self.publish(name, record), false),
             Planned::New(None, record) => (self.publish_hidden(record, self.durability()), false),
         };
-        self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })
+        let queue = self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false });
+        if attached {
+            self.search_attached(&queue);
+        }
+        queue
     }
 
     /// A log of which somebody but a queue has the record, as a topic that Kafka clients do not see.

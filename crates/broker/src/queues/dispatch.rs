@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, UnderWay};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, Searched, UnderWay};
 use hashbrown::HashMap;
 use journal::ReplyTo;
 use parking_lot::MutexGuard;
@@ -16,6 +16,7 @@ use record::Record;
 use routing::QueueId;
 use types::{LogId, ShardId};
 
+use super::gaps::{SearchedQueue, is_searched};
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
 use super::look::QueueTally;
 use super::policies::InForce;
@@ -47,7 +48,10 @@ pub(super) struct Dispatch {
     head: Option<(u64, Option<u64>)>,
     /// What went through since the log ended at `born`, for those who look on; nothing has.
     pub(super) tally: Option<Box<QueueTally>>,
+    /// Moved up by offsets that turned out to hold no message …
     pub(super) born: u64,
+    /// … of those from here on, which had not been searched for them.
+    seen: u64,
 }
 
 /// What a queue has in memory that has consumers, or a message in its hands.
@@ -70,9 +74,23 @@ impl InUse {
 
 impl Dispatch {
     pub fn new(in_force: &InForce, auto_delete: bool, shared: &SharedSubscription) -> Self {
-        let machine = Machine::new(in_force.rules(auto_delete), in_force.understood.single_active, &mut shared.lock(), now());
+        let mut state = shared.lock();
+        let machine = Machine::new(in_force.rules(auto_delete), in_force.understood.single_active, &mut state, now());
+        let searched = Searched { until: state.start(), compactions: shared.log().compactions() };
+        state.set_searched(searched);
+        drop(state);
         let (arrived, born) = (shared.log().last_stable().0, shared.log().end().0);
-        Self { machine, in_use: None, due: None, arrived, head: None, tally: None, born }
+        Self { machine, in_use: None, due: None, arrived, head: None, tally: None, born, seen: born }
+    }
+
+    /// These offsets hold no message.
+    pub(super) fn note_no_messages(&mut self, first: u64, last: u64) {
+        self.born += (last + 1).saturating_sub(first.max(self.seen));
+    }
+
+    /// Offsets before `until` were searched for such as hold no message.
+    pub(super) fn note_seen(&mut self, until: u64) {
+        self.seen = self.seen.max(until);
     }
 
     fn in_use(&mut self) -> &mut InUse {
@@ -170,6 +188,7 @@ struct Turn<'a> {
 
 impl Broker {
     fn turn<'a>(self: &'a Arc<Self>, queue: &'a Arc<Queue>) -> Turn<'a> {
+        self.follow_start(queue);
         let own = queue.dispatch.lock();
         let state = queue.shared.lock();
         let wall_ms = self.now_ms().max(0) as u64;
@@ -177,7 +196,19 @@ impl Broker {
         let (out, dead, woken) = (Outbox::default(), Vec::new(), Vec::new());
         let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, drops_first: false, end, now_ms, wall_ms };
         turn.own.machine.set_time(now_ms);
+        turn.search(end);
         turn
+    }
+
+    /// Records of the log may have been deleted: they are gone, and whoever had them has as much credit again.
+    fn follow_start(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let start = queue.log().start().0;
+        let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
+        if start > state.start() {
+            let woken = trim(&mut own, &mut state, start);
+            drop((own, state));
+            self.resume(woken);
+        }
     }
 
     /// The shard that hears of a queue's log.
@@ -205,7 +236,10 @@ impl Broker {
 
     /// A queue begins its life, or the broker its own.
     pub(super) fn begin(self: &Arc<Self>, queue: &Arc<Queue>) {
-        self.run_queue(queue);
+        match &queue.stream {
+            Some(stream) => stream.begin(queue.topic()),
+            None => self.run_queue(queue),
+        }
     }
 
     /// Has all queues look at what they have: shards are there that hear of them.
@@ -399,18 +433,32 @@ impl Broker {
     }
 
     /// How many messages and consumers there are.
-    pub fn counts(&self, queue: &Queue) -> Counts {
+    pub fn counts(self: &Arc<Self>, queue: &Arc<Queue>) -> Counts {
         if let Some(stream) = &queue.stream {
-            return stream.counts(queue.topic());
+            return self.stream_counts(queue, stream);
         }
         let consumers = queue.dispatch.lock().machine.consumers();
         let mut counts = Counts { consumers, ..Counts::default() };
-        for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
+        for part in queue.parts() {
+            self.follow_log(part);
             let state = part.shared.lock();
             counts.ready += state.ready(part.log().last_stable().0);
             counts.unacknowledged += state.unacknowledged();
         }
         counts
+    }
+
+    /// Has a queue look at its log, if records were removed from it, or it has not been searched for what is no message.
+    fn follow_log(self: &Arc<Self>, queue: &Arc<Queue>) {
+        let log = queue.log();
+        let (start, end) = (log.start().0, log.last_stable().0);
+        let is_known = {
+            let mut state = queue.shared.lock();
+            start <= state.start() && is_searched(&mut state, log, end)
+        };
+        if !is_known {
+            self.run_queue(queue);
+        }
     }
 
     /// A queue was declared again, or somebody has asked whether it is there.
@@ -419,12 +467,18 @@ impl Broker {
     }
 
     /// May a message with a body of `size` bytes come in, behind those that are on their way? False: it is refused.
-    pub fn admits(&self, queue: &Queue, under_way: UnderWay<'_>, size: usize) -> bool {
+    pub fn admits(self: &Arc<Self>, queue: &Arc<Queue>, under_way: UnderWay<'_>, size: usize) -> bool {
         if !queue.understood().is_bounded() {
             return true;
         }
-        let (mut own, state) = (queue.dispatch.lock(), queue.shared.lock());
-        !own.machine.refuses(&state, queue.log().last_stable().0, under_way, u32::try_from(size).unwrap_or(u32::MAX))
+        let end = queue.log().last_stable().0;
+        let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
+        if queue.log().start().0 > state.start() || !is_searched(&mut state, queue.log(), end) {
+            drop((own, state));
+            self.run_queue(queue);
+            (own, state) = (queue.dispatch.lock(), queue.shared.lock());
+        }
+        !own.machine.refuses(&state, end, under_way, u32::try_from(size).unwrap_or(u32::MAX))
     }
 
     /// Policies are others: what they throw out goes at once.
@@ -491,7 +545,32 @@ fn body_bytes(record: &Record) -> u32 {
     record.value.as_ref().map_or(0, |value| u32::try_from(value.len()).unwrap_or(u32::MAX))
 }
 
+/// The log begins at `start`: what lies before is gone. Tells who is to go on.
+fn trim(own: &mut Dispatch, state: &mut delivery::Subscription, start: u64) -> Vec<Waiter> {
+    let lost = own.machine.trim(state, start);
+    let channels = own.in_use.iter().map(|in_use| &in_use.channels);
+    let flows = channels.flat_map(|channels| lost.iter().filter_map(|(channel, count)| Some((channels.get(channel)?, *count))));
+    flows.flat_map(|(flow, count)| flow.settled(count, 0)).collect()
+}
+
 impl Turn<'_> {
+    /// Follows the start of the log.
+    fn trim(&mut self) {
+        let start = self.queue.log().start().0;
+        if start > self.state.start() {
+            let woken = trim(&mut self.own, &mut self.state, start);
+            self.woken.extend(woken);
+        }
+    }
+
+    /// Finds out which offsets of a log that is stable to before `end` hold no message.
+    fn search(&mut self, end: u64) {
+        let Self { broker, queue, own, state, .. } = self;
+        if !is_searched(state, queue.log(), end) {
+            broker.search_queue(queue, end, &mut SearchedQueue { own, state });
+        }
+    }
+
     fn end(&self) -> u64 {
         self.end
     }
@@ -602,6 +681,8 @@ impl Turn<'_> {
         self.take_back();
         let outcome = loop {
             let seen = self.queue.log().last_stable().0;
+            self.trim();
+            self.search(seen);
             self.end = self.next_stop(seen);
             let outcome = self.give().unwrap_or(TurnEnd::Reads);
             self.drops_first = false;
@@ -615,8 +696,12 @@ impl Turn<'_> {
             if let Some(home) = home {
                 self.queue.log().watch(home);
                 self.queue.shared.watch(home);
+                if self.queue.attached {
+                    self.queue.log().watch_removals(home);
+                }
             }
-            if !matches!(outcome, TurnEnd::Rest) || self.queue.log().last_stable().0 == seen {
+            let is_same = self.queue.log().last_stable().0 == seen && self.queue.log().start().0 <= self.state.start();
+            if !matches!(outcome, TurnEnd::Rest) || is_same {
                 break outcome;
             }
         };

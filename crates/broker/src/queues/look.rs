@@ -148,7 +148,8 @@ impl Broker {
         let mut sum = QueueTally::default();
         for part in std::iter::once(queue).chain(queue.others.iter().map(|part| &**part)) {
             let (own, members) = (part.dispatch.lock(), part.shared.members());
-            sum.published += part.log().last_stable().0.saturating_sub(own.born);
+            let found = part.stream.as_ref().map_or(0, |stream| stream.with_log(part.log().id(), |log| log.found));
+            sum.published += part.log().last_stable().0.saturating_sub(own.born + found);
             if let Some(tally) = own.tally.as_deref() {
                 sum.delivered += tally.delivered;
                 sum.delivered_no_ack += tally.delivered_no_ack;

@@ -15,6 +15,7 @@ mod delete;
 mod dispatch;
 mod erlang;
 mod faces;
+mod gaps;
 mod laggards;
 mod look;
 mod parameters;
@@ -68,6 +69,7 @@ pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;
 use burials::BurialsUnderWay;
+use gaps::Searches;
 use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
@@ -137,12 +139,13 @@ pub struct Vhosts {
     /// Parameters of the broker, by name.
     global: RwLock<BTreeMap<String, serde_json::Value>>,
     burials: BurialsUnderWay,
+    searches: Searches,
 }
 
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), searches: Searches::default() }
     }
 }
 

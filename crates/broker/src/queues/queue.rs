@@ -168,13 +168,15 @@ mod tests {
     /// There may be hundreds of thousands of queues that nobody uses. What only some have, or only while they are used, stands behind a pointer.
     #[test]
     fn a_queue_that_nobody_uses_is_small() {
+        // How far the log was searched for offsets without messages takes 8 bytes of the first, 16 of the subscription, and what the log knows of
+        // such offsets 32 of that.
         let most = [
-            ("Queue", size_of::<Queue>(), 280),
-            ("Dispatch, which is part of it", size_of::<Dispatch>(), 128),
+            ("Queue", size_of::<Queue>(), 288),
+            ("Dispatch, which is part of it", size_of::<Dispatch>(), 136),
             ("the machine in that", size_of::<delivery::Queue>(), 56),
-            ("SharedSubscription", size_of::<SharedSubscription>(), 192),
+            ("SharedSubscription", size_of::<SharedSubscription>(), 208),
             ("Topic", size_of::<Topic>(), 88),
-            ("journal::Log", size_of::<journal::Log>(), 368),
+            ("journal::Log", size_of::<journal::Log>(), 400),
         ];
         for (what, bytes, most) in most {
             assert!(bytes <= most, "{what} takes {bytes} bytes of each queue, and had {most}: put what is new behind a pointer, or raise the bound with a reason");

@@ -337,7 +337,7 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
 }
 
 /// A queue that refuses messages when it is full does so whoever they come from.
-fn check_room(broker: &Broker, bounded: bool, checked: (AppendItem, BatchHeader)) -> Result<(AppendItem, BatchHeader), Refusal> {
+fn check_room(broker: &Arc<Broker>, bounded: bool, checked: (AppendItem, BatchHeader)) -> Result<(AppendItem, BatchHeader), Refusal> {
     let (AppendItem::Batch { log, bytes, .. }, header) = &checked else { return Ok(checked) };
     // All but its last record come before that one.
     let under_way = UnderWay { messages: header.records_count as u64 - 1, ..UnderWay::NONE };

@@ -80,7 +80,7 @@ impl Turn<'_> {
 
     /// The offset of the next message that is not out of time, which then is in the window. `Err`: it is being read.
     pub(super) fn next(&mut self) -> Result<Option<u64>, ()> {
-        self.state.trim(self.queue.log().start().0);
+        self.trim();
         loop {
             let end = self.end();
             match self.own.machine.head(&self.state, end) {

@@ -13,8 +13,9 @@ mod start;
 use std::sync::Arc;
 
 use delivery::{ChannelId, ConsumerId};
+use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
-use types::ShardId;
+use types::{LogId, ShardId};
 
 pub use arguments::age_ms;
 pub(super) use arguments::{StreamArguments, shown_age};
@@ -22,6 +23,7 @@ pub use reader::StreamRead;
 pub use start::{StreamFilter, StreamReading, StreamStart};
 
 use super::consumers::{ConsumeError, Consuming, Gone, GoneReason, Settlement};
+use super::gaps::SearchedLog;
 use super::queue::{Counts, Queue};
 use crate::mailbox::Reply;
 use crate::quotas::Lag;
@@ -37,6 +39,8 @@ pub(super) struct Stream {
     readers: RwLock<Vec<Arc<Reader>>>,
     /// When the thread `queues` has them look again, steady ms.
     due: Mutex<Option<u64>>,
+    /// What of its logs is no message.
+    searched: Mutex<HashMap<LogId, SearchedLog>>,
 }
 
 impl Stream {
@@ -65,16 +69,33 @@ impl Stream {
         self.select(|reader| reader.id() == consumer).first().map_or(Lag::default(), |reader| reader.lag())
     }
 
-    /// What lies between start and end of all logs is ready for everybody.
-    pub fn counts(&self, topic: &Topic) -> Counts {
-        let readers = self.readers.read();
-        let ready = topic.logs().iter().map(|log| log.last_stable().0.saturating_sub(log.start().0)).sum();
-        let unacknowledged = readers.iter().map(|reader| reader.unsettled()).sum();
-        Counts { ready, unacknowledged, consumers: readers.len() }
+    /// Looks at what is known of the messages of a log.
+    pub fn with_log<T>(&self, log: LogId, look: impl FnOnce(&mut SearchedLog) -> T) -> T {
+        look(self.searched.lock().entry(log).or_default())
+    }
+
+    /// The stream comes to life: what its logs hold by now is not published to it.
+    pub fn begin(&self, topic: &Topic) {
+        let logs = topic.logs();
+        self.searched.lock().extend(logs.iter().map(|log| (log.id(), SearchedLog::new(log.end().0))));
     }
 }
 
 impl Broker {
+    /// The messages between start and end of all logs are ready for everybody.
+    pub(super) fn stream_counts(self: &Arc<Self>, queue: &Arc<Queue>, stream: &Stream) -> Counts {
+        let ready = |log: &Arc<journal::Log>| {
+            stream.with_log(log.id(), |searched| {
+                self.search_stream(queue, log, searched);
+                searched.messages(log)
+            })
+        };
+        let ready = queue.topic().logs().iter().map(ready).sum();
+        let readers = stream.readers.read();
+        let unacknowledged = readers.iter().map(|reader| reader.unsettled()).sum();
+        Counts { ready, unacknowledged, consumers: readers.len() }
+    }
+
     /// Somebody reads a stream from now on.
     ///
     /// # Errors
