@@ -1,6 +1,7 @@
 /* A disk with faults, for a program that is started with this library in LD_PRELOAD. The file that FAULTY_DISK names is read with every write and
  * flush and says what is wrong: `MICROSECONDS ERRNO FOLDER`. Writes to and flushes of files whose path begins with FOLDER take that much longer,
- * and fail with that error unless it is 0. An empty file, or none: nothing is wrong. */
+ * and fail with that error unless it is 0; so does the allocation of space. Where the error is that there is no space (ENOSPC) only the allocation fails:
+ * what is written lies in space that was allocated before. An empty file, or none: nothing is wrong. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,37 +47,49 @@ static int fault(int fd)
     return error;
 }
 
-/* The call of the C library that stands behind this one. */
-#define REAL(type, name, ...)                                 \
+/* The call of the C library that stands behind this one; `spared` is an error that it does not meet. */
+#define REAL(type, name, spared, ...)                         \
     static type (*real)(__VA_ARGS__);                         \
     if (!real)                                                \
         real = (type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, name); \
     int error = fault(fd);                                    \
-    if (error) {                                              \
+    if (error && error != (spared)) {                         \
         errno = error;                                        \
         return -1;                                            \
     }
 
 ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t position, int flags)
 {
-    REAL(ssize_t, "pwritev2", int, const struct iovec *, int, off_t, int)
+    REAL(ssize_t, "pwritev2", ENOSPC, int, const struct iovec *, int, off_t, int)
     return real(fd, parts, count, position, flags);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t length, off64_t position)
 {
-    REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t)
+    REAL(ssize_t, "pwrite64", ENOSPC, int, const void *, size_t, off64_t)
     return real(fd, bytes, length, position);
 }
 
 int fdatasync(int fd)
 {
-    REAL(int, "fdatasync", int)
+    REAL(int, "fdatasync", ENOSPC, int)
     return real(fd);
 }
 
 int fsync(int fd)
 {
-    REAL(int, "fsync", int)
+    REAL(int, "fsync", ENOSPC, int)
     return real(fd);
+}
+
+int fallocate(int fd, int mode, off_t start, off_t length)
+{
+    REAL(int, "fallocate", 0, int, int, off_t, off_t)
+    return real(fd, mode, start, length);
+}
+
+int fallocate64(int fd, int mode, off64_t start, off64_t length)
+{
+    REAL(int, "fallocate64", 0, int, int, off64_t, off64_t)
+    return real(fd, mode, start, length);
 }

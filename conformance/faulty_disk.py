@@ -36,6 +36,10 @@ class FaultyDisk:
         """Each write and flush below this folder fails: input/output error."""
         self.say(f"0 {errno.EIO} {place(folder)}/")
 
+    def full(self, folder):
+        """No space can be allocated below this folder: no space left on device."""
+        self.say(f"0 {errno.ENOSPC} {place(folder)}/")
+
 
 def place(folder):
     """Where the folder itself is, not what it may link to."""

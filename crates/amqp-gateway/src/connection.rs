@@ -144,6 +144,7 @@ impl Connection {
     pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, peer: SocketAddr) -> Self {
         let vhost = gateway.broker.vhosts().get(broker::DEFAULT_VHOST).expect("it is always there");
         let waits = gateway.broker.waits().enter(id, peer, "amqp", Instant::now());
+        let joined_bytes_max = gateway.broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
         Self {
             gateway,
             shard,
@@ -160,7 +161,7 @@ impl Connection {
             understands: Understands::default(),
             out: Outgoing::default(),
             quota: Quota::default(),
-            publisher: Publisher::with(Arc::clone(&waits)),
+            publisher: Publisher::with(Arc::clone(&waits), joined_bytes_max),
             waits,
             consumers: HashMap::new(),
             settled: Vec::new(),

@@ -139,6 +139,8 @@ impl Line {
 pub(crate) struct Publisher {
     /// Told of the topics of queues.
     waits: Arc<Waits>,
+    /// Messages join one batch only up to here, whatever else is allowed: the journals have small segments.
+    joined_bytes_max: usize,
     batches: Vec<OpenBatch>,
     /// Bytes in `batches`.
     held_bytes: usize,
@@ -158,9 +160,10 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Of a connection whose time goes there.
-    pub fn with(waits: Arc<Waits>) -> Self {
+    pub fn with(waits: Arc<Waits>, joined_bytes_max: usize) -> Self {
         Self {
             waits,
+            joined_bytes_max,
             batches: Vec::new(),
             held_bytes: 0,
             turns: VecDeque::new(),
@@ -214,7 +217,7 @@ impl Publisher {
     }
 
     fn add_with(&mut self, targets: Targets, message: &Message<'_>, wanted: Option<Wanted>, write: impl FnOnce(&mut BatchWriter)) {
-        let at = self.find(&targets).unwrap_or_else(|| {
+        let at = self.find(&targets, message.record_bytes()).unwrap_or_else(|| {
             let ids = targets.iter().map(|queue| queue.id()).collect();
             let room = if self.batches.is_empty() { ROOM_BYTES } else { message.record_bytes() };
             let writer = BatchWriter::with_capacity(message.record_bytes() + room);
@@ -234,10 +237,11 @@ impl Publisher {
     }
 
     /// The batch that a message for these queues may join (I1).
-    fn find(&self, targets: &Targets) -> Option<usize> {
+    fn find(&self, targets: &Targets, bytes: usize) -> Option<usize> {
         for (at, batch) in self.batches.iter().enumerate().rev().take(LOOK_BACK) {
             if batch.ids.len() == targets.len() && batch.ids.iter().zip(targets).all(|(id, queue)| *id == queue.id()) {
-                return (batch.writer.bytes() < BATCH_BYTES_MAX).then_some(at);
+                let held = batch.writer.bytes();
+                return (held < BATCH_BYTES_MAX && held + bytes <= self.joined_bytes_max).then_some(at);
             }
             if targets.iter().any(|queue| batch.ids.contains(&queue.id())) {
                 return None;
@@ -411,7 +415,7 @@ impl Publisher {
             _ => 0,
         });
         let lost = held + refused.sum::<u64>();
-        let fresh = Self::with(Arc::clone(&self.waits));
+        let fresh = Self::with(Arc::clone(&self.waits), self.joined_bytes_max);
         *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, ..fresh };
         lost
     }

@@ -4,10 +4,11 @@
 //!   older generation was allowed lies before everything that was decided after the rebalance.
 //! * What is in memory follows the journal: commits take effect on the groups' thread in the order in which they were placed, whether
 //!   their connections are still there or not.
-//! * What a deletion finds under way lies before it in the journal, and does not take effect.
+//! * What a deletion finds under way lies before it in the journal, and does not take effect. For a topic that is gone nothing is
+//!   committed: its name may be that of another one later.
 
 use bytes::Bytes;
-use delivery::{Commit, CommittedOffset, Committer, GroupError, TransactionError, offset_key};
+use delivery::{Commit, CommittedOffset, Committer, GroupError, TransactionError, offset_key, offset_record};
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
 
 use crate::Broker;
@@ -111,6 +112,7 @@ impl Broker {
         let prepared = state.coordinator.prepare_commit(group, member, &commits, now()).map_err(CommitRefused::Group)?;
         let (mut items, mut offsets, mut outcomes) = (Vec::new(), Vec::new(), Vec::with_capacity(commits.len()));
         for (commit, record) in commits.into_iter().zip(prepared) {
+            let record = if self.topic(&commit.topic).is_some() { record } else { Err(GroupError::TopicNotFound) };
             outcomes.push(record.map(|(key, value)| {
                 offsets.push((items.len(), group.to_owned(), commit));
                 items.push(AppendItem::State { key, value: Some(value) });
@@ -138,6 +140,9 @@ impl Broker {
         let outcome = {
             let mut state = self.groups().state.lock();
             let records = state.coordinator.prepare_commit(group, member, &commits, now()).map_err(refused)?;
+            if commits.iter().any(|commit| self.topic(&commit.topic).is_none()) {
+                return Err(ResetError::Group(GroupError::TopicNotFound));
+            }
             let records = records.into_iter().collect::<Result<Vec<_>, _>>().map_err(ResetError::Group)?;
             let items = records.into_iter().map(|(key, value)| AppendItem::State { key, value: Some(value) }).collect();
             let offsets = commits.into_iter().enumerate().map(|(item, commit)| (item, group.to_owned(), commit)).collect();
@@ -148,10 +153,17 @@ impl Broker {
         Ok(durable(&outcome)?)
     }
 
-    /// Appends records of transactions, with which offsets take effect: each has its number in the append, and its group.
-    pub(crate) fn append_offsets(&self, token: u64, items: Vec<AppendItem>, offsets: Vec<(usize, String, Commit)>) {
+    /// Appends the records of a transaction's end: `before`, those of its offsets, `after`. The offsets take effect with it.
+    pub(crate) fn append_with_offsets(&self, token: u64, before: Vec<AppendItem>, offsets: &[(String, Commit)], after: AppendItem) {
         let mut state = self.groups().state.lock();
-        state.coming.insert(token, Coming { offsets, tell: None });
+        let (mut items, mut coming) = (before, Vec::with_capacity(offsets.len()));
+        for (group, commit) in offsets.iter().filter(|(_, commit)| self.topic(&commit.topic).is_some()) {
+            let (key, value) = offset_record(group, commit);
+            coming.push((items.len(), group.clone(), commit.clone()));
+            items.push(AppendItem::State { key, value: Some(value) });
+        }
+        items.push(after);
+        state.coming.insert(token, Coming { offsets: coming, tell: None });
         self.lane().append(self.journals(), token, items, true);
     }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use delivery::{
     Claim, Commit, Committer, Ended, Ending, FoundOpen, GroupError, Initialised, ProducerEpoch, Transaction, TransactionCoordinator, TransactionError, TransactionRecord,
-    TransactionSettings, Version, offset_record,
+    TransactionSettings, Version,
 };
 use hashbrown::HashMap;
 use journal::{Append, AppendError, AppendItem, AppendResults, EventSink, ReplyTo};
@@ -226,14 +226,14 @@ impl State {
 
     /// Appends the records that end an end behind `items`. Its offsets take effect when all is durable, in the journal's order.
     fn append_completion(&mut self, broker: &Broker, mut items: Vec<AppendItem>, ending: &Ending, attempt: Attempt) {
-        let first = items.len();
-        items.extend(completion(ending));
+        let (key, value) = ending.complete.clone();
+        let complete = AppendItem::State { key, value };
         if ending.offsets.is_empty() {
+            items.push(complete);
             return self.append(broker, 0, items, Some(Step::Completed(attempt)));
         }
         let token = self.take_token(Some(Step::Completed(attempt))) | OF_TRANSACTIONS | WITH_OFFSETS;
-        let offsets = (first..).zip(&ending.offsets).map(|(item, (group, commit))| (item, group.clone(), commit.clone())).collect();
-        broker.append_offsets(token, items, offsets);
+        broker.append_with_offsets(token, items, &ending.offsets, complete);
     }
 
     fn take_token(&mut self, step: Option<Step>) -> u64 {
@@ -397,18 +397,6 @@ fn marker_batch(marker: Marker, (producer_id, epoch): ProducerEpoch, broker: &Br
     let bytes = marker.batch(producer_id, epoch, 0, broker.now_ms());
     let header = BatchHeader::parse(&bytes).expect("a batch that was just built has a head");
     (bytes, header)
-}
-
-/// The records that end an end.
-fn completion(ending: &Ending) -> Vec<AppendItem> {
-    let mut items = Vec::with_capacity(ending.offsets.len() + 1);
-    for (group, commit) in &ending.offsets {
-        let (key, value) = offset_record(group, commit);
-        items.push(AppendItem::State { key, value: Some(value) });
-    }
-    let (key, value) = ending.complete.clone();
-    items.push(AppendItem::State { key, value });
-    items
 }
 
 impl Broker {

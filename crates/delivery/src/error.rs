@@ -28,6 +28,8 @@ pub enum GroupError {
     NonEmptyGroup,
     #[error("text beside the offset is too long")]
     MetadataTooLarge,
+    #[error("topic does not exist")]
+    TopicNotFound,
     #[error("a member reads this topic")]
     Subscribed,
     #[error("the member's epoch is another one: it must give up all its partitions and join again")]

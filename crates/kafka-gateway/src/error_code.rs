@@ -43,6 +43,7 @@ pub(crate) fn of_group(error: GroupError) -> ErrorCode {
         GroupError::GroupNotFound => ErrorCode::GroupIdNotFound,
         GroupError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         GroupError::MetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
+        GroupError::TopicNotFound => ErrorCode::UnknownTopicOrPartition,
         GroupError::Subscribed => ErrorCode::GroupSubscribedToTopic,
         GroupError::FencedEpoch => ErrorCode::FencedMemberEpoch,
         GroupError::StaleEpoch => ErrorCode::StaleMemberEpoch,

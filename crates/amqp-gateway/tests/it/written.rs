@@ -55,6 +55,35 @@ fn an_acknowledgement_costs_less_than_sixteen_bytes_of_the_disk() {
     node.stop();
 }
 
+/// The journal's segments take chunks of 2 MiB: what arrives, and what falls due, at once is more.
+#[test]
+fn what_comes_together_is_more_than_a_chunk_and_comes_all_the_same() {
+    const COUNT: usize = 100;
+    let mut node = Node::start();
+    let client = node.open();
+    let kind = argument("x-delayed-type", "direct");
+    let method = exchange::Declare {
+        exchange: short("late"),
+        kind: short("x-delayed-message"),
+        durable: true,
+        arguments: kind.view(),
+        ..exchange::Declare::default()
+    };
+    assert_eq!(node.ask(client, 1, &method), "Exchange(DeclareOk(DeclareOk))");
+    node.declare(client, "a");
+    node.bind(client, "a", "late", "a");
+    let table = [&[7u8][..], b"x-delay", b"I", &1000u32.to_be_bytes()].concat();
+    let properties = [&[0x20u8, 0][..], &(table.len() as u32).to_be_bytes(), &table].concat();
+    for number in 0..COUNT {
+        node.send_content(client, 1, &publish("late", "a", false), &properties, &vec![number as u8; 100_000]);
+        node.pump();
+    }
+    node.consume(client, "a", "a", true);
+    let came: Vec<u8> = (0..COUNT).map(|_| node.next(client).body[0]).collect();
+    assert_eq!(came, (0..COUNT as u8).collect::<Vec<_>>());
+    node.stop();
+}
+
 #[test]
 fn what_is_delayed_for_several_queues_is_written_once_when_it_leaves() {
     const BODY: usize = 100_000;

@@ -1,19 +1,18 @@
 //! Committed offsets: what a group is told is what a restart finds, whoever hears of the journal first or not at all, and what was
 //! committed later wins.
 
-use std::io;
-use std::os::fd::RawFd;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::GoOn;
-use journal::disk::{File, IoMode, RealStorage, Storage};
+use journal::disk::Storage;
 use kafka_wire::offset_commit::{
     OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic, OffsetCommitResponse,
 };
 use record::BatchBuilder;
 
+use crate::gated::Disk;
 use crate::node::{Node, flexible};
 use crate::transactions::{DONE, END_V2, Producer, commit_offset, committed, init};
 
@@ -21,96 +20,6 @@ const OFFSET_COMMIT: (i16, i16) = (8, 9);
 const GROUP: &str = "readers";
 /// Longest wait for what must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Whether writes go on.
-#[derive(Default)]
-struct Gate {
-    closed: Mutex<bool>,
-    opens: Condvar,
-}
-
-impl Gate {
-    fn close(&self) {
-        *self.closed.lock().expect("no panic") = true;
-    }
-    fn open(&self) {
-        *self.closed.lock().expect("no panic") = false;
-        self.opens.notify_all();
-    }
-    fn pass(&self) {
-        drop(self.opens.wait_while(self.closed.lock().expect("no panic"), |closed| *closed).expect("no panic"));
-    }
-}
-
-/// A disk whose writes wait while its gate is closed.
-struct Disk {
-    storage: RealStorage,
-    gate: Arc<Gate>,
-}
-
-struct Gated {
-    file: Arc<dyn File>,
-    gate: Arc<Gate>,
-}
-
-impl File for Gated {
-    fn name(&self) -> String {
-        self.file.name()
-    }
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
-    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(position, into)
-    }
-    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_at(position, bytes)
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-    fn allocate(&self, size: u64) -> io::Result<()> {
-        self.file.allocate(size)
-    }
-    fn raw_fd(&self) -> Option<RawFd> {
-        // The submitter asks for it before each write.
-        self.gate.pass();
-        self.file.raw_fd()
-    }
-}
-
-impl Disk {
-    fn new(folder: &Path) -> Arc<Self> {
-        Arc::new(Self { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), gate: Arc::default() })
-    }
-    fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(Gated { file, gate: Arc::clone(&self.gate) })
-    }
-}
-
-impl Storage for Disk {
-    fn list(&self) -> io::Result<Vec<String>> {
-        self.storage.list()
-    }
-    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
-        self.storage.create(name, size).map(|file| self.wrap(file))
-    }
-    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
-        self.storage.open(name).map(|file| self.wrap(file))
-    }
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.storage.rename(from, to)
-    }
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.storage.remove(name)
-    }
-    fn sync_folder(&self) -> io::Result<()> {
-        self.storage.sync_folder()
-    }
-    fn free_bytes(&self) -> io::Result<u64> {
-        self.storage.free_bytes()
-    }
-}
 
 /// A node with topic "t" on a disk of its own.
 fn start(folder: &Path, clients: usize) -> (Arc<Disk>, Node) {
@@ -125,8 +34,9 @@ fn start(folder: &Path, clients: usize) -> (Arc<Disk>, Node) {
 
 /// The gate closes before a write, so that what is sent from now on is queued.
 fn hold_up(disk: &Disk, node: &mut Node, client: usize) {
-    disk.gate.close();
+    disk.writes.close();
     send_bulk(node, client, 100_000);
+    wait_until("the journal's thread waits", || node.broker().journals()[0].queued_bytes() == 0);
 }
 
 fn send_bulk(node: &mut Node, client: usize, bytes: usize) {
@@ -168,7 +78,7 @@ fn committed_also_after_a_restart(mut node: Node, folder: &Path) -> i64 {
     before
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < until, "{what}");
@@ -212,7 +122,7 @@ fn a_commit_that_was_allowed_earlier_lies_earlier() {
     send_bulk(&mut node, 0, 900_000);
     send_commit(&mut node, 0, 5);
     send_commit(&mut node, 1, 6);
-    disk.gate.open();
+    disk.writes.open();
     commit_is_done(&mut node, 0);
     commit_is_done(&mut node, 1);
     assert_eq!(committed_also_after_a_restart(node, folder.path()), 6);
@@ -229,7 +139,7 @@ fn a_group_that_is_deleted_behind_a_commit_stays_deleted() {
     let broker = Arc::clone(node.broker());
     let deletes = std::thread::spawn(move || broker.delete_group(GROUP));
     wait_until("the group goes", || !node.broker().groups().exists(GROUP));
-    disk.gate.open();
+    disk.writes.open();
     assert_eq!(deletes.join().expect("no panic"), Ok(()));
     commit_is_done(&mut node, 0);
     assert!(!node.broker().groups().exists(GROUP), "the commit was before the deletion");
@@ -254,7 +164,7 @@ fn an_offset_that_is_deleted_or_reset_behind_a_commit_stays_so() {
             Some(offset) => broker.set_group_offsets(GROUP, &[GoOn { topic: "t".to_owned(), partition: 0, offset }]).is_ok(),
         });
         wait_until("the change is queued", || node.broker().journals()[0].queued_bytes() > queued);
-        disk.gate.open();
+        disk.writes.open();
         assert!(changes.join().expect("no panic"));
         commit_is_done(&mut node, 0);
         assert_eq!(committed_also_after_a_restart(node, folder.path()), expected);
@@ -277,14 +187,28 @@ fn offsets_of_a_transaction_and_of_its_group_take_effect_in_the_order_of_the_jou
                 send_end(&mut node, 3, producer);
             }
         }
-        disk.gate.open();
+        disk.writes.open();
         commit_is_done(&mut node, 0);
         node.answer(3);
         assert_eq!(committed_also_after_a_restart(node, folder.path()), if plain_first { 5 } else { 6 });
     }
 }
 
-fn send_end(node: &mut Node, client: usize, producer: Producer) {
+#[test]
+fn offsets_of_a_transaction_do_not_outlive_their_topic() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_disk, mut node) = start(folder.path(), 2);
+    let (_, producer) = init(&mut node, 1);
+    assert_eq!(commit_offset(&mut node, 1, producer, 5), DONE);
+    let topic = node.broker().topic("t").expect("it is there");
+    node.broker().delete_topic(&topic).expect("deleted");
+    send_end(&mut node, 1, producer);
+    node.answer(1);
+    node.create_topic(0, "t", 1);
+    assert_eq!(committed_also_after_a_restart(node, folder.path()), -1, "that was another topic");
+}
+
+pub fn send_end(node: &mut Node, client: usize, producer: Producer) {
     let request = kafka_wire::end_txn::EndTxnRequest {
         transactional_id: "orders".into(),
         producer_id: producer.0,

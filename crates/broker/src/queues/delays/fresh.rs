@@ -45,6 +45,13 @@ impl Fresh {
         self.records[at].take()
     }
 
+    /// Takes back a record that was taken out.
+    pub fn put_back(&mut self, record: Record) {
+        if let Ok(at) = self.offsets.binary_search(&record.offset.0) {
+            self.records[at] = Some(record);
+        }
+    }
+
     /// Lets go of everything.
     pub fn clear(&mut self) {
         self.all.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);

@@ -31,11 +31,11 @@ struct Batches {
 }
 
 impl Batches {
-    fn add(&mut self, targets: Targets, record: &Record, now_ms: i64) {
+    fn add(&mut self, targets: Targets, record: &Record, now_ms: i64, bytes_max: usize) {
         if targets.is_empty() {
             return;
         }
-        let at = self.find(&targets).unwrap_or_else(|| {
+        let at = self.find(&targets, bytes_max).unwrap_or_else(|| {
             self.all.push((targets, BatchWriter::with_capacity(4 << 10)));
             self.all.len() - 1
         });
@@ -43,10 +43,10 @@ impl Batches {
     }
 
     /// The batch that a message for these queues may join: none of them has got a message in a later one.
-    fn find(&self, targets: &Targets) -> Option<usize> {
+    fn find(&self, targets: &Targets, bytes_max: usize) -> Option<usize> {
         for (at, (others, batch)) in self.all.iter().enumerate().rev().take(LOOK_BACK) {
             if others.len() == targets.len() && others.iter().zip(targets).all(|(one, other)| one.id() == other.id()) {
-                return (batch.bytes() < BATCH_BYTES).then_some(at);
+                return (batch.bytes() < bytes_max).then_some(at);
             }
             if targets.iter().any(|queue| others.iter().any(|other| other.id() == queue.id())) {
                 return None;
@@ -77,6 +77,7 @@ impl Broker {
             }
         }
         let (now_ms, mut batches) = (self.now_ms(), Batches::default());
+        let room = self.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(BATCH_BYTES);
         for (record, ids) in records.zip(targets) {
             let mut takers = Targets::new();
             for queue in ids.into_iter().filter_map(|id| self.vhosts.queue(id)) {
@@ -89,7 +90,7 @@ impl Broker {
                     takers.push(queue);
                 }
             }
-            batches.add(takers, record, now_ms);
+            batches.add(takers, record, now_ms, BATCH_BYTES.min(room / 2));
         }
         let home = self.journal_number(delays.queue.log().id());
         let mut far: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();

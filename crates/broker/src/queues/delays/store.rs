@@ -272,7 +272,8 @@ impl Store {
     /// Chooses what is due, the earliest first.
     fn choose(&mut self, broker: &Broker, now: u64) -> Result<(), DelayError> {
         let piece_bytes = self.piece_bytes();
-        while self.leaving.near.len() + self.leaving.records.len() < LEAVE_MAX && self.leaving.bytes < LEAVE_BYTES {
+        let leave_bytes = LEAVE_BYTES.min(broker.journal_of(self.delays.queue.log().id()).item_bytes_max() / 2);
+        while self.leaving.near.len() + self.leaving.records.len() < LEAVE_MAX && self.leaving.bytes < leave_bytes {
             let mut first: Option<(u64, usize)> = None;
             for (place, one) in self.sorted.iter_mut().enumerate() {
                 if let Some(due) = one.head(broker, piece_bytes)?.filter(|due| first.is_none_or(|(other, _)| *due < other)) {
@@ -310,7 +311,7 @@ impl Store {
             let near = std::mem::take(&mut self.leaving.near);
             let read = self.read(broker, &near);
             self.leaving.near = near;
-            self.leaving.records.extend(read?);
+            self.admit(read?, broker.journal_of(self.delays.queue.log().id()).item_bytes_max());
             self.leaving.records.sort_by_key(|(due, _)| *due);
             self.leaving.whole = true;
         }
@@ -326,6 +327,24 @@ impl Store {
         self.drop_empty(broker)?;
         // What is large leaves in smaller numbers.
         Ok(if left.bytes >= LEAVE_BYTES { LEAVE_MAX } else { left.records.len() })
+    }
+
+    /// Those of the near ones that leave, the earliest first; the others wait for the next time. All that leaves is one item of the journal.
+    fn admit(&mut self, mut read: Vec<(u64, Record)>, bytes_max: usize) {
+        read.sort_by_key(|(due, record)| (*due, record.offset));
+        for (due, record) in read {
+            let bytes = record_bytes(&record);
+            if self.leaving.records.is_empty() || self.leaving.bytes + bytes <= bytes_max {
+                self.leaving.bytes += bytes;
+                self.leaving.records.push((due, record));
+                continue;
+            }
+            // Whoever is behind it does not overtake it.
+            self.leaving.bytes = self.leaving.bytes.max(bytes_max);
+            self.leaving.near.retain(|offset| *offset != record.offset.0);
+            self.near.push(Reverse((due, record.offset.0)));
+            self.fresh.put_back(record);
+        }
     }
 
     /// Appends items together with the record that messages, ascending, have left the exchange's log.
