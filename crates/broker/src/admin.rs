@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
 use crate::limits::{LimitKind, LimitReached};
+use crate::log_ends::in_one;
 use crate::queues::{ONLY, QueueError};
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
@@ -239,19 +240,30 @@ impl Broker {
                 _ => {}
             }
         }
-        self.commit(0, vec![AppendItem::State { key: topic_key(&topic.name), value: None }])?;
+        let logs = topic.logs();
+        let mut items = vec![AppendItem::State { key: topic_key(&topic.name), value: None }];
+        items.extend(self.ends_of(&logs));
+        self.commit(0, in_one(items, self.forgotten_offsets_of(topic)))?;
         self.catalog.remove(topic);
-        for log in topic.logs().iter() {
-            self.journal_of(log.id()).drop_log(log.id());
-        }
+        self.follow_ends(&logs);
         self.drop_subscriptions_to(topic.id);
-        self.forget_offsets_of(topic);
+        self.forget_late_offsets_of(topic);
         Ok(())
     }
 
-    fn forget_offsets_of(&self, topic: &Topic) {
-        // What is not removed now is removed as expired.
-        let _ = self.forget_committed_offsets(&topic.name);
+    /// Deletes what groups have committed of a topic, to be written together with the deletion of the topic; then
+    /// [`Broker::forget_late_offsets_of`].
+    pub(crate) fn forgotten_offsets_of(&self, topic: &Topic) -> Vec<AppendItem> {
+        let keys = if topic.name.is_empty() { Vec::new() } else { self.groups().forget_topic(&topic.name) };
+        keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect()
+    }
+
+    /// A topic is gone: what was under way when it went goes too.
+    pub(crate) fn forget_late_offsets_of(&self, topic: &Topic) {
+        if !topic.name.is_empty() {
+            // What is not removed now is removed as expired.
+            let _ = self.forget_committed_offsets(&topic.name);
+        }
     }
 
     fn record_of(topic: &Topic) -> TopicRecord {

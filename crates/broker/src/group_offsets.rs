@@ -90,6 +90,11 @@ impl Groups {
     pub fn offsets(&self, group: &str) -> Vec<(String, u32, CommittedOffset)> {
         self.state.lock().coordinator.offsets(group)
     }
+
+    /// Forgets what is in effect of a topic that goes; the keys to be removed with it.
+    pub(crate) fn forget_topic(&self, topic: &str) -> Vec<Bytes> {
+        self.state.lock().coordinator.forget_topic(topic)
+    }
 }
 
 impl Broker {

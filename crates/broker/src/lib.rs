@@ -22,6 +22,7 @@ mod internal_topics;
 mod jobs;
 mod lane;
 mod limits;
+mod log_ends;
 mod log_names;
 mod mailbox;
 mod overrides;
@@ -107,6 +108,7 @@ use group_config::{GROUP_CONFIG_KEY, GroupConfigs};
 use internal_topics::InternalTopics;
 use catalog::{Catalog, NEXT_LOG_KEY, NEXT_PRODUCER_KEY, TOPIC_KEY, TopicRecord};
 use jobs::{Job, JobQueue, Task};
+use log_ends::{DROPS_KEY, ENDS_KEY};
 use mailbox::Mailboxes;
 
 /// Shard numbers from here on are those of threads that append for themselves: 57 delays, 58 archiver, 59 subscriptions, 60 transactions, 61
@@ -152,6 +154,12 @@ pub enum BrokerOpenError {
         /// Of the record.
         key: String,
     },
+    /// A record of another version, or damaged.
+    #[error("catalog record {key:?} of logs that end is not readable by this release")]
+    Ends {
+        /// Of the record.
+        key: String,
+    },
     /// The record of settings that were changed while the broker ran is of another version, or damaged.
     #[error("catalog record of settings is not readable by this release")]
     Settings,
@@ -194,6 +202,7 @@ pub struct Broker {
     ticker: queues::Ticker,
     delays: Arc<queues::DelayService>,
     undertaker: queues::TheUndertaker,
+    ends: log_ends::Ends,
     /// Ids for logs that have no record.
     log_ids: Mutex<std::ops::Range<u64>>,
 }
@@ -234,7 +243,12 @@ impl Broker {
             journal.add_sink(OWN_SHARD, Arc::clone(&own) as Arc<dyn EventSink>);
             journal.add_sink(transactions::SHARD, transactions.sink());
         }
-        let state = journals.iter().flat_map(|journal| journal.take_state()).collect();
+        let (mut state, mut settled) = (Vec::new(), Vec::new());
+        for journal in &journals {
+            let own = journal.take_state();
+            settled.push(own.iter().any(|(key, _)| key == DROPS_KEY));
+            state.extend(own);
+        }
         let catalog = Arc::new(Catalog::default());
         let groups = Groups::new(&config.settings, Arc::clone(&catalog), Arc::clone(lane.groups()));
         journals[0].add_sink(lane::SHARD, Arc::clone(&lane) as Arc<dyn EventSink>);
@@ -278,18 +292,20 @@ impl Broker {
             ticker: queues::Ticker::default(),
             delays,
             undertaker: queues::TheUndertaker::default(),
+            ends: log_ends::Ends::default(),
             log_ids: Mutex::new(0..0),
         };
-        let queues = broker.restore(state)?;
+        let queues = broker.restore(state, &settled)?;
         broker.resume_transactions();
         let broker = Arc::new(broker);
         broker.restore_queues(queues);
         Ok(broker)
     }
 
-    fn restore(&self, state: Vec<(Bytes, Bytes)>) -> Result<queues::FoundQueues, BrokerOpenError> {
+    /// `settled`: journals whose logs end by entries.
+    fn restore(&self, state: Vec<(Bytes, Bytes)>, settled: &[bool]) -> Result<queues::FoundQueues, BrokerOpenError> {
         let number = |value: &[u8]| value.try_into().map(u64::from_be_bytes).unwrap_or(0);
-        let mut topics = Vec::new();
+        let (mut topics, mut ends) = (Vec::new(), log_ends::Found::default());
         let (mut live, mut shared, mut queues) = (hashbrown::HashSet::new(), subscriptions::Found::default(), queues::FoundQueues::default());
         for (key, value) in state {
             match key.first() {
@@ -299,6 +315,11 @@ impl Broker {
                     live.extend(record.logs.iter().copied());
                     topics.push((name, record));
                 }
+                _ if key == DROPS_KEY => {}
+                Some(&ENDS_KEY) if !ends.take(&key, &value) => {
+                    return Err(BrokerOpenError::Ends { key: key.escape_ascii().to_string() });
+                }
+                Some(&ENDS_KEY) => {}
                 _ if key == NEXT_LOG_KEY => *self.next_log.lock() = number(&value),
                 _ if key == dynamic::SETTINGS_KEY || key == dynamic::CLUSTER_SETTINGS_KEY => {
                     let scope = if key == dynamic::SETTINGS_KEY { SettingScope::Node } else { SettingScope::Cluster };
@@ -320,10 +341,7 @@ impl Broker {
         }
         self.settle_settings();
         live.extend(queues.own_logs());
-        for journal in &self.journals {
-            journal.retain_logs(&|id| live.contains(&id));
-            journal.check_segments()?;
-        }
+        self.restore_ends(ends, &live, settled)?;
         for (name, record) in topics {
             self.publish(name, record);
         }
@@ -351,6 +369,7 @@ impl Broker {
         let mut threads = Vec::new();
         let broker = Arc::clone(self);
         threads.push(spawn("controller", Box::new(move || broker.controller.run(&broker))));
+        self.schedule_ends();
         for number in 0..2 {
             let broker = Arc::clone(self);
             let body = move || {

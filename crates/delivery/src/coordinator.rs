@@ -514,14 +514,13 @@ impl<W: Copy> GroupCoordinator<W> {
     /// Forgets all offsets of a topic that is deleted; returns the keys to be removed.
     pub fn forget_topic(&mut self, topic: &str) -> Vec<Bytes> {
         let mut keys = Vec::new();
+        let all = (topic.to_owned(), 0)..=(topic.to_owned(), u32::MAX);
         for (group, offsets) in &mut self.offsets {
-            offsets.retain(|(of, partition), _| {
-                let keep = of != topic;
-                if !keep {
-                    keys.push(offset_key(group, topic, *partition));
-                }
-                keep
-            });
+            let own: Vec<u32> = offsets.range(all.clone()).map(|((_, partition), _)| *partition).collect();
+            for partition in own {
+                offsets.remove(&(topic.to_owned(), partition));
+                keys.push(offset_key(group, topic, partition));
+            }
         }
         keys
     }

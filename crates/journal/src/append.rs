@@ -57,7 +57,7 @@ pub type AppendResults = SmallVec<[Result<Appended, AppendError>; 2]>;
 /// Where an item was placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Offset of the first record; 0 for state, the new start for a trim.
+    /// Offset of the first record; 0 for state, the new start for a trim, the log's end for a drop.
     pub base: Offset,
     /// The log's first offset.
     pub log_start: Offset,
@@ -83,7 +83,7 @@ pub enum AppendError {
     /// Larger than a segment takes.
     #[error("batch is larger than a segment takes")]
     TooLarge,
-    /// The log is being deleted.
+    /// The log has ended.
     #[error("log is deleted")]
     LogDeleted,
     /// No space for another segment.
@@ -153,6 +153,12 @@ pub enum AppendItem {
         /// At most the log's end.
         to: Offset,
     },
+    /// The end of a log: nothing placed behind it is the log's. When it is durable the log is gone, and its space is freed by and by.
+    /// It is of the log's class.
+    Drop {
+        /// Whose.
+        log: Arc<Log>,
+    },
     /// Several items that lie in one chunk, so that a crash leaves all of them or none. They have one result: that of the first which
     /// is not `Ok`, where a batch for a log that is being deleted counts as taken. None of them is of an idempotent producer.
     Together(Vec<AppendItem>),
@@ -166,6 +172,7 @@ impl std::fmt::Debug for AppendItem {
             Self::State { key, value } => write!(f, "State({key:?}, {:?} bytes)", value.as_ref().map(Bytes::len)),
             Self::StateOf { log, key, value } => write!(f, "StateOf({}, {key:?}, {:?} bytes)", log.id(), value.as_ref().map(Bytes::len)),
             Self::Trim { log, to } => write!(f, "Trim({}, {to})", log.id()),
+            Self::Drop { log } => write!(f, "Drop({})", log.id()),
             Self::Together(items) => f.debug_list().entries(items).finish(),
         }
     }
@@ -185,7 +192,7 @@ impl AppendItem {
         match self {
             Self::Batch { bytes, .. } | Self::Shared { bytes, .. } => bytes.len(),
             Self::State { key, value } | Self::StateOf { key, value, .. } => 4 + key.len() + value.as_ref().map_or(0, Bytes::len),
-            Self::Trim { .. } => 0,
+            Self::Trim { .. } | Self::Drop { .. } => 0,
             Self::Together(items) => items.iter().map(Self::body_bytes).sum(),
         }
     }
@@ -208,7 +215,7 @@ impl AppendItem {
     pub(crate) fn is_data(&self) -> bool {
         match self {
             Self::Batch { header, .. } | Self::Shared { header, .. } => !header.control(),
-            Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } => false,
+            Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } | Self::Drop { .. } => false,
             Self::Together(items) => items.iter().any(Self::is_data),
         }
     }
@@ -217,7 +224,7 @@ impl AppendItem {
     pub(crate) fn has_batch(&self) -> bool {
         match self {
             Self::Batch { .. } | Self::Shared { .. } => true,
-            Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } => false,
+            Self::State { .. } | Self::StateOf { .. } | Self::Trim { .. } | Self::Drop { .. } => false,
             Self::Together(items) => items.iter().any(Self::has_batch),
         }
     }

@@ -2,7 +2,7 @@
 //! came after. Written beside the old one and swapped in by rename.
 //!
 //! ```text
-//!   0 u32 magic "MSCP"   4 u16 version (3)   6 u16 0   8 [16] journal UUID
+//!   0 u32 magic "MSCP"   4 u16 version (4)   6 u16 0   8 [16] journal UUID
 //!  24 u64 first segment to replay   32 u64 last index covered   40 u32 its term   44 u32 its header's CRC
 //!  48 u32 log count   52 u32 state count
 //!  56 logs:  u32 length, then  u64 id, u64 start, u64 end, u64 bytes,
@@ -14,8 +14,11 @@
 //!              u64 offset after the last batch of a transaction or of markers   (not before version 3)
 //!              u64 first bitmap word, u32 word count, u64 words   (sealed segments that hold the log)
 //!     state: u32 key length, key, u32 value length, value
+//!     u32 count, u64 id each: logs that have ended, of which the archive has something   (not before version 4)
 //!     u32 CRC-32C of everything before, then zeroes up to a sector
 //! ```
+
+use std::collections::BTreeSet;
 
 use types::{LogId, LogIndex, Offset, Term};
 use uuid::Uuid;
@@ -33,7 +36,9 @@ pub(crate) const NAME: &str = "checkpoint";
 pub(crate) const NAME_NEW: &str = "checkpoint.new";
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MSCP");
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
+/// The newest version that leaves out logs of which the end is nowhere said.
+const VERSION_OMITTING: u16 = 3;
 /// In place of a marker's offset: there is none.
 const NO_MARKER: u64 = u64::MAX;
 
@@ -95,6 +100,10 @@ pub struct Checkpoint {
     pub logs: Vec<CheckpointLog>,
     /// The keyed state.
     pub(crate) state: StateMap,
+    /// Logs that have ended, of which the archive has something.
+    pub(crate) ended: Vec<LogId>,
+    /// Of a release that left logs out which were deleted behind it.
+    pub(crate) omits: bool,
 }
 
 /// Appends the part of a log's record that the writer knows; the keeper adds the bitmap.
@@ -151,6 +160,7 @@ pub(crate) fn encode<'a>(
     replay: ReplayFrom,
     logs: impl ExactSizeIterator<Item = (&'a [u8], SegmentSet)>,
     state: &StateMap,
+    ended: &BTreeSet<LogId>,
 ) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC.to_le_bytes());
@@ -177,6 +187,8 @@ pub(crate) fn encode<'a>(
             out.extend_from_slice(part);
         }
     }
+    out.extend_from_slice(&(ended.len() as u32).to_le_bytes());
+    ended.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
     let crc = crc32c(&out);
     out.extend_from_slice(&crc.to_le_bytes());
     out.resize(padded(out.len()), 0);
@@ -243,11 +255,17 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
         };
         state.push((part()?, part()?));
     }
+    let mut ended = Vec::new();
+    if found > VERSION_OMITTING {
+        for _ in 0..reader.u32()? {
+            ended.push(LogId(reader.u64()?));
+        }
+    }
     let covered = file.len() - reader.0.len();
     if crc32c(&file[..covered]) != reader.u32()? {
         return Err(CheckpointError::Corrupt("checksum"));
     }
-    Ok(Checkpoint { journal, replay, logs, state: state.into_iter().collect() })
+    Ok(Checkpoint { journal, replay, logs, state: state.into_iter().collect(), ended, omits: found <= VERSION_OMITTING })
 }
 
 fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, CheckpointError> {

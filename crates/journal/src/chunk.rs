@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! header, 96 bytes, little-endian          directory, 48 bytes an entry
-//!   0  u32  magic "MSCK"                     0  u8   kind: 1 data, 2 state, 3 trim, 4 new term, 5 shared data
-//!   4  u16  format version (2 if shared)     1  u8   flags: 1 transactional, 2 control, 4 deleted state, 8 left
+//!   0  u32  magic "MSCK"                     0  u8   kind: 1 data, 2 state, 3 trim, 4 new term, 5 shared data, 6 drop
+//!   4  u16  format version (1, 2, 3)         1  u8   flags: 1 transactional, 2 control, 4 deleted state, 8 left
 //!   6  u16  reserved, 0                      2  u16  reserved, 0
 //!   8  [16] journal UUID                     4  u32  record count
 //!  24  u64  segment sequence                 8  u64  log id (0 for state and new term; shared: number of logs)
-//!  32  u64  index                           16  u64  base offset (trim: the new log start; shared: 0)
+//!  32  u64  index                           16  u64  base offset (trim: the new log start; shared: 0; drop: the log's end)
 //!  40  u64  durable index when built        24  u32  last-offset delta
 //!  48  u32  term                            28  u32  body position, from the start of the chunk
 //!  52  u32  CRC of the previous header      32  u32  body length
@@ -24,7 +24,7 @@
 //!
 //! A data body is one or more record batches of one log, back to back, in offset order, with base offset and
 //! leader epoch filled in. In a shared one the base offset of a batch is its distance from that of the entry (see `run`). A state body
-//! is `u32` key length, key, value. A chunk without shared data is of version 1. An entry of kind 4 with the flag 8 begins no term: its chunk
+//! is `u32` key length, key, value. A chunk with drops is of version 3, one with shared data otherwise of version 2, any other of version 1. An entry of kind 4 with the flag 8 begins no term: its chunk
 //! is the last of its segment, written when the next segment was there on stable storage.
 //!
 //! * I1 Indexes rise by one; the term never falls.
@@ -44,8 +44,10 @@ pub const ENTRY_BYTES: usize = 48;
 /// Length of what the directory says of a log that shares a body.
 pub const REFERENCE_BYTES: usize = 16;
 /// The newest version that this code reads and writes.
-pub const FORMAT_VERSION: u16 = 2;
-/// The version of chunks in which no log shares anything.
+pub const FORMAT_VERSION: u16 = 3;
+/// The version of chunks in which logs share something and none ends.
+const VERSION_SHARED: u16 = 2;
+/// The version of chunks in which no log shares anything and none ends.
 const VERSION_UNSHARED: u16 = 1;
 /// "MSCK", little-endian.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"MSCK");
@@ -77,6 +79,8 @@ pub struct ChunkHeader {
     pub entries: u32,
     /// Logs of all shared entries together.
     pub references: u32,
+    /// Logs end in it.
+    pub drops: bool,
     /// All bodies, in bytes.
     pub body_bytes: u32,
     /// Whole chunk with padding, in bytes.
@@ -94,6 +98,8 @@ pub enum EntryKind {
     State,
     /// A log's new start.
     Trim,
+    /// The end of a log.
+    Drop,
     /// The first chunk of a term, or with `FLAG_LEFT` the last of a segment.
     NewTerm,
     /// A run of record batches of several logs. Only in the directory: who reads that gets one of `Data` for each log.
@@ -120,7 +126,7 @@ pub struct Entry {
     pub records: u32,
     /// Whose.
     pub log: LogId,
-    /// First offset; for a trim the new log start.
+    /// First offset; for a trim the new log start, for a drop the log's end.
     pub base: Offset,
     /// Offsets after the first.
     pub last_delta: u32,
@@ -219,7 +225,11 @@ impl ChunkHeader {
         let header = &mut into[..HEADER_BYTES];
         header.fill(0);
         header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
-        let version = if self.references == 0 { VERSION_UNSHARED } else { FORMAT_VERSION };
+        let version = match self.references {
+            _ if self.drops => FORMAT_VERSION,
+            0 => VERSION_UNSHARED,
+            _ => VERSION_SHARED,
+        };
         header[4..6].copy_from_slice(&version.to_le_bytes());
         header[8..24].copy_from_slice(self.journal.as_bytes());
         header[24..32].copy_from_slice(&self.segment.to_le_bytes());
@@ -268,6 +278,7 @@ impl ChunkHeader {
             time: u64_at(header, 56) as Timestamp,
             entries: u32_at(header, 64),
             references: references(u32_at(header, 64), u32_at(header, 68), found)?,
+            drops: found >= FORMAT_VERSION,
             body_bytes: u32_at(header, 72),
             chunk_bytes: u32_at(header, 76),
             directory_crc: u32_at(header, 80),
@@ -333,6 +344,7 @@ impl Entry {
             EntryKind::Trim => 3,
             EntryKind::NewTerm => 4,
             EntryKind::Shared => 5,
+            EntryKind::Drop => 6,
         };
         entry[1] = self.flags;
         entry[2..4].fill(0);
@@ -353,6 +365,7 @@ impl Entry {
             3 => EntryKind::Trim,
             4 => EntryKind::NewTerm,
             5 => EntryKind::Shared,
+            6 => EntryKind::Drop,
             kind => return Err(ChunkError::UnknownKind { kind }),
         };
         let decoded = Self {

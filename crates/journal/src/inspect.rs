@@ -103,6 +103,7 @@ fn entries(header: &ChunkHeader, chunk: &[u8], at: usize, out: &mut dyn Write) -
             EntryKind::NewTerm if entry.flags & FLAG_LEFT != 0 => writeln!(out, "{:>10}    end of the segment, the next one is there", "")?,
             EntryKind::NewTerm => writeln!(out, "{:>10}    new term", "")?,
             EntryKind::Trim => writeln!(out, "{:>10}    trim {} to {}", "", entry.log, entry.base)?,
+            EntryKind::Drop => writeln!(out, "{:>10}    drop {} at {}", "", entry.log, entry.base)?,
             EntryKind::State => {
                 let text = body(entry, chunk).and_then(split_state);
                 let text = text.map_or_else(|error| error.to_string(), |(key, value)| {
@@ -163,6 +164,9 @@ fn checkpoint(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
             "  {} offsets {}..{} bytes {} producers {} segments {:?}",
             log.id, log.start, log.end, log.bytes, log.producers.iter().len(), log.segments.iter().collect::<Vec<_>>(),
         )?;
+    }
+    for id in &checkpoint.ended {
+        writeln!(out, "  {id} has ended, the archive has some of it")?;
     }
     for (key, value) in checkpoint.state.iter() {
         writeln!(out, "  state {} = {} bytes", key.escape_ascii(), value.len())?;

@@ -27,7 +27,6 @@ use crate::state::StateMap;
 use crate::segments::{PreparedSegment, SegmentLook, SegmentTable};
 use crate::tail::TailCache;
 use crate::touched::Drops;
-use crate::unreadable::UnreadablePlaces;
 use crate::window::{Marks, Relief, WindowState};
 use crate::writer::CommitHere;
 
@@ -179,11 +178,14 @@ pub struct Journal {
     recovered_state: Mutex<StateMap>,
     /// Logs of which the checkpoint names a segment that is not there, with the first of these.
     lacking: Mutex<Vec<(LogId, u64)>>,
+    /// Logs that an older release has dropped without saying so, and where what is left of them begins.
+    begun_late: Mutex<Vec<(LogId, Offset)>>,
+    /// Records may be missing, and nobody has said yet that they are not wanted: no checkpoint may hide that.
+    unchecked: AtomicBool,
     metrics: JournalMetrics,
     live_segment_bytes: AtomicUsize,
     state_bytes: AtomicUsize,
     drops: Drops,
-    unreadable: UnreadablePlaces,
 }
 
 /// What the keeper is asked to do.
@@ -241,11 +243,12 @@ impl Journal {
             window: WindowState::default(),
             recovered_state: Mutex::default(),
             lacking: Mutex::default(),
+            begun_late: Mutex::default(),
+            unchecked: AtomicBool::new(false),
             metrics: JournalMetrics::default(),
             live_segment_bytes: AtomicUsize::new(0),
             state_bytes: AtomicUsize::new(0),
             drops: Drops::default(),
-            unreadable: UnreadablePlaces::default(),
             config,
         }
     }
@@ -342,10 +345,22 @@ impl Journal {
         Arc::clone(log)
     }
 
-    /// Forgets a log; its space is freed by and by. Its deletion must be durable in the catalog already.
-    pub fn drop_log(&self, id: LogId) {
-        let dropped = self.logs.write().remove(&id);
-        if let Some(log) = dropped {
+    /// Forgets a log of which nothing is on the disk; false: there is something, and it ends by an [`crate::AppendItem::Drop`].
+    pub fn forget_unused(&self, log: &Arc<Log>) -> bool {
+        let mut inner = log.inner();
+        if inner.ended || log.is_touched() {
+            return false;
+        }
+        inner.ended = true;
+        drop(inner);
+        self.forget_logs(std::slice::from_ref(log));
+        true
+    }
+
+    /// The end of these logs is durable: their space is freed by and by.
+    pub(crate) fn forget_logs(&self, ended: &[Arc<Log>]) {
+        for log in ended {
+            self.logs.write().remove(&log.id());
             let mut inner = log.inner();
             inner.dropped = true;
             inner.runs = RunNumbers::default();
@@ -353,9 +368,11 @@ impl Journal {
             self.archive.leave(std::mem::take(&mut inner.archive).iter().cloned());
             drop(inner);
             self.drops.fetch_add(1, Ordering::Relaxed);
-            self.wake_archiver();
         }
-        self.wake_keeper(true);
+        if !ended.is_empty() {
+            self.wake_archiver();
+            self.wake_keeper(true);
+        }
     }
 
     /// Logs deleted so far.
@@ -363,10 +380,9 @@ impl Journal {
         &self.drops
     }
 
-    /// Drops every log that `live` does not know; called once after recovery.
-    pub fn retain_logs(&self, live: &dyn Fn(LogId) -> bool) {
-        let dead: Vec<LogId> = self.logs.read().keys().copied().filter(|id| !live(*id)).collect();
-        dead.into_iter().for_each(|id| self.drop_log(id));
+    /// All logs that have not ended, in no order.
+    pub fn log_ids(&self) -> Vec<LogId> {
+        self.logs.read().keys().copied().collect()
     }
 
     /// The keyed state as recovered; taken once.
@@ -377,11 +393,31 @@ impl Journal {
     }
 
     pub(crate) fn set_lacking(&self, lacking: Vec<(LogId, u64)>) {
+        self.unchecked.fetch_or(!lacking.is_empty(), Ordering::SeqCst);
         *self.lacking.lock() = lacking;
     }
 
     pub(crate) fn take_lacking(&self) -> Vec<(LogId, u64)> {
         std::mem::take(&mut *self.lacking.lock())
+    }
+
+    pub(crate) fn note_begun_late(&self, log: LogId, base: Offset) {
+        self.begun_late.lock().push((log, base));
+        self.unchecked.store(true, Ordering::SeqCst);
+    }
+
+    /// Nothing that is wanted is missing.
+    pub(crate) fn set_checked(&self) {
+        self.unchecked.store(false, Ordering::SeqCst);
+        self.wake_keeper(false);
+    }
+
+    pub(crate) fn is_unchecked(&self) -> bool {
+        self.unchecked.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn take_begun_late(&self) -> Vec<(LogId, Offset)> {
+        std::mem::take(&mut *self.begun_late.lock())
     }
 
     pub(crate) fn set_recovered_state(&self, state: StateMap) {
@@ -559,9 +595,6 @@ impl Journal {
     }
     pub(crate) fn cold(&self) -> &ColdReader {
         &self.cold
-    }
-    pub(crate) fn unreadable_places(&self) -> &UnreadablePlaces {
-        &self.unreadable
     }
     pub(crate) fn archive(&self) -> &Archive {
         &self.archive

@@ -41,7 +41,6 @@ mod survey;
 mod tail;
 mod touched;
 mod transactions;
-mod unreadable;
 mod window;
 mod writer;
 
@@ -63,9 +62,8 @@ pub use readable::copy_readable;
 pub use repair::{Original, Repaired, RepairError, repair};
 pub use run::Run;
 pub use segments::SegmentLook;
-pub use survey::{Damage, LogSurvey, NamedObject, Progress, Survey, SurveyError, named_objects, survey};
+pub use survey::{Damage, LogSurvey, Progress, Survey, SurveyError, survey};
 pub use transactions::{AbortedTransaction, OpenTransaction};
-pub use unreadable::Unreadable;
 pub use writer::Writer;
 
 /// Defects that the simulator must find; see `crates/sim`.
@@ -94,4 +92,10 @@ pub enum Planted {
     LeaveUnmarked,
     /// Gives a reader again what lies before the running end of its answer.
     OverlapSeams,
+    /// Leaves logs that were dropped out of checkpoints from which their end is yet to be replayed.
+    OmitDropped,
+    /// Forgets a log when its end is placed, durable or not.
+    DropUnwritten,
+    /// Takes a log that the checkpoint does not name for dropped.
+    DropAbsent,
 }

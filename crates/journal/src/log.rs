@@ -50,7 +50,10 @@ pub struct Compaction {
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct LogInner {
+    /// Its end is durable, and it is gone.
     pub dropped: bool,
+    /// Its end is placed in a chunk: nothing is placed behind it.
+    pub ended: bool,
     /// The last of `terms`, at hand without following a pointer.
     newest_term: Option<Term>,
     pub producers: Option<Box<Producers>>,
@@ -399,6 +402,11 @@ impl Log {
         self.touched_in.store(segment, Ordering::Relaxed);
         self.touched_at.store(next, Ordering::Relaxed);
         (next, true)
+    }
+
+    /// Is anything of it on the disk, or on the way there?
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched_in.load(Ordering::Relaxed) != 0 || self.end() > Offset::ZERO
     }
 
     pub(crate) fn add_bytes(&self, bytes: u64) {

@@ -370,6 +370,7 @@ fn fill_hole(survey: &Survey, hole: &Hole) -> Option<Vec<u8>> {
             time: hole.time,
             entries: held.len() as u32,
             references: 0,
+            drops: false,
             body_bytes: body_bytes as u32,
             chunk_bytes: chunk.len() as u32,
             directory_crc: crc32c(&chunk[HEADER_BYTES..HEADER_BYTES + held.len() * ENTRY_BYTES]),

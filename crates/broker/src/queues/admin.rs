@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
 use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +25,7 @@ use super::stream::{Stream, shown_age};
 use super::{Delays, QUEUE_GROUP, Vhost};
 use crate::Broker;
 use crate::catalog::TopicRecord;
+use crate::log_ends::in_one;
 use crate::limits::{LimitKind, LimitReached};
 use crate::topic::{Topic, TopicConfig};
 
@@ -418,17 +418,17 @@ impl Broker {
 
     /// Deletes the records of what was removed.
     fn forget(&self, vhost: &Vhost, removal: Removal) -> Result<(), AppendError> {
-        let (items, delays) = self.forgotten(vhost, removal, Vec::new());
+        let (items, delays) = self.forgotten(vhost, removal);
         if !items.is_empty() {
-            self.commit(0, items)?;
+            self.commit(0, in_one(items, Vec::new()))?;
         }
         self.drop_delays(delays);
         Ok(())
     }
 
-    /// What is to be written so that what was removed has no record, with `more` keys; then [`Broker::drop_delays`].
-    pub(super) fn forgotten(&self, vhost: &Vhost, removal: Removal, more: Vec<Bytes>) -> (Vec<AppendItem>, Vec<Arc<Delays>>) {
-        let mut keys = more;
+    /// What is to be written so that what was removed has no record; then [`Broker::drop_delays`].
+    pub(super) fn forgotten(&self, vhost: &Vhost, removal: Removal) -> (Vec<AppendItem>, Vec<Arc<Delays>>) {
+        let mut keys = Vec::new();
         let delays = self.close_delays(vhost, &removal, &mut keys);
         for one in removal.exchanges.into_iter().filter(|one| one.durable) {
             keys.push(ExchangeRecord::key(&vhost.name, &one.name));
@@ -445,7 +445,11 @@ impl Broker {
             let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
             keys.push(record.key(&vhost.name));
         }
-        (keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect(), delays)
+        let mut items: Vec<AppendItem> = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+        for delays in delays.iter().filter(|delays| delays.queue().durable) {
+            items.extend(self.ends_of(std::slice::from_ref(delays.queue().log())));
+        }
+        (items, delays)
     }
 
     /// Enters the topic of a queue that Kafka clients do not see.

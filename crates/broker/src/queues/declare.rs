@@ -21,6 +21,7 @@ use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
 use crate::jobs::{Pending, Stage, Staged};
 use crate::limits::LimitKind;
+use crate::log_ends::passing;
 use crate::topic::Topic;
 
 /// Where a queue is left that is its connection's own.
@@ -251,7 +252,7 @@ impl Broker {
             self.commit_with_next_log(Vec::new())?;
             *ids = range;
         }
-        Ok(LogId(ids.next().expect("not empty")))
+        Ok(passing(ids.next().expect("not empty")))
     }
 }
 

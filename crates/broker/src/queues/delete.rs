@@ -1,6 +1,6 @@
 //! Deletes queues. Nobody finds a queue from the beginning of its deletion on; what is deleted of the catalog goes to the journal
-//! together with what other declarations and deletions that wait have to write (see `declare.rs`), and when that is durable the queue's log
-//! and its subscription go.
+//! together with the end of its log and with what other declarations and deletions that wait have to write (see `declare.rs`), and when that
+//! is durable its topic and its subscription go. When it cannot be written they stay: the next start finds the queue.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use super::{Delays, Vhost};
 use crate::Broker;
 use crate::catalog::topic_key;
 use crate::jobs::{Pending, Stage, Staged};
+use crate::log_ends::in_one;
 
 /// A deletion that has begun.
 struct Deletion {
@@ -86,23 +87,24 @@ impl Broker {
             return Ok(None);
         }
         let removal = host.exchanges.write().remove_queue(queue.id);
-        let mut keys = Vec::new();
+        let mut own = Vec::new();
+        let (mut rest, delays) = self.forgotten(&host, removal);
         if queue.is_recorded() {
-            keys.push(QueueRecord::key(&queue.vhost, &queue.name));
-            if !queue.attached && !queue.topic.name.is_empty() {
-                keys.push(topic_key(&queue.topic.name));
+            let delete = |key| AppendItem::State { key, value: None };
+            own.push(delete(QueueRecord::key(&queue.vhost, &queue.name)));
+            if !queue.attached {
+                own.extend((!queue.topic.name.is_empty()).then(|| delete(topic_key(&queue.topic.name))));
+                own.extend(self.ends_of(&queue.topic.logs()));
+                rest.extend(self.forgotten_offsets_of(&queue.topic));
             }
         }
-        let (items, delays) = self.forgotten(&host, removal, keys);
+        let items = in_one(own, rest);
         let ready = if queue.is_stream() { 0 } else { counts.ready };
         Ok(Some(Deletion { queue: Arc::clone(queue), host, items, delays, ready }))
     }
 
     fn end_deletion(self: &Arc<Self>, deletion: Deletion, written: Result<(), AppendError>) -> Result<u64, QueueError> {
         let Deletion { queue, host, delays, ready, .. } = deletion;
-        if written.is_ok() {
-            self.drop_delays(delays);
-        }
         host.queues.write().remove(queue.name.as_bytes());
         for part in queue.parts() {
             part.dropped.store(true, Ordering::SeqCst);
@@ -110,16 +112,21 @@ impl Broker {
             self.end(part);
         }
         queue.topic.set_bounded(false);
+        written?;
+        self.drop_delays(delays);
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
         } else if queue.attached {
             let _ = self.drop_subscription(queue.understood().group(), queue.topic.id);
         } else {
             self.catalog.remove(&queue.topic);
-            self.journal_of(queue.log().id()).drop_log(queue.log().id());
+            match queue.is_recorded() {
+                true => self.follow_ends(&queue.topic.logs()),
+                false => self.end_passing(queue.log()),
+            }
             self.forget_subscriptions_to(queue.topic.id);
+            self.forget_late_offsets_of(&queue.topic);
         }
-        written?;
         Ok(ready)
     }
 }

@@ -31,8 +31,7 @@ use uuid::Uuid;
 use crate::transactions::AbortedTransaction;
 
 pub use memory::MemoryArchive;
-pub(crate) use object::{ObjectWriter, is_whole, open_index, print};
-use object::intact_runs;
+pub(crate) use object::{ObjectWriter, intact_runs, print};
 pub(crate) use open::{OpenObject, OpenObjects};
 
 /// First byte of the keys of archive records. Nobody else's keys begin with it.
@@ -157,6 +156,11 @@ impl Archived {
 /// Is it the key of an archive record?
 pub(crate) fn is_record(key: &[u8]) -> bool {
     key.len() == KEY_BYTES && key[0] == KEY
+}
+
+/// Of which log the key of an archive record is.
+pub(crate) fn log_of(key: &[u8]) -> Option<LogId> {
+    is_record(key).then(|| LogId((&key[1..]).get_u64()))
 }
 
 /// What a log has in the archive, in the order of offsets.

@@ -13,13 +13,15 @@ mod rewrite;
 
 pub(crate) use rewrite::{Copy, NAME_REWRITING};
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use types::{LogId, LogIndex, Term};
 
+use crate::archive;
 use crate::checkpoint::{self, ReplayFrom};
 use crate::disk::{File, SECTOR, Storage};
 use crate::index::{SealInfo, SealedIndex, write_index};
@@ -27,6 +29,7 @@ use crate::journal::Journal;
 use crate::log::Log;
 use crate::recent::SegmentRuns;
 use crate::recovery::spare_name;
+use crate::segment_set::SegmentSet;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
 };
@@ -68,7 +71,7 @@ pub(crate) struct SealJob {
     pub state: StateChanges,
     pub logs: TouchedLogs,
     /// The logs' records for the checkpoint, as of the end of the segment, one behind the other; and where each ends. Nothing for those that
-    /// were deleted.
+    /// ended in the segment.
     snapshots: Vec<u8>,
     snapshot_ends: Vec<usize>,
 }
@@ -77,7 +80,8 @@ impl SealJob {
     pub fn new(active: ActiveSegment, last_index: LogIndex, last_term: Term, last_crc: u32) -> Self {
         let mut snapshots = Vec::with_capacity(active.touched.len() * SNAPSHOT_BYTES);
         let snapshot = |log: &Option<Arc<Log>>| {
-            if let Some(log) = log {
+            // What is placed behind its end is in a later segment: it was dropped here, or has ended in this one.
+            if let Some(log) = log.as_ref().filter(|log| !log.inner().ended) {
                 checkpoint::encode_log(log, &mut snapshots);
             }
             snapshots.len()
@@ -106,6 +110,8 @@ pub struct Keeper {
     /// What the next checkpoint says of each log, without the bitmap.
     logs: BTreeMap<LogId, Vec<u8>>,
     state: StateMap,
+    /// Logs that have ended, of which the archive may still have something.
+    ended: BTreeSet<LogId>,
     seals: VecDeque<SealJob>,
     /// Sealed segments whose chunks may still be in the tail cache.
     unpruned: VecDeque<Unpruned>,
@@ -152,6 +158,8 @@ struct Unpruned {
 pub(crate) struct KeeperStart {
     pub logs: BTreeMap<LogId, Vec<u8>>,
     pub state: StateMap,
+    /// Logs that had ended, of which the archive had something.
+    pub ended: Vec<LogId>,
     pub replay: ReplayFrom,
     pub next_sequence: u64,
     pub spares: Vec<String>,
@@ -167,6 +175,7 @@ impl Keeper {
             storage,
             logs: start.logs,
             state: start.state,
+            ended: start.ended.into_iter().collect(),
             seals: VecDeque::new(),
             unpruned: VecDeque::new(),
             replay: start.replay,
@@ -205,7 +214,9 @@ impl Keeper {
         // On a full disk nothing is sealed, and what is trimmed is all that can help.
         self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full();
         self.look.whole |= inbox.check_retention;
-        self.look_if_due();
+        if !self.journal.is_unchecked() {
+            self.look_if_due();
+        }
         self.expire_producers();
         self.prepare_next();
         self.allow_dead_files();
@@ -380,13 +391,19 @@ impl Keeper {
             let snapshot = &job.snapshots[std::mem::replace(&mut from, *end)..*end];
             if snapshot.is_empty() {
                 self.logs.remove(id);
+                self.ended.insert(*id);
                 continue;
             }
             let record = self.logs.entry(*id).or_default();
             record.clear();
             record.extend_from_slice(snapshot);
         }
-        job.state.take().for_each(|record| self.state.apply(record));
+        for record in job.state.take() {
+            // The archiver did not know yet that the log had ended.
+            let late = archive::log_of(record.key()).filter(|id| record.value().is_some() && !self.logs.contains_key(id));
+            self.ended.extend(late);
+            self.state.apply(record);
+        }
         self.unpruned.push_back(Unpruned {
             sequence: job.sequence,
             last_index: job.last_index,
@@ -417,7 +434,7 @@ impl Keeper {
     fn write_checkpoint_if_due(&mut self) {
         // Segments are freed only behind a checkpoint: within a window it may not be long in coming.
         let latest = self.journal.marks().map_or(2 << 30, |marks| (marks.full - marks.calm) / 2);
-        if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(latest) {
+        if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(latest) || self.journal.is_unchecked() {
             return;
         }
         let outcome = self.write_checkpoint();
@@ -426,20 +443,24 @@ impl Keeper {
 
     fn write_checkpoint(&mut self) -> io::Result<()> {
         let journal = &self.journal;
-        self.logs.retain(|id, _| {
-            let Some(log) = journal.log(*id) else { return false };
+        #[cfg(feature = "planted")]
+        if journal.planted() == Some(crate::Planted::OmitDropped) {
+            self.logs.retain(|id, _| journal.log(*id).is_some());
+        }
+        for log in self.logs.keys().filter_map(|id| journal.log(*id)) {
             let mut inner = log.inner();
             let start = log.start();
             let stale = inner.terms.windows(2).take_while(|pair| pair[1].1 <= start).count();
             inner.terms.drain(..stale);
-            true
-        });
-        let records: Vec<(&[u8], _)> = self
-            .logs
-            .iter()
-            .filter_map(|(id, record)| Some((record.as_slice(), journal.log(*id)?.inner().segments.clone())))
-            .collect();
-        let bytes = checkpoint::encode(journal.uuid(), self.replay, records.into_iter(), &self.state);
+        }
+        // A log whose end lies behind the checkpoint is part of it: replay begins where it was there. Nobody needs its segments any more.
+        let segments = |id: &LogId| journal.log(*id).map_or_else(SegmentSet::default, |log| log.inner().segments.clone());
+        let records: Vec<(&[u8], _)> = self.logs.iter().map(|(id, record)| (record.as_slice(), segments(id))).collect();
+        if !self.ended.is_empty() {
+            let archived: HashSet<LogId> = self.state.iter().filter_map(|(key, _)| archive::log_of(key)).collect();
+            self.ended.retain(|id| archived.contains(id));
+        }
+        let bytes = checkpoint::encode(journal.uuid(), self.replay, records.into_iter(), &self.state, &self.ended);
         let file = self.create_checkpoint(bytes.len() as u64)?;
         for (number, piece) in bytes.chunks(1 << 20).enumerate() {
             file.write_at((number << 20) as u64, piece)?;

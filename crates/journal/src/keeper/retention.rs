@@ -58,6 +58,14 @@ impl Keeper {
     /// Trims what is past its retention, frees dead segments, rewrites mostly dead ones; with `whole` it looks also at what no
     /// sealed segment holds yet.
     pub(super) fn look_after_segments(&mut self, whole: bool) -> Result<(), KeeperError> {
+        // Nobody knows what of the last chunks is on the disk: what a restart will find there needs its segments.
+        #[cfg(feature = "planted")]
+        let unwritten = self.journal.planted() == Some(crate::Planted::DropUnwritten);
+        #[cfg(not(feature = "planted"))]
+        let unwritten = false;
+        if self.journal.has_stopped() && !unwritten {
+            return Ok(());
+        }
         let now = self.journal.now_ms();
         let sealed = self.journal.segments().sealed();
         let usage = self.measure(&sealed)?;

@@ -13,6 +13,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 use record::Marker;
 use types::{Clock, Durability, LogId, LogIndex, Offset, Term};
 use uuid::Uuid;
@@ -56,6 +57,14 @@ pub enum OpenError {
     /// What the archive holds of a log is not known.
     #[error(transparent)]
     Archive(#[from] ArchiveRecordError),
+    /// Records of a log are not there.
+    #[error("{log} begins at offset {base} for no reason that the journal knows: what lay before is missing")]
+    MissingRecords {
+        /// Whose.
+        log: LogId,
+        /// Where what is left begins.
+        base: Offset,
+    },
     /// A segment that the checkpoint counts on is not there.
     #[error("segment {sequence} is missing, and records of a log with it")]
     MissingSegment {
@@ -68,7 +77,7 @@ impl OpenError {
     /// Is a file not what was written, rather than not to be had?
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::Segment(SegmentError::Corrupt { .. }) | Self::Checkpoint(CheckpointError::Corrupt(_)) | Self::MissingSegment { .. } => true,
+            Self::Segment(SegmentError::Corrupt { .. }) | Self::Checkpoint(CheckpointError::Corrupt(_)) | Self::MissingSegment { .. } | Self::MissingRecords { .. } => true,
             Self::Segment(_) | Self::Checkpoint(_) | Self::Archive(_) | Self::Io { .. } => false,
         }
     }
@@ -146,11 +155,12 @@ pub fn open<S: Submitter>(
     let keeper_start = KeeperStart {
         logs: recovered.checkpoint_logs,
         state: recovered.checkpoint_state,
+        ended: recovered.checkpoint_ended,
         replay,
         next_sequence,
         spares: Files::list(&*storage)?.spares,
     };
-    restore_archive(&journal, &recovered.state)?;
+    restore_archive(&journal, &recovered.state, &recovered.ended)?;
     journal.set_recovered_state(recovered.state);
     let archiver = Archiver::new(Arc::clone(&journal));
     let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
@@ -159,8 +169,12 @@ pub fn open<S: Submitter>(
 }
 
 /// Gives each log what the archive holds of it.
-fn restore_archive(journal: &Journal, state: &StateMap) -> Result<(), ArchiveRecordError> {
+fn restore_archive(journal: &Journal, state: &StateMap, ended: &HashSet<LogId>) -> Result<(), ArchiveRecordError> {
     for object in archive::decode_records(state.iter())? {
+        if ended.contains(&object.log) {
+            journal.archive().leave([object]);
+            continue;
+        }
         let log = journal.create_log(object.log, Durability::Fsync);
         journal.archive().leave(log.enter_archived(object).unwrap_or_else(|object| vec![object]));
     }
@@ -296,6 +310,8 @@ struct Recovered {
     state: StateMap,
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
     checkpoint_state: StateMap,
+    checkpoint_ended: Vec<LogId>,
+    ended: HashSet<LogId>,
     replayed_bytes: u64,
     unproven: Unproven,
 }
@@ -306,9 +322,14 @@ struct Replay {
     from: ReplayFrom,
     /// A checkpoint says where to begin.
     checkpointed: bool,
+    /// The checkpoint is of a release that left out logs which were deleted behind it.
+    omits: bool,
+    /// Logs that have ended, as far as the checkpoint and replay say.
+    ended: HashSet<LogId>,
     state: StateMap,
     checkpoint_logs: BTreeMap<LogId, Vec<u8>>,
     checkpoint_state: StateMap,
+    checkpoint_ended: Vec<LogId>,
     replayed_bytes: u64,
     unproven: Unproven,
 }
@@ -319,9 +340,12 @@ impl Replay {
             journal,
             from,
             checkpointed: false,
+            omits: false,
+            ended: HashSet::new(),
             state: StateMap::default(),
             checkpoint_logs: BTreeMap::new(),
             checkpoint_state: StateMap::default(),
+            checkpoint_ended: Vec::new(),
             replayed_bytes: 0,
             unproven: Unproven::default(),
         }
@@ -332,6 +356,8 @@ impl Replay {
             let log = self.journal.create_log(id, Durability::Fsync);
             log.reset(start, end, bytes);
             log.set_marked(marked);
+            // Its record is on the disk.
+            log.touch(u64::MAX, 0);
             let mut inner = log.inner();
             inner.set_terms(terms);
             inner.segments = segments;
@@ -347,6 +373,9 @@ impl Replay {
         }
         self.state = checkpoint.state.iter().collect();
         self.checkpoint_state = checkpoint.state;
+        self.ended = checkpoint.ended.iter().copied().collect();
+        self.checkpoint_ended = checkpoint.ended;
+        self.omits = checkpoint.omits;
     }
 
     fn run(mut self, storage: &dyn Storage) -> Result<Recovered, OpenError> {
@@ -389,6 +418,8 @@ impl Replay {
             state: self.state,
             checkpoint_logs: self.checkpoint_logs,
             checkpoint_state: self.checkpoint_state,
+            checkpoint_ended: self.checkpoint_ended,
+            ended: self.ended,
             replayed_bytes: self.replayed_bytes,
             unproven: self.unproven,
         })
@@ -440,6 +471,20 @@ impl Replay {
         Ok(())
     }
 
+    /// A log of which neither the checkpoint nor replay has anything yet. An older release left out of its checkpoints what it had dropped, also
+    /// where records of it are replayed: such a log is what these say, and its place in the next checkpoint is before them.
+    fn begin_log(&mut self, id: LogId, base: Offset) -> Arc<crate::Log> {
+        let log = self.journal.create_log(id, Durability::Fsync);
+        if self.omits && base > Offset::ZERO {
+            log.reset(base, base, 0);
+            let mut record = Vec::new();
+            checkpoint::encode_log(&log, &mut record);
+            self.checkpoint_logs.insert(id, record);
+            self.journal.note_begun_late(id, base);
+        }
+        log
+    }
+
     fn scan_segment(&mut self, chain: &mut Chain, active: &mut ActiveSegment) -> Result<(), OpenError> {
         let mut scanner = scan::Scanner::new(Arc::clone(&active.file), self.journal.uuid(), active.sequence);
         #[cfg(feature = "planted")]
@@ -480,9 +525,14 @@ impl Replay {
                 let bytes = body(entry, chunk).map_err(|error| wrong(&error.to_string()))?;
                 let (key, value) = split_state(bytes).map_err(|error| wrong(&error.to_string()))?;
                 let value = (entry.flags & FLAG_DELETED == 0).then_some(value);
+                // Objects are of logs that have records in sealed segments. One that is nowhere had ended when the archiver did not know it yet.
+                let late = archive::log_of(key).filter(|id| value.is_some() && !self.omits && self.journal.log(*id).is_none());
+                self.ended.extend(late);
                 self.state.put(key, value);
                 active.state.put(key, value);
             }
+            // What is known of the log begins behind this.
+            EntryKind::Trim if self.omits && entry.base > Offset::ZERO && self.journal.log(entry.log).is_none() => {}
             EntryKind::Trim => {
                 let log = self.journal.create_log(entry.log, Durability::Fsync);
                 log.trim(entry.base);
@@ -490,8 +540,20 @@ impl Replay {
             }
             // A shared entry comes as one of data for each of its logs.
             EntryKind::Shared => return Err(wrong("shared entry").into()),
+            EntryKind::Drop => {
+                self.ended.insert(entry.log);
+                if let Some(log) = self.journal.log(entry.log) {
+                    log.inner().ended = true;
+                    active.touch(&log);
+                    self.journal.forget_logs(&[log]);
+                }
+            }
             EntryKind::Data => {
-                let log = self.journal.create_log(entry.log, Durability::Fsync);
+                #[cfg(feature = "planted")]
+                if self.journal.planted() == Some(crate::Planted::DropAbsent) && self.checkpointed && !self.checkpoint_logs.contains_key(&entry.log) {
+                    return Ok(());
+                }
+                let log = self.journal.log(entry.log).unwrap_or_else(|| self.begin_log(entry.log, entry.base));
                 if log.end() != entry.base {
                     return Err(wrong("offsets do not follow each other").into());
                 }
@@ -504,14 +566,18 @@ impl Replay {
 }
 
 impl Journal {
-    /// Fails when a log that is still there misses records: a segment that the checkpoint counts on is gone, and was
-    /// neither replaced by rewriting nor dead. Called once, when the caller has dropped the logs that were deleted.
+    /// Fails when a log that is `wanted` misses records: a segment that the checkpoint counts on is gone, and was
+    /// neither replaced by rewriting nor dead; or it begins where it should not. Called once; before, nothing is freed. Nobody wants logs that an older release has dropped
+    /// without an entry that says so.
     ///
     /// # Errors
-    /// `MissingSegment`; `Segment` when an index is unreadable.
-    pub fn check_segments(&self) -> Result<(), OpenError> {
+    /// `MissingSegment`, `MissingRecords`; `Segment` when an index is unreadable.
+    pub fn check_segments(&self, wanted: &dyn Fn(LogId) -> bool) -> Result<(), OpenError> {
+        if let Some((log, base)) = self.take_begun_late().into_iter().find(|(log, _)| wanted(*log)) {
+            return Err(OpenError::MissingRecords { log, base });
+        }
         for (id, sequence) in self.take_lacking() {
-            let Some(log) = self.log(id) else { continue };
+            let Some(log) = self.log(id).filter(|_| wanted(id)) else { continue };
             let mut next = log.start().max(log.archived_until());
             let held: Vec<u64> = log.inner().segments.iter().collect();
             for segment in held.into_iter().filter_map(|sequence| self.segments().get(sequence)) {
@@ -527,6 +593,7 @@ impl Journal {
                 return Err(OpenError::MissingSegment { sequence });
             }
         }
+        self.set_checked();
         Ok(())
     }
 }

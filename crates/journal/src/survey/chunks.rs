@@ -284,6 +284,7 @@ impl Surveyor<'_> {
                     holes.take(1).for_each(|hole| hole.gaps.push((entry.log, before..entry.base)));
                 }
             }
+            EntryKind::Drop => drop(self.found.logs.remove(&entry.log)),
             EntryKind::NewTerm | EntryKind::Shared => {}
         }
     }

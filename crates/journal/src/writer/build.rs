@@ -73,6 +73,7 @@ pub(super) struct Plan {
     pub batches: Vec<PlacedBatch>,
     state: Vec<(Bytes, Option<Bytes>)>,
     trims: Vec<(Arc<Log>, Offset)>,
+    drops: Vec<Arc<Log>>,
     pub shared: Shared,
     body_bytes: usize,
     pub entries_max: usize,
@@ -258,7 +259,7 @@ impl<S: Submitter> Writer<S> {
             false => plan.batches.sort_by_key(|placed| (placed.stage, placed.id)),
         }
         let runs = plan.batches.chunk_by(PlacedBatch::of_one_run).count();
-        let entries = runs + plan.shared.len() + plan.state.len() + plan.trims.len();
+        let entries = runs + plan.shared.len() + plan.state.len() + plan.trims.len() + plan.drops.len();
         let references = plan.shared.references();
         let used = bodies_at(entries, references) + plan.body_bytes;
         let chunk_bytes = padded(used);
@@ -287,7 +288,16 @@ impl<S: Submitter> Writer<S> {
             chunk.add_trim(log.id(), *to);
             self.active.touch(log);
         }
+        for log in &plan.drops {
+            chunk.add_drop(log);
+            self.active.touch(log);
+        }
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::DropUnwritten) {
+            self.journal.forget_logs(&plan.drops);
+        }
         chunk.memory[used..].fill(0);
+        chunk.drops = !plan.drops.is_empty();
         let header = self.finish_header(&mut chunk, (entries, references), plan.body_bytes, chunk_bytes, now);
         let bytes = block.share(start, chunk_bytes);
         let position = self.active.position;
@@ -306,6 +316,7 @@ impl<S: Submitter> Writer<S> {
         plan.batches.shrink_to(BATCHES_KEPT);
         self.batches = plan.batches;
         flight.trims = plan.trims;
+        flight.drops = plan.drops;
         flight.dsync = plan.fsync && chunk_bytes <= DSYNC_BYTES_MAX && self.may_dsync();
         (flight, bytes)
     }
@@ -337,6 +348,7 @@ impl<S: Submitter> Writer<S> {
             time: now,
             entries: entries as u32,
             references: references as u32,
+            drops: chunk.drops,
             body_bytes: body_bytes as u32,
             chunk_bytes: chunk_bytes as u32,
             directory_crc,
@@ -544,6 +556,9 @@ fn place_item(plan: &mut Plan, request: &mut Placing, item: AppendItem, now: Tim
         AppendItem::Trim { log, to } => {
             let to = {
                 let mut inner = log.inner();
+                if inner.ended {
+                    return Err(AppendError::LogDeleted);
+                }
                 let to = to.min(log.end()).max(log.start()).max(inner.start_placed);
                 inner.start_placed = to;
                 to
@@ -552,6 +567,17 @@ fn place_item(plan: &mut Plan, request: &mut Placing, item: AppendItem, now: Tim
             plan.fsync = true;
             request.fsync = true;
             Appended { base: to, log_start: to, duplicate: false }
+        }
+        AppendItem::Drop { log } => {
+            let appended = Appended { base: log.end(), log_start: log.start(), duplicate: false };
+            let fsync = log.durability() == Durability::Fsync;
+            request.fsync |= fsync;
+            if std::mem::replace(&mut log.inner().ended, true) {
+                return Ok(appended);
+            }
+            plan.drops.push(log);
+            plan.fsync |= fsync;
+            appended
         }
         AppendItem::Together(items) => return place_together(plan, request, items, now),
     };
@@ -583,7 +609,7 @@ fn place_batch(
     now: Timestamp,
 ) -> Result<Appended, AppendError> {
     let mut inner = log.inner();
-    let outcome = if inner.dropped {
+    let outcome = if inner.ended {
         Err(AppendError::LogDeleted)
     } else if header.idempotent() {
         judge(&mut inner.producers, &log, &header, &bytes, now)
@@ -642,11 +668,13 @@ pub(super) struct ChunkInMaking<'a> {
     /// Where the next body goes.
     pub body: usize,
     pub term: u32,
+    /// Logs end in it.
+    drops: bool,
 }
 
 impl<'a> ChunkInMaking<'a> {
     fn new(memory: &'a mut [u8], entries: usize, references: usize, term: u32) -> Self {
-        Self { memory, entry: 0, reference: bodies_at(entries, 0), body: bodies_at(entries, references), term }
+        Self { memory, entry: 0, reference: bodies_at(entries, 0), body: bodies_at(entries, references), term, drops: false }
     }
 
     pub fn add_entry(&mut self, entry: Entry) {
@@ -702,6 +730,10 @@ impl<'a> ChunkInMaking<'a> {
         let flags = if value.is_none() { FLAG_DELETED } else { 0 };
         let bytes = (self.body - start) as u32;
         self.add_entry(Entry { kind: EntryKind::State, flags, position: start as u32, bytes, crc, ..Entry::EMPTY });
+    }
+
+    fn add_drop(&mut self, log: &Log) {
+        self.add_entry(Entry { kind: EntryKind::Drop, log: log.id(), base: log.end(), ..Entry::EMPTY });
     }
 
     fn add_trim(&mut self, log: LogId, to: Offset) {

@@ -38,6 +38,8 @@ pub(super) struct Flight {
     /// … or once it is durable.
     pub ends_fsync: Vec<(Arc<Log>, Offset)>,
     pub trims: Vec<(Arc<Log>, Offset)>,
+    /// Logs that end with it.
+    pub drops: Vec<Arc<Log>>,
     written: bool,
     answers_memory: Vec<(ReplyTo, AppendResults)>,
     answers_fsync: Vec<(ReplyTo, AppendResults)>,
@@ -56,6 +58,7 @@ impl Flight {
             ends_memory: Vec::new(),
             ends_fsync: Vec::new(),
             trims: Vec::new(),
+            drops: Vec::new(),
             written: false,
             answers_memory: Vec::new(),
             answers_fsync: Vec::new(),
@@ -314,6 +317,7 @@ impl<S: Submitter> Writer<S> {
             log.trim(*to);
             self.tell(log, log.take_removal_watchers());
         }
+        self.journal.forget_logs(&flight.drops);
         self.answer(flight.answers_fsync);
         self.advance(flight.ends_fsync);
     }

@@ -108,7 +108,7 @@ pub(super) fn place_shared(
     let mut placed = Vec::with_capacity(logs.len());
     for log in logs {
         let inner = log.inner();
-        if inner.dropped {
+        if inner.ended {
             continue;
         }
         placed.push((Arc::clone(log), log.claim(header.records_count as u64)));

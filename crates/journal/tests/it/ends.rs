@@ -124,3 +124,8 @@ fn a_start_that_was_interrupted_when_it_put_segments_aside_is_repeated() {
     assert_eq!(read_all(&node.journal, &node.log(1), VALUE_BYTES), ends[0]);
     node.close();
 }
+
+/// How many segment files a journal has.
+pub fn segments_of(node: &Node) -> usize {
+    node.journal.segment_usage().0
+}

@@ -3,6 +3,7 @@
 mod archive;
 mod compaction;
 mod damage;
+mod drops;
 mod ends;
 mod expiry;
 mod faults;
@@ -12,7 +13,6 @@ mod io_modes;
 mod lost_pages;
 mod memory;
 mod node;
-mod objects;
 mod pinning;
 mod races;
 mod repair;

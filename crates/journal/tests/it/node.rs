@@ -163,6 +163,10 @@ impl Node {
         self.append(log.id().0, vec![AppendItem::Trim { log: Arc::clone(log), to: Offset(to) }])
     }
 
+    pub fn drop_log(&self, log: &Arc<Log>) -> Result<Appended, AppendError> {
+        self.append(log.id().0, vec![AppendItem::Drop { log: Arc::clone(log) }])
+    }
+
     /// Ends the threads; what was accepted is on the disk.
     pub fn close(self) {
         self.journal.shutdown();

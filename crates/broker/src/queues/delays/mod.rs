@@ -29,6 +29,7 @@ use super::dispatch::Dispatch;
 use super::policies::{InForce, Matched};
 use super::queue::Queue;
 use super::Vhost;
+use crate::log_ends::in_one;
 use crate::mailbox::Event;
 use crate::catalog::TopicRecord;
 use crate::topic::Topic;
@@ -174,6 +175,11 @@ impl DelayService {
     }
 }
 
+/// Ends a log of what was sorted of that of an exchange, and the record of it.
+fn end_of_run(of: LogId, run: &Arc<Log>) -> AppendItem {
+    AppendItem::Together(vec![AppendItem::State { key: run_key(of, run.id()), value: None }, AppendItem::Drop { log: Arc::clone(run) }])
+}
+
 /// What was found in the catalog.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -294,7 +300,10 @@ impl Broker {
         for delays in closed {
             let queue = &delays.queue;
             self.catalog.remove(&queue.topic);
-            self.journal_of(queue.log().id()).drop_log(queue.log().id());
+            match queue.durable {
+                true => self.follow_ends(std::slice::from_ref(queue.log())),
+                false => self.end_passing(queue.log()),
+            }
             self.drop_subscriptions_to(queue.topic.id);
             // The thread forgets what it has sorted.
             self.delays.touch(queue.log().id());
@@ -314,19 +323,22 @@ impl Broker {
     pub(crate) fn restore_delays(self: &Arc<Self>, found: Found) {
         let is_delayed = |vhost: &Vhost, name: &Name| vhost.exchanges.read().exchange(name).is_some_and(|exchange| exchange.delayed());
         let mut runs: HashMap<LogId, Vec<LogId>> = HashMap::new();
+        let open = |id: &LogId| self.journal_of(*id).create_log(*id, self.durability());
         for (of, run) in found.runs {
             runs.entry(of).or_default().push(run);
         }
-        let mut orphans = Vec::new();
         for (vhost, name, record) in found.exchanges {
             let logs = runs.remove(&record.log).unwrap_or_default();
             let (host, topic) = (self.vhosts.get(&vhost), self.topic_by_id(record.topic));
             let (Some(host), Some(topic)) = (host.filter(|host| is_delayed(host, &name)), topic) else {
-                orphans.push(DelaysRecord::key(&vhost, &name));
+                let log = open(&record.log);
+                let mut items = vec![AppendItem::State { key: DelaysRecord::key(&vhost, &name), value: None }];
+                items.extend(self.ends_of(std::slice::from_ref(&log)));
+                self.subscriptions().append_alone(0, in_one(items, Vec::new()));
+                self.follow_ends(std::slice::from_ref(&log));
                 runs.insert(record.log, logs);
                 continue;
             };
-            let open = |id: &LogId| self.journal_of(*id).create_log(*id, self.durability());
             self.enter_delays(&host, &name, true, topic, logs.iter().map(open).collect());
         }
         for host in self.vhosts.all() {
@@ -340,15 +352,8 @@ impl Broker {
                 }
             }
         }
-        orphans.extend(runs.iter().flat_map(|(of, logs)| logs.iter().map(|run| run_key(*of, *run))));
-        for log in runs.into_values().flatten() {
-            self.journal_of(log).drop_log(log);
-        }
-        for number in 0..self.journals().len() {
-            if !orphans.is_empty() {
-                let delete = |key: &Bytes| AppendItem::State { key: key.clone(), value: None };
-                self.subscriptions().append_alone(number, orphans.iter().map(delete).collect());
-            }
+        for (of, run) in runs.iter().flat_map(|(of, logs)| logs.iter().map(move |run| (*of, *run))) {
+            self.subscriptions().append_alone(self.journal_number(of), vec![end_of_run(of, &open(&run))]);
         }
     }
 }

@@ -26,7 +26,7 @@ use smallvec::SmallVec;
 use super::clock::DelayClock;
 use super::fresh::Fresh;
 use super::record::{due_of, run_key, run_value};
-use super::{DELAY_HEADER, Delays, SHARD};
+use super::{DELAY_HEADER, Delays, SHARD, end_of_run};
 use crate::dead_letters::DeadLetterError;
 use crate::Broker;
 
@@ -200,11 +200,11 @@ impl Store {
         let of = self.delays.queue.log().id();
         broker.note_unseen(of, 0, 0);
         if self.delays.queue.durable && !self.sorted.is_empty() {
-            let items = self.sorted.iter().map(|one| AppendItem::State { key: run_key(of, one.log.id()), value: None }).collect();
             // What is not deleted now is deleted at the next start: the exchange is gone.
-            let _ = broker.commit(broker.journal_number(of), items);
+            let _ = broker.commit(broker.journal_number(of), self.sorted.iter().map(|one| end_of_run(of, &one.log)).collect());
+        } else {
+            self.sorted.iter().for_each(|one| broker.end_passing(&one.log));
         }
-        self.sorted.iter().for_each(|one| broker.journal_of(one.log.id()).drop_log(one.log.id()));
     }
 
     /// Does what there is to do, and says in `wakes_at` when there is more.
@@ -370,10 +370,10 @@ impl Store {
             return Ok(());
         }
         if self.delays.queue.durable {
-            let items = empty.iter().map(|one| AppendItem::State { key: run_key(of, one.log.id()), value: None }).collect();
-            broker.commit(broker.journal_number(of), items)?;
+            broker.commit(broker.journal_number(of), empty.iter().map(|one| end_of_run(of, &one.log)).collect())?;
+        } else {
+            empty.iter().for_each(|one| broker.end_passing(&one.log));
         }
-        empty.iter().for_each(|one| broker.journal_of(one.log.id()).drop_log(one.log.id()));
         Ok(())
     }
 
@@ -443,7 +443,7 @@ impl Store {
             }
         });
         if !done {
-            broker.journal_of(of).drop_log(log.id());
+            broker.end_passing(&log);
             return Err(DelayError::NotWritten);
         }
         let known = AppendItem::StateOf { log: Arc::clone(queue.log()), key: run_key(of, log.id()), value: Some(run_value()) };

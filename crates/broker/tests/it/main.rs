@@ -1,0 +1,4 @@
+//! The broker as gateways use it, on journals of the real file system, with its threads running, through restarts.
+
+mod log_ends;
+mod node;
