@@ -386,7 +386,12 @@ impl Journal {
             bytes < limit
         });
         match found {
-            Err(error) if runs.is_empty() => return Err(error),
+            Err(error) if runs.is_empty() => {
+                if let ReadError::Missing { log, offset } = error {
+                    self.note_unreadable(&log.to_string(), None, (log, offset), &error);
+                }
+                return Err(error);
+            }
             // What lies before it is whole; the next fetch begins where it is not.
             Ok(()) | Err(_) => {}
         }
@@ -401,11 +406,14 @@ impl Journal {
                 break;
             }
             match self.cold().read_run(self, segment, run) {
-                Ok(pieces) => cut.add(&run.placed(pieces), run),
+                Ok(pieces) => {
+                    self.note_read(|| segment.file.name(), Some(run.position));
+                    cut.add(&run.placed(pieces), run);
+                }
                 Err(_) if cut.bytes() > 0 => break,
                 Err(_) if run.next <= want.log.start() => return Err(ReadError::Gone),
                 Err(error) => {
-                    tracing::error!(%error, "record data is unreadable");
+                    self.note_unreadable(&segment.file.name(), Some(run.position), (run.log, run.base), &error);
                     return Err(error.into());
                 }
             }
@@ -507,7 +515,12 @@ impl Journal {
 
     /// An archive object, to be looked into.
     pub(crate) fn open_object(&self, object: &Arc<Archived>) -> Result<Arc<OpenObject>, SegmentError> {
-        self.archive().open.get(&self.archive().store, object, self.uuid(), || self.segments().next_id())
+        let opened = self.archive().open.get(&self.archive().store, object, self.uuid(), || self.segments().next_id());
+        match &opened {
+            Ok(_) => self.note_read(|| object.name(self.uuid()), None),
+            Err(error) => self.note_unreadable(&object.name(self.uuid()), None, (object.log, object.base), error),
+        }
+        opened
     }
 
     /// The sealed part. Moves `from` behind what was visited.

@@ -27,6 +27,7 @@ use crate::state::StateMap;
 use crate::segments::{PreparedSegment, SegmentLook, SegmentTable};
 use crate::tail::TailCache;
 use crate::touched::Drops;
+use crate::unreadable::UnreadablePlaces;
 use crate::window::{Marks, Relief, WindowState};
 use crate::writer::CommitHere;
 
@@ -186,6 +187,7 @@ pub struct Journal {
     live_segment_bytes: AtomicUsize,
     state_bytes: AtomicUsize,
     drops: Drops,
+    unreadable: UnreadablePlaces,
 }
 
 /// What the keeper is asked to do.
@@ -249,6 +251,7 @@ impl Journal {
             live_segment_bytes: AtomicUsize::new(0),
             state_bytes: AtomicUsize::new(0),
             drops: Drops::default(),
+            unreadable: UnreadablePlaces::default(),
             config,
         }
     }
@@ -595,6 +598,9 @@ impl Journal {
     }
     pub(crate) fn cold(&self) -> &ColdReader {
         &self.cold
+    }
+    pub(crate) fn unreadable_places(&self) -> &UnreadablePlaces {
+        &self.unreadable
     }
     pub(crate) fn archive(&self) -> &Archive {
         &self.archive

@@ -41,6 +41,7 @@ mod survey;
 mod tail;
 mod touched;
 mod transactions;
+mod unreadable;
 mod window;
 mod writer;
 
@@ -62,8 +63,9 @@ pub use readable::copy_readable;
 pub use repair::{Original, Repaired, RepairError, repair};
 pub use run::Run;
 pub use segments::SegmentLook;
-pub use survey::{Damage, LogSurvey, Progress, Survey, SurveyError, survey};
+pub use survey::{Damage, LogSurvey, NamedObject, Progress, Survey, SurveyError, named_objects, survey};
 pub use transactions::{AbortedTransaction, OpenTransaction};
+pub use unreadable::Unreadable;
 pub use writer::Writer;
 
 /// Defects that the simulator must find; see `crates/sim`.

@@ -92,6 +92,15 @@ pub enum SegmentError {
     },
 }
 
+impl SegmentError {
+    /// Which file it is about.
+    pub fn file(&self) -> &str {
+        match self {
+            Self::Io { file, .. } | Self::Corrupt { file, .. } | Self::NewerVersion { file, .. } => file,
+        }
+    }
+}
+
 impl SegmentHeader {
     /// The sector.
     pub fn encode(&self) -> Vec<u8> {

@@ -139,6 +139,17 @@ fn journal_without_meta(path: &Path) -> Option<String> {
     journals.map(|entry| entry.file_name().to_string_lossy().into_owned()).min()
 }
 
+/// The cluster and the number of journals that a folder's `meta.toml` names.
+///
+/// # Errors
+/// It is not there, not readable, or of a newer release.
+pub fn meta_of(folder: &Path) -> anyhow::Result<(String, usize)> {
+    let path = folder.join("meta.toml");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let Meta { cluster_id, journals, .. } = read_meta(&text, &path)?;
+    Ok((cluster_id, journals))
+}
+
 /// The version comes first: what else a newer release writes is not known.
 fn read_meta(text: &str, path: &Path) -> anyhow::Result<Meta> {
     let shown = || path.display().to_string();

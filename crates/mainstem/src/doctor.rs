@@ -110,6 +110,7 @@ pub fn run(data: &Path, as_json: bool) -> anyhow::Result<()> {
             findings.push(speed(&place));
         }
     }
+    findings.extend(archive(data, &holder));
     findings.extend([open_files(&holder), locked_memory(&holder), clock(data), memory(&holder), swap(&holder), huge_pages()]);
     if as_json {
         let all: Vec<_> = findings
@@ -240,6 +241,36 @@ fn readers(data: &Path) -> Option<Finding> {
         let found = format!("everybody on this machine may enter {}, where messages and hashes of passwords are", data.display());
         warning(ABOUT, found, format!("chmod o= {}", data.display()))
     })
+}
+
+/// Are the archive's objects there? Only asked where no broker runs, which says it itself; nothing to say where no object is named.
+fn archive(data: &Path, holder: &Holder) -> Option<Finding> {
+    const ABOUT: &str = "archive";
+    let folder = DataFolder::look(data).ok().filter(|_| *holder == Holder::Nobody)?;
+    let (mut count, mut missing) = (0, Vec::new());
+    for number in 0..folder.journals {
+        let named = match journal::named_objects(&folder.journal(number), number) {
+            Ok(named) => named,
+            Err(error) => return Some(bad(ABOUT, format!("journal {number}: {error}"), "run mainstem journal verify; docs/operations/damage.md says what to do")),
+        };
+        count += named.len();
+        missing.extend(named.into_iter().filter(|object| fs::metadata(folder.archive().join(&object.name)).map_or(true, |found| found.len() != object.bytes)));
+    }
+    let shown = folder.archive();
+    let shown = shown.display();
+    match missing.first() {
+        None if count == 0 => None,
+        None => Some(fine(ABOUT, format!("{count} objects are in {shown}"))),
+        Some(_) if missing.len() == count => {
+            let found = format!("none of {count} objects is in {shown}");
+            Some(warning(ABOUT, found, "if mainstem.archive.folder names another place, mainstem journal verify --archive looks there"))
+        }
+        Some(first) => {
+            let (lacking, log, base) = (missing.len(), first.log, first.base);
+            let found = format!("{lacking} of {count} objects are missing in {shown} or have another length, first {} ({log} from offset {base})", first.name);
+            Some(bad(ABOUT, found, "put them back from a backup: records in them cannot be read; docs/operations/damage.md"))
+        }
+    }
 }
 
 fn user_name() -> String {

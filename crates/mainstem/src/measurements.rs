@@ -95,6 +95,7 @@ pub struct Measurements {
     hindered: Gauge,
     disk_full: Gauge,
     waiting: Gauge,
+    unreadable: Gauge,
     files: Gauge,
     recovery_seconds: Gauge<f64, AtomicU64>,
     recovered_bytes: Gauge,
@@ -138,6 +139,7 @@ impl Measurements {
             ("journals_hindered", "Journals that take no writes at the moment, because no segment can be prepared, and try again", &self.hindered),
             ("journals_disk_full", "Journals that refuse data because the disk is full", &self.disk_full),
             ("journals_waiting_for_archive", "Journals whose appends wait for the archive, because the window is full", &self.waiting),
+            ("history_unreadable", "Archive objects and parts of segments that could not be read when somebody wanted them", &self.unreadable),
             ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
             ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
         ];
@@ -198,6 +200,12 @@ impl Measurements {
         stopped
     }
 
+    /// What of the history of journals cannot be read, a line each.
+    pub fn unreadable(&self) -> Vec<String> {
+        let journals = self.node.get().map(|node| node.broker.journals().to_vec()).unwrap_or_default();
+        journals.iter().flat_map(|journal| journal.unreadable()).map(|found| format!("{} from offset {}: {}", found.log, found.from, found.what)).collect()
+    }
+
     /// What memory is used for.
     pub fn memory(&self) -> Memory {
         let resident_bytes = crate::memory::resident_bytes();
@@ -242,6 +250,7 @@ impl Measurements {
         self.hindered.set(count(node, |journal| matches!(journal.status(), JournalStatus::Hindered { .. })));
         self.disk_full.set(count(node, |journal| journal.status() == JournalStatus::DiskFull));
         self.waiting.set(count(node, Journal::waits_for_archive));
+        self.unreadable.set(sum(&|journal| journal.unreadable_count()));
         self.files.set(sum(&|journal| journal.file_bytes() as usize));
         let topics = node.broker.topics();
         self.topics.set(topics.len() as i64);

@@ -150,6 +150,9 @@ fn counts(call: &Call<'_>) -> Value {
     })
 }
 
+/// Places of history that warnings name, of each journal.
+const UNREADABLE_SHOWN: usize = 5;
+
 fn warnings(call: &Call<'_>) -> Vec<Value> {
     let mut found = Vec::new();
     for journal in call.broker().journals() {
@@ -164,6 +167,9 @@ fn warnings(call: &Call<'_>) -> Vec<Value> {
             JournalStatus::Stopped { reason } => {
                 warn("journal_stopped", format!("journal {number} has stopped and serves reads only ({reason}): look at the disk, then restart"));
             }
+        }
+        for part in journal.unreadable().into_iter().take(UNREADABLE_SHOWN) {
+            warn("history_unreadable", format!("journal {number} cannot read {} from offset {}: {}", part.log, part.from, part.what));
         }
         if journal.waits_for_archive() {
             warn("waits_for_archive", format!("journal {number} waits for the archive to take what lies beyond its window"));

@@ -31,7 +31,8 @@ use uuid::Uuid;
 use crate::transactions::AbortedTransaction;
 
 pub use memory::MemoryArchive;
-pub(crate) use object::{ObjectWriter, intact_runs, print};
+pub(crate) use object::{ObjectWriter, is_whole, open_index, print};
+use object::intact_runs;
 pub(crate) use open::{OpenObject, OpenObjects};
 
 /// First byte of the keys of archive records. Nobody else's keys begin with it.

@@ -34,8 +34,9 @@ use crate::transactions::AbortedTransaction;
 const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 48;
 const ABORTED_BYTES: usize = 24;
-/// Length of the footer.
-pub(super) const FOOTER_BYTES: usize = 128;
+const FOOTER_BYTES: usize = 128;
+/// Read at the end of an object at once: footer and, mostly, the whole index.
+const TAIL_BYTES: u64 = 16 << 10;
 const MAGIC: u32 = u32::from_le_bytes(*b"MSAO");
 const MAGIC_FOOTER: u32 = u32::from_le_bytes(*b"MSAF");
 const VERSION: u16 = 1;
@@ -214,7 +215,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The end of an object, read.
-pub(super) struct Footer {
+struct Footer {
     pub journal: Uuid,
     pub log: LogId,
     pub id: u64,
@@ -269,11 +270,6 @@ impl Footer {
         self.runs as usize * ENTRY_BYTES + self.aborted as usize * ABORTED_BYTES
     }
 
-    /// Position of the index.
-    pub fn index_at(&self) -> u64 {
-        self.index_at
-    }
-
     /// Reads and checks index and aborted transactions.
     pub fn decode_index(&self, bytes: &[u8], file: &str) -> Result<(Vec<Run>, Vec<AbortedTransaction>), SegmentError> {
         let corrupt = |what: &str| SegmentError::Corrupt { file: file.to_owned(), position: self.index_at, what: what.to_owned() };
@@ -312,19 +308,78 @@ fn run_from(log: LogId, entry: &[u8]) -> Run {
     }
 }
 
-/// The runs of an object, and whether each is as it was written.
+/// Opens an object: everything but its batches is read and checked, and whether it is the one that the journal's record names. Readers and
+/// those who check files come this way, so that they find the same. `read` fills as much as there is from a position on.
+///
+/// # Errors
+/// `Corrupt`: header, footer or index is not as it was written, the object is shorter or longer than its record says, or another one.
+/// `NewerVersion`; those of `read`.
+pub(crate) fn open_index(
+    object: &Archived,
+    journal: Uuid,
+    file: &str,
+    read: &dyn Fn(u64, usize) -> Result<Vec<u8>, SegmentError>,
+) -> Result<Vec<Run>, SegmentError> {
+    let length = object.length;
+    let corrupt = |position, what: String| SegmentError::Corrupt { file: file.to_owned(), position, what };
+    let tail_at = length.saturating_sub(TAIL_BYTES);
+    let tail_bytes = (length - tail_at) as usize;
+    // One byte more than there should be.
+    let tail = read(tail_at, tail_bytes + 1)?;
+    if tail.len() < tail_bytes {
+        return Err(corrupt(tail_at + tail.len() as u64, format!("the object ends, and has {length} bytes in the journal's record")));
+    }
+    if tail.len() > tail_bytes {
+        return Err(corrupt(length, "there are bytes behind the object's end".to_owned()));
+    }
+    let footer_at = tail_bytes.saturating_sub(FOOTER_BYTES);
+    let footer = Footer::decode(&tail[footer_at..], length, file)?;
+    let ours = footer.journal == journal && footer.log == object.log && footer.id == object.id;
+    if !ours || (footer.base, footer.next) != (object.base, object.next) {
+        let Footer { journal, log, id, base, next, .. } = footer;
+        return Err(corrupt(length, format!("another object under this name: {id:#x} of journal {journal}, {log} offsets {base}..{next}")));
+    }
+    let header = if tail_at == 0 { tail.get(..HEADER_BYTES).unwrap_or_default().to_vec() } else { read(0, HEADER_BYTES)? };
+    check_header(&header, &footer, file)?;
+    let index = match footer.index_at.checked_sub(tail_at) {
+        Some(inside) => tail[inside as usize..footer_at].to_vec(),
+        None => read(footer.index_at, footer.index_bytes())?,
+    };
+    Ok(footer.decode_index(&index, file)?.0)
+}
+
+/// Is the header whole, and that of the object that the footer ends?
+fn check_header(header: &[u8], footer: &Footer, file: &str) -> Result<(), SegmentError> {
+    let corrupt = |what: &str| Err(SegmentError::Corrupt { file: file.to_owned(), position: 0, what: what.to_owned() });
+    if header.len() < HEADER_BYTES || u32_at(header, 0) != MAGIC {
+        return corrupt("no header of an archive object");
+    }
+    if crc32c(&header[..HEADER_BYTES - 4]) != u32_at(header, HEADER_BYTES - 4) {
+        return corrupt("header checksum");
+    }
+    let ours = header[8..24] == *footer.journal.as_bytes() && u64_at(header, 24) == footer.log.0 && u64_at(header, 32) == footer.id;
+    if !ours || u64_at(header, 40) != footer.base.0 {
+        return corrupt("header of another object");
+    }
+    Ok(())
+}
+
+/// The runs of an object, and whether each is as it was written. Whose it is nobody asks.
 ///
 /// # Errors
 /// When its header, footer or index is not readable.
 pub(crate) fn intact_runs(bytes: &[u8], file: &str) -> Result<Vec<(Run, bool)>, SegmentError> {
     let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
     let footer = Footer::decode(&bytes[footer_at..], bytes.len() as u64, file)?;
-    if bytes.len() < HEADER_BYTES || u32_at(bytes, 0) != MAGIC || crc32c(&bytes[..60]) != u32_at(bytes, 60) {
-        return Err(SegmentError::Corrupt { file: file.to_owned(), position: 0, what: "header checksum".to_owned() });
-    }
+    check_header(&bytes[..bytes.len().min(HEADER_BYTES)], &footer, file)?;
     let (runs, _) = footer.decode_index(&bytes[footer.index_at as usize..footer_at], file)?;
-    let whole = |run: &Run| crc32c(&bytes[run.position as usize..][..run.bytes as usize]) == run.crc;
-    Ok(runs.into_iter().map(|run| (run, whole(&run))).collect())
+    Ok(runs.into_iter().map(|run| (run, is_whole(bytes, &run))).collect())
+}
+
+/// Are the batches of a run as they were written?
+pub(crate) fn is_whole(object: &[u8], run: &Run) -> bool {
+    let batches = object.get(run.position as usize..run.position as usize + run.bytes as usize);
+    batches.is_some_and(|batches| crc32c(batches) == run.crc)
 }
 
 /// Prints an object as text, damage with its position.

@@ -10,14 +10,11 @@ use parking_lot::Mutex;
 use types::Offset;
 use uuid::Uuid;
 
-use super::object::{FOOTER_BYTES, Footer};
-use super::{ArchiveStore, Archived};
+use super::{ArchiveStore, Archived, open_index};
 use crate::disk::File;
 use crate::run::Run;
 use crate::segments::{Segment, SegmentError};
 
-/// Read at the end of an object at once: footer and, mostly, the whole index.
-const TAIL_BYTES: u64 = 16 << 10;
 /// Memory of an open object, about.
 const OPEN_BYTES: usize = 4 << 10;
 
@@ -29,29 +26,17 @@ pub(crate) struct OpenObject {
 }
 
 impl OpenObject {
-    /// Reads its footer and index. `number` is unique among segments.
+    /// Reads its header, footer and index. `number` is unique among segments.
     fn load(store: &Arc<dyn ArchiveStore>, object: &Arc<Archived>, journal: Uuid, number: u64) -> Result<Self, SegmentError> {
-        let file = ArchiveFile { store: Arc::clone(store), name: object.name(journal), object: Arc::clone(object) };
+        let name = object.name(journal);
         let read = |position: u64, bytes: usize| {
             let mut into = vec![0; bytes];
-            let got = file.read_at(position, &mut into).map_err(|source| SegmentError::Io { file: file.name(), source })?;
+            let got = store.read_at(&name, position, &mut into).map_err(|source| SegmentError::Io { file: name.clone(), source })?;
             into.truncate(got);
-            Ok::<_, SegmentError>(into)
+            Ok(into)
         };
-        let tail_at = object.length.saturating_sub(TAIL_BYTES);
-        let tail = read(tail_at, (object.length - tail_at) as usize)?;
-        let footer_at = tail.len().saturating_sub(FOOTER_BYTES);
-        let footer = Footer::decode(&tail[footer_at..], object.length, &file.name)?;
-        let ours = footer.journal == journal && footer.log == object.log && footer.id == object.id;
-        if !ours || (footer.base, footer.next) != (object.base, object.next) {
-            let (file, what) = (file.name(), "another object under this name".to_owned());
-            return Err(SegmentError::Corrupt { file, position: object.length, what });
-        }
-        let index = match footer.index_at().checked_sub(tail_at) {
-            Some(inside) => tail[inside as usize..footer_at].to_vec(),
-            None => read(footer.index_at(), footer.index_bytes())?,
-        };
-        let (runs, _) = footer.decode_index(&index, &file.name)?;
+        let runs = open_index(object, journal, &name, &read)?;
+        let file = ArchiveFile { store: Arc::clone(store), name, object: Arc::clone(object) };
         Ok(Self { segment: Arc::new(Segment::archived(number, Arc::new(file))), runs })
     }
 

@@ -328,7 +328,9 @@ impl Archiver {
                 self.retired.push(object);
                 continue;
             }
-            if let Err(error) = self.journal.archive().store.delete(&object.name(self.journal.uuid())) {
+            let name = object.name(self.journal.uuid());
+            self.journal.unreadable_places().forget(&name);
+            if let Err(error) = self.journal.archive().store.delete(&name) {
                 self.retired.push(object);
                 self.retired.extend(waiting);
                 return Err(error.into());
@@ -349,7 +351,7 @@ impl Archiver {
             for object in log.inner().archive.iter().filter(|object| object.length > 0) {
                 let name = object.name(uuid);
                 if !found.contains(&name) {
-                    tracing::error!(name, log = object.log.0, from = object.base.0, until = object.next.0, "archive object is missing");
+                    self.journal.note_unreadable(&name, None, (object.log, object.base), &"the archive object is missing");
                 }
                 known.insert(name);
             }

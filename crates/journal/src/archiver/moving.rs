@@ -174,7 +174,8 @@ impl Archiver {
                 }
                 // Deleted or trimmed meanwhile.
                 Err(ReadError::Gone) => {}
-                Err(error) => tracing::error!(log = log.id().0, %error, "records cannot be archived"),
+                Err(ReadError::Segment(error)) => self.journal.note_unreadable(error.file(), None, (log.id(), log.archived_until()), &error),
+                Err(error) => tracing::debug!(log = log.id().0, %error, "records cannot be archived"),
             }
         }
         let mut sweep = Sweep::new(runs);
@@ -184,8 +185,8 @@ impl Archiver {
             match bytes {
                 Ok(bytes) => self.add_run(log, objects, &run, bytes, object_bytes),
                 Err(error) => {
-                    tracing::error!(%error, "record data is unreadable and cannot be archived");
-                    // What lies before it can.
+                    // What lies before it can be archived.
+                    self.journal.note_unreadable(error.file(), Some(run.position), (run.log, run.base), &error);
                     unreadable.insert(run.log);
                 }
             }

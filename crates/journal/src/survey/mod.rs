@@ -22,7 +22,7 @@ use hashbrown::{HashMap, HashSet};
 use types::{LogId, LogIndex, Offset, Term, Timestamp};
 use uuid::Uuid;
 
-use crate::archive::{ArchiveStore, ArchivedLog, decode_records, intact_runs};
+use crate::archive::{ArchiveStore, Archived, ArchivedLog, decode_records, is_whole, open_index};
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::disk::{File, RealStorage, Storage};
 use crate::index::{IndexCache, SealedIndex};
@@ -168,6 +168,16 @@ pub enum SurveyError {
     /// The checkpoint is of a newer release.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// A file is damaged.
+    #[error("{file}, byte {position}: {what}")]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// Where, in bytes.
+        position: u64,
+        /// What does not fit.
+        what: String,
+    },
     /// The folder cannot be read.
     #[error("{what}: {source}")]
     Io {
@@ -197,6 +207,43 @@ pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress
     surveyor.found.find_lost();
     surveyor.found.stand_for(gone);
     Ok(surveyor.found)
+}
+
+/// An archive object as the journal names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedObject {
+    /// In the archive.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Whose records …
+    pub log: LogId,
+    /// … from which offset on.
+    pub base: Offset,
+}
+
+/// The objects that a journal names at its newest chunk, which nobody writes: those that are part of its logs. Only the checkpoint and what
+/// is behind it is read.
+///
+/// # Errors
+/// As [`survey`]; `Damaged`: what would say it is not readable.
+pub fn named_objects(folder: &Path, number: usize) -> Result<Vec<NamedObject>, SurveyError> {
+    let storage = RealStorage::read_only(folder);
+    let names = storage.list().map_err(|source| SurveyError::Io { what: "list the journal's folder", source })?;
+    let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
+    sequences.sort_unstable();
+    let mut surveyor = Surveyor { storage: &storage, number, progress: &|_| {}, found: Survey::default() };
+    let replay = surveyor.checkpoint(names.iter().any(|name| name == checkpoint::NAME))?.map(|checkpoint| checkpoint.replay);
+    let chain = replay.map(Chain::from);
+    let first = replay.map_or_else(|| sequences.first().copied().unwrap_or(1), |replay| replay.segment);
+    surveyor.all_open(&sequences, first, chain)?;
+    let objects = surveyor.named();
+    let Survey { damages, journal, .. } = surveyor.found;
+    if let Some(Damage { file, position, what, .. }) = damages.into_iter().next() {
+        return Err(SurveyError::Damaged { file, position, what });
+    }
+    let named = |object: Arc<Archived>| NamedObject { name: object.name(journal), bytes: object.length, log: object.log, base: object.base };
+    Ok(objects.into_iter().filter(|object| object.length > 0).map(named).collect())
 }
 
 struct Surveyor<'a> {
@@ -430,42 +477,45 @@ impl Surveyor<'_> {
         Ok(runs)
     }
 
-    /// Archive objects that the state names.
-    fn objects(&mut self, archive: &dyn ArchiveStore) {
-        let records = match decode_records(self.found.state.iter()) {
-            Ok(records) => records,
-            Err(error) => {
-                let id = format!("{}-archive", self.number);
-                return self.found.damages.push(Damage { id, file: "keyed state".to_owned(), position: 0, what: error.to_string(), place: Place::Elsewhere });
-            }
-        };
-        let mut logs: HashMap<LogId, ArchivedLog> = HashMap::new();
+    /// Archive objects that the state names, of each log those that are part of it, in order.
+    fn named(&mut self) -> Vec<Arc<Archived>> {
+        let records = decode_records(self.found.state.iter()).unwrap_or_else(|error| {
+            let id = format!("{}-archive", self.number);
+            self.found.damages.push(Damage { id, file: "keyed state".to_owned(), position: 0, what: error.to_string(), place: Place::Elsewhere });
+            Vec::new()
+        });
+        let mut logs: BTreeMap<LogId, ArchivedLog> = BTreeMap::new();
         for record in records {
             logs.entry(record.log).or_default().enter(record);
         }
-        let mut logs: Vec<_> = logs.into_iter().collect();
-        logs.sort_by_key(|(id, _)| *id);
-        for (log, objects) in logs {
-            self.found.archived_until.extend(objects.iter().map(|object| (log, object.next)));
-            for object in objects.iter() {
-                let whole = match object.length {
-                    // Nothing is left of these offsets, and that is as it should be.
-                    0 => vec![object.base..object.next],
-                    length => self.object(archive, &object.name(self.found.journal), length, (log, object.base)),
-                };
-                self.found.archived.entry(log).or_default().extend(whole);
-            }
+        // What the start has passed is on its way out.
+        let is_part = |object: &Arc<Archived>| self.found.logs.get(&object.log).is_none_or(|log| log.start < object.next);
+        logs.values().flat_map(ArchivedLog::iter).filter(|object| is_part(object)).cloned().collect()
+    }
+
+    /// Reads these objects.
+    fn objects(&mut self, archive: &dyn ArchiveStore) {
+        for object in self.named() {
+            self.found.archived_until.insert(object.log, object.next);
+            let whole = match object.length {
+                // Nothing is left of these offsets, and that is as it should be.
+                0 => vec![object.base..object.next],
+                _ => self.object(archive, &object),
+            };
+            self.found.archived.entry(object.log).or_default().extend(whole);
         }
     }
 
     /// What is whole of an object.
-    fn object(&mut self, archive: &dyn ArchiveStore, name: &str, length: u64, (log, base): (LogId, Offset)) -> Vec<Range<Offset>> {
-        let number = self.number;
+    fn object(&mut self, archive: &dyn ArchiveStore, object: &Archived) -> Vec<Range<Offset>> {
+        let (number, name) = (self.number, object.name(self.found.journal));
         let damage = |position: u64, what: String| {
-            Damage { id: format!("{number}-object-{}-{}-{position}", log.0, base.0), file: name.to_owned(), position, what, place: Place::Object }
+            let id = format!("{number}-object-{}-{}-{position}", object.log.0, object.base.0);
+            Damage { id, file: name.clone(), position, what, place: Place::Object }
         };
-        let mut bytes = vec![0; length as usize];
-        let got = match archive.read_at(name, 0, &mut bytes) {
+        // One byte more than there should be.
+        let mut bytes = vec![0; object.length as usize + 1];
+        let got = match archive.read_at(&name, 0, &mut bytes) {
             Ok(got) => got,
             Err(error) => {
                 self.found.damages.push(damage(0, error.to_string()));
@@ -474,13 +524,18 @@ impl Surveyor<'_> {
         };
         self.read(got as u64);
         bytes.truncate(got);
-        let runs = intact_runs(&bytes, name).unwrap_or_else(|error| {
-            self.found.damages.push(damage(0, error.to_string()));
+        let read = |position: u64, length: usize| {
+            let from = bytes.len().min(position as usize);
+            Ok(bytes[from..bytes.len().min(from + length)].to_vec())
+        };
+        let runs = open_index(object, self.found.journal, &name, &read).unwrap_or_else(|error| {
+            let position = if let SegmentError::Corrupt { position, .. } = &error { *position } else { 0 };
+            self.found.damages.push(damage(position, words(&error)));
             Vec::new()
         });
         let mut whole = Vec::new();
-        for (run, is_whole) in runs {
-            if is_whole {
+        for run in runs {
+            if is_whole(&bytes, &run) {
                 self.found.runs += 1;
                 whole.push(run.base..run.next);
             } else {

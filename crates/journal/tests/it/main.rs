@@ -13,6 +13,7 @@ mod io_modes;
 mod lost_pages;
 mod memory;
 mod node;
+mod objects;
 mod pinning;
 mod races;
 mod repair;

@@ -22,7 +22,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
 use journal::disk::IoMode;
-use journal::{ArchiveHold, Journal, Pinned};
+use journal::{ArchiveHold, Journal, NamedObject, Pinned};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -165,17 +165,14 @@ impl Backups {
         for (journal, folder) in journals.iter().zip(journal_folders) {
             pinned.push(Pins::new(journal, folder).with_context(|| format!("journal {}", journal.number()))?);
         }
-        let objects = self.objects(&pinned)?;
-        let sealed: u64 = pinned.iter().map(Pins::sealed_bytes).sum();
-        self.total.store(sealed + objects.iter().map(|object| object.bytes).sum::<u64>(), Ordering::Relaxed);
+        self.total.store(pinned.iter().map(Pins::sealed_bytes).sum(), Ordering::Relaxed);
         let mut parts = Vec::new();
         for (number, pins) in pinned.iter().enumerate() {
             parts.push(self.journal(number, pins, to).with_context(|| format!("journal {number}"))?);
         }
-        for object in &objects {
-            let target = to.join("archive").join(&object.name);
-            fs::create_dir_all(target.parent().unwrap_or(to))?;
-            self.take(&self.source.archive.join(&object.name), &target)?;
+        let mut objects = Vec::new();
+        for number in 0..pinned.len() {
+            self.objects(number, to, &mut objects).with_context(|| format!("journal {number}"))?;
         }
         let meta = fs::read_to_string(self.source.folder.join("meta.toml")).context("meta.toml")?;
         write_durably(to, "meta.toml", &meta)?;
@@ -211,14 +208,22 @@ impl Backups {
         Ok(JournalPart { number, uuid: pins.pinned.journal.to_string(), index: pins.pinned.until.0, files })
     }
 
-    /// Objects of the journals that are there now: all that they name at their indexes, and perhaps a few more.
-    fn objects(&self, pinned: &[Pins]) -> anyhow::Result<Vec<ObjectPart>> {
-        let mut found = Vec::new();
-        for pins in pinned {
-            let prefix = pins.pinned.journal.to_string();
-            list_objects(&self.source.archive, &prefix, &mut found).with_context(|| self.source.archive.display().to_string())?;
+    /// The objects that a journal names at its index, as the backup has it. Without one of them it would be no backup.
+    fn objects(&self, number: usize, to: &Path, parts: &mut Vec<ObjectPart>) -> anyhow::Result<()> {
+        let named = journal::named_objects(&to.join(format!("journal-{number}")), number)?;
+        self.total.fetch_add(named.iter().map(|object| object.bytes).sum(), Ordering::Relaxed);
+        for NamedObject { name, bytes, log, base } in named {
+            let (source, target) = (self.source.archive.join(&name), to.join("archive").join(&name));
+            let shown = || format!("archive object {} ({log} from offset {base})", source.display());
+            let found = fs::metadata(&source).with_context(shown)?.len();
+            if found != bytes {
+                bail!("{} is {found} bytes long, and has {bytes} in the journal's record", shown());
+            }
+            fs::create_dir_all(target.parent().unwrap_or(to))?;
+            self.take(&source, &target).with_context(shown)?;
+            parts.push(ObjectPart { name, bytes });
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Links a file that nobody writes, or copies it where that cannot be. Returns its length.
@@ -300,24 +305,6 @@ fn copy(from: &Path, to: &Path, used: u64, bytes: u64, progress: &dyn Fn(u64)) -
         bail!("{}: {all} bytes long, it was {used}", from.display());
     }
     copied.set_len(bytes).and_then(|()| copied.sync_all()).with_context(shown)
-}
-
-/// Files below `folder`/`name`, with their paths from `folder` on; those that are being written (`#`) are none yet.
-fn list_objects(folder: &Path, name: &str, found: &mut Vec<ObjectPart>) -> io::Result<()> {
-    let entries = match fs::read_dir(folder.join(name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = entry?;
-        let below = format!("{name}/{}", entry.file_name().to_string_lossy());
-        if entry.file_type()?.is_dir() {
-            list_objects(folder, &below, found)?;
-        } else if !below.contains('#') {
-            found.push(ObjectPart { name: below, bytes: entry.metadata()?.len() });
-        }
-    }
-    Ok(())
 }
 
 /// Flushes a folder and those in it.

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use super::manifest::Manifest;
 use super::{PIECE_BYTES, copy, sync_all};
 use crate::archive_folder::{ArchiveReader, UNFINISHED};
-use crate::data_folder::{Mark, Marked, RESTORING, create_private, write_durably};
+use crate::data_folder::{Mark, Marked, RESTORING, create_private, meta_of, write_durably};
 use crate::output;
 use crate::progress::Bar;
 
@@ -58,6 +58,12 @@ fn empty(data: &Path) {
 
 fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> anyhow::Result<()> {
     let _mark = Mark::put(data, RESTORING, &format!("from {}\n", from.display()))?;
+    // It says of which cluster it is and how many journals there are, as the manifest does.
+    let (cluster_id, journals) = meta_of(from)?;
+    if cluster_id != manifest.cluster_id || journals != manifest.journals.len() {
+        let (named, counted) = (&manifest.cluster_id, manifest.journals.len());
+        bail!("the backup is damaged: its meta.toml is of cluster {cluster_id} with {journals} journals, its manifest of {named} with {counted}");
+    }
     let files: u64 = manifest.journals.iter().flat_map(|journal| &journal.files).map(|file| file.used).sum();
     let objects: u64 = manifest.objects.iter().map(|object| object.bytes).sum();
     let bar = Bar::new("copying", files + objects);

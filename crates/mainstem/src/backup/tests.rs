@@ -1,6 +1,127 @@
-//! Objects of a restore.
+//! Backups of journals that run, and what is restored of them.
+
+mod running;
 
 use super::*;
+use running::{Running, back_up, wait_for};
+
+/// A folder with two journals whose first logs have objects in the archive.
+fn with_objects(folder: &Path) -> Running {
+    let running = Running::open(folder, 2);
+    for journal in 0..2 {
+        let log = running.log(journal, 1 + journal as u64);
+        for _ in 0..140 {
+            running.append(journal, vec![Running::batch(&log, &[7; 900], 50)]);
+        }
+        wait_for("a part of it is archived", || log.archived_until().0 > 1000);
+    }
+    running
+}
+
+/// All files of a folder with its sub-folders, with their paths from there on.
+fn names_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() { found.extend(names_below(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+fn refusal<T>(outcome: anyhow::Result<T>) -> String {
+    outcome.err().map_or_else(|| panic!("it is refused"), |error| format!("{error:#}"))
+}
+
+#[test]
+fn a_backup_has_the_objects_that_the_journals_name_or_says_which_it_lacks() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, to) = (scratch.path().join("data"), scratch.path().join("backup"));
+    let running = with_objects(&data);
+    let backups = running.backups(&data);
+    // What a crash left, or somebody put there, is in no backup.
+    let object = names_below(&data.join("archive")).remove(0);
+    let stray = object.parent().unwrap().join("00000000000000000000-00000000000000ff");
+    fs::write(&stray, "nobody's").unwrap();
+    back_up(&backups, &to).unwrap();
+    let manifest = Manifest::read(&to).unwrap();
+    let listed: Vec<PathBuf> = manifest.objects.iter().map(|object| to.join("archive").join(&object.name)).collect();
+    assert!(!listed.is_empty() && !listed.iter().any(|name| name.file_name() == stray.file_name()), "{listed:?}");
+    let mut there = listed.clone();
+    there.sort();
+    assert_eq!(there, names_below(&to.join("archive")));
+    // One that is gone, and one that is shorter than it was.
+    let lost = data.join("archive").join(&manifest.objects[1].name);
+    fs::rename(&lost, scratch.path().join("aside")).unwrap();
+    let reason = back_up(&backups, &scratch.path().join("second")).expect_err("an object is missing");
+    assert!(reason.contains(&manifest.objects[1].name) && reason.contains("log-"), "{reason}");
+    assert_eq!(names_below(&scratch.path().join("second")), Vec::<PathBuf>::new(), "nothing is left of it");
+    fs::write(&lost, "short").unwrap();
+    let reason = back_up(&backups, &scratch.path().join("second")).expect_err("an object is short");
+    assert!(reason.contains(&manifest.objects[1].name) && reason.contains("5 bytes long"), "{reason}");
+    fs::remove_file(&lost).unwrap();
+    fs::rename(scratch.path().join("aside"), &lost).unwrap();
+    back_up(&backups, &scratch.path().join("second")).unwrap();
+    running.close();
+}
+
+#[test]
+fn a_restore_asks_whose_object_it_is_and_what_meta_toml_says() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, to) = (scratch.path().join("data"), scratch.path().join("backup"));
+    let running = with_objects(&data);
+    back_up(&running.backups(&data), &to).unwrap();
+    running.close();
+    let objects = names_below(&to.join("archive"));
+    let restore = || restore::run(&to, &scratch.path().join("restored"), None);
+    let refused = |what: &str| {
+        let said = refusal(restore());
+        assert!(said.contains(what), "{what} in {said}");
+        assert_eq!(names_below(&scratch.path().join("restored")), Vec::<PathBuf>::new(), "{what}");
+    };
+    // The backup has names of the broker's own files.
+    let own = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
+        let before = fs::read(path).unwrap();
+        let mut bytes = before.clone();
+        change(&mut bytes);
+        fs::remove_file(path).unwrap();
+        fs::write(path, bytes).unwrap();
+        before
+    };
+    // Two whole ones in each other's place; one with another header; one with bytes behind its end.
+    let (one, other) = (objects.first().unwrap(), objects.last().unwrap());
+    let (first, last) = (fs::read(one).unwrap(), fs::read(other).unwrap());
+    let manifest = fs::read_to_string(to.join(manifest::NAME)).unwrap();
+    let mut swapped = Manifest::read(&to).unwrap();
+    for object in &mut swapped.objects {
+        let path = to.join("archive").join(&object.name);
+        object.bytes = if path == *one { last.len() } else if path == *other { first.len() } else { object.bytes as usize } as u64;
+    }
+    fs::write(to.join(manifest::NAME), toml::to_string(&swapped).unwrap()).unwrap();
+    own(one, &|bytes| *bytes = last.clone());
+    own(other, &|bytes| *bytes = first.clone());
+    refused(&one.file_name().unwrap().to_string_lossy());
+    own(one, &|bytes| *bytes = first.clone());
+    own(other, &|bytes| *bytes = last.clone());
+    fs::write(to.join(manifest::NAME), &manifest).unwrap();
+    own(one, &|bytes| bytes[24] ^= 1);
+    refused("header checksum");
+    own(one, &|bytes| *bytes = first.clone());
+    // What says of which cluster it is.
+    let meta = fs::read_to_string(to.join("meta.toml")).unwrap();
+    let written = |version: u32, cluster: &str, journals: usize| format!("format_version = {version}\ncluster_id = \"{cluster}\"\njournals = {journals}\n");
+    for (text, what) in [
+        ("format_version = 1\ncluster_id".to_owned(), "meta.toml"),
+        (written(9, running::CLUSTER, 2), "format version 9"),
+        (written(1, "another", 2), "of cluster another"),
+        (written(1, running::CLUSTER, 3), "with 3 journals"),
+    ] {
+        fs::write(to.join("meta.toml"), text).unwrap();
+        refused(what);
+    }
+    fs::write(to.join("meta.toml"), meta).unwrap();
+    restore().unwrap();
+}
 
 #[test]
 fn objects_that_are_there_are_kept() {

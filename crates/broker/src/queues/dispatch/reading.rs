@@ -59,7 +59,8 @@ impl Turn<'_> {
                 }
             }
             Some(Err(error)) => {
-                tracing::warn!(%error, queue = ?self.queue, offset, "records of a queue cannot be read; they are tried again");
+                // The journal has said it once.
+                tracing::debug!(%error, queue = ?self.queue, offset, "records of a queue cannot be read; they are tried again");
                 let again = self.now_ms + RETRY_MS;
                 self.set_due(Some(again));
                 Look::Wait

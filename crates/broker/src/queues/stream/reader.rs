@@ -65,7 +65,8 @@ impl StreamRead {
             match outcome {
                 Ok((next, piece)) => cursor.set(next, piece),
                 Err(error) => {
-                    tracing::warn!(%error, ?queue, offset = cursor.at, "records of a stream cannot be read; they are tried again");
+                    // The journal has said it once.
+                    tracing::debug!(%error, ?queue, offset = cursor.at, "records of a stream cannot be read; they are tried again");
                     cursor.waits = Waits::Retry;
                     broker.retry_stream(&queue);
                 }
