@@ -31,8 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const GROUPS_AT_ONCE: usize = 500;
 /// Between such pieces, in ms.
 const PIECE_PAUSE: u64 = 1;
-/// How often shared subscriptions are looked at for locks that have run out, in ms.
+/// How often shared subscriptions are looked at for locks that have run out, in ms, …
 const LOCKS_INTERVAL: u64 = 500;
+/// … and how often at most: outcomes of commits, which wake the thread, come by the thousand.
+const LOCKS_PAUSE: u64 = 20;
 
 /// All groups of the node.
 pub struct Groups {
@@ -137,6 +139,7 @@ impl Groups {
         let mut expiry_at = now() + interval;
         // Behind which group it goes on.
         let mut expiring: Option<String> = None;
+        let mut locks_at = 0;
         while !self.closed.load(std::sync::atomic::Ordering::SeqCst) {
             self.take_results(broker, self.inbox.take());
             let full = broker.lane().send(broker.journals()) > 0;
@@ -147,7 +150,11 @@ impl Groups {
                 state.perform(broker, effects, None);
                 state.coordinator.next_deadline()
             };
-            broker.expire_subscriptions();
+            let looks = now() >= locks_at;
+            if looks {
+                broker.expire_subscriptions();
+                locks_at = now() + LOCKS_PAUSE;
+            }
             if expiring.is_none() && now() >= expiry_at {
                 expiry_at = now() + interval;
                 expiring = Some(String::new());
@@ -155,6 +162,7 @@ impl Groups {
             expiring = expiring.and_then(|after| self.expire(broker, &after));
             let longest = match expiring {
                 Some(_) => PIECE_PAUSE,
+                None if !looks => LOCKS_PAUSE,
                 None if broker.subscriptions().is_empty() => interval,
                 None => LOCKS_INTERVAL,
             };
