@@ -52,6 +52,8 @@ pub(crate) struct State {
     /// Threads that wait for an append, by its token.
     blocked: HashMap<u64, Sender<Result<(), AppendError>>>,
     next_token: u64,
+    /// The thread has ended: outcomes are taken no more.
+    ended: bool,
 }
 
 /// An answer to a member; `Err`: what it would tell is not durable.
@@ -102,7 +104,7 @@ impl Groups {
             },
         };
         let coordinator = GroupCoordinator::with_topics(chosen, topics);
-        let state = State { coordinator, coming: HashMap::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0 };
+        let state = State { coordinator, coming: HashMap::new(), waiting: HashMap::new(), blocked: HashMap::new(), next_token: 0, ended: false };
         Self { state: Mutex::new(state), inbox, closed: false.into() }
     }
 
@@ -174,7 +176,9 @@ impl Groups {
             self.inbox.wait(wait);
         }
         // Nobody tells them any more.
-        self.state.lock().blocked.clear();
+        let mut state = self.state.lock();
+        state.ended = true;
+        state.blocked.clear();
     }
 
     /// Forgets what is too old of the groups behind `after`, or of some of them; behind which it goes on.
@@ -329,7 +333,9 @@ impl State {
     pub fn append_blocking(&mut self, broker: &Broker, items: Vec<AppendItem>) -> (u64, Receiver<Result<(), AppendError>>) {
         let (sender, receiver) = channel();
         let token = self.take_token();
-        self.blocked.insert(token, sender);
+        if !self.ended {
+            self.blocked.insert(token, sender);
+        }
         broker.lane().append(broker.journals(), token, items, true);
         (token, receiver)
     }
