@@ -283,6 +283,9 @@ impl ColdReader {
     /// The bytes of a run as they are written, checked, in one or more slices.
     pub fn read_run(&self, journal: &Journal, segment: &Segment, run: &Run) -> Result<SmallVec<[Bytes; 2]>, SegmentError> {
         let mut slices: SmallVec<[Bytes; 2]> = SmallVec::new();
+        if run.is_gap() {
+            return Ok(slices);
+        }
         let (start, end) = (u64::from(run.position), u64::from(run.position) + u64::from(run.bytes));
         for piece in Piece::of_run(segment, run) {
             let from = start.saturating_sub(piece.position) as usize;

@@ -167,6 +167,8 @@ pub struct Journal {
     stopped: Mutex<Option<String>>,
     /// Since when the writer waits for a segment, by the steady clock in ms, at least 1; 0 when it does not.
     segment_wanted: AtomicU64,
+    /// Records were let go since the keeper asked last.
+    released: AtomicBool,
     /// Why the last attempt to prepare a segment failed.
     segment_error: Mutex<Option<String>>,
     shutting_down: AtomicBool,
@@ -235,6 +237,7 @@ impl Journal {
             disk_full: AtomicBool::new(false),
             stopped: Mutex::new(None),
             segment_wanted: AtomicU64::new(0),
+            released: AtomicBool::new(false),
             segment_error: Mutex::new(None),
             shutting_down: AtomicBool::new(false),
             keeper: Mutex::default(),
@@ -648,6 +651,17 @@ impl Journal {
         if self.segment_wanted.load(Ordering::Relaxed) == 0 {
             self.segment_wanted.store(self.clock.steady_ms().max(1), Ordering::Relaxed);
         }
+    }
+
+    /// Records of some log are not needed any more.
+    pub fn note_released(&self) {
+        if !self.released.load(Ordering::Relaxed) {
+            self.released.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn take_released(&self) -> bool {
+        self.released.load(Ordering::Relaxed) && self.released.swap(false, Ordering::Relaxed)
     }
 
     /// A segment could not be prepared.

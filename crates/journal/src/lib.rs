@@ -53,7 +53,7 @@ pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
 pub use inspect::inspect;
 pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};
 pub use keeper::Keeper;
-pub use log::{Compaction, Log, Retention};
+pub use log::{DoneRecords, Compaction, Log, Retention};
 pub use metrics::JournalMetrics;
 pub use places::Place;
 pub use pool::{Block, BlockPool};

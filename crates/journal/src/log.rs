@@ -5,7 +5,8 @@
 //! `start <= readable <= end`: records below `start` are gone, below `readable` visible for the log's
 //! durability class, below `end` placed in a chunk.
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -72,6 +73,15 @@ pub(crate) struct LogInner {
     /// What of it lies in archive objects.
     pub archive: ArchivedLog,
     pub compaction: Option<Box<Compaction>>,
+    /// Who knows which records behind the start nobody needs any more.
+    done: Option<Weak<dyn DoneRecords>>,
+}
+
+/// Who knows which records of a log nobody needs any more, although its start is before them.
+pub trait DoneRecords: Send + Sync {
+    /// Ascending ranges in `range` that do not touch each other. What is in them may be gone at any time after that, and stays out of use,
+    /// whatever a crash undoes. Called by the keeper, without any lock of the log.
+    fn done_within(&self, range: Range<Offset>) -> Vec<Range<Offset>>;
 }
 
 impl LogInner {
@@ -370,6 +380,20 @@ impl Log {
     /// Sets whether and how it is compacted.
     pub fn set_compaction(&self, compaction: Option<Compaction>) {
         self.inner.lock().compaction = compaction.map(Box::new);
+    }
+
+    /// Sets who knows which records are done, as long as there are any. They are not kept when segments are rewritten.
+    pub fn set_done(&self, done: Option<Weak<dyn DoneRecords>>) {
+        self.inner.lock().done = done;
+    }
+
+    pub(crate) fn has_done(&self) -> bool {
+        self.inner.lock().done.is_some()
+    }
+
+    pub(crate) fn done_within(&self, range: Range<Offset>) -> Vec<Range<Offset>> {
+        let done = self.inner.lock().done.clone();
+        done.and_then(|done| done.upgrade()).map_or_else(Vec::new, |done| done.done_within(range))
     }
 
     pub(crate) fn compaction(&self) -> Option<Compaction> {

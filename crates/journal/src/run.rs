@@ -38,7 +38,20 @@ pub struct Run {
     pub append_time: Timestamp,
 }
 
+/// A run has at most so many offsets, as an entry of the index can say.
+pub(crate) const OFFSETS_MAX: u64 = 1 << 32;
+
 impl Run {
+    /// Stands for offsets of which no record is needed any more, in place of this run.
+    pub(crate) fn gap(&self) -> Self {
+        Self { bytes: 0, crc: 0, records: 0, shared: false, max_timestamp: Timestamp::MIN, ..*self }
+    }
+
+    /// Does it hold nothing?
+    pub(crate) fn is_gap(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// The bytes of the run, which lie in `pieces`, as readers of its log get them. Only the offsets are copied.
     pub(crate) fn placed<const N: usize>(&self, pieces: SmallVec<[Bytes; N]>) -> SmallVec<[Bytes; N]> {
         if !self.shared {

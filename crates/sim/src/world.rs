@@ -52,6 +52,10 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 const STATE_BYTES: usize = 300;
 /// Segment files may take so much, …
 const WINDOW_BYTES: u64 = 6 * SEGMENT_BYTES;
+/// At this choice of an operation the archive begins to take nothing …
+const ARCHIVE_RESTS_AT: u64 = 700;
+/// … for fewer operations than these.
+const ARCHIVE_RESTS_MAX: u64 = 300;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
 
@@ -184,6 +188,8 @@ struct World {
     made: u64,
     planted: Option<Planted>,
     watch: window::Watch,
+    /// Operations during which the archive takes nothing.
+    archive_rests: u64,
     trace: u64,
 }
 
@@ -253,6 +259,7 @@ impl World {
             made: LOGS_AT_FIRST,
             planted,
             watch: window::Watch::default(),
+            archive_rests: 0,
             trace: seed,
         }
     }
@@ -358,6 +365,11 @@ impl World {
         self.clock.0.fetch_add(1, Ordering::Relaxed);
         let choice = self.random.below(1000);
         self.note(choice);
+        self.archive_rests = self.archive_rests.saturating_sub(1);
+        if choice == ARCHIVE_RESTS_AT {
+            // An archive that takes long.
+            self.archive_rests = self.random.below(ARCHIVE_RESTS_MAX);
+        }
         match choice {
             0..390 => self.append(coverage),
             390..420 => self.tie(coverage),
@@ -521,6 +533,9 @@ impl World {
     }
 
     fn archive(&mut self, coverage: &mut Coverage) {
+        if self.archive_rests > 0 {
+            return;
+        }
         if let Some(running) = &mut self.running {
             running.archiver.step();
         }

@@ -6,10 +6,13 @@
 //! * K2 A checkpoint covers only segments whose index is on disk.
 //! * K3 A segment is freed only when a checkpoint covers it and no live log has a record in it that is not in the archive.
 
+mod choose;
 mod expiry;
 mod pin;
 mod retention;
 mod rewrite;
+mod room;
+mod usage;
 
 pub(crate) use rewrite::{Copy, NAME_REWRITING};
 
@@ -23,7 +26,7 @@ use types::{LogId, LogIndex, Term};
 
 use crate::archive;
 use crate::checkpoint::{self, ReplayFrom};
-use crate::disk::{File, SECTOR, Storage};
+use crate::disk::{File, Storage};
 use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::journal::Journal;
 use crate::log::Log;
@@ -43,15 +46,14 @@ const SPARE_FILES_MAX: usize = 4;
 /// The same when segment files are to take no more than so much.
 const SPARE_FILES_IN_WINDOW: usize = 1;
 
-/// Space for the next checkpoint on a full disk; nothing is in it.
-const NAME_RESERVE: &str = "reserve";
-const RESERVE_BYTES_MIN: u64 = 64 << 10;
-
 /// Between looks whether files on their way out have made room, and between parts of work that is done in parts.
 const DEAD_WAIT: Duration = Duration::from_millis(10);
 
 /// A log's record for the checkpoint, without producers and transactions.
 const SNAPSHOT_BYTES: usize = 60;
+
+/// When nothing is sealed, what was let go is looked after once in so many ms.
+const QUIET_LOOK_MS: i64 = 5_000;
 
 /// After a look at old segments this many times as long as it took passes until the next …
 const LOOK_REST: i64 = 19;
@@ -126,6 +128,8 @@ pub struct Keeper {
     spare_number: u64,
     /// Files of segments that are in no table any more and could not be removed yet.
     undeleted: Vec<String>,
+    /// Segments that could not be read when they were to be rewritten.
+    unreadable: BTreeSet<u64>,
     look: Look,
     expiry: expiry::Expiry,
     gate: Gate,
@@ -142,6 +146,8 @@ struct Look {
     whole: bool,
     /// The last time they were.
     last: i64,
+    /// The last look at all.
+    at: i64,
     not_before: i64,
 }
 
@@ -167,7 +173,8 @@ pub(crate) struct KeeperStart {
 
 impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
-        let look = Look { wanted: false, whole: false, last: journal.now_ms(), not_before: i64::MIN };
+        let now = journal.now_ms();
+        let look = Look { wanted: false, whole: false, last: now, at: now, not_before: i64::MIN };
         journal.set_spare_segments(start.spares.len());
         Self {
             checkpointed: start.replay.segment,
@@ -186,6 +193,7 @@ impl Keeper {
             spares: start.spares,
             spare_number: 0,
             undeleted: Vec::new(),
+            unreadable: BTreeSet::new(),
             look,
             expiry: expiry::Expiry::default(),
             gate: Gate::default(),
@@ -212,7 +220,7 @@ impl Keeper {
         inbox.pins.into_iter().for_each(|job| self.pin(job));
         self.prune();
         // On a full disk nothing is sealed, and what is trimmed is all that can help.
-        self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full();
+        self.look.wanted |= sealed || inbox.moved || self.journal.is_disk_full() || self.has_quiet_news();
         self.look.whole |= inbox.check_retention;
         if !self.journal.is_unchecked() {
             self.look_if_due();
@@ -220,6 +228,12 @@ impl Keeper {
         self.expire_producers();
         self.prepare_next();
         self.allow_dead_files();
+    }
+
+    /// Were records let go since the last look, which is long enough ago?
+    fn has_quiet_news(&self) -> bool {
+        let now = self.journal.now_ms();
+        (now - self.look.at >= QUIET_LOOK_MS || now < self.look.at) && self.journal.take_released()
     }
 
     /// Would so many bytes be within the full mark, were it not for files on their way out? These go in a hurry then.
@@ -242,13 +256,13 @@ impl Keeper {
         let now = self.journal.now_ms();
         self.look.whole |= now - self.look.last >= self.journal.config().retention_check_ms as i64;
         // What is to be freed is waited for.
-        let later = now < self.look.not_before && !self.journal.window().is_held();
+        let later = now < self.look.not_before && !self.journal.window().is_held() && !self.journal.is_disk_full();
         if !(self.look.wanted || self.look.whole) || later {
             return;
         }
         let whole = self.look.whole;
         let last = if whole { now } else { self.look.last };
-        self.look = Look { wanted: false, whole: false, last, not_before: now };
+        self.look = Look { wanted: false, whole: false, last, at: now, not_before: now };
         let outcome = self.look_after_segments(whole);
         self.report("look after old segments", outcome);
     }
@@ -272,6 +286,10 @@ impl Keeper {
             return;
         }
         let Some(grant) = self.ask_window() else { return };
+        // Space that comes back on a full disk is first for what brings back more.
+        if self.journal.is_disk_full() && self.spares.is_empty() && !self.keep_room().unwrap_or(false) {
+            return;
+        }
         match self.make_segment() {
             Ok(prepared) => {
                 if let Grant::Beyond(reason) = grant {
@@ -472,38 +490,9 @@ impl Keeper {
         self.checkpoint_bytes = bytes.len() as u64;
         self.bytes_since_checkpoint = 0;
         self.rewritten_since_checkpoint = false;
-        self.journal.window().set_others(other_bytes(self.checkpoint_bytes));
+        self.journal.window().set_others(room::other_bytes(&self.journal, self.checkpoint_bytes));
         self.journal.metrics().checkpoints.inc();
-        self.keep_reserve()
-    }
-
-    /// The file of the next checkpoint; on a full disk in the space that is kept for it.
-    fn create_checkpoint(&self, bytes: u64) -> io::Result<Arc<dyn File>> {
-        if self.storage.list()?.iter().any(|name| name == checkpoint::NAME_NEW) {
-            self.storage.remove(checkpoint::NAME_NEW)?;
-        }
-        match self.storage.create(checkpoint::NAME_NEW, bytes) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                self.storage.remove(NAME_RESERVE).map_err(|_| error)?;
-                self.storage.create(checkpoint::NAME_NEW, bytes)
-            }
-            outcome => outcome,
-        }
-    }
-
-    /// Keeps space for the next checkpoint: without one nothing is freed, and a full disk would stay full.
-    fn keep_reserve(&self) -> io::Result<()> {
-        let wanted = (self.checkpoint_bytes * 2).max(RESERVE_BYTES_MIN);
-        let outcome = if self.storage.list()?.iter().any(|name| name == NAME_RESERVE) {
-            let kept = self.storage.open(NAME_RESERVE)?;
-            if kept.size()? < wanted { kept.allocate(wanted) } else { Ok(()) }
-        } else {
-            self.storage.create(NAME_RESERVE, wanted).map(drop)
-        };
-        match outcome {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
-            outcome => outcome,
-        }
+        self.keep_room().map(drop)
     }
 
     /// Takes a dead segment out of the table and keeps or removes its file.
@@ -548,11 +537,6 @@ impl Keeper {
         }
         Ok(())
     }
-}
-
-/// What the next checkpoint, the one before it and the space kept for it take beside segments.
-fn other_bytes(checkpoint_bytes: u64) -> u64 {
-    2 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN)
 }
 
 /// Why background work failed.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use types::{ConnectionId, LogId, Offset, ShardId};
 
+use super::usage::Usage;
 use super::{Keeper, KeeperError, LONG_LOOK_MS, LOOK_REST};
 use crate::append::{Append, AppendItem, ReplyTo};
 use crate::index::SealedIndex;
@@ -15,13 +16,6 @@ use crate::segments::Segment;
 
 /// Trims in one append.
 const TRIMS_MAX: usize = 1000;
-
-/// How much of a segment is live.
-pub(super) struct Usage {
-    pub sequence: u64,
-    pub live_bytes: u64,
-    pub total_bytes: u64,
-}
 
 /// What one pass over the segments decided.
 #[derive(Default)]
@@ -83,7 +77,7 @@ impl Keeper {
         }
         self.submit_trims(&pass);
         self.journal.set_live_segment_bytes(usage.iter().map(|used| used.live_bytes).sum());
-        self.reclaim(&usage)
+        self.reclaim(usage)
     }
 
     /// How much of each segment is live, and of each log what lies in sealed segments: records may have been deleted since the last
@@ -96,34 +90,12 @@ impl Keeper {
             live.insert(log.id(), log.inner().archive.bytes_from(from));
         }
         for (segment, index) in sealed {
-            let mut used = Usage { sequence: segment.sequence, live_bytes: 0, total_bytes: 0 };
-            let rows = index.rows()?;
-            let mut live_rows = vec![false; rows.len()];
-            let mut live_shared = false;
-            for (row, is_live) in rows.iter().zip(&mut live_rows) {
-                let own_bytes = row.bytes - u64::from(row.shared_bytes);
-                used.total_bytes += own_bytes;
-                let Some(log) = self.journal.log(row.log) else { continue };
-                // A trim counts when it is durable: after a crash before that the records are still the log's. So does a record of the archive.
+            usage.push(self.measure_segment(segment, index, |log, row| {
                 let archived = log.archived_until();
-                if row.next > log.start().max(archived) {
-                    used.live_bytes += own_bytes;
-                    *is_live = true;
-                    live_shared |= row.shared_bytes > 0;
-                }
-                if row.next > considered_from(&log).1.max(archived) {
+                if row.next > considered_from(log).1.max(archived) {
                     *live.entry(row.log).or_default() += row.bytes_from(archived);
                 }
-            }
-            #[cfg(feature = "planted")]
-            if self.journal.planted() == Some(crate::Planted::FreeSharedBody) {
-                live_rows.iter_mut().skip(2).for_each(|is_live| *is_live = false);
-            }
-            // What logs share counts once, as long as one of them has it.
-            let (shared, shared_live) = index.sharers().usage(|row| live_rows[row as usize], live_shared);
-            used.total_bytes += shared;
-            used.live_bytes += shared_live;
-            usage.push(used);
+            })?);
         }
         for log in self.journal.all_logs() {
             log.set_sealed_bytes(live.get(&log.id()).copied().unwrap_or(0));

@@ -1,5 +1,6 @@
-//! Getting space back: dead segments are freed, and neighbouring segments of which little is live are merged
-//! into one, sorted by log, that takes the place of the oldest of them.
+//! Getting space back: dead segments are freed, and segments of which little is live are rewritten, with their neighbours where these
+//! fit, into one, sorted by log, that takes the place of the oldest of them ([`choose`] says which). What records nobody needs leave is a
+//! gap, a run of no bytes, so that whoever reads a log meets each of its offsets.
 //!
 //! A crash leaves either the old segments or the new one: the new file lists those it replaces, and recovery
 //! removes them if they are still there.
@@ -10,56 +11,111 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use types::{LogId, LogIndex, Term};
 
-use super::retention::Usage;
+use super::choose::{Limits, choose};
+use super::room::NAME_ROOM;
+use super::usage::Usage;
 use super::{Keeper, KeeperError};
 use crate::chunk::{crc32c, padded};
 use crate::disk::{File, SECTOR};
 use crate::index::{SealInfo, SealedIndex, write_index};
-use crate::run::Run;
-use crate::segments::{
-    REPLACES_MAX, SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, segment_name,
-};
+use crate::run::{OFFSETS_MAX, Run};
+use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind, segment_name};
 
 /// Name of a segment that is being rewritten.
 pub(crate) const NAME_REWRITING: &str = "rewriting";
 /// Runs are merged up to this length, so that history reads in large pieces.
 const MERGED_RUN_BYTES: usize = 1 << 20;
-/// … and to so many offsets, as an entry of the index can say.
-const MERGED_OFFSETS_MAX: u64 = 1 << 32;
+/// Rewritings of one turn, …
+const TURN_MAX: usize = 32;
+/// … which ends after so many ms.
+const TURN_MS: i64 = 200;
 
 impl Keeper {
-    pub(super) fn reclaim(&mut self, usage: &[Usage]) -> Result<(), KeeperError> {
+    /// Frees what is dead and rewrites what is mostly dead, for a while; what is left is looked at again soon.
+    pub(super) fn reclaim(&mut self, mut usage: Vec<Usage>) -> Result<(), KeeperError> {
         self.delete_undeleted()?;
+        self.remove_leftover()?;
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
         if self.rewritten_since_checkpoint {
             self.write_checkpoint()?;
         }
         let covered = self.checkpointed;
-        for used in usage.iter().filter(|used| used.live_bytes == 0 && used.sequence < covered) {
+        usage.retain(|used| used.sequence < covered);
+        for used in usage.extract_if(.., |used| used.live_bytes == 0) {
             self.free(used.sequence)?;
         }
-        let kept: Vec<&Usage> = usage.iter().filter(|used| used.live_bytes > 0 && used.sequence < covered).collect();
         if self.is_room_coming(self.journal.file_bytes()) {
             self.look.wanted = true;
             return Ok(());
         }
-        if let Some(victims) = choose(&kept, self.journal.config().segment_bytes) {
-            self.rewrite(&victims)?;
+        self.rewrite_some(&mut usage)
+    }
+
+    /// Rewrites what is worth it, group by group, none of which has to do with another, until it has taken a turn's time.
+    fn rewrite_some(&mut self, usage: &mut Vec<Usage>) -> Result<(), KeeperError> {
+        let began = self.journal.now_ms();
+        let mut outcome = Ok(());
+        for _ in 0..TURN_MAX {
+            let limits = self.limits()?;
+            let Some(victims) = choose(usage, &limits, |sequence| self.unreadable.contains(&sequence)) else { break };
+            let first = victims[0].sequence;
+            let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);
+            // What was rewritten is rewritten again only behind a checkpoint. It parts its neighbours too.
+            usage[at].kept_bytes = usage[at].file_bytes.max(limits.segment_bytes);
+            usage[at].file_bytes = usage[at].kept_bytes;
+            usage.drain(at + 1..at + victims.len());
+            self.look.wanted = true;
+            let sequences: Vec<u64> = victims.iter().map(|used| used.sequence).collect();
+            match self.rewrite(&sequences, &limits) {
+                Ok(()) => {}
+                Err(KeeperError::Segment(error)) => {
+                    // What is damaged stays as it is, and is in nobody's way.
+                    tracing::error!(journal = self.journal.number(), segments = ?sequences, %error, "a segment cannot be rewritten");
+                    self.unreadable.extend(sequences);
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+            self.prepare_next();
+            if self.journal.now_ms() - began >= TURN_MS {
+                break;
+            }
+        }
+        let took = (self.journal.now_ms() - began).max(0);
+        if !self.is_short() {
+            // Half of the time is for others.
+            self.look.not_before = self.look.not_before.max(self.journal.now_ms() + took);
+        }
+        outcome
+    }
+
+    fn rewrite(&mut self, victims: &[u64], limits: &Limits) -> Result<(), KeeperError> {
+        let outcome = self.rewrite_into(victims, limits);
+        if outcome.is_err() {
+            // It takes the space that the next attempt needs.
+            self.remove_leftover()?;
+        }
+        outcome
+    }
+
+    /// What an attempt that failed has left of a rewriting.
+    fn remove_leftover(&mut self) -> Result<(), KeeperError> {
+        if self.storage.list()?.iter().any(|name| name == NAME_REWRITING) {
+            self.storage.remove(NAME_REWRITING)?;
         }
         Ok(())
     }
 
-    fn rewrite(&mut self, victims: &[u64]) -> Result<(), KeeperError> {
+    fn rewrite_into(&mut self, victims: &[u64], limits: &Limits) -> Result<(), KeeperError> {
         let sources: Vec<(Arc<Segment>, Arc<SealedIndex>)> =
             self.journal.segments().sealed().into_iter().filter(|(segment, _)| victims.contains(&segment.sequence)).collect();
         if sources.len() != victims.len() {
             return Ok(());
         }
-        if self.storage.list()?.iter().any(|name| name == NAME_REWRITING) {
-            self.storage.discard(NAME_REWRITING, None)?;
-        }
         let sequence = victims[0];
-        let file = self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64)?;
+        let file = self.begin_rewriting(limits)?;
         let header = SegmentHeader {
             kind: SegmentKind::Rewritten,
             journal: self.journal.uuid(),
@@ -91,6 +147,15 @@ impl Keeper {
         self.replace(sources, sequence, file, &logs)?;
         self.journal.metrics().segments_rewritten.inc_by(victims.len() as u64);
         Ok(())
+    }
+
+    /// The file that is to be a rewritten segment. On a short disk it takes the space that is kept for it, which nobody else can have then.
+    fn begin_rewriting(&mut self, limits: &Limits) -> Result<Arc<dyn File>, KeeperError> {
+        if limits.short && self.storage.list()?.iter().any(|name| name == NAME_ROOM) {
+            self.storage.rename(NAME_ROOM, NAME_REWRITING)?;
+            return Ok(self.storage.open(NAME_REWRITING)?);
+        }
+        Ok(self.storage.create(NAME_REWRITING, SEGMENT_HEADER_BYTES as u64)?)
     }
 
     /// Puts the new segment into the table, points the logs at it, and frees the others.
@@ -140,7 +205,7 @@ impl Keeper {
         let mut copied = HashSet::new();
         for id in all.iter().filter(|id| !sharing.contains(*id)) {
             for (segment, index) in sources {
-                for run in self.live_runs(*id, index)? {
+                for run in self.live_runs_of(*id, index)? {
                     let pieces = self.journal.cold().read_run(&self.journal, segment, &run)?;
                     copy.add(&run, &pieces)?;
                     copied.insert(*id);
@@ -150,11 +215,15 @@ impl Keeper {
         for (segment, index) in sources {
             let mut runs = Vec::new();
             for id in all.iter().filter(|id| sharing.contains(*id)) {
-                runs.extend(self.live_runs(*id, index)?);
+                runs.extend(self.live_runs_of(*id, index)?);
             }
-            runs.sort_unstable_by_key(|run| (run.position, run.log));
+            runs.sort_unstable_by_key(|run| (run.position, !run.is_gap(), run.log));
             copied.extend(runs.iter().map(|run| run.log));
-            for same in runs.chunk_by(|one, other| one.position == other.position) {
+            for same in runs.chunk_by(|one, other| one.position == other.position && one.is_gap() == other.is_gap()) {
+                if same[0].is_gap() {
+                    same.iter().try_for_each(|gap| copy.add(gap, &[]))?;
+                    continue;
+                }
                 let pieces = self.journal.cold().read_run(&self.journal, segment, &same[0])?;
                 match same {
                     [run] if !run.shared => copy.add(run, &pieces)?,
@@ -167,37 +236,10 @@ impl Keeper {
         Ok(copied)
     }
 
-    /// What a log still has in a segment.
-    fn live_runs(&self, id: LogId, index: &SealedIndex) -> Result<Vec<Run>, KeeperError> {
-        let Some(log) = self.journal.log(id) else { return Ok(Vec::new()) };
-        let start = log.start().max(log.archived_until());
-        let Some(row) = index.row(id)?.filter(|row| row.next > start) else { return Ok(Vec::new()) };
-        let numbers = index.first_run_after(&row, start)?..row.entries;
-        Ok(numbers.map(|number| index.run(&row, number)).collect::<Result<_, _>>()?)
+    fn live_runs_of(&self, id: LogId, index: &SealedIndex) -> Result<Vec<Run>, KeeperError> {
+        let (Some(log), Some(row)) = (self.journal.log(id), index.row(id)?) else { return Ok(Vec::new()) };
+        self.live_runs(&log, &row, index)
     }
-}
-
-/// Neighbouring segments, oldest first, that are at least half dead together and fit into one.
-fn choose(usage: &[&Usage], segment_bytes: u64) -> Option<Vec<u64>> {
-    let mostly_dead = |used: &&Usage| used.live_bytes * 2 < used.total_bytes.max(segment_bytes / 2);
-    for from in 0..usage.len() {
-        let mut live = 0;
-        let victims: Vec<u64> = usage[from..]
-            .iter()
-            .take_while(|used| mostly_dead(used))
-            .take(REPLACES_MAX)
-            .take_while(|used| {
-                live += used.live_bytes;
-                live <= segment_bytes
-            })
-            .map(|used| used.sequence)
-            .collect();
-        let worth_it = victims.len() >= 4 || (!victims.is_empty() && live * 4 < victims.len() as u64 * segment_bytes && usage[from].total_bytes * 2 > segment_bytes);
-        if worth_it {
-            return Some(victims);
-        }
-    }
-    None
 }
 
 /// The new segment while it is filled: bodies are gathered into whole megabytes.
@@ -218,7 +260,7 @@ impl Copy {
     pub fn add(&mut self, run: &Run, pieces: &[Bytes]) -> std::io::Result<()> {
         let merges = self.open.as_ref().is_some_and(|(open, _)| {
             let follows = !open.shared && open.log == run.log && open.next == run.base;
-            follows && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES && run.next.since(open.base) <= MERGED_OFFSETS_MAX
+            follows && (open.bytes + run.bytes) as usize <= MERGED_RUN_BYTES && run.next.since(open.base) <= OFFSETS_MAX
         });
         if !merges {
             self.close()?;

@@ -316,6 +316,7 @@ impl<S: Submitter> Writer<S> {
         for (log, to) in &flight.trims {
             log.trim(*to);
             self.tell(log, log.take_removal_watchers());
+            self.journal.note_released();
         }
         self.journal.forget_logs(&flight.drops);
         self.answer(flight.answers_fsync);

@@ -21,5 +21,6 @@ mod retention;
 mod seams;
 mod shared;
 mod small_windows;
+mod space;
 mod transactions;
 mod window;

@@ -1,0 +1,332 @@
+//! Space that comes back: of segments of which any part is dead, on a disk that is full, and behind a record that nobody takes.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use journal::disk::{File, IoMode, RealStorage, Storage, submitter};
+use journal::{AppendError, AppendItem, ColdWant, DoneRecords, JournalConfig, JournalStatus, Log};
+use record::{BatchHeader, Batches};
+use types::{LogId, Offset};
+
+use crate::node::{Node, batch, read_all, small};
+
+const VALUE_BYTES: usize = 1000;
+const SEGMENT: u64 = 1 << 20;
+
+/// What the segments of a folder take.
+fn segment_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).expect("a folder").filter_map(Result::ok);
+    let segments = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment-"));
+    // A file may go while it is looked at.
+    segments.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+}
+
+fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// One batch for each of two logs, in one chunk.
+fn append_both(node: &Node, logs: [(&Arc<Log>, u64); 2]) -> Result<(), AppendError> {
+    let item = |(log, records): (&Arc<Log>, u64)| {
+        let bytes = batch(log.id(), log.end(), records, VALUE_BYTES);
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }
+    };
+    node.append(1, logs.into_iter().filter(|(_, records)| *records > 0).map(item).collect()).map(drop)
+}
+
+#[test]
+fn files_take_twice_of_what_is_live_at_most_whatever_the_mixture() {
+    for percent in [2, 20, 30, 40, 49] {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Nobody looks for retention meanwhile.
+        let config = JournalConfig { retention_check_ms: 3_600_000, ..small() };
+        let node = Node::open(folder.path(), IoMode::Buffered, config).expect("it opens");
+        let (bulk, keep) = (node.log(1), node.log(2));
+        for _ in 0..240 {
+            append_both(&node, [(&bulk, 100 - percent), (&keep, percent)]).expect("there is space");
+        }
+        let live = keep.live_bytes();
+        node.trim(&bulk, bulk.end().0).expect("trimmed");
+        let bytes = || segment_bytes(folder.path());
+        wait_for(&format!("{percent} % live: {live} bytes"), || bytes() <= 2 * live + 4 * SEGMENT);
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
+        drop((bulk, keep));
+        node.close();
+        let node = Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
+        let keep = node.log(2);
+        assert_eq!((keep.end(), read_all(&node.journal, &keep, VALUE_BYTES)), (Offset(240 * percent), Offset(240 * percent)));
+        node.close();
+    }
+}
+
+/// A disk of so many bytes.
+struct SmallDisk {
+    storage: RealStorage,
+    folder: PathBuf,
+    capacity: u64,
+}
+
+struct OnSmallDisk {
+    file: Arc<dyn File>,
+    folder: PathBuf,
+    capacity: u64,
+}
+
+/// What all files of a folder take, also those on their way out.
+fn used_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).expect("a folder").filter_map(Result::ok);
+    entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+}
+
+impl SmallDisk {
+    fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(OnSmallDisk { file, folder: self.folder.clone(), capacity: self.capacity })
+    }
+}
+
+impl Storage for SmallDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.storage.list()
+    }
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        if used_bytes(&self.folder) + size > self.capacity {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(self.wrap(self.storage.create(name, size)?))
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.wrap(self.storage.open(name)?))
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.storage.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.storage.remove(name)
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        self.storage.sync_folder()
+    }
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.capacity.saturating_sub(used_bytes(&self.folder)))
+    }
+}
+
+impl File for OnSmallDisk {
+    fn name(&self) -> String {
+        self.file.name()
+    }
+    fn size(&self) -> io::Result<u64> {
+        self.file.size()
+    }
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.file.read_at(position, into)
+    }
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_at(position, bytes)
+    }
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+    fn allocate(&self, size: u64) -> io::Result<()> {
+        if used_bytes(&self.folder) + size.saturating_sub(self.file.size()?) > self.capacity {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.file.allocate(size)
+    }
+    fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
+        self.file.raw_fd()
+    }
+}
+
+fn open_small(folder: &Path, capacity: u64) -> Node {
+    let storage = SmallDisk { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), folder: folder.to_owned(), capacity };
+    let submitter = submitter(IoMode::Buffered).expect("always there");
+    Node::open_on(Arc::new(storage), submitter, small()).expect("it opens")
+}
+
+/// Two logs side by side until nothing more is taken.
+fn fill(node: &Node, percent: u64) -> (Arc<Log>, Arc<Log>) {
+    let (bulk, keep) = (node.log(1), node.log(2));
+    while append_both(node, [(&bulk, 100 - percent), (&keep, percent)]).is_ok() {}
+    assert_eq!(node.journal.status(), JournalStatus::DiskFull);
+    (bulk, keep)
+}
+
+#[test]
+fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
+    for percent in [5, 10, 30, 49] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let node = open_small(folder.path(), 14 * SEGMENT + 300_000);
+        let (bulk, keep) = fill(&node, percent);
+        // More than once: what is kept back is there again.
+        for round in 0..3 {
+            node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+            node.journal.check_retention();
+            wait_for(&format!("{percent} %, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+            while append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok() {}
+        }
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
+        node.close();
+    }
+}
+
+/// A folder of before anything was kept back, with what a rewriting had got to when the disk was full.
+#[test]
+fn a_full_disk_without_anything_kept_back_serves_again() {
+    for (percent, left) in [(5, 200_000), (15, 400_000)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let capacity = 14 * SEGMENT;
+        let node = open_small(folder.path(), capacity);
+        let (bulk, keep) = fill(&node, percent);
+        let end = keep.end();
+        drop((bulk, keep));
+        node.close();
+        for name in ["reserve-rewriting", "reserve"] {
+            std::fs::remove_file(folder.path().join(name)).expect("it was kept");
+        }
+        for entry in std::fs::read_dir(folder.path()).expect("a folder").filter_map(Result::ok) {
+            if entry.file_name().to_string_lossy().starts_with("spare-") {
+                std::fs::remove_file(entry.path()).expect("removed");
+            }
+        }
+        std::fs::write(folder.path().join("rewriting"), vec![0; left]).expect("written");
+        // Exactly full.
+        let node = open_small(folder.path(), used_bytes(folder.path()));
+        let (bulk, keep) = (node.log(1), node.log(2));
+        assert_eq!(keep.end(), end);
+        node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+        let other = node.log(3);
+        wait_for(&format!("{percent} %: space comes back"), || append_both(&node, [(&other, 60), (&keep, 0)]).is_ok());
+        for _ in 0..40 {
+            wait_for(&format!("{percent} %: there is more"), || append_both(&node, [(&other, 60), (&keep, 0)]).is_ok());
+        }
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), end);
+        node.close();
+    }
+}
+
+/// All is done but the first record and what comes from an offset on, and every hundredth in between.
+struct AllBut {
+    from: AtomicU64,
+}
+
+impl DoneRecords for AllBut {
+    fn done_within(&self, range: Range<Offset>) -> Vec<Range<Offset>> {
+        let until = range.end.0.min(self.from.load(Ordering::SeqCst));
+        let hundreds = range.start.0 / 1000..=until / 1000;
+        let piece = |at: u64| Offset((at * 1000 + 1).max(range.start.0))..Offset((at * 1000 + 1000).min(until));
+        hundreds.map(piece).filter(|piece| piece.start < piece.end).collect()
+    }
+}
+
+/// Reads what is left, whole batches; each begins behind the one before it, and the end is that of the log.
+fn offsets_left(node: &Node, log: &Arc<Log>, from: Offset) -> Vec<u64> {
+    let (mut at, mut found) = (from, Vec::new());
+    while at < log.high_watermark() {
+        let want = ColdWant { log: Arc::clone(log), from: at, until: Offset(u64::MAX), max_bytes: 100_000 };
+        let data = node.journal.read_cold(&[want], 100_000).remove(0).expect("it can be read");
+        assert!(data.next > at, "it gets somewhere");
+        for one in Batches::new(&data.slices.concat()) {
+            let (_, header) = one.expect("whole batches");
+            assert!(header.next() > at && found.last().is_none_or(|last| *last < header.base().0), "in order");
+            found.push(header.base().0);
+        }
+        at = data.next;
+    }
+    assert_eq!(at, log.high_watermark());
+    found
+}
+
+#[test]
+fn what_is_done_behind_a_record_that_nobody_takes_is_given_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
+    let node = open();
+    let log = node.log(7);
+    let done = Arc::new(AllBut { from: AtomicU64::new(0) });
+    log.set_done(Some(Arc::downgrade(&done) as Weak<dyn DoneRecords>));
+    for round in 1..=4 {
+        for _ in 0..1000 {
+            node.append_batch(&log, 10, VALUE_BYTES).expect("appended");
+        }
+        done.from.store(log.end().0 - 500, Ordering::SeqCst);
+        node.journal.note_released();
+        let bytes = || segment_bytes(folder.path());
+        // Of each thousand one batch is left, and what lies in a chunk or merged run with it.
+        wait_for(&format!("round {round}: {} bytes", bytes()), || bytes() <= 4 * SEGMENT);
+    }
+    let end = log.end();
+    let is_needed = |offset: &u64| offset % 1000 == 0 || *offset >= end.0 - 500;
+    // From anywhere inside a gap it goes on behind it.
+    let check = |node: &Node, log: &Arc<Log>| {
+        for from in [0, 1, 11, 777, 20_003, 39_000] {
+            let found = offsets_left(node, log, Offset(from));
+            let needed = (0..end.0).step_by(10).filter(is_needed).filter(|base| base + 10 > from);
+            assert!(needed.into_iter().all(|base| found.contains(&base)), "from {from}: {found:?}");
+            assert!(found.len() < 1000, "from {from}: {} of 4000 batches are left", found.len());
+        }
+    };
+    check(&node, &log);
+    drop(log);
+    node.close();
+    // Nobody says what is done any more: gaps stay gaps.
+    let node = open();
+    let log = node.log(7);
+    assert_eq!((log.start(), log.end()), (Offset(0), end));
+    check(&node, &log);
+    node.journal.check_segments(&|_| true).expect("nothing is missing");
+    // What is left goes with the start.
+    node.trim(&log, end.0).expect("trimmed");
+    node.journal.check_retention();
+    wait_for("all is given back", || segment_bytes(folder.path()) <= 3 * SEGMENT);
+    node.append_batch(&log, 10, VALUE_BYTES).expect("appended");
+    assert_eq!(offsets_left(&node, &log, end), [end.0]);
+    node.close();
+}
+
+/// Logs that share bodies: one of them is done with them, and each keeps its own order.
+#[test]
+fn shared_bodies_stay_as_long_as_one_log_needs_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Node::open(folder.path(), IoMode::Buffered, small()).expect("it opens");
+    let node = open();
+    let logs = [node.log(1), node.log(2)];
+    let done = [1, 2].map(|_| Arc::new(AllBut { from: AtomicU64::new(0) }));
+    for (log, done) in logs.iter().zip(&done) {
+        log.set_done(Some(Arc::downgrade(done) as Weak<dyn DoneRecords>));
+    }
+    for _ in 0..4000 {
+        let bytes = batch(LogId(0), Offset(0), 1, VALUE_BYTES);
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        node.append(1, AppendItem::for_all(&logs, &bytes, header).collect()).expect("appended");
+    }
+    let end = logs[0].end();
+    assert!(segment_bytes(folder.path()) > 4 * SEGMENT);
+    // One of the two has done with all.
+    done[0].from.store(end.0, Ordering::SeqCst);
+    node.journal.note_released();
+    assert_eq!(offsets_left(&node, &logs[1], Offset(0)).len() as u64, end.0);
+    done[1].from.store(end.0, Ordering::SeqCst);
+    node.journal.note_released();
+    wait_for("both have", || segment_bytes(folder.path()) <= 4 * SEGMENT);
+    let check = |node: &Node| {
+        for left in [1, 2].map(|id| offsets_left(node, &node.log(id), Offset(0))) {
+            assert!([0, 1000, 2000, 3000].iter().all(|offset| left.contains(offset)), "{left:?}");
+        }
+    };
+    check(&node);
+    drop(logs);
+    node.close();
+    let node = open();
+    check(&node);
+    node.close();
+}
