@@ -50,8 +50,8 @@ pub(crate) enum Waiting {
     Publishes,
     /// Dead letters for which channels wait: what follows ends them.
     Letters,
-    /// The outcome of all publishes of a transaction; messages that were not kept so far.
-    Commit { channel: u16, lost: u64 },
+    /// The outcome of all publishes of a transaction; messages of the connection that were not kept before it.
+    Commit { channel: u16, lost_before: u64 },
     /// What was asked for is tried again then: why it is not to be had now.
     Later(Instant, Cause),
 }

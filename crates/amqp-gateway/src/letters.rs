@@ -8,10 +8,10 @@
 //! Source: RabbitMQ 4.3, `mc`, `mc_amqpl`, `rabbit_dead_letter`.
 
 use amqp_wire::{EncodedProperties, Properties, ShortBytes, TableRef, TableWriter, Value, short};
-use broker::{Letter, MessageTraits, Queue, Undertaker};
-use bytes::{Bytes, BytesMut};
+use broker::{Address, Letter, MessageTraits, Queue, Undertaker};
+use bytes::BytesMut;
 use delivery::{Dead, DeadReason};
-use record::{BatchWriter, Record};
+use record::Record;
 use routing::{Headers, Name, Property};
 
 use crate::arguments::MessageHeaders;
@@ -117,7 +117,7 @@ fn passed(deaths: &[Death<'_>]) -> Vec<Name> {
 }
 
 impl Undertaker for Letters {
-    fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64) -> Letter {
+    fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64, address: &mut dyn Address) {
         let understood = queue.understood();
         let stored = Stored::of(record, queue.name(), None);
         let before = stored.properties();
@@ -163,13 +163,14 @@ impl Undertaker for Letters {
         let routing_key = key_given.map_or(stored.routing_key.as_bytes(), |key| key);
         // A key of the queue's stands for all that the message had.
         let others: &[&str] = if key_given.is_some() { &[] } else { &["CC"] };
-        let keys = keys_of(routing_key, properties, others).into_iter().map(Bytes::copy_from_slice).collect();
+        let keys = keys_of(routing_key, properties, others);
         let traits = MessageTraits { ttl: None, ..MessageTraits::of(record) };
         let message = Message { exchange, routing_key, properties, traits, body: &[&stored.body] };
-        let mut batch = BatchWriter::with_capacity(message.record_bytes());
-        message.write_dead(dead.failed, now_ms, &mut batch);
-        let passed = passed(&all);
-        Letter { keys, batch: batch.finish(), passed, headers: Box::new(OwnedHeaders(written)) }
+        let headers = MessageHeaders(properties);
+        let letter = Letter { keys: &keys, headers: &headers, passed: &passed(&all), record_bytes: message.record_bytes() };
+        if let Some(batch) = address.batch_for(&letter) {
+            message.write_dead(dead.failed, now_ms, batch);
+        }
     }
 
     fn headers(&self, record: &Record) -> Box<dyn Headers> {

@@ -151,6 +151,8 @@ pub(crate) struct Publisher {
     refused: VecDeque<(usize, Append)>,
     /// How often nothing was on its way any more.
     rests: u64,
+    /// Messages that were not kept, ever.
+    lost: u64,
     /// A journal has stopped, and something was for it.
     stopped: bool,
     last_targets: (SmallVec<[QueueId; 2]>, Targets),
@@ -171,6 +173,7 @@ impl Publisher {
             open_bytes: 0,
             refused: VecDeque::new(),
             rests: 0,
+            lost: 0,
             stopped: false,
             last_targets: Default::default(),
             bounded: hashbrown::HashMap::new(),
@@ -372,7 +375,13 @@ impl Publisher {
         let first = self.first;
         self.bounded.retain(|_, line| line.arrived(first));
         self.rests += u64::from(self.is_idle());
+        self.lost += lost;
         lost
+    }
+
+    /// How many messages were not kept since the connection was opened.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Is nothing on its way?
@@ -416,7 +425,7 @@ impl Publisher {
         });
         let lost = held + refused.sum::<u64>();
         let fresh = Self::with(Arc::clone(&self.waits), self.joined_bytes_max);
-        *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, ..fresh };
+        *self = Self { first: self.first + self.turns.len() as u64, rests: self.rests + 1, lost: self.lost + lost, ..fresh };
         lost
     }
 }

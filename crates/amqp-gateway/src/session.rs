@@ -600,10 +600,6 @@ impl Session {
             }
         });
         self.connection.gateway.metrics.not_kept.inc_by(lost);
-        if let Some(Waiting::Commit { lost: so_far, .. }) = &mut self.connection.waiting {
-            *so_far += lost;
-        }
-        self.pressure.lose(lost);
         self.connection.flush();
         self.publishes_have_outcome();
         if self.connection.publisher.has_stopped() {
@@ -618,9 +614,9 @@ impl Session {
         }
         match self.connection.waiting.take() {
             Some(Waiting::Publishes) => {}
-            Some(Waiting::Commit { channel: number, lost }) => {
+            Some(Waiting::Commit { channel: number, lost_before }) => {
                 let Some(Slot::Open(channel)) = self.channels.get_mut(&number) else { return };
-                if let Err(failure) = handlers::finish_commit(&mut self.connection, channel, lost) {
+                if let Err(failure) = handlers::finish_commit(&mut self.connection, channel, lost_before) {
                     self.fail(number, failure);
                 }
             }

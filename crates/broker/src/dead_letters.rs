@@ -9,6 +9,7 @@ use journal::{AppendError, AppendItem, ColdWant, JournalStatus, Log, ReadError, 
 use record::{BatchBuilder, BatchError, Batches, Record};
 use types::{Offset, TopicId};
 
+use crate::groups::now;
 use crate::jobs::NOBODY;
 use crate::subscriptions::{ShareEvent, SharedSubscription};
 use crate::{Broker, CreateTopic, Topic};
@@ -18,7 +19,7 @@ const READ_BYTES: usize = 1 << 20;
 /// Copies that are written at once, about.
 const COPIES_BYTES: usize = 256 << 10;
 
-/// Why dead records are not in their topic yet; they are tried again when their lock runs out.
+/// Why dead records are not in their topic yet; they are tried again after as long as a lock takes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DeadLetterError {
     #[error("the group has no dead-letter topic any more")]
@@ -33,6 +34,28 @@ pub(crate) enum DeadLetterError {
     Append(#[from] AppendError),
     #[error("the journal does not take them")]
     NotWritten,
+}
+
+/// Dead records that one piece of work has claimed.
+struct Claim {
+    shared: Arc<SharedSubscription>,
+    dead: Vec<Dead>,
+}
+
+/// What of a claim is not done with when this goes is released.
+struct Released<'a> {
+    broker: &'a Broker,
+    claim: &'a Claim,
+}
+
+impl Drop for Released<'_> {
+    fn drop(&mut self) {
+        let Claim { shared, dead } = self.claim;
+        let (rules, mut state) = (self.broker.rules_of(shared), shared.lock());
+        if state.has_dying() {
+            dead.iter().for_each(|one| state.release_dead(one.first, one.last, now(), &rules));
+        }
+    }
 }
 
 /// Copies on their way to a log of the dead-letter topic.
@@ -59,22 +82,20 @@ impl Copies<'_> {
 impl Broker {
     /// Copies dead records to their topic, on a thread that may wait, and archives them.
     pub(crate) fn send_dead_letters(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
-        if self.group_config(&shared.name().group).share_dead_letter_topic.is_none() {
-            return;
-        }
-        let shared = Arc::clone(shared);
+        let claim = Claim { shared: Arc::clone(shared), dead };
         let work = Box::new(move |broker: &Arc<Self>| {
+            let Claim { shared, dead } = &claim;
+            let _released = Released { broker, claim: &claim };
             let warn = |error: DeadLetterError, one: Dead| {
                 let SubscriptionName { group, partition, .. } = shared.name();
                 tracing::warn!(%error, group = &**group, partition, first = one.first, last = one.last, "dead records wait for their topic");
             };
-            if let (Err(error), Some(first)) = (broker.copy_dead_letters(&shared, &dead, &warn), dead.first()) {
+            if let (Err(error), Some(first)) = (broker.copy_dead_letters(shared, dead, &warn), dead.first()) {
                 warn(error, *first);
             }
             Box::new(()) as Box<dyn std::any::Any + Send>
         });
-        // A queue that is full: the lock runs out, and they are sent again.
-        let _ = self.write_letters(work);
+        self.write_letters(work);
     }
 
     /// Copies what is due together with as few commits as its size allows. What of it cannot be read is told to `warn`, and is not in
@@ -95,16 +116,20 @@ impl Broker {
         let source = self.topic_by_id(TopicId(uuid::Uuid::from_u128(shared.name().topic)));
         let mut copies = Copies { topic: &topic, log, source: source.as_deref(), items: Vec::new(), bytes: 0, covered: Vec::new() };
         for one in dead {
-            match self.copy_dead(shared, &mut copies, *one) {
-                Ok(()) => {}
-                Err(error @ (DeadLetterError::Append(_) | DeadLetterError::NotWritten)) => return Err(error),
-                Err(error) => warn(error, *one),
+            // The subscription may have been reset meanwhile.
+            let claimed = shared.lock().claimed_dead(one.first, one.last);
+            for (first, last) in claimed {
+                match self.copy_dead(shared, &mut copies, Dead { first, last, ..*one }) {
+                    Ok(()) => {}
+                    Err(error @ (DeadLetterError::Append(_) | DeadLetterError::NotWritten)) => return Err(error),
+                    Err(error) => warn(error, *one),
+                }
             }
         }
         self.commit_copies(shared, &mut copies)
     }
 
-    fn copy_dead(&self, shared: &SharedSubscription, copies: &mut Copies<'_>, dead: Dead) -> Result<(), DeadLetterError> {
+    fn copy_dead(&self, shared: &Arc<SharedSubscription>, copies: &mut Copies<'_>, dead: Dead) -> Result<(), DeadLetterError> {
         let mut from = dead.first.max(shared.log().start().0);
         while from <= dead.last {
             let (records, next) = self.read_records(shared, from, dead.last)?;
@@ -129,7 +154,7 @@ impl Broker {
     }
 
     /// Makes copies durable, and archives the originals.
-    fn commit_copies(&self, shared: &SharedSubscription, copies: &mut Copies<'_>) -> Result<(), DeadLetterError> {
+    fn commit_copies(&self, shared: &Arc<SharedSubscription>, copies: &mut Copies<'_>) -> Result<(), DeadLetterError> {
         let (mut items, covered) = (std::mem::take(&mut copies.items), std::mem::take(&mut copies.covered));
         copies.bytes = 0;
         let (count, journal) = (items.len() as u64, self.journal_number(copies.log.id()));
@@ -140,16 +165,10 @@ impl Broker {
         if journal != self.journal_number(shared.log().id()) && !items.is_empty() {
             self.commit(journal, std::mem::take(&mut items))?;
         }
-        let durable = self.durably(|asker| {
-            let mut state = shared.lock();
-            for (first, last) in covered {
-                state.buried(first, last);
-            }
-            self.write_subscription_with(shared, &mut state, items, asker);
-        });
-        if !durable {
+        if !self.dead_letters_are_there(shared, covered, items) {
             return Err(DeadLetterError::NotWritten);
         }
+        self.write_subscription(shared, &mut shared.lock(), None);
         self.subscriptions().note(ShareEvent::DeadLettered, count);
         self.wake_subscription(shared);
         Ok(())

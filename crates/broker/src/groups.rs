@@ -153,8 +153,8 @@ impl Groups {
                 state.coordinator.next_deadline()
             };
             let looks = now() >= locks_at;
+            let looks_after_some = looks && broker.expire_subscriptions();
             if looks {
-                broker.expire_subscriptions();
                 locks_at = now() + LOCKS_PAUSE;
             }
             if expiring.is_none() && now() >= expiry_at {
@@ -165,8 +165,8 @@ impl Groups {
             let longest = match expiring {
                 Some(_) => PIECE_PAUSE,
                 None if !looks => LOCKS_PAUSE,
-                None if broker.subscriptions().is_empty() => interval,
-                None => LOCKS_INTERVAL,
+                None if looks_after_some => LOCKS_INTERVAL,
+                None => interval,
             };
             let wait = next.map_or(longest, |next| next.saturating_sub(now()).max(1));
             let mut wait = Duration::from_millis(wait.min(longest));

@@ -178,6 +178,22 @@ impl JobQueue {
         true
     }
 
+    /// Of a kind of which only so many can wait: it always has room. False when the queue is closed.
+    pub fn push_always(&self, job: Job) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.closed {
+            return false;
+        }
+        inner.jobs.push_back(job);
+        self.arrives.notify_one();
+        true
+    }
+
+    /// Does one wait for a thread?
+    pub fn has_jobs(&self) -> bool {
+        !self.inner.lock().jobs.is_empty()
+    }
+
     /// Ends the threads once what is queued is done.
     pub fn close(&self) {
         self.inner.lock().closed = true;

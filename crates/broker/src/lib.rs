@@ -76,7 +76,7 @@ pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
     BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
-    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Letter, made_up_name, Matched, MessageTraits, Outcome,
+    Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
     QueueError, QueueTally, Settlement, Sharing, resource_name, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
     VhostSeat,
@@ -252,6 +252,7 @@ impl Broker {
         let catalog = Arc::new(Catalog::default());
         let groups = Groups::new(&config.settings, Arc::clone(&catalog), Arc::clone(lane.groups()));
         journals[0].add_sink(lane::SHARD, Arc::clone(&lane) as Arc<dyn EventSink>);
+        subscriptions.looked_after_by(Arc::clone(lane.groups()));
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
         let quotas = Quotas::new(&config.settings);
@@ -543,9 +544,10 @@ impl Broker {
     }
 
     /// Runs work that writes dead letters, of which nobody hears. Somebody may wait for them who has no patience with readers of history.
-    /// False: too busy.
-    fn write_letters(&self, work: Work) -> bool {
-        self.letters.push(Job { to: NOBODY, task: Task::Work(work) })
+    /// How many wait is bounded by what is dead: a queue has one, a subscription of a group those of what its members may have. After the end
+    /// of the broker nothing is run.
+    fn write_letters(&self, work: Work) {
+        self.letters.push_always(Job { to: NOBODY, task: Task::Work(work) });
     }
 
     /// Appends to a journal and waits until it is durable. Not on a shard's thread.

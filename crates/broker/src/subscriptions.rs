@@ -4,37 +4,40 @@
 //! Changes become records under the subscription's lock and go through a lane of their own, so that they are placed in the order
 //! in which they were made; an answer to a consumer waits until they count as a record of the log would: written for class
 //! `memory`, flushed for class `fsync`. What an administrator changes is flushed in any case. Locks of consumers that run out are noticed by
-//! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any.
+//! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any and is woken by the first.
 
 mod held;
 mod listed;
+mod looked_after;
+mod writes;
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use delivery::{Acquired, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use delivery::{Acquired, ConsumerId, Dead, DeadLettering, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
-use journal::{Append, AppendItem, EventSink, JournalEvent, Log, ReplyTo};
-use parking_lot::{Condvar, Mutex, RwLock};
+use journal::{AppendItem, EventSink, Log, ReplyTo};
+use parking_lot::{Mutex, RwLock};
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
 pub use held::Held;
 use held::Kept;
 use listed::Listed;
+use looked_after::LookedAfter;
+use writes::Write;
+pub use writes::{Acknowledged, Acknowledgement, NotWritten};
+pub(crate) use writes::Writes;
 
 use crate::groups::now;
+use crate::lane::Inbox;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept as KeptAhead;
-use crate::unsent::Unsent;
 use crate::queues::MembersTally;
-use crate::{Broker, Reply, ShareRules, ShareStart, Topic};
+use crate::{Broker, ShareRules, ShareStart, Topic};
 
 /// The shard number under which subscriptions append.
 pub(crate) const SHARD: ShardId = ShardId(59);
-
-/// Subscriptions of which something runs out: locks of consumers, or what was read ahead.
-type LookedAfter = Mutex<Vec<Arc<SharedSubscription>>>;
 
 /// All shared subscriptions of the node.
 pub struct Subscriptions {
@@ -107,114 +110,6 @@ pub struct SharedSubscription {
     is_looked_after: AtomicBool,
 }
 
-/// Those who wait for one or more writes.
-pub struct Acknowledgement {
-    to: Told,
-    open: AtomicUsize,
-    failed: AtomicBool,
-}
-
-/// All writes of an acknowledgement count, or not all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acknowledged(pub bool);
-
-/// The journal did not take what was to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the journal does not take it")]
-pub struct NotWritten;
-
-enum Told {
-    Shard(ReplyTo),
-    Thread(Arc<Waiting>),
-}
-
-/// A thread that waits for an outcome.
-#[derive(Default)]
-struct Waiting {
-    outcome: Mutex<Option<bool>>,
-    comes: Condvar,
-}
-
-/// Writes on their way, by token.
-pub(crate) struct Writes {
-    mailboxes: Mailboxes,
-    journals: RwLock<Vec<Arc<journal::Journal>>>,
-    state: Mutex<WritesState>,
-}
-
-#[derive(Default)]
-struct WritesState {
-    next: u64,
-    open: HashMap<u64, Write>,
-    unsent: Unsent,
-}
-
-struct Write {
-    /// Of which records are lost if they are not written.
-    of: Option<Arc<SharedSubscription>>,
-    asker: Option<Arc<Acknowledgement>>,
-}
-
-impl Acknowledgement {
-    /// `to` gets a [`Reply::Done`] with an [`Acknowledged`] once [`Acknowledgement::close`] was called and all writes are done.
-    pub fn new(to: ReplyTo) -> Arc<Self> {
-        Self::to(Told::Shard(to))
-    }
-
-    fn to(to: Told) -> Arc<Self> {
-        Arc::new(Self { to, open: AtomicUsize::new(1), failed: AtomicBool::new(false) })
-    }
-}
-
-impl Writes {
-    fn leave(&self, asker: &Acknowledgement) {
-        if asker.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            let durable = !asker.failed.load(Ordering::SeqCst);
-            match &asker.to {
-                Told::Shard(to) => {
-                    self.mailboxes.push(to.shard, Event::Reply { to: *to, reply: Reply::Done(Box::new(Acknowledged(durable))) });
-                }
-                Told::Thread(waiting) => {
-                    *waiting.outcome.lock() = Some(durable);
-                    waiting.comes.notify_one();
-                }
-            }
-        }
-    }
-
-    /// Appends in the order of the calls, also when the journal's queue is full.
-    fn append(&self, journal: usize, lane: ConnectionId, items: Vec<AppendItem>, write: Write) {
-        let mut state = self.state.lock();
-        state.next += 1;
-        let token = state.next;
-        state.open.insert(token, write);
-        let append = Append { to: ReplyTo { shard: SHARD, connection: lane, token }, items, acknowledge: true };
-        state.unsent.append(&self.journals.read(), journal, append);
-    }
-}
-
-impl EventSink for Writes {
-    fn deliver(&self, events: &mut Vec<JournalEvent>) {
-        for event in events.drain(..) {
-            match event {
-                JournalEvent::Appended { to, results } => {
-                    let Some(write) = self.state.lock().open.remove(&to.token) else { continue };
-                    let failed = results.iter().any(Result::is_err);
-                    if let Some(shared) = write.of.filter(|_| failed) {
-                        shared.lost.store(true, Ordering::SeqCst);
-                    }
-                    if let Some(asker) = write.asker {
-                        asker.failed.fetch_or(failed, Ordering::SeqCst);
-                        self.leave(&asker);
-                    }
-                }
-                JournalEvent::Space => self.state.lock().unsent.send(&self.journals.read()),
-                JournalEvent::Advanced(_) => {}
-            }
-        }
-    }
-}
-
 impl SharedSubscription {
     /// Its name.
     pub fn name(&self) -> &SubscriptionName {
@@ -235,7 +130,7 @@ impl SharedSubscription {
     pub(crate) fn look_after(&self) {
         let (list, entered) = (&self.looked_after, &self.is_looked_after);
         if !entered.load(Ordering::SeqCst) && !entered.swap(true, Ordering::SeqCst) {
-            list.lock().extend(self.me.upgrade());
+            self.me.upgrade().into_iter().for_each(|me| list.enter(me));
         }
     }
 
@@ -273,7 +168,7 @@ impl SharedSubscription {
 
 impl Subscriptions {
     pub(crate) fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
-        let writes = Writes { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default() };
+        let writes = Writes::new(mailboxes, journals);
         Self {
             by_log: RwLock::default(),
             looked_after: Arc::default(),
@@ -289,6 +184,11 @@ impl Subscriptions {
         Arc::clone(&self.writes) as Arc<dyn EventSink>
     }
 
+    /// The thread that looks after those of which something runs out.
+    pub(crate) fn looked_after_by(&self, thread: Arc<Inbox>) {
+        self.looked_after.set_thread(thread);
+    }
+
     /// A number that no other consumer has.
     pub fn new_consumer(&self) -> ConsumerId {
         ConsumerId(self.next_consumer.fetch_add(1, Ordering::Relaxed))
@@ -301,7 +201,7 @@ impl Subscriptions {
 
     /// Appends what belongs to no subscription any more.
     pub(crate) fn append_alone(&self, journal: usize, items: Vec<AppendItem>) {
-        self.writes.append(journal, ConnectionId(u64::MAX), items, Write { of: None, asker: None });
+        self.writes.append(journal, ConnectionId(u64::MAX), items, Write::alone(None));
     }
 
     /// A member of a share group was given these.
@@ -333,11 +233,6 @@ impl Subscriptions {
     /// One that is there.
     pub fn get(&self, group: &str, topic: TopicId, partition: u32) -> Option<Arc<SharedSubscription>> {
         self.by_log.read().get((topic.0.as_u128(), partition, group)).cloned()
-    }
-
-    /// Are there none?
-    pub fn is_empty(&self) -> bool {
-        self.by_log.read().is_empty()
     }
 
     /// All of a group, by topic and partition.
@@ -498,12 +393,8 @@ impl Broker {
         }
         let log = topic.log(partition)?;
         let name = self.subscriptions().name(group, topic.id, partition);
-        let (first, none) = (start(&log).0, self.subscriptions().is_empty());
+        let first = start(&log).0;
         let entered = self.subscriptions().enter(name, log, Subscription::new(first), false);
-        if none {
-            // The first one: its locks are to be looked after.
-            self.groups().wake();
-        }
         self.write_subscription(&entered, &mut entered.lock(), None);
         Some(entered)
     }
@@ -546,7 +437,7 @@ impl Broker {
     /// Writes what changed, in the class of the log; `asker` waits for it.
     pub fn write_subscription(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        self.write_changes(shared, state, asker, Vec::new(), item);
+        self.write_changes(shared, state, asker, item);
     }
 
     /// As [`Broker::write_subscription`]; in the same append the log is trimmed behind it: what a reader finds gone is done. Two appends would
@@ -554,7 +445,10 @@ impl Broker {
     pub(crate) fn write_subscription_and_trim(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
         let of_log = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
         let mut items = self.changed_items(shared, state, of_log);
-        // Nobody waits for a trim alone.
+        if let Some(asker) = asker.filter(|_| items.is_empty()) {
+            // Nobody waits for a trim alone.
+            self.subscriptions().writes.wait_for(shared, asker);
+        }
         let asker = asker.filter(|_| !items.is_empty());
         items.extend(shared.trim(state));
         self.append_changes(shared, items, asker);
@@ -563,7 +457,29 @@ impl Broker {
     /// Writes what changed and `others`, of the same journal, in one chunk: a crash leaves all of it or nothing. `asker` waits for it.
     pub(crate) fn write_subscription_with(&self, shared: &SharedSubscription, state: &mut Subscription, others: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        self.write_changes(shared, state, Some(asker), others, item);
+        let changed = self.changed_items(shared, state, item);
+        let items = if others.is_empty() { changed } else { vec![AppendItem::Together(others.into_iter().chain(changed).collect())] };
+        self.append_changes(shared, items, Some(asker));
+    }
+
+    /// Writes what changed, that dead records are done with, and their `copies`, of the same journal, in one chunk: a crash leaves all of it or nothing.
+    /// `asker` waits for it.
+    pub(crate) fn write_dead_letters(
+        &self,
+        shared: &SharedSubscription,
+        state: &mut Subscription,
+        copies: Vec<AppendItem>,
+        of: &DeadLettering,
+        asker: &Arc<Acknowledgement>,
+    ) {
+        let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
+        let mut items = copies;
+        items.extend(self.changed_items(shared, state, item));
+        if !shared.volatile {
+            items.extend(shared.name.records(&of.changes()).into_iter().map(item));
+        }
+        let together = if items.is_empty() { Vec::new() } else { vec![AppendItem::Together(items)] };
+        self.append_changes(shared, together, Some(asker));
     }
 
     fn write_changes(
@@ -571,23 +487,15 @@ impl Broker {
         shared: &SharedSubscription,
         state: &mut Subscription,
         asker: Option<&Arc<Acknowledgement>>,
-        others: Vec<AppendItem>,
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
-        let changed = self.changed_items(shared, state, item);
-        let together = !others.is_empty();
-        let mut items = others;
-        items.extend(changed);
-        if together {
-            items = vec![AppendItem::Together(items)];
-        }
+        let items = self.changed_items(shared, state, item);
         self.append_changes(shared, items, asker);
     }
 
     /// Appends what is no change of the subscription, behind what was written of it before, in the same journal. `asker` waits for it.
     pub(crate) fn append_beside(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
-        asker.open.fetch_add(1, Ordering::SeqCst);
-        let write = Write { of: None, asker: Some(Arc::clone(asker)) };
+        let write = Write::alone(Some(asker));
         self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
     }
 
@@ -604,19 +512,15 @@ impl Broker {
     }
 
     fn append_changes(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: Option<&Arc<Acknowledgement>>) {
-        if items.is_empty() || shared.is_dropped() {
+        if shared.is_dropped() {
             return;
         }
-        if let Some(asker) = asker {
-            asker.open.fetch_add(1, Ordering::SeqCst);
+        if items.is_empty() {
+            // Somebody else may have taken what the asker changed, and be writing it.
+            return asker.into_iter().for_each(|asker| self.subscriptions().writes.wait_for(shared, asker));
         }
-        let write = Write { of: shared.me.upgrade(), asker: asker.cloned() };
+        let write = Write::of(shared, asker);
         self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
-    }
-
-    /// No more is written for `asker`: its answer comes when what was written is durable, at once if nothing was.
-    pub fn close_acknowledgement(&self, asker: &Acknowledgement) {
-        self.subscriptions().writes.leave(asker);
     }
 
     /// Something has become available: who waits for it looks again.
@@ -625,7 +529,7 @@ impl Broker {
         while waiting != 0 {
             let shard = waiting.trailing_zeros();
             waiting &= waiting - 1;
-            self.subscriptions().writes.mailboxes.push(ShardId(shard as u16), Event::Advanced(shared.log.id()));
+            self.subscriptions().writes.mailboxes().push(ShardId(shard as u16), Event::Advanced(shared.log.id()));
         }
     }
 
@@ -637,7 +541,7 @@ impl Broker {
             self.subscriptions().note(ShareEvent::Expired, expired);
             self.write_subscription(shared, state, None);
             self.wake_subscription(shared);
-            self.bury(shared, dead);
+            self.bury(shared, dead, rules);
         }
     }
 
@@ -648,15 +552,16 @@ impl Broker {
             if state.release_all(consumer, now(), &rules, &mut dead) {
                 self.write_subscription(&shared, &mut state, None);
                 self.wake_subscription(&shared);
-                self.bury(&shared, dead);
+                self.bury(&shared, dead, &rules);
             }
         }
     }
 
-    /// What has run out in all subscriptions. On the thread `groups`.
-    pub(crate) fn expire_subscriptions(&self) {
+    /// What has run out in all subscriptions. On the thread `groups`; false: it has none to look after, and is woken when it has.
+    pub(crate) fn expire_subscriptions(&self) -> bool {
         let due = now();
-        let entered = std::mem::take(&mut *self.subscriptions().looked_after.lock());
+        let entered = self.subscriptions().looked_after.take();
+        let some = !entered.is_empty();
         for shared in entered {
             // Before it is looked at: what comes in between enters it again, as does what is left.
             shared.is_looked_after.store(false, Ordering::SeqCst);
@@ -669,12 +574,16 @@ impl Broker {
                 self.expire_subscription(&shared, &mut state, &rules);
             }
         }
+        some || !self.subscriptions().looked_after.may_rest()
     }
 
-    /// Sends records that nobody could do to the group's dead-letter topic; without one they are archived already.
-    pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>) {
+    /// Sends records that nobody could do to the dead letters of the queue or the group, if the rules by which they died hold them for that. The
+    /// subscription may be locked.
+    pub fn bury(&self, shared: &Arc<SharedSubscription>, dead: Vec<Dead>, rules: &Rules) {
+        if dead.is_empty() || !rules.dead_letters {
+            return;
+        }
         match self.queue_with(shared) {
-            _ if dead.is_empty() => {}
             Some(queue) => self.bury_of_queue(&queue, dead),
             None => self.send_dead_letters(shared, dead),
         }
@@ -686,25 +595,10 @@ impl Broker {
         let durable = self.durably(|asker| {
             let mut state = shared.lock();
             state.reset(start.0);
-            self.write_changes(&shared, &mut state, Some(asker), Vec::new(), |(key, value)| AppendItem::State { key, value });
+            self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State { key, value });
         });
         self.wake_subscription(&shared);
         durable
-    }
-
-    /// Waits until what `write` writes is durable. Not on a shard's thread.
-    pub(crate) fn durably(&self, write: impl FnOnce(&Arc<Acknowledgement>)) -> bool {
-        let waiting = Arc::new(Waiting::default());
-        let asker = Acknowledgement::to(Told::Thread(Arc::clone(&waiting)));
-        write(&asker);
-        self.close_acknowledgement(&asker);
-        let mut outcome = waiting.outcome.lock();
-        loop {
-            if let Some(durable) = *outcome {
-                return durable;
-            }
-            waiting.comes.wait(&mut outcome);
-        }
     }
 
     /// Deletes subscriptions, durably; what consumers say of them from now on has no effect. Returns how many there were. Not on
@@ -725,10 +619,7 @@ impl Broker {
             self.subscriptions().remove(shared);
             if !shared.volatile && !state.is_unwritten() {
                 let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-                if let Some(asker) = asker {
-                    asker.open.fetch_add(1, Ordering::SeqCst);
-                }
-                let write = Write { of: None, asker: asker.cloned() };
+                let write = Write::alone(asker);
                 self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
             }
             self.wake_subscription(shared);

@@ -368,27 +368,18 @@ impl Queue {
     }
 
     /// There is no room for the head, which has a body of `size` bytes. False: it is not available.
-    pub fn drop_head(&mut self, subscription: &mut Subscription, offset: u64, size: u32, now_ms: u64, dead: &mut Vec<Dead>) -> bool {
-        self.remove(subscription, offset, size, DeadReason::MaxLength, now_ms, dead)
+    pub fn drop_head(&mut self, subscription: &mut Subscription, offset: u64, size: u32, dead: &mut Vec<Dead>) -> bool {
+        self.remove(subscription, offset, size, DeadReason::MaxLength, dead)
     }
 
     /// The time of the head is over (see [`QueueRules::due`]). False: it is not available.
-    pub fn expire_head(&mut self, subscription: &mut Subscription, offset: u64, size: u32, now_ms: u64, dead: &mut Vec<Dead>) -> bool {
-        self.remove(subscription, offset, size, DeadReason::Expired, now_ms, dead)
+    pub fn expire_head(&mut self, subscription: &mut Subscription, offset: u64, size: u32, dead: &mut Vec<Dead>) -> bool {
+        self.remove(subscription, offset, size, DeadReason::Expired, dead)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what is removed, and why")]
-    fn remove(
-        &mut self,
-        subscription: &mut Subscription,
-        offset: u64,
-        size: u32,
-        reason: DeadReason,
-        now_ms: u64,
-        dead: &mut Vec<Dead>,
-    ) -> bool {
+    fn remove(&mut self, subscription: &mut Subscription, offset: u64, size: u32, reason: DeadReason, dead: &mut Vec<Dead>) -> bool {
         self.weights.check(subscription);
-        let removed = subscription.drop_available(offset, offset, reason, now_ms, &self.rules.subscription(), dead) > 0;
+        let removed = subscription.drop_available(offset, offset, reason, &self.rules.subscription(), dead) > 0;
         if removed {
             self.weights.given(offset, size, false);
         }

@@ -22,6 +22,10 @@
 //! flight is available again after a restart. [`Subscription::take_changes`] gives the records: most often only `start`; what is done out of order as
 //! lists, and in pages of 16,384 offsets when lists have come to as much as those (`acks.rs`).
 //!
+//! **Dead letters.** A caller that gets dead records ([`Dead`]) has claimed them: no other call returns them, however long the copies take, until
+//! they are done ([`Subscription::buried`], [`Subscription::end_dead_lettering`]) or released ([`Subscription::release_dead`]). What was released is
+//! returned again after a while by [`Subscription::expire`].
+//!
 //! **Given before.** A delivery that a crash interrupts is not counted. Who must be able to say "perhaps delivered before" asks
 //! for the end of what was given out to be kept beside `start` ([`Subscription::remember_given`]); after a restart all before it
 //! counts as such.
@@ -33,6 +37,7 @@ use crate::subscription_record::PAGE_OFFSETS;
 
 mod acks;
 mod available;
+mod dying;
 mod durable;
 mod gaps;
 mod keys;
@@ -49,6 +54,7 @@ pub use levels::LevelPage;
 use levels::LevelPages;
 use keys::Keys;
 use ready::{Ready, Waiting};
+pub use dying::DeadLettering;
 pub use rest::Rest;
 pub use time_outs::{Retry, RetryOf};
 use time_outs::DELAYED;
@@ -64,7 +70,7 @@ pub const DEAD_LETTERS: ConsumerId = ConsumerId(u64::MAX);
 /// As [`Rules::lock`]: a consumer may keep a record for ever.
 pub const NO_LOCK: u64 = u64::MAX;
 
-/// After how many ms dead records whose copy did not come about are tried again, where there is no lock.
+/// After how many ms dead records that were released are tried again, where there is no lock.
 const DEAD_LETTER_RETRY_MS: u64 = 30_000;
 
 /// Where an offset stands.
@@ -186,6 +192,21 @@ pub struct Dead {
     pub failed: u16,
     /// Why.
     pub reason: DeadReason,
+}
+
+impl Dead {
+    /// Do these lie behind others, and have died alike?
+    pub fn follows(&self, before: &Self) -> bool {
+        before.last.checked_add(1) == Some(self.first) && Self { first: self.first, last: self.last, ..*before } == *self
+    }
+
+    /// Adds to a list; what follows on its last makes that longer.
+    fn add_to(self, dead: &mut Vec<Self>) {
+        match dead.last_mut().filter(|before| self.follows(before)) {
+            Some(before) => before.last = self.last,
+            None => dead.push(self),
+        }
+    }
 }
 
 /// The rules of a subscription at the time of a call; they may change in between.
@@ -495,10 +516,9 @@ impl Subscription {
                     self.give_back(Run { value: forgiven, ..*run }, false, rules, dead, now);
                 }
                 Verdict::Reject | Verdict::RejectFailed => {
-                    self.bury(*run, DeadReason::Rejected, rules, dead, now);
-                    if let Some(last) = dead.last_mut().filter(|_| verdict == Verdict::Reject) {
-                        last.failed = last.failed.saturating_sub(1);
-                    }
+                    let spared = u16::from(verdict == Verdict::Reject);
+                    let one = self.bury(*run, DeadReason::Rejected, rules);
+                    Dead { failed: one.failed.saturating_sub(spared), ..one }.add_to(dead);
                 }
                 Verdict::Renew => {
                     self.hold(run.first, run.last, Flight { deadline: now.saturating_add(rules.lock), ..run.value });
@@ -507,21 +527,6 @@ impl Subscription {
         }
         self.advance();
         held.iter().map(|run| run.last - run.first + 1).sum()
-    }
-
-    /// What is on its way to a dead-letter topic in `first..=last` is there.
-    pub fn buried(&mut self, first: u64, last: u64) {
-        let held: Vec<Run<Flight>> = self.in_flight.within(first, last).filter(|run| run.value.consumer == DEAD_LETTERS).collect();
-        for run in held {
-            self.let_go(run.first, run.last);
-            self.settle(run.first, run.last, Done::Archived);
-        }
-        self.advance();
-    }
-
-    /// Is anything on its way to a dead-letter topic?
-    pub fn has_dying(&self) -> bool {
-        self.dying > 0
     }
 
     /// Gives back everything that `consumer` has; true when there was something.
@@ -544,7 +549,7 @@ impl Subscription {
         for run in &due {
             self.let_go(run.first, run.last);
             if let Some(reason) = run.value.reason {
-                self.bury(*run, reason, rules, dead, now);
+                self.bury(*run, reason, rules).add_to(dead);
             } else {
                 self.give_back(*run, true, rules, dead, now);
             }
@@ -566,6 +571,7 @@ impl Subscription {
         changed.extend(stored.keys().copied());
         let mut acks = std::mem::take(&mut self.acks);
         acks.forget();
+        acks.forget_open();
         let mut levels = std::mem::take(&mut self.levels);
         levels.forget();
         let (levelled, returned_first, given, turnover) = (self.levelled, self.returned_first, self.given.map(|_| 0), self.turnover + 1);
@@ -591,7 +597,7 @@ impl Subscription {
     fn give_back_there(&mut self, run: Run<Flight>, failed: bool, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
         let Run { first, last, value: Flight { tries, level, .. } } = run;
         if rules.deliveries_max.is_some_and(|max| tries.counted >= max) {
-            self.bury(run, DeadReason::DeliveryLimit, rules, dead, now);
+            self.bury(run, DeadReason::DeliveryLimit, rules).add_to(dead);
             return;
         }
         self.disown(first, last);
@@ -604,19 +610,20 @@ impl Subscription {
         self.turnover += 1;
     }
 
-    fn bury(&mut self, run: Run<Flight>, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>, now: u64) {
+    /// No consumer is to get these any more; the caller has claimed them.
+    #[must_use]
+    fn bury(&mut self, run: Run<Flight>, reason: DeadReason, rules: &Rules) -> Dead {
         let Run { first, last, value } = run;
         self.forget_removed(first, last);
-        dead.push(Dead { first, last, count: value.tries.deliveries(), failed: value.tries.counted, reason });
         // The dead hold up nobody.
         self.forget_keys(first, last, value.reason.is_none());
         if rules.dead_letters {
-            let wait = if rules.lock == NO_LOCK { DEAD_LETTER_RETRY_MS } else { rules.lock };
-            self.hold(first, last, Flight { consumer: DEAD_LETTERS, deadline: now + wait, reason: Some(reason), ..value });
+            self.hold(first, last, Flight { consumer: DEAD_LETTERS, deadline: NO_LOCK, reason: Some(reason), ..value });
             self.touch(first, last);
         } else {
             self.settle(first, last, Done::Archived);
         }
+        Dead { first, last, count: value.tries.deliveries(), failed: value.tries.counted, reason }
     }
 
     /// Somebody has these from now on.

@@ -35,6 +35,7 @@ fn take(channel: &mut Channel) -> Result<Transaction, Failure> {
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
     let transaction = take(channel)?;
     let publishes = !transaction.messages.is_empty();
+    let lost_before = connection.publisher.lost();
     let vhost = Arc::clone(&channel.vhost);
     let mut table = Table::new(&vhost);
     for held in &transaction.messages {
@@ -59,9 +60,9 @@ pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Resu
             return Err(incomplete());
         }
         if !publishes {
-            return finish_commit(connection, channel, 0);
+            return finish_commit(connection, channel, connection.publisher.lost());
         }
-        connection.waiting = Some(Waiting::Commit { channel: channel.number, lost: 0 });
+        connection.waiting = Some(Waiting::Commit { channel: channel.number, lost_before });
         Ok(())
     });
     Ok(())
@@ -77,8 +78,8 @@ fn incomplete() -> Failure {
 ///
 /// # Errors
 /// *541*: something was not kept. *406*: a queue has refused something.
-pub(crate) fn finish_commit(connection: &mut Connection, channel: &mut Channel, lost: u64) -> Result<(), Failure> {
-    if lost > 0 {
+pub(crate) fn finish_commit(connection: &mut Connection, channel: &mut Channel, lost_before: u64) -> Result<(), Failure> {
+    if connection.publisher.lost() > lost_before {
         return Err(incomplete());
     }
     if let Mode::Transaction(transaction) = &mut channel.mode

@@ -94,7 +94,7 @@ pub(super) struct Pressure {
     aside: BytesMut,
     /// Channels that wait.
     channels: SmallVec<[u16; 2]>,
-    /// A commit that waits: its channel, and messages that were not kept so far.
+    /// A commit that waits: its channel, and messages of the connection that were not kept before it.
     commit: Option<(u16, u64)>,
     /// Channels that wait for dead letters, under which token these are reported, and until when at most.
     letters: SmallVec<[(u16, u64, Instant); 1]>,
@@ -156,13 +156,6 @@ impl Pressure {
     /// Does a channel wait for letters?
     pub fn awaits_letters(&self) -> bool {
         !self.letters.is_empty()
-    }
-
-    /// More messages of a commit that waits were not kept.
-    pub fn lose(&mut self, messages: u64) {
-        if let Some((_, lost)) = &mut self.commit {
-            *lost += messages;
-        }
     }
 
     /// Bytes that are held, or put aside.
@@ -294,8 +287,8 @@ impl Session {
         match self.connection.waiting.take() {
             // The frame is looked at again.
             Some(Waiting::Publishes) => {}
-            Some(Waiting::Commit { channel, lost }) => {
-                self.pressure.commit = Some((channel, lost));
+            Some(Waiting::Commit { channel, lost_before }) => {
+                self.pressure.commit = Some((channel, lost_before));
                 self.pressure.channels.push(channel);
             }
             other => self.connection.waiting = other,
@@ -307,8 +300,8 @@ impl Session {
         if self.connection.understands.connection_blocked {
             self.connection.out.method(0, &connection::Unblocked {});
         }
-        if let Some((channel, lost)) = self.pressure.commit.take() {
-            self.connection.waiting = Some(Waiting::Commit { channel, lost });
+        if let Some((channel, lost_before)) = self.pressure.commit.take() {
+            self.connection.waiting = Some(Waiting::Commit { channel, lost_before });
         }
         let aside = self.pressure.aside.split();
         if !aside.is_empty() {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use amqp_wire::{Table, basic, channel, connection, exchange, queue, short};
 use broker::{Broker, NOBODY};
+use delivery::{Acquired, ConsumerId, NO_LOCK, Rules};
 use journal::disk::{Completion, File, IoMode, Submitter, Wait, Waker, WriteOp, submitter};
 
 use crate::node::{Node, argument};
@@ -252,5 +253,175 @@ fn a_channel_that_goes_takes_along_what_it_waited_with() {
     waits.store(false, Ordering::SeqCst);
     let other = node.open();
     assert_eq!(node.get(other, "dead", true).body, b"0", "nobody has taken it");
+    node.stop();
+}
+
+/// More than a turn throws out, and than one append takes.
+const MANY: usize = 4500;
+
+#[test]
+fn what_dies_together_is_found_once_in_its_order_and_is_written_together() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    let expiring = Table::build(|fields| {
+        fields.put(short("x-message-ttl"), 600_000);
+        fields.put(short("x-dead-letter-exchange"), "first");
+    });
+    let limited = Table::build(|fields| {
+        fields.put(short("x-max-length"), 3);
+        fields.put(short("x-dead-letter-exchange"), "first");
+    });
+    declare(&mut node, client, "expiring", &expiring);
+    declare(&mut node, client, "limited", &limited);
+    for (name, dead) in [("expiring", MANY), ("limited", MANY - 3)] {
+        if name == "limited" {
+            for number in 0..MANY {
+                node.publish(client, "", name, &number.to_be_bytes());
+            }
+        } else {
+            // Behind one that a consumer has, and all at once.
+            node.publish(client, "", name, b"kept");
+            assert_eq!(node.get(client, name, false).body, b"kept");
+            for number in 0..MANY {
+                node.publish(client, "", name, &number.to_be_bytes());
+            }
+            node.publish(client, "", name, b"last");
+            node.wait_until("all are there", |node| node.subscription(name).0.log().last_stable().0 == MANY as u64 + 2);
+        }
+        let (queue, shared) = node.subscription(name);
+        let before = node.chunks();
+        if name == "expiring" {
+            let end = queue.log().end().0;
+            let (mut dead, rules) = (Vec::new(), Rules { dead_letters: true, ..rules() });
+            let mut state = shared.lock();
+            assert_eq!(state.drop_available(1, end - 2, delivery::DeadReason::Expired, &rules, &mut dead), MANY as u64);
+            node.broker.bury(&shared, dead, &rules);
+        }
+        node.wait_until("all are dead-lettered", |node| {
+            let (grave, _) = node.subscription("dead");
+            node.broker.counts(&grave).ready == dead as u64
+        });
+        let chunks = node.chunks() - before;
+        assert!(name == "limited" || chunks < 50, "{chunks} chunks for {dead} messages");
+        for number in 0..dead {
+            let got = node.get(client, "dead", true);
+            assert_eq!(got.body, number.to_be_bytes(), "{name}, {number}");
+        }
+        assert_eq!(node.get(client, "dead", true).method, "Basic(GetEmpty(GetEmpty))");
+        node.wait_until("nothing is on its way", |node| node.subscription(name).1.lock().dying() == 0);
+    }
+    node.stop();
+}
+
+fn rules() -> Rules {
+    Rules { deliveries_max: Some(1), unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None }
+}
+
+/// The largest body that the journal takes from a publisher: half a segment, less what is around it.
+fn largest_body(node: &mut Node, client: usize) -> usize {
+    let (mut fits, mut too_large) = ((2 << 20) - 1024, 2 << 20);
+    while fits + 1 < too_large {
+        let bytes = usize::midpoint(fits, too_large);
+        node.publish(client, "", "scratch", &vec![7; bytes]);
+        let mut told = node.next(client).method;
+        while told.starts_with("Connection(") {
+            told = node.next(client).method;
+        }
+        if told.starts_with("Basic(Ack(") { fits = bytes } else { too_large = bytes }
+        node.ask(client, 1, &queue::Purge { queue: short("scratch"), no_wait: false });
+    }
+    fits
+}
+
+#[test]
+fn a_message_whose_copy_the_journal_refuses_stays_where_it_is() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    declare(&mut node, client, "scratch", &Table::default());
+    node.select_confirms(client);
+    // With what its death adds it is more than the journal takes.
+    let bytes = largest_body(&mut node, client);
+    node.publish(client, "", "jobs", &vec![8; bytes]);
+    let told = node.next(client).method;
+    assert!(told.starts_with("Basic(Ack("), "{bytes}: {told}");
+    node.publish(client, "", "jobs", b"small");
+    assert!(node.next(client).method.starts_with("Basic(Ack("));
+    let got = node.get(client, "jobs", false);
+    assert_eq!(got.body.len(), bytes, "{}", got.method);
+    reject(&mut node, client, tag_of(&got.method));
+    assert_eq!(node.get(client, "dead", true).method, "Basic(GetEmpty(GetEmpty))");
+    let dying = |node: &Node| node.subscription("jobs").1.lock().dying();
+    assert_eq!(dying(&node), 1, "it is in neither queue");
+    // What is written of the queue afterwards does not say that it has gone.
+    let got = node.get(client, "jobs", false);
+    assert_eq!(got.body, b"small");
+    node.send(client, 1, &basic::Ack { delivery_tag: tag_of(&got.method), multiple: false });
+    node.wait_until("it is written", |node| !node.subscription("jobs").1.lock().has_changes());
+    let node = node.restart();
+    assert_eq!(dying(&node), 1, "it is in neither queue after a restart");
+    node.stop();
+}
+
+#[test]
+fn what_nobody_may_get_any_more_is_gone_where_there_are_no_dead_letters() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "plain");
+    node.select_confirms(client);
+    node.publish(client, "", "plain", b"x");
+    assert!(node.next(client).method.starts_with("Basic(Ack("));
+    let (_, shared) = node.subscription("plain");
+    let (broker, (told, hears)) = (Arc::clone(&node.broker), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        let mut state = shared.lock();
+        let (mut out, rules) = (Vec::new(), Rules { lock: 1, ..rules() });
+        state.acquire(ConsumerId(u64::MAX / 2), 0, 0, 1, 0, &rules, &mut |_| None, &mut out);
+        assert_eq!(out, [Acquired { first: 0, last: 0, count: 1 }]);
+        // Whoever sees that a lock has run out holds the subscription.
+        broker.expire_subscription(&shared, &mut state, &rules);
+        let _ = told.send(state.start());
+    });
+    assert_eq!(hears.recv_timeout(Duration::from_secs(30)), Ok(1), "it waits for itself");
+    node.stop();
+}
+
+#[test]
+fn a_node_without_groups_looks_after_its_queues() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "plain");
+    node.select_confirms(client);
+    node.publish(client, "", "plain", b"x");
+    assert!(node.next(client).method.starts_with("Basic(Ack("));
+    let (_, shared) = node.subscription("plain");
+    let (mut out, rules) = (Vec::new(), Rules { deliveries_max: None, lock: 1, ..rules() });
+    shared.lock().acquire(ConsumerId(u64::MAX / 2), 0, 0, 1, broker::steady_ms(), &rules, &mut |_| None, &mut out);
+    assert_eq!(out.len(), 1);
+    node.wait_until("nobody looks after it", |node| node.subscription("plain").1.lock().in_flight() == 0);
+    node.stop();
+}
+
+#[test]
+fn who_waits_for_an_acknowledgement_waits_for_whoever_writes_it() {
+    let (mut node, waits) = slow();
+    let client = node.open();
+    node.declare(client, "plain");
+    node.select_confirms(client);
+    node.publish(client, "", "plain", b"x");
+    assert!(node.next(client).method.starts_with("Basic(Ack("));
+    let (queue, shared) = node.subscription("plain");
+    waits.store(true, Ordering::SeqCst);
+    {
+        let mut state = shared.lock();
+        state.accept_available(0, 0);
+        // As the thread does that writes acknowledgements from time to time.
+        node.broker.write_subscription(&shared, &mut state, None);
+    }
+    let to = broker::ReplyTo { shard: types::ShardId(0), connection: types::ConnectionId(1000), token: 77 };
+    node.broker.flush_queues(&[queue], &broker::Acknowledgement::new(to));
+    node.pump();
+    assert!(node.others.is_empty(), "it is not durable");
+    waits.store(false, Ordering::SeqCst);
+    node.wait_until("it is durable", |node| node.others == [77]);
     node.stop();
 }

@@ -32,6 +32,8 @@ pub struct Node {
     mailbox: Arc<Mailbox>,
     bell: Receiver<()>,
     clients: Vec<Client>,
+    /// Tokens of replies to connections that are none of the clients'.
+    pub others: Vec<u64>,
     /// What the sessions take for now.
     pub now: Instant,
     folder: tempfile::TempDir,
@@ -87,7 +89,7 @@ impl Node {
         broker.add_shard(SHARD, Arc::clone(&mailbox));
         threads.extend(broker.start());
         let gateway = Gateway::new(Arc::clone(&broker), GatewayMetrics::default());
-        Self { gateway, broker, journals, threads, mailbox, bell, clients: Vec::new(), now: Instant::now(), folder }
+        Self { gateway, broker, journals, threads, mailbox, bell, clients: Vec::new(), others: Vec::new(), now: Instant::now(), folder }
     }
 
     /// Ends everything.
@@ -103,6 +105,9 @@ impl Node {
     fn end(mut self) -> tempfile::TempDir {
         (0..self.clients.len()).for_each(|client| self.close(client));
         self.broker.shutdown();
+        // What they wait for is the journals': those end afterwards.
+        let of_broker = self.threads.split_off(2);
+        of_broker.into_iter().for_each(|thread| thread.join().expect("no panic"));
         self.journals.iter().for_each(|journal| journal.shutdown());
         std::mem::take(&mut self.threads).into_iter().for_each(|thread| thread.join().expect("no panic"));
         self.folder
@@ -237,8 +242,9 @@ impl Node {
             for event in events {
                 match event {
                     Event::Reply { to, reply } => {
-                        if let Some(client) = self.clients.get_mut(to.connection.0 as usize - 1) {
-                            client.session.handle_reply(to.token, reply, self.now);
+                        match self.clients.get_mut(to.connection.0 as usize - 1) {
+                            Some(client) => client.session.handle_reply(to.token, reply, self.now),
+                            None => self.others.push(to.token),
                         }
                     }
                     Event::Advanced(log) => self.gateway.advanced(log, SHARD),
@@ -282,6 +288,32 @@ impl Node {
             assert!(!left.is_zero(), "an answer in time; ended: {:?}", self.clients[client].ended);
             let _ = self.bell.recv_timeout(left.min(Duration::from_millis(20)));
         }
+    }
+
+    /// Waits until something holds.
+    pub fn wait_until(&mut self, what: &str, mut holds: impl FnMut(&mut Self) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.pump();
+            if holds(self) {
+                return;
+            }
+            assert!(Instant::now() < until, "{what}");
+            let _ = self.bell.recv_timeout(Duration::from_millis(20));
+        }
+    }
+
+    /// Chunks that were written so far.
+    pub fn chunks(&self) -> u64 {
+        self.journals.iter().map(|journal| journal.metrics().commits_so_far().0).sum()
+    }
+
+    /// The subscription of a queue of virtual host `/`.
+    pub fn subscription(&self, queue: &str) -> (Arc<broker::Queue>, Arc<broker::SharedSubscription>) {
+        let host = self.broker.vhosts().get("/").expect("it is always there");
+        let queue = host.queue(queue.as_bytes()).expect("it was declared");
+        let shared = self.broker.subscriptions().get(queue.understood().group(), queue.topic().id, 0).expect("it has one");
+        (queue, shared)
     }
 
     /// What has come so far, if anything; for what must not come.

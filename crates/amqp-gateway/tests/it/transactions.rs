@@ -61,3 +61,22 @@ fn a_channel_has_one_mode() {
     assert_eq!(node.channel_error(client, 1).0, 404);
     node.stop();
 }
+
+#[test]
+fn a_commit_does_not_forget_what_was_lost_while_it_waited_for_acknowledgements() {
+    for round in 0..20 {
+        let mut node = Node::start();
+        let client = node.open();
+        node.declare(client, "q");
+        node.publish(client, "", "q", b"old");
+        assert_eq!(node.get(client, "q", false).body, b"old");
+        node.ask(client, 1, &tx::Select {});
+        // More than the journal takes.
+        node.publish(client, "", "q", &vec![7; 3 << 20]);
+        node.send(client, 1, &basic::Ack { delivery_tag: 1, multiple: false });
+        node.send(client, 1, &tx::Commit {});
+        let (code, text) = node.connection_error(client);
+        assert_eq!((code, text.contains("partial tx completion")), (541, true), "round {round}: {text}");
+        node.stop();
+    }
+}

@@ -1,9 +1,13 @@
-//! Burials: what of a queue is dead waits for its turn, one thread at a time sends it, and who looks at a queue where letters are on
-//! their way can wait for them.
+//! Dead-lettering of queues: what of a queue is dead waits for its turn, one thread at a time sends it, and who looks at a queue where dead
+//! letters are on their way can wait for them.
 //!
-//! A letter is a record that has to be written. In RabbitMQ one queue hands it to the other, so that a client that rejects a message finds
+//! A dead letter is a record that has to be written. In RabbitMQ one queue hands it to the other, so that a client that rejects a message finds
 //! it in the other queue right afterwards. Here [`Broker::await_letters`] says whether something that has died may be on its way to a queue,
 //! and tells the asker when all of that has arrived. While nothing is buried it costs one look at a counter.
+//!
+//! **Bounds.** What waits is runs of offsets, each offset of a queue at most once: the subscription says which are claimed. A queue of which
+//! [`DEATHS_WAITING_MAX`] messages wait throws out no more for their time or its length before half of those are done
+//! ([`Broker::takes_deaths`]); what consumers reject is bounded by what they have.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,16 +24,31 @@ use super::queue::Queue;
 use crate::Broker;
 use crate::mailbox::Reply;
 
-/// Burials of a queue that wait, at most.
-const BURIALS_MAX: usize = 10_000;
+/// Dead messages of a queue that wait, from which on it throws out no more.
+const DEATHS_WAITING_MAX: u64 = 20_000;
+/// Refused messages of a queue that wait, at most, and their bytes.
+const REFUSED_MAX: usize = 10_000;
+const REFUSED_BYTES_MAX: usize = 64 << 20;
+/// Messages that a thread takes at once.
+const TAKEN_MAX: u64 = 8_000;
 /// Askers that wait for burials of a queue, at most; others are not kept waiting.
 const ASKERS_MAX: usize = 10_000;
 
 /// What is to be buried.
 pub(super) enum Burial {
-    Dead(Vec<Dead>),
+    /// Of the queue's log, claimed.
+    Dead(Dead),
     /// A batch of one record.
     Refused(Bytes),
+}
+
+impl Burial {
+    fn messages(&self) -> u64 {
+        match self {
+            Self::Dead(dead) => dead.last - dead.first + 1,
+            Self::Refused(_) => 1,
+        }
+    }
 }
 
 /// Somebody who waits for letters of one or more queues.
@@ -50,18 +69,68 @@ impl Asker {
 #[derive(Default)]
 pub(super) struct Burials {
     waiting: VecDeque<Burial>,
-    /// How many there were ever.
+    /// How many messages there were ever, and how many of them are done with.
     begun: u64,
+    ended: u64,
+    /// Batches in `waiting`, and their bytes.
+    refused: (usize, usize),
+    /// The queue has to wait before it throws out more.
+    holds_back: bool,
     /// Who waits until that many have ended; the numbers ascend.
     askers: VecDeque<(u64, Arc<Asker>)>,
 }
 
 impl Burials {
-    /// Takes those out who need not wait any more, given that none is being carried out.
+    /// False: there are too many refused ones.
+    fn push(&mut self, burial: Burial) -> bool {
+        let messages = burial.messages();
+        match (burial, self.waiting.back_mut()) {
+            (Burial::Dead(dead), Some(Burial::Dead(last))) if dead.follows(last) => last.last = dead.last,
+            (Burial::Refused(batch), _) => {
+                let (count, bytes) = self.refused;
+                if count >= REFUSED_MAX || bytes + batch.len() > REFUSED_BYTES_MAX && count > 0 {
+                    return false;
+                }
+                self.refused = (count + 1, bytes + batch.len());
+                self.waiting.push_back(Burial::Refused(batch));
+            }
+            (burial, _) => self.waiting.push_back(burial),
+        }
+        self.begun += messages;
+        true
+    }
+
+    /// Takes out what is next, about [`TAKEN_MAX`] messages.
+    fn take(&mut self) -> Vec<Burial> {
+        let (mut taken, mut room) = (Vec::new(), TAKEN_MAX);
+        while room > 0 {
+            let next = match self.waiting.front_mut() {
+                None => break,
+                Some(Burial::Dead(dead)) if dead.last - dead.first >= room => {
+                    let part = Dead { last: dead.first + room - 1, ..*dead };
+                    dead.first += room;
+                    Burial::Dead(part)
+                }
+                Some(_) => self.waiting.pop_front().expect("it was looked at"),
+            };
+            if let Burial::Refused(batch) = &next {
+                self.refused = (self.refused.0 - 1, self.refused.1 - batch.len());
+            }
+            room -= next.messages();
+            taken.push(next);
+        }
+        taken
+    }
+
+    /// Takes those out who need not wait any more.
     fn served(&mut self) -> Vec<Arc<Asker>> {
-        let ended = self.begun - self.waiting.len() as u64;
-        let served = self.askers.partition_point(|(wanted, _)| *wanted <= ended);
+        let served = self.askers.partition_point(|(wanted, _)| *wanted <= self.ended);
         self.askers.drain(..served).map(|(_, asker)| asker).collect()
+    }
+
+    /// May the queue throw out more? True: it had to wait, and need not any more.
+    fn goes_on(&mut self) -> bool {
+        self.holds_back && self.begun - self.ended <= DEATHS_WAITING_MAX / 2 && std::mem::take(&mut self.holds_back)
     }
 }
 
@@ -87,61 +156,83 @@ impl BurialsUnderWay {
 
 impl Broker {
     /// Has dead messages of a queue buried one after the other, in their order.
-    pub(super) fn bury_next(&self, queue: &Arc<Queue>, burial: Burial) {
+    pub(super) fn bury_next(&self, queue: &Arc<Queue>, what: impl IntoIterator<Item = Burial>) {
         {
             let mut slot = queue.burials.lock();
             let at_rest = slot.is_none();
             let burials = slot.get_or_insert_default();
-            if burials.waiting.len() >= BURIALS_MAX {
-                // What is refused is lost, as its publisher knows; what is dead is sent again when its time is over.
-                return;
+            for burial in what {
+                if !burials.push(burial) {
+                    // What is refused is lost, as its publisher knows.
+                    tracing::warn!(?queue, "too many refused messages wait for the dead letters: one is not among them");
+                }
             }
-            burials.waiting.push_back(burial);
-            burials.begun += 1;
-            if !at_rest {
+            if burials.waiting.is_empty() && at_rest {
+                *slot = None;
+            }
+            if slot.is_none() || !at_rest {
                 return;
             }
             self.vhosts.burials.begin(queue);
         }
+        self.go_on_burying(queue);
+    }
+
+    /// Leaves what a queue has to bury to one of the threads; at the end of the broker it stays, for the next start.
+    fn go_on_burying(&self, queue: &Arc<Queue>) {
         let of = Arc::clone(queue);
-        let work = Box::new(move |broker: &Arc<Self>| {
-            broker.bury_all(&of);
+        let work = move |broker: &Arc<Self>| {
+            broker.bury_some(&of);
             Box::new(()) as Box<dyn std::any::Any + Send>
-        });
-        if !self.write_letters(work) {
-            if let Some(burials) = &mut *queue.burials.lock() {
-                burials.waiting.clear();
+        };
+        self.write_letters(Box::new(work));
+    }
+
+    /// Sends what is next, and then the rest, unless others wait for this thread: then those have their turn before.
+    fn bury_some(self: &Arc<Self>, queue: &Arc<Queue>) {
+        while let Some(taken) = self.next_burials(queue) {
+            let ended = Ended { broker: self, queue, messages: taken.iter().map(Burial::messages).sum() };
+            for alike in taken.chunk_by(|one, next| matches!((one, next), (Burial::Dead(_), Burial::Dead(_)))) {
+                if let [Burial::Refused(batch)] = alike {
+                    self.send_refused(queue, batch);
+                    continue;
+                }
+                let dead: Vec<Dead> = alike.iter().filter_map(|one| if let Burial::Dead(dead) = one { Some(*dead) } else { None }).collect();
+                self.send_letters(queue, &dead);
             }
-            // Nothing is left, so that this is the end.
-            self.next_burial(queue);
+            drop(ended);
+            if self.letters.has_jobs() && !self.rests_from_burying(queue) {
+                return self.go_on_burying(queue);
+            }
         }
     }
 
-    fn bury_all(self: &Arc<Self>, queue: &Arc<Queue>) {
-        while let Some(next) = self.next_burial(queue) {
-            match next {
-                Burial::Dead(dead) => dead.into_iter().for_each(|one| self.send_letters(queue, one)),
-                Burial::Refused(batch) => self.send_refused(queue, &batch),
-            }
+    /// Takes out what is next; `None`: all have ended.
+    fn next_burials(&self, queue: &Queue) -> Option<Vec<Burial>> {
+        if self.rests_from_burying(queue) {
+            return None;
         }
+        queue.burials.lock().as_mut().map(|burials| burials.take())
     }
 
-    /// Takes the next one out, after the last one has ended: who waited for that hears of it.
-    fn next_burial(&self, queue: &Queue) -> Option<Burial> {
+    /// Is there nothing more to bury? Then the queue is at rest, and nobody waits for it.
+    fn rests_from_burying(&self, queue: &Queue) -> bool {
         let mut slot = queue.burials.lock();
-        let burials = slot.as_mut()?;
-        let served = burials.served();
-        let next = burials.waiting.pop_front();
-        if next.is_none() {
-            // All have ended, so that nobody waits for one.
-            *slot = None;
+        if slot.as_ref().is_some_and(|burials| !burials.waiting.is_empty()) {
+            return false;
+        }
+        if slot.take().is_some() {
             self.vhosts.burials.end(queue);
         }
-        drop(slot);
-        for asker in served.into_iter().filter(|asker| asker.one_less()) {
-            self.reply(asker.to, Reply::Done(Box::new(())));
-        }
-        next
+        true
+    }
+
+    /// May a queue throw out messages for their time, or its length? False: it is told with a turn when it may.
+    pub(super) fn takes_deaths(&self, queue: &Queue) -> bool {
+        let mut slot = queue.burials.lock();
+        let Some(burials) = slot.as_mut().filter(|burials| burials.begun - burials.ended >= DEATHS_WAITING_MAX) else { return true };
+        burials.holds_back = true;
+        false
     }
 
     /// Is anything being buried?
@@ -183,5 +274,32 @@ impl Broker {
             }
         });
         sources
+    }
+}
+
+/// So many messages of a queue are done with when this goes, whatever became of them: who waited for them hears of it.
+struct Ended<'a> {
+    broker: &'a Arc<Broker>,
+    queue: &'a Arc<Queue>,
+    messages: u64,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let (served, goes_on) = {
+            let mut slot = self.queue.burials.lock();
+            let Some(burials) = slot.as_mut() else { return };
+            burials.ended += self.messages;
+            (burials.served(), burials.goes_on())
+        };
+        for asker in served.into_iter().filter(|asker| asker.one_less()) {
+            self.broker.reply(asker.to, Reply::Done(Box::new(())));
+        }
+        if goes_on {
+            self.broker.run_queue(self.queue);
+        }
+        if std::thread::panicking() {
+            self.broker.go_on_burying(self.queue);
+        }
     }
 }

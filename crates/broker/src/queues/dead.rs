@@ -1,46 +1,257 @@
 //! Messages that nobody will get any more go where their queue sends them: through an exchange to other queues, in one chunk with the
 //! record that they are gone from this one, where all of them are in one journal: after a crash a message is here or there. With more
-//! journals the copy comes first.
+//! journals the copy comes first. Many leave in one append: what one append takes is bounded, so that others have their turn in between.
+//!
+//! A message is done with when that append is durable. If it is not taken the message stays claimed, and is released with all else that
+//! could not be sent: it is tried again after a while.
 
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-use delivery::{Dead, DeadReason, QueueKind, UnderWay};
-use journal::{AppendItem, JournalStatus, Log};
-use record::{BatchHeader, Record};
-use routing::{Headers, Name, Scratch};
+use delivery::{Dead, DeadReason, QueueKind};
+use journal::{AppendError, AppendItem, JournalStatus};
+use record::{BatchWriter, Record};
+use routing::{Headers, Name, QueueId, Scratch};
 
+use super::Vhost;
+use super::batches::{Batches, Targets};
 use super::burials::Burial;
+use super::policies::Understood;
 use super::queue::Queue;
-use crate::subscriptions::Acknowledgement;
 use crate::Broker;
+use crate::dead_letters::DeadLetterError;
+use crate::groups::now;
 
-/// Letters are written together with the record of their removal, in one chunk: about so many bytes of them at once.
-const PAGE_BYTES: usize = 256 << 10;
+/// Dead letters of one append, about: bytes, and messages.
+const APPEND_BYTES: usize = 256 << 10;
+const APPEND_MESSAGES: usize = 2000;
+/// What is dead within so many offsets is read together.
+const TOGETHER_OFFSETS: u64 = 4000;
 
 /// Makes letters of dead messages: who knows what the protocol of their publishers wants.
 pub trait Undertaker: Send + Sync {
-    /// A message of `queue` that is dead, as it is to be published again.
-    fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64) -> Letter;
+    /// Makes of a message of `queue` that is dead one that is published again, and writes its record where `address` says.
+    fn letter(&self, queue: &Queue, record: &Record, dead: &Dead, now_ms: i64, address: &mut dyn Address);
 
     /// The headers by which a message is routed.
     fn headers(&self, record: &Record) -> Box<dyn Headers>;
 }
 
 /// A dead message as it is published again.
-pub struct Letter {
+pub struct Letter<'a> {
     /// Its routing keys.
-    pub keys: Vec<Bytes>,
+    pub keys: &'a [&'a [u8]],
     /// For routing.
-    pub headers: Box<dyn Headers>,
-    /// A batch of one record.
-    pub batch: Bytes,
+    pub headers: &'a dyn Headers,
     /// Queues that do not get it: it has come from there without anybody having rejected it.
-    pub passed: Vec<Name>,
+    pub passed: &'a [Name],
+    /// What its record takes, about.
+    pub record_bytes: usize,
+}
+
+/// Finds out where dead messages go.
+pub trait Address {
+    /// The batch that takes this one; `None`: nobody does.
+    fn batch_for(&mut self, letter: &Letter<'_>) -> Option<&mut BatchWriter>;
 }
 
 /// Who is asked, once a gateway is there.
 pub(crate) type TheUndertaker = OnceLock<Arc<dyn Undertaker>>;
+
+/// Why dead messages are not sent yet.
+#[derive(Debug, thiserror::Error)]
+enum NotSent {
+    #[error(transparent)]
+    Read(#[from] DeadLetterError),
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    #[error("the journal of the queue takes nothing")]
+    NotWritten,
+}
+
+/// The way of a queue's dead messages through its exchange.
+struct Way<'a> {
+    broker: &'a Arc<Broker>,
+    queue: &'a Queue,
+    understood: &'a Understood,
+    vhost: &'a Vhost,
+    scratch: Scratch,
+    found: Vec<QueueId>,
+    batches: Batches,
+    /// What the batches take, about, and what they may take.
+    bytes: usize,
+    bytes_max: usize,
+    /// Bytes of the body of the one that is on its way, its offset, and whether all who should take it do.
+    body_bytes: usize,
+    offset: u64,
+    taken: bool,
+}
+
+impl Address for Way<'_> {
+    fn batch_for(&mut self, letter: &Letter<'_>) -> Option<&mut BatchWriter> {
+        let exchange = self.understood.dead_letter_exchange.as_ref()?;
+        self.found.clear();
+        // An exchange that is not there takes nothing, as in RabbitMQ.
+        if let Some(exchange) = self.vhost.exchanges().read().exchange(exchange) {
+            exchange.route(letter.keys, letter.headers, &mut self.scratch, &mut self.found);
+        }
+        self.taken = !self.found.is_empty();
+        let mut targets = Targets::new();
+        for target in self.found.iter().filter_map(|id| self.broker.vhosts.queue(*id)) {
+            if letter.passed.contains(target.name()) {
+                continue;
+            }
+            // A quorum queue refuses publishers, not queues, unless these wait for it.
+            let asks = target.understood().kind == QueueKind::Classic || self.understood.letters_wait;
+            if asks && !self.batches.admit(self.broker, &target, self.body_bytes) {
+                self.taken = false;
+                continue;
+            }
+            targets.push(Arc::clone(target.part(letter.headers, self.offset)));
+        }
+        if targets.is_empty() || !self.taken && self.understood.letters_wait {
+            return None;
+        }
+        self.bytes += letter.record_bytes;
+        Some(self.batches.batch_for(targets, letter.record_bytes, self.bytes_max))
+    }
+}
+
+/// Dead messages of a queue on their way, with those of the append that is being made.
+struct Sending<'a> {
+    broker: &'a Arc<Broker>,
+    queue: &'a Arc<Queue>,
+    undertaker: &'a dyn Undertaker,
+    way: Way<'a>,
+    /// What was read last, from where and up to before where.
+    read: Vec<Record>,
+    read_from: u64,
+    read_to: u64,
+    messages: usize,
+    /// Of which the append has all copies there are to be: runs, both ends included.
+    covered: Vec<(u64, u64)>,
+}
+
+/// What of these is claimed when it goes was not sent, and is released.
+struct Claim<'a> {
+    queue: &'a Queue,
+    dead: &'a [Dead],
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let (rules, mut state) = (self.queue.rules().subscription(), self.queue.shared.lock());
+        if state.has_dying() {
+            self.dead.iter().for_each(|one| state.release_dead(one.first, one.last, now(), &rules));
+        }
+    }
+}
+
+impl Sending<'_> {
+    /// Sends one run of `dead`, whatever of it is claimed.
+    fn send(&mut self, dead: &[Dead], at: usize) -> Result<(), NotSent> {
+        let one = dead[at];
+        let claimed = self.queue.shared.lock().claimed_dead(one.first, one.last);
+        for (first, last) in claimed {
+            let mut from = first.max(self.queue.log().start().0);
+            if first < from {
+                self.cover(first, last.min(from - 1));
+            }
+            while from <= last && !self.queue.is_dropped() {
+                if self.way.bytes >= self.way.bytes_max || self.messages >= APPEND_MESSAGES {
+                    self.append()?;
+                }
+                from = self.step(&one, (from, last), until(&dead[at..], from))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one record of a run, or what lies before the next one; where to go on.
+    fn step(&mut self, dead: &Dead, (from, last): (u64, u64), read_to: u64) -> Result<u64, NotSent> {
+        if !(self.read_from..self.read_to).contains(&from) {
+            let (records, next) = self.broker.read_records(&self.queue.shared, from, read_to)?;
+            (self.read, self.read_from, self.read_to) = (records, from, next.clamp(from + 1, read_to + 1));
+        }
+        let at = self.read.partition_point(|record| record.offset.0 < from);
+        let Some(record) = self.read.get(at).filter(|record| record.offset.0 <= last) else {
+            // Nothing is there to be copied.
+            let next = self.read.get(at).map_or(self.read_to, |record| record.offset.0).clamp(from + 1, last + 1);
+            self.cover(from, next - 1);
+            return Ok(next);
+        };
+        let offset = record.offset.0;
+        if self.way.take(self.undertaker, record, dead) {
+            self.messages += 1;
+            self.cover(from, offset);
+        } else if from < offset {
+            self.cover(from, offset - 1);
+        }
+        Ok(offset + 1)
+    }
+
+    fn cover(&mut self, first: u64, last: u64) {
+        match self.covered.last_mut() {
+            Some((_, end)) if *end + 1 == first => *end = last,
+            _ => self.covered.push((first, last)),
+        }
+    }
+
+    /// Makes the copies durable, and with them that the originals are gone.
+    fn append(&mut self) -> Result<(), NotSent> {
+        let (broker, queue) = (self.broker, self.queue);
+        let (covered, batches) = (std::mem::take(&mut self.covered), std::mem::take(&mut self.way.batches));
+        (self.way.bytes, self.messages) = (0, 0);
+        if covered.is_empty() {
+            return Ok(());
+        }
+        let home = broker.journal_number(queue.log().id());
+        // A full disk would take the record that they are gone, and not them.
+        if broker.journals()[home].status() != JournalStatus::Running {
+            return Err(NotSent::NotWritten);
+        }
+        let mut items = batches.into_items(broker);
+        let near = std::mem::take(&mut items[home]);
+        for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+            broker.commit(journal, items)?;
+        }
+        if broker.dead_letters_are_there(&queue.shared, covered, near) {
+            broker.touch_queue(queue);
+            Ok(())
+        } else {
+            Err(NotSent::NotWritten)
+        }
+    }
+}
+
+/// Up to where it is worth reading for the first of these from `from` on, included.
+fn until(dead: &[Dead], from: u64) -> u64 {
+    let mut until = dead.first().map_or(from, |one| one.last);
+    for pair in dead.windows(2) {
+        if pair[1].first <= pair[0].last || pair[1].last > from + TOGETHER_OFFSETS {
+            break;
+        }
+        until = pair[1].last;
+    }
+    until
+}
+
+impl<'a> Way<'a> {
+    fn new(broker: &'a Arc<Broker>, queue: &'a Queue, understood: &'a Understood, vhost: &'a Vhost) -> Self {
+        let (scratch, found, batches) = (Scratch::default(), Vec::new(), Batches::default());
+        // What is appended together is one item of a journal.
+        let room = broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
+        let bytes_max = APPEND_BYTES.min(room / 4);
+        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken: false }
+    }
+
+    /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
+    fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
+        self.body_bytes = record.value.as_ref().map_or(0, bytes::Bytes::len);
+        (self.offset, self.taken) = (record.offset.0, false);
+        undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);
+        self.taken || !self.understood.letters_wait
+    }
+}
 
 impl Broker {
     /// Who makes letters of dead messages; the first one stays.
@@ -48,150 +259,67 @@ impl Broker {
         let _ = self.undertaker.set(undertaker);
     }
 
-    /// Sends dead messages of a queue to its dead-letter exchange; without one they are gone already.
+    /// Sends dead messages of a queue to its dead-letter exchange; they are claimed, by rules that hold them for that. The subscription may be locked.
     pub(crate) fn bury_of_queue(&self, queue: &Arc<Queue>, dead: Vec<Dead>) {
-        if dead.is_empty() {
-            return;
-        }
-        if queue.understood().dead_letter_exchange.is_none() {
-            let mut state = queue.shared.lock();
-            // Held for an exchange that a policy named and names no longer.
-            for one in dead.iter().filter(|_| state.has_dying()).copied().collect::<Vec<_>>() {
-                state.buried(one.first, one.last);
-            }
-            return;
-        }
-        self.bury_next(queue, Burial::Dead(dead));
+        self.bury_next(queue, dead.into_iter().map(Burial::Dead));
     }
 
     /// A message that a full queue has refused goes where its dead ones go; `batch` has it alone.
-    pub fn bury_refused(&self, queue: &Arc<Queue>, batch: Bytes) {
-        self.bury_next(queue, Burial::Refused(batch));
+    pub fn bury_refused(&self, queue: &Arc<Queue>, batch: bytes::Bytes) {
+        self.bury_next(queue, [Burial::Refused(batch)]);
     }
 
     pub(super) fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: &[u8]) {
         let dead = Dead { first: 0, last: 0, count: 0, failed: 0, reason: DeadReason::MaxLength };
-        let mut items = Vec::new();
+        let (understood, vhost) = (queue.understood(), self.vhosts.get(queue.vhost()));
+        let (Some(undertaker), Some(vhost)) = (self.undertaker.get(), vhost) else { return };
+        let mut way = Way::new(self, queue, &understood, &vhost);
         for record in record::records(batch).unwrap_or_default() {
-            self.address(queue, &dead, &record, &mut items);
+            way.take(&**undertaker, &record, &dead);
         }
-        for (journal, item) in items {
-            if let Err(error) = self.commit(journal, vec![item]) {
+        for (journal, items) in way.batches.into_items(self).into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+            if let Err(error) = self.commit(journal, items) {
                 tracing::warn!(%error, ?queue, "a refused message is not among the dead letters");
             }
         }
     }
 
-    /// Reads what is dead and sends it, page by page. On a thread that may wait.
-    pub(super) fn send_letters(self: &Arc<Self>, queue: &Arc<Queue>, dead: Dead) {
-        let mut from = dead.first.max(queue.log().start().0);
-        while from <= dead.last && !queue.is_dropped() {
-            let (records, next) = match self.read_records(&queue.shared, from, dead.last) {
-                Ok(read) => read,
-                Err(error) => {
-                    tracing::warn!(%error, ?queue, first = from, last = dead.last, "dead messages wait to be sent");
-                    return;
-                }
-            };
-            let next = next.clamp(from + 1, dead.last + 1);
-            for (page, until) in pages(&records, next) {
-                if !self.send_page(queue, &dead, page, from, until - 1) {
-                    return;
-                }
-                from = until;
-            }
-        }
-    }
-
-    fn send_page(self: &Arc<Self>, queue: &Arc<Queue>, dead: &Dead, records: &[Record], first: u64, last: u64) -> bool {
-        let home = self.journal_number(queue.log().id());
-        // A full disk would take the record that they are gone, and not them.
-        if self.journals()[home].status() != JournalStatus::Running {
-            return false;
-        }
-        let mut near = Vec::new();
-        let mut far: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
-        // What nobody takes stays where that is wanted: it is tried again later.
-        let mut waiting: Vec<u64> = Vec::new();
-        for record in records {
-            let mut items = Vec::new();
-            let taken = self.address(queue, dead, record, &mut items);
-            if !taken && queue.understood().letters_wait {
-                waiting.push(record.offset.0);
-                continue;
-            }
-            for (journal, item) in items {
-                if journal == home { near.push(item) } else { far[journal].push(item) }
-            }
-        }
-        for (journal, items) in far.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-            if let Err(error) = self.commit(journal, items) {
-                tracing::warn!(%error, ?queue, "dead messages wait to be sent");
-                return false;
-            }
-        }
-        self.durably(|asker: &Arc<Acknowledgement>| {
+    /// Reads what is dead and sends it. On a thread that may wait.
+    pub(super) fn send_letters(self: &Arc<Self>, queue: &Arc<Queue>, dead: &[Dead]) {
+        let _claim = Claim { queue, dead };
+        let (understood, vhost) = (queue.understood(), self.vhosts.get(queue.vhost()));
+        if understood.dead_letter_exchange.is_none() {
+            // Held for an exchange that a policy named and names no longer.
             let mut state = queue.shared.lock();
-            let mut from = first;
-            for kept in waiting.into_iter().chain([last + 1]) {
-                if from < kept {
-                    state.buried(from, kept - 1);
-                }
-                from = kept + 1;
-            }
-            self.write_subscription_with(&queue.shared, &mut state, near, asker);
-        })
+            dead.iter().for_each(|one| state.buried(one.first, one.last));
+            drop(state);
+            return self.touch_queue(queue);
+        }
+        let (Some(undertaker), Some(vhost)) = (self.undertaker.get(), vhost) else { return };
+        let way = Way::new(self, queue, &understood, &vhost);
+        let (read, covered) = (Vec::new(), Vec::new());
+        let undertaker = &**undertaker;
+        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered };
+        let sent = (0..dead.len()).try_for_each(|at| sending.send(dead, at)).and_then(|()| sending.append());
+        if let (Err(error), Some(first)) = (sent, dead.first()) {
+            tracing::warn!(%error, ?queue, first = first.first, "dead messages wait to be sent");
+        }
     }
 
-    /// Finds out where a dead message goes; false: nobody takes it, or not all who should.
-    fn address(self: &Arc<Self>, queue: &Queue, dead: &Dead, record: &Record, items: &mut Vec<(usize, AppendItem)>) -> bool {
-        let understood = queue.understood();
-        let (Some(undertaker), Some(exchange), Some(vhost)) =
-            (self.undertaker.get(), &understood.dead_letter_exchange, self.vhosts.get(queue.vhost()))
-        else {
-            return false;
-        };
-        let letter = undertaker.letter(queue, record, dead, self.now_ms());
-        let Ok(header) = BatchHeader::parse(&letter.batch) else { return false };
-        let keys: Vec<&[u8]> = letter.keys.iter().map(|key| &key[..]).collect();
-        let (mut scratch, mut found) = (Scratch::default(), Vec::new());
-        // An exchange that is not there takes nothing, as in RabbitMQ.
-        if let Some(exchange) = vhost.exchanges().read().exchange(exchange) {
-            exchange.route(&keys, &*letter.headers, &mut scratch, &mut found);
+    /// Appends copies of dead records of a subscription, of its journal, together with the record that those are done with; they are when that is
+    /// durable. False: it is not, and they stay claimed.
+    pub(crate) fn dead_letters_are_there(&self, shared: &Arc<crate::SharedSubscription>, runs: Vec<(u64, u64)>, copies: Vec<AppendItem>) -> bool {
+        let mut lettering = None;
+        let durable = self.durably(|asker| {
+            let mut state = shared.lock();
+            let begun = state.begin_dead_lettering(runs);
+            self.write_dead_letters(shared, &mut state, copies, &begun, asker);
+            lettering = Some(begun);
+        });
+        let mut state = shared.lock();
+        if let Some(begun) = lettering {
+            state.end_dead_lettering(begun, durable);
         }
-        let mut taken = !found.is_empty();
-        let mut logs: Vec<Vec<Arc<Log>>> = self.journals().iter().map(|_| Vec::new()).collect();
-        let size = record.value.as_ref().map_or(0, Bytes::len);
-        for target in found.into_iter().filter_map(|id| self.vhosts.queue(id)) {
-            if letter.passed.contains(target.name()) {
-                continue;
-            }
-            // A quorum queue refuses publishers, not queues, unless these wait for it.
-            let asks = target.understood().kind == QueueKind::Classic || queue.understood().letters_wait;
-            if asks && !self.admits(&target, UnderWay::NONE, size) {
-                taken = false;
-                continue;
-            }
-            let log = Arc::clone(target.part(&*letter.headers, record.offset.0).log());
-            logs[self.journal_number(log.id())].push(log);
-        }
-        for (journal, logs) in logs.iter().enumerate() {
-            items.extend(AppendItem::for_all(logs, &letter.batch, header).map(|item| (journal, item)));
-        }
-        taken
+        durable
     }
-}
-
-/// Parts of records that were read up to `next`, each with the offset where it ends.
-fn pages(records: &[Record], next: u64) -> Vec<(&[Record], u64)> {
-    let (mut pages, mut begin, mut bytes) = (Vec::new(), 0, 0);
-    for (at, record) in records.iter().enumerate() {
-        if at > begin && bytes >= PAGE_BYTES {
-            pages.push((&records[begin..at], record.offset.0));
-            (begin, bytes) = (at, 0);
-        }
-        bytes += record.value.as_ref().map_or(0, Bytes::len);
-    }
-    pages.push((&records[begin..], next));
-    pages
 }

@@ -32,6 +32,8 @@ use crate::Broker;
 const TURN_MESSAGES: usize = 1000;
 /// Messages that go to a consumer together, at most.
 const TOGETHER_MAX: usize = 256;
+/// Messages that one turn throws out, for their time or the queue's length, before others get their turn: the next one is the thread's of queues.
+const TURN_DEATHS: u64 = 1000;
 /// What cannot be read is tried again after this many ms.
 const RETRY_MS: u64 = 1000;
 
@@ -163,7 +165,9 @@ enum TurnEnd {
     Rest,
     /// Others are to have their turn before it goes on.
     More,
-    /// What it needs is being read.
+    /// It has thrown out as much as a turn may.
+    Deaths,
+    /// What it needs is being read, or what is dead has to be sent before more of it is thrown out: it is told with a turn.
     Reads,
 }
 
@@ -177,6 +181,9 @@ struct Turn<'a> {
     dead: Vec<Dead>,
     /// Who was told to wait, and need not any more.
     woken: Vec<Waiter>,
+    /// How many it may throw out yet, once that was looked at, and whether the queue has to wait with that.
+    deaths_left: Option<u64>,
+    held_back: bool,
     /// What there is no room for is dropped before anything is given out.
     drops_first: bool,
     /// The end of the log, as far as it is looked at.
@@ -194,7 +201,8 @@ impl Broker {
         let wall_ms = self.now_ms().max(0) as u64;
         let (end, now_ms) = (queue.log().last_stable().0, now());
         let (out, dead, woken) = (Outbox::default(), Vec::new(), Vec::new());
-        let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, drops_first: false, end, now_ms, wall_ms };
+        let (deaths_left, held_back, drops_first) = (None, false, false);
+        let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, deaths_left, held_back, drops_first, end, now_ms, wall_ms };
         turn.own.machine.set_time(now_ms);
         turn.search(end);
         turn
@@ -517,6 +525,13 @@ impl Broker {
         }
     }
 
+    /// What changed in a queue's subscription is to be written soon.
+    pub(super) fn touch_queue(&self, queue: &Arc<Queue>) {
+        if !queue.dirty.swap(true, Ordering::SeqCst) {
+            self.ticker.touch(queue);
+        }
+    }
+
     /// Writes what changed in a queue's subscription, and lets go what is done. `asker` waits for it.
     pub(crate) fn write_queue(&self, queue: &Queue, asker: Option<&Arc<Acknowledgement>>) {
         queue.dirty.store(false, Ordering::SeqCst);
@@ -638,10 +653,13 @@ impl Turn<'_> {
             if !self.own.machine.over_limit(&self.state, self.end()) {
                 break;
             }
-            let Self { own, state, dead, now_ms, .. } = self;
+            if !self.may_throw_out() {
+                return Err(());
+            }
+            let Self { own, state, dead, .. } = self;
             let Seen::Record(record) = own.in_use().window.see(offset) else { return Err(()) };
             let size = body_bytes(record);
-            own.machine.drop_head(state, offset, size, *now_ms, dead);
+            own.machine.drop_head(state, offset, size, dead);
         }
         Ok(())
     }
@@ -684,7 +702,7 @@ impl Turn<'_> {
             self.trim();
             self.search(seen);
             self.end = self.next_stop(seen);
-            let outcome = self.give().unwrap_or(TurnEnd::Reads);
+            let outcome = self.give().unwrap_or_else(|()| self.interrupted());
             self.drops_first = false;
             if matches!(outcome, TurnEnd::Rest) {
                 self.own.arrived = self.own.arrived.max(self.end);
@@ -708,9 +726,13 @@ impl Turn<'_> {
         if let (TurnEnd::More, Some(home)) = (&outcome, home) {
             self.broker.mailboxes.push(home, Event::Advanced(self.queue.log().id()));
         }
-        if !matches!(outcome, TurnEnd::Reads) {
-            let due = self.next_due();
-            self.set_due(due);
+        match outcome {
+            TurnEnd::Reads => {}
+            TurnEnd::Deaths => self.set_due(Some(self.now_ms)),
+            TurnEnd::Rest | TurnEnd::More => {
+                let due = self.next_due();
+                self.set_due(due);
+            }
         }
         let memory = &self.broker.vhosts.windows;
         self.own.let_go(memory);
@@ -718,8 +740,8 @@ impl Turn<'_> {
         own.machine.note_fill(state, *end);
         // Members of a share group write what they say themselves: the log is trimmed behind it all the same.
         let changed = self.state.has_changes() || !self.queue.attached && self.state.start() > self.queue.log().start().0;
-        if changed && !self.queue.dirty.swap(true, Ordering::SeqCst) {
-            self.broker.ticker.touch(self.queue);
+        if changed {
+            self.broker.touch_queue(self.queue);
         }
         let abandoned = self.own.machine.is_abandoned();
         // Under the lock: messages leave in the order in which they were given out.
@@ -732,10 +754,16 @@ impl Turn<'_> {
                 self.broker.reply(to, Reply::Done(Box::new(deliveries)));
             }
         }
-        let (dead, woken) = (std::mem::take(&mut self.dead), std::mem::take(&mut self.woken));
+        let (mut dead, woken) = (std::mem::take(&mut self.dead), std::mem::take(&mut self.woken));
+        if !self.own.machine.rules().dead_letters {
+            // Gone already.
+            dead.clear();
+        }
         let (broker, queue) = (self.broker, self.queue);
         drop(self);
-        broker.bury_of_queue(queue, dead);
+        if !dead.is_empty() {
+            broker.bury_of_queue(queue, dead);
+        }
         broker.resume(woken);
         abandoned
     }

@@ -6,6 +6,7 @@
 
 mod admin;
 mod arguments;
+mod batches;
 mod burials;
 mod consumers;
 mod dead;
@@ -48,7 +49,7 @@ pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequa
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};
 pub use look::{ChannelMode, ChannelNotes, ChannelTally, ConsumerLook, QueueTally};
-pub use dead::{Letter, Undertaker};
+pub use dead::{Address, Letter, Undertaker};
 pub use delays::{DELAY_HEADER, Delay, Delays};
 pub(crate) use delays::{DELAYS_KEY, DelayService, SHARD as DELAYS_SHARD};
 pub(crate) use dead::TheUndertaker;

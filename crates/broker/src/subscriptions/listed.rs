@@ -30,10 +30,6 @@ impl Listed {
         self.0.get(&place as &dyn Placed).map(|entry| &entry.0)
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub fn iter(&self) -> impl Iterator<Item = &Arc<SharedSubscription>> {
         self.0.iter().map(|entry| &entry.0)
     }

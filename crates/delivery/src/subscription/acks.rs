@@ -25,6 +25,8 @@ pub(super) struct Acks {
     bytes: usize,
     /// Number of the next list.
     next: u64,
+    /// Lists that are on their way and count once they are durable, by number.
+    open: BTreeMap<u64, Vec<(u64, u64)>>,
     /// Lists that are to be deleted.
     gone: Vec<u64>,
 }
@@ -61,8 +63,8 @@ impl Acks {
 
     /// Is nothing new, and in no list?
     pub fn is_empty(&self) -> bool {
-        let Self { new, lagging, lists, gone, .. } = self;
-        new.is_empty() && lagging.is_empty() && lists.is_empty() && gone.is_empty()
+        let Self { new, lagging, lists, open, gone, .. } = self;
+        new.is_empty() && lagging.is_empty() && lists.is_empty() && open.is_empty() && gone.is_empty()
     }
 
     pub fn has_changes(&self) -> bool {
@@ -70,7 +72,37 @@ impl Acks {
     }
 
     pub fn lists(&self) -> impl Iterator<Item = u64> + '_ {
-        self.lists.iter().copied()
+        self.lists.iter().chain(self.open.keys()).copied()
+    }
+
+    /// A list of these runs is written, which counts if it becomes durable; its number.
+    pub fn begin(&mut self, runs: &[(u64, u64)]) -> u64 {
+        let number = self.new_number();
+        self.open.insert(number, runs.to_vec());
+        number
+    }
+
+    /// The list is durable, or not; its runs if it is, and still counts.
+    pub fn end(&mut self, number: u64, durable: bool) -> Vec<(u64, u64)> {
+        let Some(runs) = self.open.remove(&number) else { return Vec::new() };
+        if !durable {
+            // Whether it is there is not known of a journal that has stopped.
+            self.gone.push(number);
+            return Vec::new();
+        }
+        self.lists.push(number);
+        self.bytes += RECORD_BYTES + runs.len() * RUN_IN_LIST;
+        runs.iter().for_each(|(first, last)| self.lag(&Run { first: *first, last: *last, value: Done::Archived }));
+        runs
+    }
+
+    fn new_number(&mut self) -> u64 {
+        if self.lists.is_empty() && self.open.is_empty() && self.gone.is_empty() {
+            // Few numbers are used again and again: whoever keeps the last word of each key keeps little.
+            self.next = 0;
+        }
+        self.next += 1;
+        self.next - 1
     }
 
     /// Nothing in lists counts any more.
@@ -79,6 +111,11 @@ impl Acks {
         self.lagging.clear();
         self.bytes = 0;
         self.gone.append(&mut self.lists);
+    }
+
+    /// Nor in lists that are on their way.
+    pub fn forget_open(&mut self) {
+        self.gone.extend(std::mem::take(&mut self.open).into_keys());
     }
 
     /// These pages are written anyway.
@@ -96,16 +133,12 @@ impl Acks {
         let page = |(page, runs): (&u64, &usize)| RECORD_BYTES + (stored(*page) + runs * RUN_BYTES).min(page_bytes_max());
         let (list, pages) = (RECORD_BYTES + new.len() * RUN_IN_LIST, self.lagging.iter().map(page).sum::<usize>());
         if !new.is_empty() && self.bytes + list < pages {
-            if self.lists.is_empty() && self.gone.is_empty() {
-                // Few numbers are used again and again: whoever keeps the last word of each key keeps little.
-                self.next = 0;
-            }
             self.bytes += list;
-            self.next += 1;
-            self.lists.push(self.next - 1);
-            return Written::List(self.next - 1, new);
+            let number = self.new_number();
+            self.lists.push(number);
+            return Written::List(number, new);
         }
-        if new.is_empty() && !self.lagging.is_empty() {
+        if new.is_empty() && !self.lagging.is_empty() && self.bytes <= pages {
             return Written::Pages(Vec::new());
         }
         self.bytes = 0;

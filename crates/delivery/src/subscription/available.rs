@@ -29,11 +29,6 @@ impl Subscription {
         self.in_flight.count() - self.dying - self.delayed
     }
 
-    /// Records that are dead and wait until their copies are durable.
-    pub fn dying(&self) -> u64 {
-        self.dying
-    }
-
     /// A number that changes whenever a record ceases to be available or becomes so again, whoever does it; not when one is appended.
     pub fn turnover(&self) -> u64 {
         self.turnover
@@ -136,13 +131,12 @@ impl Subscription {
 
     /// What is available in `first..=last` is dead, for the reason given; returns how many records that are. What follows on something
     /// that has not been looked at stays as it is.
-    #[expect(clippy::too_many_arguments, reason = "a range and what is said of it")]
-    pub fn drop_available(&mut self, first: u64, last: u64, reason: DeadReason, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> u64 {
+    pub fn drop_available(&mut self, first: u64, last: u64, reason: DeadReason, rules: &Rules, dead: &mut Vec<Dead>) -> u64 {
         self.reach(first, last);
         let dropped = self.take_ready(first, last);
         for Run { first, last, value: Waiting { tries, level } } in &dropped {
             let flight = Flight { consumer: DEAD_LETTERS, deadline: 0, tries: *tries, level: *level, reason: Some(reason) };
-            self.bury(Run { first: *first, last: *last, value: flight }, reason, rules, dead, now);
+            self.bury(Run { first: *first, last: *last, value: flight }, reason, rules).add_to(dead);
         }
         self.advance();
         dropped.iter().map(|run| run.last - run.first + 1).sum()
@@ -174,13 +168,6 @@ impl Subscription {
         let delayed = if self.delayed > 0 { self.purge_held(DELAYED) } else { 0 };
         self.advance();
         purged.iter().map(|run| run.last - run.first + 1).sum::<u64>() + delayed
-    }
-
-    /// What is dead and waits until its copy is durable is gone without one; returns how many records that were.
-    pub fn purge_dying(&mut self) -> u64 {
-        let purged = if self.dying > 0 { self.purge_held(DEAD_LETTERS) } else { 0 };
-        self.advance();
-        purged
     }
 
     /// What is new in `first..=last` has been looked at. What follows on something that has not stays as it is.

@@ -142,8 +142,8 @@ fn the_dead_keep_their_reason_over_a_restart() {
     }
     say(&mut subscription, 0, 0, Verdict::Reject, &rules);
     say(&mut subscription, 1, 1, Verdict::Release, &rules);
-    assert_eq!(subscription.drop_available(2, 3, DeadReason::Expired, 0, &rules, &mut dead), 2);
-    assert_eq!(subscription.drop_available(4, 4, DeadReason::MaxLength, 0, &rules, &mut dead), 1);
+    assert_eq!(subscription.drop_available(2, 3, DeadReason::Expired, &rules, &mut dead), 2);
+    assert_eq!(subscription.drop_available(4, 4, DeadReason::MaxLength, &rules, &mut dead), 1);
     assert_eq!((subscription.ready(6), subscription.unacknowledged(), subscription.in_flight()), (1, 0, 5));
     let (mut after, _) = restart(&mut subscription, &mut stored);
     assert_eq!(after.state(4), RecordState::Acquired(DEAD_LETTERS));

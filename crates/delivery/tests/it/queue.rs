@@ -57,7 +57,7 @@ impl Rig {
         }
         while self.queue.over_limit(&self.subscription, self.end()) {
             let offset = self.head().expect("there is one");
-            self.queue.drop_head(&mut self.subscription, offset, self.log[offset as usize].0, 0, &mut self.dead);
+            self.queue.drop_head(&mut self.subscription, offset, self.log[offset as usize].0, &mut self.dead);
         }
     }
 

@@ -516,7 +516,7 @@ impl World {
                         return Some(offset);
                     }
                     let mut dead = Vec::new();
-                    assert!(self.queue.expire_head(&mut self.subscription, offset, size, self.now, &mut dead));
+                    assert!(self.queue.expire_head(&mut self.subscription, offset, size, &mut dead));
                     self.remove(offset, DeadReason::Expired);
                     self.check_dead(&dead, vec![(offset, DeadReason::Expired)]);
                 }
@@ -676,6 +676,7 @@ impl World {
 
     /// Long after: what a share group has comes back, copies that did not come about are due again; consumers keep what they have.
     fn retry(&mut self) {
+        self.subscription.release_dead(0, u64::MAX, self.now, &self.rules.subscription());
         self.now += 30_000;
         let rules = Rules { lock: 100, ..self.rules.subscription() };
         let (mut dead, mut expected) = (Vec::new(), Vec::new());
@@ -711,7 +712,7 @@ impl World {
                 break;
             }
             let (mut dead, size) = (Vec::new(), self.messages[offset as usize].size);
-            assert!(self.queue.drop_head(&mut self.subscription, offset, size, self.now, &mut dead));
+            assert!(self.queue.drop_head(&mut self.subscription, offset, size, &mut dead));
             self.remove(offset, DeadReason::MaxLength);
             self.check_dead(&dead, vec![(offset, DeadReason::MaxLength)]);
         }

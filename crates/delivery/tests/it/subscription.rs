@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 use delivery::{
-    Acquired, ConsumerId, DEAD_LETTERS, Dead, DeadReason, RecordState, Rules, Subscription, SubscriptionName, SubscriptionRecord, Verdict, subscription_record,
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, NO_LOCK, RecordState, Rules, Subscription, SubscriptionName,
+    SubscriptionRecord, Verdict, subscription_record,
 };
 
 const RULES: Rules = Rules { deliveries_max: Some(3), unfinished_max: 50, lock: 100, dead_letters: false, retry: None };
@@ -67,14 +68,70 @@ fn a_dead_letter_is_held_until_it_is_buried() {
     subscription.judge(ONE, 1, 2, Verdict::Reject, 0, &rules, &mut dead);
     assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, failed: 0, reason: DeadReason::Rejected }]);
     assert_eq!(subscription.state(1), RecordState::Acquired(DEAD_LETTERS));
-    // A copy that does not come about is tried again when its time is over.
-    dead.clear();
+    // A copy that does not come about is tried again after a while.
     subscription.judge(ONE, 0, 4, Verdict::Renew, 1000, &rules, &mut dead);
+    subscription.release_dead(1, 2, 0, &rules);
+    assert_eq!(subscription.next_deadline(), Some(100));
+    dead.clear();
     subscription.expire(100, &rules, &mut dead);
     assert_eq!(dead, [Dead { first: 1, last: 2, count: 1, failed: 1, reason: DeadReason::Rejected }]);
     subscription.buried(1, 2);
     assert_eq!(subscription.state(2), RecordState::Archived);
     assert_eq!(subscription.state(3), RecordState::Acquired(ONE));
+}
+
+#[test]
+fn a_claimed_dead_letter_is_claimed_by_nobody_else_however_long_it_takes() {
+    for lock in [RULES.lock, NO_LOCK] {
+        let (rules, mut dead) = (Rules { dead_letters: true, lock, ..RULES }, Vec::new());
+        let mut subscription = Subscription::new(0);
+        assert_eq!(subscription.drop_available(0, 9, DeadReason::Expired, &rules, &mut dead), 10);
+        assert_eq!(dead.len(), 1);
+        assert_eq!(subscription.expire(u64::MAX / 2, &rules, &mut dead), 0, "it was not released");
+        subscription.release_dead(3, 4, 1000, &rules);
+        assert_eq!(subscription.claimed_dead(0, 9), [(0, 2), (5, 9)]);
+        dead.clear();
+        assert_eq!(subscription.expire(1000 + if lock == NO_LOCK { 29_999 } else { lock - 1 }, &rules, &mut dead), 0);
+        assert_eq!(subscription.expire(1000 + 30_000, &rules, &mut dead), 2);
+        assert_eq!(dead, [Dead { first: 3, last: 4, count: 0, failed: 0, reason: DeadReason::Expired }]);
+    }
+}
+
+#[test]
+fn what_dies_alike_one_after_the_other_is_one_run() {
+    let (rules, mut dead) = (Rules { dead_letters: true, ..RULES }, Vec::new());
+    let mut subscription = Subscription::new(0);
+    take(&mut subscription, ONE, 3, 4, 0);
+    for offset in 4..8 {
+        subscription.drop_available(offset, offset, DeadReason::Expired, &rules, &mut dead);
+    }
+    subscription.drop_available(8, 8, DeadReason::MaxLength, &rules, &mut dead);
+    for (offset, verdict) in [(0, Verdict::Reject), (1, Verdict::Reject), (2, Verdict::RejectFailed)] {
+        subscription.judge(ONE, offset, offset, verdict, 0, &rules, &mut dead);
+    }
+    let runs: Vec<(u64, u64, u16)> = dead.iter().map(|one| (one.first, one.last, one.failed)).collect();
+    assert_eq!(runs, [(4, 7, 0), (8, 8, 0), (0, 1, 0), (2, 2, 1)]);
+}
+
+#[test]
+fn copies_that_were_not_taken_have_archived_nothing() {
+    let (rules, mut dead) = (Rules { dead_letters: true, ..RULES }, Vec::new());
+    let mut subscription = Subscription::new(0);
+    subscription.drop_available(0, 9, DeadReason::Expired, &rules, &mut dead);
+    let lost = subscription.begin_dead_lettering(vec![(0, 9)]);
+    // Something else is written meanwhile.
+    drop(subscription.take_changes());
+    subscription.end_dead_lettering(lost, false);
+    assert_eq!((subscription.start(), subscription.dying(), subscription.claimed_dead(0, 9)), (0, 10, vec![(0, 9)]));
+    let kept = subscription.begin_dead_lettering(vec![(0, 3), (6, 9)]);
+    assert_eq!(kept.changes().list.map(|(_, list)| list), Some(vec![(0, 3, Done::Archived), (6, 9, Done::Archived)]));
+    subscription.end_dead_lettering(kept, true);
+    assert_eq!((subscription.start(), subscription.dying(), subscription.claimed_dead(0, 9)), (4, 2, vec![(4, 5)]));
+    // What was under way when the subscription was reset has no effect.
+    let late = subscription.begin_dead_lettering(vec![(4, 5)]);
+    subscription.reset(0);
+    subscription.end_dead_lettering(late, true);
+    assert_eq!((subscription.start(), subscription.dying(), subscription.ready(10)), (0, 0, 10));
 }
 
 #[test]
@@ -165,7 +222,8 @@ fn each_record_is_in_one_state_as_in_the_model() {
 enum Model {
     Available(u16),
     Acquired(ConsumerId, u16, u64),
-    Dead(u16),
+    /// Claimed, or released until then.
+    Dead(u16, Option<u64>),
     Acknowledged,
     Archived,
 }
@@ -179,6 +237,8 @@ struct Run {
     log_end: u64,
     ordered: bool,
     rules: Rules,
+    /// Copies on their way, of these, and whether they become durable.
+    burying: Option<(DeadLettering, Vec<(u64, u64)>, bool)>,
     what: String,
 }
 
@@ -188,7 +248,8 @@ impl Run {
         let mut subscription = Subscription::new(0);
         subscription.set_key_ordered(ordered);
         let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66;
-        Self { random, subscription, model: Vec::new(), stored: HashMap::new(), now: 0, log_end: 0, ordered, rules, what: format!("seed {seed}") }
+        let (stored, what) = (HashMap::new(), format!("seed {seed}"));
+        Self { random, subscription, model: Vec::new(), stored, now: 0, log_end: 0, ordered, rules, burying: None, what }
     }
 
     fn next(&mut self, bound: u64) -> u64 {
@@ -211,7 +272,7 @@ impl Run {
     fn run(&mut self, steps: usize) {
         for step in 0..steps {
             self.now += self.next(15);
-            match self.next(13) {
+            match self.next(15) {
                 0 | 1 => {
                     self.log_end += self.next(30);
                     self.model.resize(self.log_end as usize, Model::Available(0));
@@ -235,19 +296,67 @@ impl Run {
                     let last = first + self.next(10);
                     self.subscription.buried(first, last);
                     for state in self.model.iter_mut().take(last as usize + 1).skip(first as usize) {
-                        if let Model::Dead(_) = state {
+                        if let Model::Dead(..) = state {
                             *state = Model::Archived;
                         }
                     }
                 }
+                12 => self.release(),
+                13 => self.bury(),
                 _ => self.restart(),
             }
             self.compare(step);
         }
     }
 
+    fn release(&mut self) {
+        if self.burying.is_some() {
+            return;
+        }
+        let first = self.next(self.log_end.max(1));
+        let last = first + self.next(10);
+        self.subscription.release_dead(first, last, self.now, &self.rules);
+        for state in self.model.iter_mut().take(last as usize + 1).skip(first as usize) {
+            if let Model::Dead(_, until @ None) = state {
+                *until = Some(self.now + RULES.lock);
+            }
+        }
+    }
+
+    /// Copies of what is claimed are appended, or have their outcome.
+    fn bury(&mut self) {
+        if let Some((burying, runs, durable)) = self.burying.take() {
+            self.subscription.end_dead_lettering(burying, durable);
+            self.buried(&runs, durable);
+            return;
+        }
+        let first = self.next(self.log_end.max(1));
+        let runs = self.subscription.claimed_dead(first, first + 20);
+        let claimed = |offset: &u64| matches!(self.model.get(*offset as usize), Some(Model::Dead(_, None)));
+        let expected: Vec<u64> = (first..=first + 20).filter(claimed).collect();
+        assert_eq!(runs.iter().flat_map(|(first, last)| *first..=*last).collect::<Vec<_>>(), expected, "{}", self.what);
+        if runs.is_empty() {
+            return;
+        }
+        self.write();
+        let burying = self.subscription.begin_dead_lettering(runs.clone());
+        let durable = self.next(3) > 0;
+        if durable {
+            self.store(&burying.changes());
+        }
+        self.burying = Some((burying, runs, durable));
+    }
+
+    fn buried(&mut self, runs: &[(u64, u64)], durable: bool) {
+        for offset in runs.iter().flat_map(|(first, last)| *first..=*last).filter(|_| durable) {
+            if let state @ Model::Dead(..) = &mut self.model[offset as usize] {
+                *state = Model::Archived;
+            }
+        }
+    }
+
     fn dead(&self, count: u16) -> Model {
-        if self.rules.dead_letters { Model::Dead(count) } else { Model::Archived }
+        if self.rules.dead_letters { Model::Dead(count, None) } else { Model::Archived }
     }
 
     fn returned(&self, count: u16) -> Model {
@@ -330,23 +439,42 @@ impl Run {
     }
 
     fn expire(&mut self) {
-        let mut dead = Vec::new();
+        let (mut dead, mut claimed) = (Vec::new(), Vec::new());
         self.subscription.expire(self.now, &self.rules, &mut dead);
         for at in 0..self.model.len() {
-            if let Model::Acquired(_, count, deadline) = self.model[at]
-                && deadline <= self.now
-            {
-                self.model[at] = self.returned(count);
+            match self.model[at] {
+                Model::Acquired(_, count, deadline) if deadline <= self.now => {
+                    self.model[at] = self.returned(count);
+                    claimed.extend(matches!(self.model[at], Model::Dead(..) | Model::Archived).then_some(at as u64));
+                }
+                Model::Dead(count, Some(deadline)) if deadline <= self.now => {
+                    self.model[at] = Model::Dead(count, None);
+                    claimed.push(at as u64);
+                }
+                _ => {}
             }
         }
+        assert_eq!(dead.iter().flat_map(|one| one.first..=one.last).collect::<Vec<_>>(), claimed, "{}: each is claimed once", self.what);
     }
 
-    fn restart(&mut self) {
-        for (key, value) in name().records(&self.subscription.take_changes()) {
+    fn store(&mut self, changes: &Changes) {
+        for (key, value) in name().records(changes) {
             match value {
                 Some(value) => drop(self.stored.insert(key, value)),
                 None => drop(self.stored.remove(&key)),
             }
+        }
+    }
+
+    fn write(&mut self) {
+        let changes = self.subscription.take_changes();
+        self.store(&changes);
+    }
+
+    fn restart(&mut self) {
+        self.write();
+        if let Some((_, runs, durable)) = self.burying.take() {
+            self.buried(&runs, durable);
         }
         let (mut start, mut runs, mut lists) = (None, BTreeMap::new(), Vec::new());
         for (key, value) in &self.stored {
@@ -363,8 +491,10 @@ impl Run {
         self.subscription = Subscription::restore_with(start.expect("a start"), runs.into_values().flatten(), lists);
         self.subscription.set_key_ordered(self.ordered);
         for state in &mut self.model {
-            if let Model::Acquired(_, count, _) = *state {
-                *state = Model::Available(count - 1);
+            match state {
+                Model::Acquired(_, count, _) => *state = Model::Available(*count - 1),
+                Model::Dead(_, until) => *until = Some(0),
+                _ => {}
             }
         }
     }
@@ -377,12 +507,12 @@ impl Run {
                 (Model::Archived, RecordState::Archived) => true,
                 (Model::Archived, RecordState::Acknowledged) => offset < self.subscription.start(),
                 (Model::Acquired(model, ..), RecordState::Acquired(ours)) => *model == ours,
-                (Model::Dead(_), RecordState::Acquired(ours)) => ours == DEAD_LETTERS,
+                (Model::Dead(..), RecordState::Acquired(ours)) => ours == DEAD_LETTERS,
                 _ => false,
             };
             assert!(same, "{}, step {step}: {offset} is {ours:?}, not {state:?}", self.what);
         }
-        let unfinished = self.model.iter().filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..) | Model::Dead(_))).count() as u64;
+        let unfinished = self.model.iter().filter(|state| matches!(state, Model::Available(_) | Model::Acquired(..) | Model::Dead(..))).count() as u64;
         assert_eq!(self.subscription.backlog(self.log_end), unfinished, "{}, step {step}", self.what);
     }
 }

@@ -129,7 +129,7 @@ impl Sayer<'_> {
         self.broker.write_subscription(&shared, &mut state, Some(asker));
         drop(state);
         self.broker.wake_subscription(&shared);
-        self.broker.bury(&shared, dead);
+        self.broker.bury(&shared, dead, &rules);
         Ok(())
     }
 }

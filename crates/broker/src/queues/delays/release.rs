@@ -5,56 +5,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
-use journal::{AppendItem, Log};
-use ::record::{BatchHeader, BatchWriter, Record};
+use journal::AppendItem;
+use ::record::{BatchWriter, Record};
 use routing::{QueueId, Scratch};
 use smallvec::SmallVec;
 
 use super::Delays;
 use super::record::Delay;
-use super::store::{BATCH_BYTES, DelayError, put};
+use super::store::{DelayError, put};
+use crate::queues::batches::{Batches, Targets};
 use crate::queues::queue::Queue;
 use crate::Broker;
-
-/// Batches among which a message looks for one that goes where it goes.
-const LOOK_BACK: usize = 16;
-
-type Targets = SmallVec<[Arc<Queue>; 2]>;
-
-/// What leaves, in order: each batch for some queues.
-#[derive(Default)]
-struct Batches {
-    all: Vec<(Targets, BatchWriter)>,
-    /// Messages and bytes on their way to queues that may refuse some.
-    waiting: HashMap<QueueId, (u64, u64)>,
-}
-
-impl Batches {
-    fn add(&mut self, targets: Targets, record: &Record, now_ms: i64, bytes_max: usize) {
-        if targets.is_empty() {
-            return;
-        }
-        let at = self.find(&targets, bytes_max).unwrap_or_else(|| {
-            self.all.push((targets, BatchWriter::with_capacity(4 << 10)));
-            self.all.len() - 1
-        });
-        put(record, now_ms, false, &mut self.all[at].1);
-    }
-
-    /// The batch that a message for these queues may join: none of them has got a message in a later one.
-    fn find(&self, targets: &Targets, bytes_max: usize) -> Option<usize> {
-        for (at, (others, batch)) in self.all.iter().enumerate().rev().take(LOOK_BACK) {
-            if others.len() == targets.len() && others.iter().zip(targets).all(|(one, other)| one.id() == other.id()) {
-                return (batch.bytes() < bytes_max).then_some(at);
-            }
-            if targets.iter().any(|queue| others.iter().any(|other| other.id() == queue.id())) {
-                return None;
-            }
-        }
-        None
-    }
-}
 
 impl Broker {
     /// What is to be appended for messages of an exchange that are due, in this order, in the journal of its log; what belongs
@@ -77,7 +38,7 @@ impl Broker {
             }
         }
         let (now_ms, mut batches) = (self.now_ms(), Batches::default());
-        let room = self.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(BATCH_BYTES);
+        let room = self.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
         for (record, ids) in records.zip(targets) {
             let mut takers = Targets::new();
             for queue in ids.into_iter().filter_map(|id| self.vhosts.queue(id)) {
@@ -90,22 +51,12 @@ impl Broker {
                     takers.push(queue);
                 }
             }
-            batches.add(takers, record, now_ms, BATCH_BYTES.min(room / 2));
+            if !takers.is_empty() {
+                put(record, now_ms, false, batches.batch_for(takers, 0, room / 2));
+            }
         }
         let home = self.journal_number(delays.queue.log().id());
-        let mut far: Vec<Vec<AppendItem>> = self.journals().iter().map(|_| Vec::new()).collect();
-        for (targets, batch) in batches.all {
-            let bytes = batch.finish();
-            let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
-            let mut logs: Vec<Vec<Arc<Log>>> = far.iter().map(|_| Vec::new()).collect();
-            for queue in targets {
-                logs[self.journal_number(queue.log().id())].push(Arc::clone(queue.log()));
-            }
-            // The queues of one journal share the bytes.
-            for (items, logs) in far.iter_mut().zip(&logs) {
-                items.extend(AppendItem::for_all(logs, &bytes, header));
-            }
-        }
+        let mut far = batches.into_items(self);
         let near = std::mem::take(&mut far[home]);
         for (journal, items) in far.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             self.commit(journal, items)?;
@@ -115,14 +66,8 @@ impl Broker {
 
     /// A queue that is full may refuse; nobody is there any more to be told.
     fn takes(self: &Arc<Self>, queue: &Arc<Queue>, record: &Record, batches: &mut Batches, now_ms: i64) -> bool {
-        if !queue.understood().is_bounded() {
-            return true;
-        }
         let size = record.value.as_ref().map_or(0, Bytes::len);
-        let waiting = batches.waiting.entry(queue.id()).or_default();
-        let under_way = delivery::UnderWay { messages: waiting.0, bytes: waiting.1, ..delivery::UnderWay::NONE };
-        if self.admits(queue, under_way, size) {
-            *waiting = (waiting.0 + 1, waiting.1 + size as u64);
+        if batches.admit(self, queue, size) {
             return true;
         }
         if queue.understood().overflow == delivery::Overflow::RejectPublishDeadLetter {

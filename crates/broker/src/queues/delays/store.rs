@@ -43,8 +43,7 @@ const PIECES_BYTES: usize = 16 << 20;
 const PIECE_BYTES: usize = 256 << 10;
 /// Read at once for single messages.
 const SINGLE_BYTES: usize = 16 << 10;
-/// Bytes of a batch, about: for a queue; in a sorted log, where a piece is at least one; and of batches written together.
-pub(super) const BATCH_BYTES: usize = 512 << 10;
+/// Bytes of a batch, about: in a sorted log, where a piece is at least one; and of batches written together.
 const SORTED_BATCH_BYTES: usize = 32 << 10;
 const TOGETHER_BYTES: usize = 1 << 20;
 /// What leaves together, at most: messages, and bytes.

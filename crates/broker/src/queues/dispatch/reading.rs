@@ -7,7 +7,7 @@ use types::Offset;
 
 use super::super::traits::MessageTraits;
 use super::super::window::{Filled, Seen, Window};
-use super::{Dispatch, RETRY_MS, Turn, body_bytes};
+use super::{Dispatch, RETRY_MS, TURN_DEATHS, Turn, TurnEnd, body_bytes};
 use crate::read_ahead::{AheadWant, HoldAhead};
 
 /// What there is at an offset that was looked for.
@@ -137,12 +137,30 @@ impl Turn<'_> {
         self.time_of(offset).is_some_and(|at| at <= wall_ms)
     }
 
+    /// May this turn throw out one more message? Then it counts.
+    pub(super) fn may_throw_out(&mut self) -> bool {
+        let left = self.deaths_left.unwrap_or_else(|| {
+            self.held_back = self.own.machine.rules().dead_letters && !self.broker.takes_deaths(self.queue);
+            if self.held_back { 0 } else { TURN_DEATHS }
+        });
+        self.deaths_left = Some(left.saturating_sub(1));
+        left > 0
+    }
+
+    /// How a turn ends that could not go on.
+    pub(super) fn interrupted(&self) -> TurnEnd {
+        if self.deaths_left == Some(0) && !self.held_back { TurnEnd::Deaths } else { TurnEnd::Reads }
+    }
+
     /// The time of a record that was looked at is over.
     fn expire(&mut self, offset: u64) -> Result<(), ()> {
-        let Self { own, state, dead, now_ms, .. } = self;
+        if !self.may_throw_out() {
+            return Err(());
+        }
+        let Self { own, state, dead, .. } = self;
         let Seen::Record(record) = own.in_use().window.see(offset) else { return Err(()) };
         let size = body_bytes(record);
-        own.machine.expire_head(state, offset, size, *now_ms, dead);
+        own.machine.expire_head(state, offset, size, dead);
         Ok(())
     }
 

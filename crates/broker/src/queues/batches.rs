@@ -1,0 +1,85 @@
+//! Records that the broker itself sends to queues: those that go to the same queues share a batch, as long as each queue gets its records in
+//! their order, and queues of one journal share its bytes.
+
+use std::sync::Arc;
+
+use ::record::{BatchHeader, BatchWriter};
+use delivery::UnderWay;
+use hashbrown::HashMap;
+use journal::{AppendItem, Log};
+use routing::QueueId;
+use smallvec::SmallVec;
+
+use super::queue::Queue;
+use crate::Broker;
+
+/// Batches among which a record looks for one that goes where it goes.
+const LOOK_BACK: usize = 16;
+/// A batch that is larger takes no more, in bytes.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// The queues, or partitions of queues, that a record goes to.
+pub(super) type Targets = SmallVec<[Arc<Queue>; 2]>;
+
+/// Batches in the order in which they are appended.
+#[derive(Default)]
+pub(super) struct Batches {
+    all: Vec<(Targets, BatchWriter)>,
+    /// Messages and bytes on their way to queues that may refuse some.
+    waiting: HashMap<QueueId, (u64, u64)>,
+}
+
+impl Batches {
+    /// Where a record for these queues is written; there is at least one. A batch that has come to `bytes_max` takes no more.
+    pub fn batch_for(&mut self, targets: Targets, record_bytes: usize, bytes_max: usize) -> &mut BatchWriter {
+        let at = self.find(&targets, bytes_max.min(BATCH_BYTES)).unwrap_or_else(|| {
+            self.all.push((targets, BatchWriter::with_capacity(record_bytes.max(4 << 10))));
+            self.all.len() - 1
+        });
+        &mut self.all[at].1
+    }
+
+    /// The batch that a record for these queues may join: none of them has got a record in a later one.
+    fn find(&self, targets: &Targets, bytes_max: usize) -> Option<usize> {
+        for (at, (others, batch)) in self.all.iter().enumerate().rev().take(LOOK_BACK) {
+            if others.len() == targets.len() && others.iter().zip(targets).all(|(one, other)| one.id() == other.id()) {
+                return (batch.bytes() < bytes_max).then_some(at);
+            }
+            if targets.iter().any(|queue| others.iter().any(|other| other.id() == queue.id())) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Does a queue take a message with a body of `size` bytes, behind those that are on their way to it? Then it counts.
+    pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, size: usize) -> bool {
+        if !queue.understood().is_bounded() {
+            return true;
+        }
+        let waiting = self.waiting.entry(queue.id()).or_default();
+        let under_way = UnderWay { messages: waiting.0, bytes: waiting.1, ..UnderWay::NONE };
+        let admitted = broker.admits(queue, under_way, size);
+        if admitted {
+            *waiting = (waiting.0 + 1, waiting.1 + size as u64);
+        }
+        admitted
+    }
+
+    /// What is to be appended, by journal.
+    pub fn into_items(self, broker: &Broker) -> Vec<Vec<AppendItem>> {
+        let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
+        for (targets, batch) in self.all {
+            let bytes = batch.finish();
+            let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
+            let mut logs: Vec<Vec<Arc<Log>>> = items.iter().map(|_| Vec::new()).collect();
+            for queue in targets {
+                logs[broker.journal_number(queue.log().id())].push(Arc::clone(queue.log()));
+            }
+            for (items, logs) in items.iter_mut().zip(&logs) {
+                items.extend(AppendItem::for_all(logs, &bytes, header));
+            }
+        }
+        items
+    }
+}

@@ -1,0 +1,110 @@
+//! What is dead and on its way to the dead letters. It is held like what a consumer has, by [`DEAD_LETTERS`], and claimed by one caller at a
+//! time: while it is claimed it has no deadline.
+//!
+//! ```text
+//!            returned as `Dead`      durable: `end_dead_lettering`, `buried`
+//! dies ────▶ claimed, no deadline ───────────────────────────────────────────▶ archived
+//!                 ▲         │ `release_dead`
+//!          `expire` └───────┘ a deadline
+//! ```
+//!
+//! A copy and the record that its original is archived lie in one chunk. That record is a list of what is done, and in memory the original
+//! stays claimed until the list is durable: a list that is not changes nothing. What is written of the subscription meanwhile says that the
+//! original is dead, and a list outweighs that.
+
+use super::durable::Changes;
+use super::{DEAD_LETTERS, Done, Flight, NO_LOCK, Rules, Subscription};
+use super::DEAD_LETTER_RETRY_MS;
+use crate::runs::Run;
+
+/// Claimed records whose copies are being appended, and the list that archives them.
+#[derive(Debug)]
+#[must_use = "ends with `Subscription::end_dead_lettering`"]
+pub struct DeadLettering {
+    number: u64,
+    runs: Vec<(u64, u64)>,
+}
+
+impl DeadLettering {
+    /// What has to be durable together with the copies.
+    pub fn changes(&self) -> Changes {
+        let list = self.runs.iter().map(|(first, last)| (*first, *last, Done::Archived)).collect();
+        Changes { start: None, given: None, pages: Vec::new(), levels: Vec::new(), list: Some((self.number, list)), lists_gone: Vec::new() }
+    }
+}
+
+impl Subscription {
+    /// Records that are dead and wait until their copies are durable.
+    pub fn dying(&self) -> u64 {
+        self.dying
+    }
+
+    /// Is anything on its way to the dead letters?
+    pub fn has_dying(&self) -> bool {
+        self.dying > 0
+    }
+
+    /// What of `first..=last` is claimed: runs, both ends included.
+    pub fn claimed_dead(&self, first: u64, last: u64) -> Vec<(u64, u64)> {
+        let mut claimed: Vec<(u64, u64)> = Vec::new();
+        for run in self.claimed_within(first, last) {
+            match claimed.last_mut() {
+                Some((_, end)) if *end + 1 == run.first => *end = run.last,
+                _ => claimed.push((run.first, run.last)),
+            }
+        }
+        claimed
+    }
+
+    fn claimed_within(&self, first: u64, last: u64) -> impl Iterator<Item = Run<Flight>> + '_ {
+        let claimed = |flight: &Flight| flight.consumer == DEAD_LETTERS && flight.deadline == NO_LOCK;
+        self.in_flight.within(first, last).filter(move |run| claimed(&run.value))
+    }
+
+    fn dying_within(&self, first: u64, last: u64) -> Vec<Run<Flight>> {
+        self.in_flight.within(first, last).filter(|run| run.value.consumer == DEAD_LETTERS).collect()
+    }
+
+    /// What is claimed of `first..=last` cannot be copied now: [`Subscription::expire`] returns it again after a while.
+    pub fn release_dead(&mut self, first: u64, last: u64, now: u64, rules: &Rules) {
+        let wait = if rules.lock == NO_LOCK { DEAD_LETTER_RETRY_MS } else { rules.lock };
+        let claimed: Vec<Run<Flight>> = self.claimed_within(first, last).collect();
+        for run in claimed {
+            self.let_go(run.first, run.last);
+            self.hold(run.first, run.last, Flight { deadline: now.saturating_add(wait), ..run.value });
+        }
+    }
+
+    /// What is dead in `first..=last` is done with, without a copy or with one that is durable.
+    pub fn buried(&mut self, first: u64, last: u64) {
+        for run in self.dying_within(first, last) {
+            self.let_go(run.first, run.last);
+            self.settle(run.first, run.last, Done::Archived);
+        }
+        self.advance();
+    }
+
+    /// Copies of these, which the caller has claimed, are about to be appended, together with [`DeadLettering::changes`].
+    pub fn begin_dead_lettering(&mut self, runs: Vec<(u64, u64)>) -> DeadLettering {
+        DeadLettering { number: self.acks.begin(&runs), runs }
+    }
+
+    /// The copies are durable, or were not taken: then the originals are as they were.
+    pub fn end_dead_lettering(&mut self, of: DeadLettering, durable: bool) {
+        for (first, last) in self.acks.end(of.number, durable) {
+            for run in self.dying_within(first, last) {
+                self.let_go(run.first, run.last);
+                // The list has said so.
+                self.done.insert(run.first, run.last, Done::Archived);
+            }
+        }
+        self.advance();
+    }
+
+    /// What is dead and waits until its copy is durable is gone without one; returns how many records that were.
+    pub fn purge_dying(&mut self) -> u64 {
+        let purged = if self.dying > 0 { self.purge_held(DEAD_LETTERS) } else { 0 };
+        self.advance();
+        purged
+    }
+}
