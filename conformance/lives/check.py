@@ -303,7 +303,10 @@ class Check:
         for bond in self.model.bonds:
             found = []
             for queue, topic, partition, name in bond:
-                if topic is not None and topic in self.model.topics:
+                if queue == "offset":
+                    if topic[1] in self.model.topics:
+                        found.append((queue, name, self.kafka.committed_offset(*topic) >= name))
+                elif topic is not None and topic in self.model.topics:
                     if not self.model.topics[topic].compacted:
                         found.append((topic, name, any(record.name == name and record.state == READY for record in self.model.topics[topic].logs[partition])))
                 elif queue in self.model.queues and queue in seen:

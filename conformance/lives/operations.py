@@ -81,14 +81,10 @@ class Operations:
         return self.rng.choice(found) if found else None
 
     def size(self):
-        segment = self.setting.segment
-        choices = [20, 200, 1000, 5000, 20_000, 100_000]
-        weights = [20, 20, 20, 20, 12, 5]
-        if segment >= 4 << 20:
-            choices, weights = [*choices, 1_000_000, 3_000_000], [*weights, 4, 1]
-        if segment >= 16 << 20:
-            choices, weights = [*choices, 6_000_000], [*weights, 4]
-        return self.rng.choices(choices, weights)[0]
+        # What a journal's segments have no room for is refused.
+        choices = {20: 20, 200: 20, 1000: 20, 5000: 20, 20_000: 12, 50_000: 3, 100_000: 3, 1_000_000: 4, 3_000_000: 1, 6_000_000: 3}
+        sizes = [size for size in choices if size <= self.setting.segment * 3 // 8]
+        return self.rng.choices(sizes, [choices[size] for size in sizes])[0]
 
     def amount(self, size):
         return max(1, min(self.rng.choice([1, 3, 10, 30, 100]), 3_000_000 // size))
@@ -916,12 +912,19 @@ class Operations:
             return
         self.backups += 1
         target, folder = self.scratch / f"backup-{self.backups}", self.scratch / f"restored-{self.backups}"
-        self.say("backup, restored elsewhere")
-        self.disconnect()
-        model = self.model.copy()
         word = self.scratch / "word"
         word.write_text("guest")
-        self.command("backup", "--to", target, "--admin", f"127.0.0.1:{self.broker.admin}", "--user", "guest", "--password-file", word)
+        words = ["backup", "--to", target, "--admin", f"127.0.0.1:{self.broker.admin}", "--user", "guest", "--password-file", word]
+        if self.rng.random() < 0.5 and (places := self.places_under_load()):
+            self.say(f"backup, with transactions over {', '.join(topic.name for topic, _ in places)} meanwhile, restored elsewhere")
+            model = self.under_load(words, places)
+            self.disconnect()
+            model.connection_lost()
+        else:
+            self.say("backup, restored elsewhere")
+            self.disconnect()
+            model = self.model.copy()
+            self.command(*words)
         self.command("restore", "--from", target, "--data", folder)
         self.verify(folder)
         model.restarted(True, time.monotonic())
@@ -936,6 +939,47 @@ class Operations:
         shutil.rmtree(target)
         shutil.rmtree(folder)
         self.connect()
+
+    def places_under_load(self):
+        """Partitions that get a record of each transaction."""
+        topics = [topic for topic in self.model.topics.values() if topic.exists and not topic.compacted and topic.name not in self.model.queues]
+        return [(topic, partition) for topic in topics for partition in range(len(topic.logs))]
+
+    def under_load(self, words, places):
+        """What must be in a backup that is made meanwhile: each transaction is whole, with its offset, or not there."""
+        name, group, topic = "tx-load", "group-load", places[0][0].name
+        transaction = self.model.transactions.setdefault(name, Transaction(name))
+        transaction.unsure = "begin"
+        self.kafka.begin(transaction)
+        transaction.unsure, before, bonds = False, set(self.model.offsets.get((group, topic, 0), {-1})), []
+        process = subprocess.Popen([str(self.binary), *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        while process.poll() is None and len(bonds) < 200:
+            transaction.open, transaction.unsure, number = True, "write", self.model.new_id()
+            for one, partition in places:
+                self.kafka.add(transaction, one.name, partition)
+                (each, key), = self.records(one, partition, 1, PENDING)
+                entry = (None, one.name, partition, each)
+                transaction.entries.append(entry)
+                base = self.kafka.produce(one.name, partition, [(key, body_of(each, 300))], transaction)
+                self.recorded(one, partition, each, base, PENDING)
+            self.kafka.add_offsets(transaction, group, topic, 0, number)
+            transaction.offsets[group, topic, 0] = number
+            bonds.append([*transaction.entries, ("offset", (group, topic, 0), 0, number)])
+            transaction.unsure = "end"
+            self.kafka.finish(transaction, True)
+            transaction.unsure = False
+            self.model.ended(transaction, True)
+        said, _ = process.communicate(timeout=60)
+        insist(process.returncode == 0, "backup: status", process.returncode, said[-300:])
+        model = self.model.copy()
+        new = {entry[3] for bond in bonds for entry in bond}
+        for one, partition in places:
+            for record in model.topics[one.name].logs[partition]:
+                if record.name in new:
+                    record.state = MAYBE
+        model.offsets[group, topic, 0] = before | {bond[-1][3] for bond in bonds}
+        model.bonds += bonds
+        return model
 
     def command(self, *words):
         done = subprocess.run([str(self.binary), *map(str, words)], capture_output=True, text=True, timeout=60)
