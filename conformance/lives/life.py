@@ -25,16 +25,17 @@ from operations import SHORT_S, Operations
 KIB = 1024
 MODES = ["uring", "direct", "buffered"]
 ENDS = (rabbit.Gone, rabbit.Late, rabbit.Refused, kafka.Failed, OSError)
-GROWTH_OF_KEYS = 8
 
 
 class Setting:
     """What kind of node a seed has."""
 
-    def __init__(self, seed, modes):
+    def __init__(self, seed, modes, without=()):
         rng = random.Random(f"setting {seed}")
         self.journals = rng.choice([1, 1, 3])
         self.segment = rng.choice([256, 256, 1024, 4096, 16384]) * KIB
+        if "small_segments" in without:
+            self.segment = max(self.segment, 1024 * KIB)
         self.window = rng.choice([0, 0, 16, 24]) * self.segment if self.segment <= 1024 * KIB else 0
         self.durability = rng.choice(["fsync", "memory"])
         self.faults = rng.random() < 0.4
@@ -42,7 +43,7 @@ class Setting:
         self.flush = rng.choice([0, 5, 50])
         self.memory = rng.choice([None, "64MiB"])
         self.shards = rng.choice([1, 2])
-        self.operations = rng.choice([15, 30, 60])
+        self.operations = rng.choice([12, 25, 50])
 
     def flags(self):
         settings = {"mainstem.journals": self.journals, "mainstem.segment.bytes": self.segment, "mainstem.queue.ack.flush.ms": self.flush,
@@ -66,7 +67,7 @@ class Setting:
 class Life(Operations):
     def __init__(self, binary, seed, scratch, modes, shown=False, without=()):
         self.binary, self.seed, self.scratch, self.shown = binary, seed, Path(scratch), shown
-        self.setting = Setting(seed, modes)
+        self.setting = Setting(seed, modes, without)
         self.model, self.without = Model(self.setting.journals), set(without)
         self.history, self.doomed, self.killed, self.fault, self.backups, self.starts = [], None, None, None, 0, 0
         self.disk = FaultyDisk(scratch) if self.setting.faults else None
