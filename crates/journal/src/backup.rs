@@ -1,8 +1,9 @@
 //! A journal as it is at one index, while it is written: what a backup is made of.
 //!
 //! ```text
-//! keeper: checkpoint ── second names for all files ── the index of the newest chunk
-//! caller: waits until that is durable ── links or copies what is sealed ── copies the open segment, cut behind that chunk
+//! keeper: checkpoint ── second names for all files ─────────────────────── second names for segments begun since
+//! caller:                 the newest chunk of each journal, at one moment ──┘
+//! caller: waits until these are durable ── links or copies what is sealed ── copies the open segment, cut behind that chunk
 //! ```
 //!
 //! Everything that was acknowledged before lies in the copy. Chunks of the open part are checked one by one while they are copied; what is
@@ -22,6 +23,7 @@ use crate::checkpoint::ReplayFrom;
 use crate::disk::{IoMode, RealStorage, SECTOR, Storage};
 use crate::journal::{Journal, JournalStatus};
 use crate::recovery::scan::{Chain, Scanned, Scanner};
+use crate::tail::HeldTail;
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, segment_name};
 use crate::OpenError;
 
@@ -75,9 +77,10 @@ pub enum BackupError {
     },
 }
 
-/// The keeper is to pin all files in a folder.
+/// The keeper is to pin all files in a folder, or, in a second step, those that it has begun since.
 pub(crate) struct PinJob {
     pub folder: PathBuf,
+    pub rest: bool,
     pub answer: Sender<Result<Pinned, BackupError>>,
 }
 
@@ -100,33 +103,64 @@ pub struct Cut {
     pub files: Vec<(String, u64, u64)>,
 }
 
+/// Gives all files of the journals second names, of each in a folder on the file system of the journal's, and waits until what they hold is
+/// durable. What counts of the journals is one moment: whatever was made of something that was seen of one of them, or answered by it, is in
+/// none of them without that. Writers wait for each other for as long as it takes to look at the newest chunk of each.
+///
+/// # Errors
+/// `Ending`, `Stopped`, `Slow`; `Io`: also where the file system has no hard links.
+pub fn pin_together(journals: &[(&Journal, &Path)]) -> Result<Vec<Pinned>, BackupError> {
+    let first: Result<Vec<Pinned>, BackupError> = journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, false)).collect();
+    let untils = {
+        let held: Vec<_> = journals.iter().map(|(journal, _)| journal.tail().hold()).collect();
+        // Whatever was acknowledged is in a chunk that was made before.
+        let last = |(held, (journal, _)): (&HeldTail<'_>, &(&Journal, &Path))| held.last().unwrap_or_else(|| journal.durable_index());
+        held.iter().zip(journals).map(last).collect::<Vec<_>>()
+    };
+    // Also after a failure: keepers keep their segments until they are asked.
+    let rest: Result<Vec<Pinned>, BackupError> = journals.iter().map(|(journal, folder)| journal.ask_to_pin(folder, true)).collect();
+    let mut pinned = first?;
+    rest?;
+    for ((journal, _), (pinned, until)) in journals.iter().zip(pinned.iter_mut().zip(untils)) {
+        pinned.until = until;
+        journal.wait_until_durable(until)?;
+    }
+    Ok(pinned)
+}
+
 impl Journal {
-    /// Gives all files of the journal a second name in `folder`, which is on the file system of the journal's, and waits until what they hold
-    /// is durable.
+    /// [`pin_together`] of one journal.
     ///
     /// # Errors
-    /// `Ending`, `Stopped`, `Slow`; `Io`: also where the file system has no hard links.
+    /// The same.
     pub fn pin(&self, folder: &Path) -> Result<Pinned, BackupError> {
+        pin_together(&[(self, folder)]).and_then(|mut pinned| pinned.pop().ok_or(BackupError::Ending))
+    }
+
+    fn ask_to_pin(&self, folder: &Path, rest: bool) -> Result<Pinned, BackupError> {
         let (answer, answered) = channel();
-        self.ask_for_pins(PinJob { folder: folder.to_owned(), answer });
-        let pinned = loop {
+        self.ask_for_pins(PinJob { folder: folder.to_owned(), rest, answer });
+        loop {
             match answered.recv_timeout(LOOK) {
-                Ok(outcome) => break outcome?,
+                Ok(outcome) => return outcome,
                 Err(RecvTimeoutError::Timeout) if !self.is_shutting_down() => {}
                 Err(_) => return Err(BackupError::Ending),
             }
-        };
+        }
+    }
+
+    fn wait_until_durable(&self, index: LogIndex) -> Result<(), BackupError> {
         let began = Instant::now();
-        while self.durable_index() < pinned.until {
+        while self.durable_index() < index {
             if let JournalStatus::Stopped { reason } = self.status() {
                 return Err(BackupError::Stopped { reason });
             }
             if began.elapsed() > DURABLE_MAX {
-                return Err(BackupError::Slow { index: pinned.until });
+                return Err(BackupError::Slow { index });
             }
             std::thread::sleep(LOOK);
         }
-        Ok(pinned)
+        Ok(())
     }
 }
 

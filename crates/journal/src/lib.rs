@@ -48,7 +48,7 @@ mod writer;
 pub use append::{Append, AppendError, AppendItem, AppendResults, Appended, EventSink, JournalEvent, ReplyTo, SHARED_LOGS_MAX};
 pub use archive::{ArchiveRecordError, ArchiveStore, MemoryArchive, is_whole_object};
 pub use archiver::Archiver;
-pub use backup::{ArchiveHold, BackupError, Cut, Pinned};
+pub use backup::{ArchiveHold, BackupError, Cut, Pinned, pin_together};
 pub use cold::{ColdData, ColdWant, HISTORY_BYTES_MAX, ReadError};
 pub use inspect::inspect;
 pub use journal::{Journal, JournalConfig, JournalStatus, TailRead};

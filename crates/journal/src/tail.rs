@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use types::LogIndex;
 
 /// A chunk in memory.
@@ -28,10 +28,24 @@ struct Ring {
 }
 
 impl Ring {
+    fn last(&self) -> Option<LogIndex> {
+        (!self.chunks.is_empty()).then(|| LogIndex(self.first.0 + self.chunks.len() as u64 - 1))
+    }
+
     fn pop(&mut self) {
         let rows = self.chunks.pop_front().map_or(0, |chunk| chunk.rows);
         self.rows -= u64::from(rows);
         self.first = self.first.next();
+    }
+}
+
+/// As long as it lives no chunk is made: whatever would go into one waits.
+pub(crate) struct HeldTail<'a>(RwLockReadGuard<'a, Ring>);
+
+impl HeldTail<'_> {
+    /// The newest index that was ever pushed; `None` before the first.
+    pub fn last(&self) -> Option<LogIndex> {
+        self.0.last()
     }
 }
 
@@ -76,10 +90,9 @@ impl TailCache {
         }
     }
 
-    /// The newest index that was ever pushed; `None` before the first.
-    pub fn last(&self) -> Option<LogIndex> {
-        let ring = self.ring.read();
-        (!ring.chunks.is_empty()).then(|| LogIndex(ring.first.0 + ring.chunks.len() as u64 - 1))
+    /// Holds the writer back; not for longer than it takes to look at a few tails.
+    pub fn hold(&self) -> HeldTail<'_> {
+        HeldTail(self.ring.read())
     }
 
     /// The oldest index held; above every index when empty.

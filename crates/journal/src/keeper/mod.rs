@@ -124,6 +124,8 @@ pub struct Keeper {
     rewritten_since_checkpoint: bool,
     checkpoint_bytes: u64,
     next_sequence: u64,
+    /// Segments from here on stay as they are: a backup is about to give them second names.
+    pinned_from: Option<u64>,
     spares: Vec<String>,
     spare_number: u64,
     /// Files of segments that are in no table any more and could not be removed yet.
@@ -190,6 +192,7 @@ impl Keeper {
             rewritten_since_checkpoint: true,
             checkpoint_bytes: 0,
             next_sequence: start.next_sequence,
+            pinned_from: None,
             spares: start.spares,
             spare_number: 0,
             undeleted: Vec::new(),

@@ -1,17 +1,23 @@
 //! Pinning: all files of the journal get a second name each, between two steps of the keeper, when none of them appears, goes or is renamed.
-//! What has a second name is neither recycled nor cut ([`crate::disk::File::is_linked`]).
+//! What has a second name is neither recycled nor cut ([`crate::disk::File::is_linked`]). The newest chunk that counts is chosen afterwards: segments
+//! that were begun meanwhile get theirs in a second step, and until then none of them is freed or rewritten.
 
 use std::path::Path;
 
 use super::Keeper;
+use types::LogIndex;
+
 use crate::backup::{BackupError, PinJob, Pinned};
 use crate::checkpoint;
 use crate::segments::sequence_of;
 
 impl Keeper {
     pub(super) fn pin(&mut self, job: PinJob) {
-        let outcome = self.pin_files(&job.folder);
-        let _ = job.answer.send(outcome);
+        let outcome = if job.rest { self.pin_rest(&job.folder) } else { self.pin_files(&job.folder) };
+        // Nobody waits for it any more.
+        if job.answer.send(outcome).is_err() {
+            self.pinned_from = None;
+        }
     }
 
     /// Behind a fresh checkpoint, so that all but the segment that is being written is sealed and covered.
@@ -29,8 +35,20 @@ impl Keeper {
                 sealed.push(name);
             }
         }
-        // Whatever was acknowledged is in a chunk that was made before.
-        let until = self.journal.tail().last().unwrap_or_else(|| self.journal.durable_index());
-        Ok(Pinned { journal: self.journal.uuid(), sealed, replay: self.replay, until })
+        self.pinned_from = Some(self.replay.segment);
+        Ok(Pinned { journal: self.journal.uuid(), sealed, replay: self.replay, until: LogIndex(0) })
+    }
+
+    /// The segments that have been begun since.
+    fn pin_rest(&mut self, folder: &Path) -> Result<Pinned, BackupError> {
+        let failed = |what: &'static str| move |source| BackupError::Io { what, source };
+        let from = self.pinned_from.take().unwrap_or(u64::MAX);
+        for name in self.storage.list().map_err(failed("list the journal's folder"))? {
+            let is_new = sequence_of(&name).is_some_and(|sequence| sequence >= from) && !folder.join(&name).exists();
+            if is_new {
+                self.storage.link(&name, &folder.join(&name)).map_err(failed("give a file a second name"))?;
+            }
+        }
+        Ok(Pinned { journal: self.journal.uuid(), sealed: Vec::new(), replay: self.replay, until: LogIndex(0) })
     }
 }

@@ -39,7 +39,7 @@ impl Keeper {
         if self.rewritten_since_checkpoint {
             self.write_checkpoint()?;
         }
-        let covered = self.checkpointed;
+        let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
         usage.retain(|used| used.sequence < covered);
         for used in usage.extract_if(.., |used| used.live_bytes == 0) {
             self.free(used.sequence)?;

@@ -1,12 +1,13 @@
 //! A journal pinned while it is written: the copy has all that was acknowledged before, whatever becomes of the files.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use journal::disk::IoMode;
-use journal::{MemoryArchive, survey};
-use types::Durability;
+use journal::{Journal, JournalConfig, Log, MemoryArchive, pin_together, survey};
+use types::{Durability, LogId};
 
 use crate::node::{Node, modes, read_all, small};
 
@@ -66,4 +67,70 @@ fn backed_up(mode: IoMode) {
 #[test]
 fn a_copy_has_all_that_was_acknowledged_before() {
     modes().into_iter().for_each(backed_up);
+}
+
+const BACKUPS: usize = 15;
+
+/// Few files, so that copies are quickly made.
+fn large() -> JournalConfig {
+    JournalConfig { segment_bytes: 16 << 20, ..small() }
+}
+
+/// Journals written like transactions over several: what is meant to be done is written to the first, then it is done in the others, then the
+/// first says so. A copy of all has nothing that is done and was not meant, and nothing that is said to be done and is not.
+#[test]
+fn copies_of_several_journals_are_of_one_moment() {
+    let folders: Vec<_> = (0..3).map(|_| tempfile::tempdir().expect("a folder")).collect();
+    let nodes: Arc<Vec<Node>> = Arc::new(folders.iter().map(|folder| Node::open(folder.path(), IoMode::Buffered, large()).expect("it opens")).collect());
+    let ends = Arc::new(AtomicBool::new(false));
+    // Each writer has a log of what is meant and one of what is done in the first journal, and one in each of the others.
+    let writers: Vec<_> = (0..3u64)
+        .map(|writer| {
+            let (nodes, ends) = (Arc::clone(&nodes), Arc::clone(&ends));
+            std::thread::spawn(move || {
+                let log = |node: usize, id: u64| nodes[node].journal.create_log(LogId(id), Durability::Memory);
+                let (meant, one, other, done) = (log(0, 10 + writer), log(1, 20 + writer), log(2, 30 + writer), log(0, 40 + writer));
+                let write = |node: usize, log: &Arc<Log>| nodes[node].append_batch(log, 1, 1).expect("appended");
+                while !ends.load(Ordering::SeqCst) {
+                    write(0, &meant);
+                    write(2, &other);
+                    write(1, &one);
+                    write(0, &done);
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+            })
+        })
+        .collect();
+    for number in 0..BACKUPS {
+        let copy = tempfile::tempdir().expect("a folder");
+        back_up_all(&nodes, &folders.iter().map(tempfile::TempDir::path).collect::<Vec<_>>(), copy.path());
+        let surveys: Vec<_> =
+            (0..3).map(|number| survey(&copy.path().join(number.to_string()), 0, &MemoryArchive::default(), &|_| {}).expect("looked at")).collect();
+        assert!(surveys.iter().all(|found| found.damages.is_empty()));
+        for writer in 0..3 {
+            let end = |node: usize, id: u64| surveys[node].logs.get(&LogId(id)).map_or(0, |log| log.end.0);
+            let (meant, one, other, done) = (end(0, 10 + writer), end(1, 20 + writer), end(2, 30 + writer), end(0, 40 + writer));
+            let in_order = done <= one && one <= other && other <= meant && meant <= done + 1;
+            assert!(in_order, "copy {number}, writer {writer}: {meant} meant, {other} and {one} in the others, {done} done");
+        }
+    }
+    ends.store(true, Ordering::SeqCst);
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    Arc::into_inner(nodes).expect("the only one").into_iter().for_each(Node::close);
+}
+
+fn back_up_all(nodes: &[Node], folders: &[&Path], to: &Path) {
+    let pins: Vec<_> = folders.iter().map(|folder| folder.join("pinned")).collect();
+    pins.iter().for_each(|pins| fs::create_dir(pins).expect("a folder"));
+    let wanted: Vec<(&Journal, &Path)> = nodes.iter().map(|node| &*node.journal).zip(pins.iter().map(|pins| pins.as_path())).collect();
+    let pinned = pin_together(&wanted).expect("pinned");
+    for (number, (pinned, pins)) in pinned.iter().zip(&pins).enumerate() {
+        let copy = to.join(number.to_string());
+        fs::create_dir(&copy).expect("a folder");
+        for name in &pinned.sealed {
+            fs::hard_link(pins.join(name), copy.join(name)).expect("taken");
+        }
+        pinned.copy_open(pins, &copy, IoMode::Buffered, &|_| {}).expect("copied");
+        fs::remove_dir_all(pins).expect("removed");
+    }
 }

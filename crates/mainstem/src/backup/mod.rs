@@ -160,11 +160,7 @@ impl Backups {
         let _mark = Mark::put(to, UNFINISHED, &format!("{made}\n"))?;
         // Objects that the journals name at their indexes are not to go before they are copied.
         let _holds: Vec<ArchiveHold> = journals.iter().map(ArchiveHold::new).collect();
-        let mut pinned = Vec::new();
-        // Journal 0, which has the catalog, first: what it names may have grown in the others since, but is there.
-        for (journal, folder) in journals.iter().zip(journal_folders) {
-            pinned.push(Pins::new(journal, folder).with_context(|| format!("journal {}", journal.number()))?);
-        }
+        let pinned = Pins::of_all(journals, journal_folders)?;
         self.total.store(pinned.iter().map(Pins::sealed_bytes).sum(), Ordering::Relaxed);
         let mut parts = Vec::new();
         for (number, pins) in pinned.iter().enumerate() {
@@ -196,14 +192,14 @@ impl Backups {
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
         let mut files = Vec::new();
         for name in &pins.pinned.sealed {
-            let bytes = self.take(&pins.folder.join(name), &folder.join(name))?;
+            let bytes = self.take(&pins.names.0.join(name), &folder.join(name))?;
             files.push(FilePart { name: name.clone(), bytes, used: bytes });
         }
         let progress = |bytes| {
             self.total.fetch_add(bytes, Ordering::Relaxed);
             self.advance(bytes);
         };
-        let cut = pins.pinned.copy_open(&pins.folder, &folder, self.source.mode, &progress)?;
+        let cut = pins.pinned.copy_open(&pins.names.0, &folder, self.source.mode, &progress)?;
         files.extend(cut.files.into_iter().map(|(name, used, bytes)| FilePart { name, bytes, used }));
         Ok(JournalPart { number, uuid: pins.pinned.journal.to_string(), index: pins.pinned.until.0, files })
     }
@@ -256,32 +252,40 @@ fn clear(to: &Path) {
 
 /// Second names of a journal's files, as long as this lives.
 struct Pins {
-    folder: PathBuf,
+    names: PinnedFolder,
     pinned: Pinned,
 }
 
-impl Pins {
-    fn new(journal: &Journal, folder: &Path) -> anyhow::Result<Self> {
+/// A folder of second names, which goes with this.
+struct PinnedFolder(PathBuf);
+
+impl PinnedFolder {
+    fn make(folder: &Path) -> anyhow::Result<Self> {
         let folder = folder.join(PINNED);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
-        match journal.pin(&folder) {
-            Ok(pinned) => Ok(Self { folder, pinned }),
-            Err(error) => {
-                let _ = fs::remove_dir_all(&folder);
-                Err(error.into())
-            }
-        }
-    }
-
-    fn sealed_bytes(&self) -> u64 {
-        self.pinned.sealed.iter().filter_map(|name| fs::metadata(self.folder.join(name)).ok()).map(|data| data.len()).sum()
+        Ok(Self(folder))
     }
 }
 
-impl Drop for Pins {
+impl Drop for PinnedFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Pins {
+    /// Of all journals at one moment: a transaction over several is in all of them or in none, and so is what was done because of
+    /// something.
+    fn of_all(journals: &[Arc<Journal>], folders: &[PathBuf]) -> anyhow::Result<Vec<Self>> {
+        let folders = folders.iter().map(|folder| PinnedFolder::make(folder)).collect::<anyhow::Result<Vec<_>>>()?;
+        let wanted: Vec<(&Journal, &Path)> = journals.iter().map(|journal| &**journal).zip(folders.iter().map(|folder| &*folder.0)).collect();
+        let pinned = journal::pin_together(&wanted)?;
+        Ok(folders.into_iter().zip(pinned).map(|(names, pinned)| Self { names, pinned }).collect())
+    }
+
+    fn sealed_bytes(&self) -> u64 {
+        self.pinned.sealed.iter().filter_map(|name| fs::metadata(self.names.0.join(name)).ok()).map(|data| data.len()).sum()
     }
 }
 
