@@ -190,13 +190,8 @@ pub(crate) fn usable_end(active: &ActiveSegment, size: u64) -> u64 {
     if active.runs.len() >= RUNS_MAX {
         return active.position;
     }
-    chunks_end(active, size).saturating_sub(SECTOR as u64)
-}
-
-/// Where its last chunk must end so that its index fits behind it.
-pub(crate) fn chunks_end(active: &ActiveSegment, size: u64) -> u64 {
     let index = active.runs.len() * INDEX_ENTRY_BYTES + active.touched.len() * ROW_BYTES;
-    let margin = (size / 64).max(4 * SECTOR as u64);
+    let margin = (size / 64).max(4 * SECTOR as u64) + SECTOR as u64;
     size.saturating_sub(index as u64 * 9 / 8 + margin)
 }
 

@@ -80,6 +80,7 @@ struct Disk {
     random: Random,
     /// Of damage, so that it changes nothing else of a run.
     damages: Random,
+    vanishing: Random,
     faults: Faults,
     counters: DiskCounters,
     /// Everything fails: the process is dead.
@@ -112,6 +113,33 @@ impl Damage {
     }
 }
 
+/// A file that is gone.
+pub struct Taken(Shared);
+
+/// A chunk, as its header describes it (docs/formats/chunk.md).
+struct Chunk {
+    at: usize,
+    bytes: usize,
+    index: u64,
+    durable: u64,
+}
+
+/// Chunks of a segment, one behind the other, as long as their indexes follow each other.
+fn chunks_of(name: &str, bytes: &[u8]) -> Vec<Chunk> {
+    let Some(sequence) = name.strip_prefix("segment-").and_then(|sequence| sequence.parse::<u64>().ok()) else { return Vec::new() };
+    let (mut at, mut chunks) = (4096, Vec::<Chunk>::new());
+    while let Some(header) = bytes.get(at..at + 96).filter(|header| header.starts_with(b"MSCK")) {
+        let number = |from: usize, length: usize| header[from..from + length].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
+        let chunk = Chunk { at, bytes: number(76, 4) as usize, index: number(32, 8), durable: number(40, 8) };
+        if number(24, 8) != sequence || chunks.last().is_some_and(|last| last.index + 1 != chunk.index) {
+            break;
+        }
+        at += chunk.bytes;
+        chunks.push(chunk);
+    }
+    chunks
+}
+
 /// A disk that outlives the processes that use it.
 #[derive(Clone)]
 pub struct SimDisk {
@@ -136,6 +164,7 @@ impl SimDisk {
             durable_names: BTreeMap::new(),
             random: Random::new(seed),
             damages: Random::new(seed ^ 0x00DA_3A6E),
+            vanishing: Random::new(seed ^ 0x6013_0AFE),
             faults: Faults::default(),
             counters: DiskCounters::default(),
             dead: false,
@@ -220,6 +249,58 @@ impl SimDisk {
         let place = (disk.damages.below(3) as usize, disk.damages.below(4096) as usize);
         let file = disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).map(|(_, file)| file).nth(place.0)?;
         let damage = Damage { file: Arc::clone(file), at: place.1 };
+        damage.flip();
+        Some(damage)
+    }
+
+    /// Now and then, the newest segment that has a chunk is gone, with or without those that were prepared behind it.
+    pub fn take_newest(&self) -> Option<Vec<(String, Taken)>> {
+        let mut disk = self.inner.lock();
+        if !disk.vanishing.one_in(6) {
+            return None;
+        }
+        let newest = disk.names.iter().rev().find(|(name, file)| !chunks_of(name, &file.lock().bytes).is_empty())?.0.clone();
+        let with_prepared = disk.vanishing.one_in(2);
+        // An empty folder is a new journal.
+        if !disk.names.keys().any(|name| name == "checkpoint" || (name.starts_with("segment-") && *name < newest)) {
+            return None;
+        }
+        let is_taken = |name: &str| name == newest || (with_prepared && name.starts_with("segment-") && *name > *newest);
+        let taken: Vec<_> = disk.names.iter().filter(|(name, _)| is_taken(name)).map(|(name, file)| (name.clone(), Taken(Arc::clone(file)))).collect();
+        for (name, _) in &taken {
+            disk.names.remove(name);
+            disk.durable_names.remove(name);
+        }
+        Some(taken)
+    }
+
+    /// The files are back.
+    pub fn put_back(&self, taken: Vec<(String, Taken)>) {
+        let mut disk = self.inner.lock();
+        for (name, Taken(file)) in taken {
+            disk.durable_names.insert(name.clone(), Arc::clone(&file));
+            disk.names.insert(name, file);
+        }
+    }
+
+    /// Now and then, a bit of a chunk beyond 4 MiB changes, behind which a chunk says that it had been durable.
+    pub fn damage_long_chunk(&self) -> Option<Damage> {
+        let mut disk = self.inner.lock();
+        let mut found = Vec::new();
+        for (name, file) in disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).take(2) {
+            let chunks = chunks_of(name, &file.lock().bytes);
+            for (number, chunk) in chunks.iter().enumerate() {
+                let is_durable = chunks[number + 1..].iter().any(|later| later.durable >= chunk.index);
+                if chunk.bytes > 4 << 20 && is_durable {
+                    found.push((Arc::clone(file), chunk.at, chunk.bytes));
+                }
+            }
+        }
+        if found.is_empty() || !disk.vanishing.one_in(2) {
+            return None;
+        }
+        let (file, at, bytes) = found.swap_remove(disk.vanishing.below(found.len() as u64) as usize);
+        let damage = Damage { file, at: at + disk.vanishing.below(bytes as u64 - 100_000) as usize };
         damage.flip();
         Some(damage)
     }
@@ -465,7 +546,17 @@ impl SimSubmitter {
     fn sync_range(&self, op: &WriteOp) {
         let state = self.disk.inner.lock().state_of(&op.file.name());
         if let Some(state) = state {
-            state.lock().pending.retain(|write| !(write.position == op.position && write.after.len() == op.data.len()));
+            let mut state = state.lock();
+            state.pending.retain(|write| !(write.position == op.position && write.after.len() == op.data.len()));
+            // What lies below it comes back no more.
+            for write in &mut state.pending {
+                let (start, end) = (op.position.max(write.position), (op.position + op.data.len() as u64).min(write.position + write.before.len() as u64));
+                if start < end {
+                    let (own, new) = ((start - write.position) as usize, (start - op.position) as usize);
+                    let count = (end - start) as usize;
+                    write.before[own..own + count].copy_from_slice(&op.data[new..new + count]);
+                }
+            }
         }
     }
 }

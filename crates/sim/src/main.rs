@@ -28,13 +28,14 @@ struct Cli {
     /// Operations per seed
     #[arg(long, default_value_t = 2000)]
     operations: u64,
-    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared,
+    /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
+    /// omit-dropped, drop-unwritten, drop-absent,
     /// overlap; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 9] = [
+const PLANTED: [(&str, Planted); 14] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -44,6 +45,11 @@ const PLANTED: [(&str, Planted); 9] = [
     ("free-shared", Planted::FreeSharedBody),
     ("torn-shared", Planted::TrustSharedBodies),
     ("overlap", Planted::OverlapSeams),
+    ("short-sight", Planted::ShortSight),
+    ("unmarked", Planted::LeaveUnmarked),
+    ("omit-dropped", Planted::OmitDropped),
+    ("drop-unwritten", Planted::DropUnwritten),
+    ("drop-absent", Planted::DropAbsent),
 ];
 
 fn main() -> ExitCode {

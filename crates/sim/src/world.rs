@@ -8,6 +8,7 @@
 //! one is there.
 
 mod damage;
+mod drops;
 mod reads;
 mod ties;
 mod window;
@@ -51,11 +52,18 @@ const SEGMENT_BYTES: u64 = 256 << 10;
 /// Memory for keys of a segment: less than all take.
 const STATE_BYTES: usize = 300;
 /// Segment files may take so much, …
-const WINDOW_BYTES: u64 = 6 * SEGMENT_BYTES;
 /// At this choice of an operation the archive begins to take nothing …
 const ARCHIVE_RESTS_AT: u64 = 700;
 /// … for fewer operations than these.
 const ARCHIVE_RESTS_MAX: u64 = 300;
+const WINDOW_SEGMENTS: u64 = 6;
+/// In some runs segments are longer, for chunks beyond 4 MiB.
+const LARGE_SEGMENT_BYTES: u64 = 16 << 20;
+/// One in so many runs is one of those …
+const LARGE_RUNS: u64 = 25;
+/// … and one in so many batches there is as long as this and more.
+const LARGE_BATCHES: u64 = 60;
+const LARGE_BYTES: u64 = 4_300_000;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
 
@@ -140,6 +148,7 @@ enum Waiting {
     State { key: u64, value: Option<u64> },
     Trim { log: LogId, to: Offset },
     Tie(u64),
+    Drop(LogId),
 }
 
 #[derive(Default)]
@@ -190,6 +199,9 @@ struct World {
     watch: window::Watch,
     /// Operations during which the archive takes nothing.
     archive_rests: u64,
+    /// Logs that end, and others that take their place.
+    drops: drops::Drops,
+    segment_bytes: u64,
     trace: u64,
 }
 
@@ -260,6 +272,8 @@ impl World {
             planted,
             watch: window::Watch::default(),
             archive_rests: 0,
+            drops: drops::Drops::new(seed),
+            segment_bytes: if seed.is_multiple_of(LARGE_RUNS) { LARGE_SEGMENT_BYTES } else { SEGMENT_BYTES },
             trace: seed,
         }
     }
@@ -272,12 +286,12 @@ impl World {
         self.disk.revive();
         self.disk.set_faults(Faults::default());
         let config = JournalConfig {
-            segment_bytes: SEGMENT_BYTES,
+            segment_bytes: self.segment_bytes,
             tail_bytes: 1 << 20,
             cold_bytes: 1 << 20,
             index_bytes: 1 << 18,
             retention_check_ms: 500,
-            window_bytes: Some(WINDOW_BYTES),
+            window_bytes: Some(WINDOW_SEGMENTS * self.segment_bytes),
             object_bytes: OBJECT_BYTES,
             archive_check_ms: 50,
             key_bytes: 1,
@@ -289,7 +303,16 @@ impl World {
         let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let (archive, uuid) = (Arc::new(self.archive.clone()), uuid::Uuid::from_u128(7));
-        let open = || journal::open(config.clone(), storage.clone(), archive.clone(), self.disk.submitter(), clock.clone(), uuid);
+        let open = || {
+            let opened = journal::open(config.clone(), storage.clone(), archive.clone(), self.disk.submitter(), clock.clone(), uuid)?;
+            if let Err(error) = opened.journal.check_segments(&|_| true) {
+                // The process ends.
+                self.disk.kill();
+                self.disk.revive();
+                return Err(error);
+            }
+            Ok(opened)
+        };
         let opened = damage::open(&self.disk, coverage, open)?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
@@ -299,7 +322,8 @@ impl World {
             return Err(format!("term {term} after term {}", self.last_term));
         }
         self.last_term = term;
-        for id in (1..=self.made).map(LogId) {
+        self.drops_after_restart(&running.journal, power_lost, coverage)?;
+        for id in self.ids() {
             let log = running.journal.create_log(id, durability(id));
             log.set_retention(retention(id));
             log.set_compaction(compaction(id));
@@ -308,10 +332,9 @@ impl World {
         for _ in 0..1000 {
             running.writer.step(false);
         }
-        running.journal.check_segments(&|_| true).map_err(|error| format!("is refused: {error}"))?;
         let state = running.journal.take_state();
         self.running = Some(running);
-        self.watch = window::Watch::of(self.disk.used());
+        self.watch = window::Watch::of(self.disk.used(), self.segment_bytes);
         coverage.add("restarts", 1);
         self.check_after_restart(power_lost, coverage)?;
         self.check_ties(&state, power_lost, coverage)?;
@@ -323,7 +346,7 @@ impl World {
 
     fn check_after_restart(&mut self, power_lost: bool, coverage: &mut Coverage) -> Result<(), String> {
         self.waiting.clear();
-        for id in (1..=self.made).map(LogId) {
+        for id in self.ids() {
             let log = self.log(id);
             let (start, end) = (log.start().0, log.high_watermark().0);
             self.look_at_start(id, coverage)?;
@@ -375,12 +398,13 @@ impl World {
             390..420 => self.tie(coverage),
             420..449 => self.put_state(),
             449..450 => self.make_log(coverage),
-            450..460 => self.trim(),
+            450..457 => self.trim(),
+            457..460 => self.drop_log(coverage),
             460..740 => self.step(coverage)?,
             740..810 => self.archive(coverage),
             810..880 => self.keep(coverage),
             880..935 => {
-                let id = LogId(1 + self.random.below(self.made));
+                let id = self.any_log();
                 self.read_some(id, coverage)?;
             }
             935..985 => self.drain(coverage)?,
@@ -402,7 +426,7 @@ impl World {
                 }
             }
             990..993 => {
-                let left = if self.random.one_in(2) { 0 } else { SEGMENT_BYTES / 2 };
+                let left = if self.random.one_in(2) { 0 } else { self.segment_bytes / 2 };
                 let capacity = Some(self.disk.used() + left);
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
@@ -411,7 +435,11 @@ impl World {
             995..997 => {
                 let faults = Faults { write_errors: 4, sync_errors: 3, capacity: None };
                 self.disk.set_faults(faults);
+                if self.random.one_in(2) {
+                    self.drop_log(coverage);
+                }
                 self.drain(coverage)?;
+                (0..3).for_each(|_| self.keep(coverage));
                 let power = self.random.one_in(2);
                 self.crash(power, coverage)?;
             }
@@ -444,7 +472,7 @@ impl World {
     }
 
     fn append(&mut self, coverage: &mut Coverage) {
-        let id = LogId(1 + self.random.below(self.made));
+        let id = self.any_log();
         let log = self.log(id);
         let repeat = self.random.one_in(12);
         let model = self.logs.entry(id).or_default();
@@ -476,6 +504,9 @@ impl World {
             }
         };
         let filler = if self.random.one_in(10) { self.random.below(30_000) } else { self.random.below(1_500) };
+        let is_large = self.segment_bytes == LARGE_SEGMENT_BYTES && drops::may_be_large(id) && sent.bytes == 0 && self.random.one_in(LARGE_BATCHES);
+        coverage.add("batches beyond 4 MiB", u64::from(is_large));
+        let filler = if is_large { LARGE_BYTES + filler } else { filler };
         let batch = make_batch(&sent, filler as usize);
         let sent = Sent { bytes: batch.len() as u64, ..sent };
         let header = record::BatchHeader::parse(&batch).expect("the builder makes valid batches");
@@ -503,7 +534,7 @@ impl World {
     }
 
     fn trim(&mut self) {
-        let id = LogId(1 + self.random.below(self.made));
+        let id = self.any_log();
         let log = self.log(id);
         let span = log.high_watermark().since(log.start());
         let to = log.start().plus(self.random.below(span + 1));
@@ -568,6 +599,7 @@ impl World {
                     let model = self.logs.entry(log).or_default();
                     model.start = model.start.max(to.0);
                 }
+                (Waiting::Drop(id), result) => self.drop_answered(id, result, coverage),
                 (Waiting::Tie(number), result) => self.tie_answered(number, result.is_ok(), coverage)?,
                 (_, Err(_)) => coverage.add("appends refused", 1),
             }
@@ -634,7 +666,14 @@ impl World {
         if let Some(running) = self.running.take() {
             self.count(&running, coverage);
         }
-        self.open(power, coverage)
+        self.open(power, coverage)?;
+        // Now and then at once again.
+        if self.random.one_in(5) {
+            coverage.add("restarts without work between", 1);
+            let power = self.random.one_in(2);
+            return self.crash(power, coverage);
+        }
+        Ok(())
     }
 
     fn count(&self, running: &Running, coverage: &mut Coverage) {

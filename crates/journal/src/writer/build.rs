@@ -421,8 +421,7 @@ impl<S: Submitter> Writer<S> {
         if self.journal.planted() == Some(crate::Planted::LeaveUnmarked) {
             return;
         }
-        let end = segments::chunks_end(&self.active, self.active.size);
-        if self.active.position + SECTOR as u64 > end || self.memory() < SECTOR {
+        if self.active.position + SECTOR as u64 > self.active.size || self.memory() < SECTOR {
             return;
         }
         let (mut flight, bytes) = self.write_mark(FLAG_LEFT);

@@ -57,7 +57,7 @@ impl World {
         let count = 1 + self.random.below(LOGS_AT_ONCE);
         let mut logs = Vec::new();
         for _ in 0..count {
-            let id = LogId(1 + self.random.below(self.made));
+            let id = self.any_log();
             self.look_at_start(id, coverage)?;
             let log = self.log(id);
             let places = journal.places(&log).map_err(|error| format!("{id}: {error}"))?;

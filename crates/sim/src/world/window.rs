@@ -3,7 +3,7 @@
 
 use journal::Journal;
 
-use super::{Coverage, SEGMENT_BYTES, WINDOW_BYTES, World};
+use super::{Coverage, WINDOW_SEGMENTS, World};
 use crate::disk::Faults;
 
 /// Time that passes while it is waited for the last answers, in steps of 100 ms.
@@ -14,20 +14,22 @@ const STEPS_MAX: u64 = 400;
 pub(super) struct Watch {
     /// They may be beyond the window: an earlier run left them so.
     excused: bool,
+    segment_bytes: u64,
 }
 
 impl Watch {
     /// When a journal is opened.
-    pub fn of(used: u64) -> Self {
-        Self { excused: used + SEGMENT_BYTES > WINDOW_BYTES }
+    pub fn of(used: u64, segment_bytes: u64) -> Self {
+        Self { excused: used + segment_bytes > WINDOW_SEGMENTS * segment_bytes, segment_bytes }
     }
 
     /// After each operation.
     pub fn look(&self, journal: &Journal, used: u64, coverage: &mut Coverage) -> Result<(), String> {
         coverage.add("operations while data waited for the archive", u64::from(journal.waits_for_archive()));
         let beyond = journal.metrics().window_exceeded.get() > 0;
-        if used > WINDOW_BYTES && !beyond && !self.excused {
-            return Err(format!("files take {used} bytes of a window of {WINDOW_BYTES}"));
+        let window = WINDOW_SEGMENTS * self.segment_bytes;
+        if used > window && !beyond && !self.excused {
+            return Err(format!("files take {used} bytes of a window of {window}"));
         }
         Ok(())
     }
