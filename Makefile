@@ -126,6 +126,7 @@ record-rabbitmq:
 acceptance: build
 	$(SIM) --seeds 500
 	$(SIM) --seeds 500 --planted all
+	DAMAGES=all $(CARGO) test -p mainstem --test it damages
 	conformance/run full
 	conformance/acceptance/run
 

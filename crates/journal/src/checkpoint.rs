@@ -1,5 +1,5 @@
 //! The checkpoint: the state of every log at the end of a sealed segment, so that recovery replays only what
-//! came after. Written beside the old one and swapped in by rename.
+//! came after. Written beside the old one and swapped in by rename, and once more as its copy.
 //!
 //! ```text
 //!   0 u32 magic "MSCP"   4 u16 version (4)   6 u16 0   8 [16] journal UUID
@@ -32,6 +32,8 @@ use crate::transactions::{AbortedTransaction, OpenTransaction, Transactions};
 
 /// File name.
 pub(crate) const NAME: &str = "checkpoint";
+/// Name of the second one, which says the same and is written behind the first: what it says is nowhere else.
+pub(crate) const NAME_COPY: &str = "checkpoint-copy";
 /// Name while it is being written.
 pub(crate) const NAME_NEW: &str = "checkpoint.new";
 
@@ -104,6 +106,17 @@ pub struct Checkpoint {
     pub(crate) ended: Vec<LogId>,
     /// Of a release that left logs out which were deleted behind it.
     pub(crate) omits: bool,
+}
+
+impl Checkpoint {
+    /// Is it to be taken rather than another one that is whole too? `owner`: whose segments there are.
+    pub(crate) fn is_better(&self, other: &Self, owner: Option<Uuid>) -> bool {
+        let is_ours = |one: &Self| owner.is_none_or(|owner| owner == one.journal);
+        match (is_ours(self), is_ours(other)) {
+            (true, true) => (self.replay.segment, self.replay.index) > (other.replay.segment, other.replay.index),
+            (ours, _) => ours,
+        }
+    }
 }
 
 /// Appends the part of a log's record that the writer knows; the keeper adds the bitmap.

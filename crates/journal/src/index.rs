@@ -242,7 +242,8 @@ pub fn write_index(
     footer[4092..].copy_from_slice(&crc.to_le_bytes());
     let end = sharers_at + padded(sharers.len()) as u64 + SECTOR as u64;
     let size = file.size()?;
-    if size < end || size - end > size / SPARE_SHARE {
+    // A file that something else has cut need not end on a sector.
+    if size < end || size - end > size / SPARE_SHARE || !size.is_multiple_of(SECTOR as u64) {
         file.allocate(end)?;
     }
     for (position, mut section) in [(entries_at, entries), (table_at, table), (fences_at, fences), (sharers_at, sharers)] {

@@ -185,6 +185,8 @@ pub struct Journal {
     begun_late: Mutex<Vec<(LogId, Offset)>>,
     /// Records may be missing, and nobody has said yet that they are not wanted: no checkpoint may hide that.
     unchecked: AtomicBool,
+    /// Nothing more is written; the keeper waits for it at a shutdown.
+    writer_ended: (Mutex<bool>, Condvar),
     metrics: JournalMetrics,
     live_segment_bytes: AtomicUsize,
     state_bytes: AtomicUsize,
@@ -250,6 +252,7 @@ impl Journal {
             lacking: Mutex::default(),
             begun_late: Mutex::default(),
             unchecked: AtomicBool::new(false),
+            writer_ended: Default::default(),
             metrics: JournalMetrics::default(),
             live_segment_bytes: AtomicUsize::new(0),
             state_bytes: AtomicUsize::new(0),
@@ -625,6 +628,17 @@ impl Journal {
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::SeqCst)
     }
+    pub(crate) fn note_writer_ended(&self) {
+        *self.writer_ended.0.lock() = true;
+        self.writer_ended.1.notify_all();
+    }
+
+    /// False when it takes longer than `patience`.
+    pub(crate) fn wait_for_writer(&self, patience: Duration) -> bool {
+        let mut ended = self.writer_ended.0.lock();
+        !self.writer_ended.1.wait_while_for(&mut ended, |ended| !*ended, patience).timed_out()
+    }
+
     pub(crate) fn set_stopped(&self, reason: String) {
         self.stopped.lock().get_or_insert(reason);
         self.wake_keeper(false);

@@ -27,6 +27,7 @@ use crate::chunk::{
 use crate::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use crate::index::{SealInfo, write_index};
 use crate::keeper::Copy;
+use crate::reached;
 use crate::readable::copy_readable;
 use crate::run::Run;
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name};
@@ -36,6 +37,8 @@ use crate::survey::{Damage, Hole, Place, SegmentSurvey, Survey};
 const NAME_REPAIRING: &str = "repairing";
 /// Before the name of what a repaired file takes the place of.
 const PREFIX_DAMAGED: &str = "damaged-";
+/// Before the number of a segment whose file is on the way to its name.
+pub(crate) const PREFIX_MOVING: &str = "repairing-";
 /// Offsets that one batch can stand for.
 const BATCH_OFFSETS_MAX: u64 = i32::MAX as u64;
 /// What an empty batch of a log takes in a chunk.
@@ -100,9 +103,12 @@ pub struct Repaired {
 pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn Fn(&Damage) -> bool) -> Result<Repaired, RepairError> {
     let wanted: Vec<&Damage> = survey.damages.iter().filter(|damage| accepted(damage)).collect();
     let mut sealed: HashSet<u64> = wanted.iter().filter_map(|damage| if let Place::Sealed(sequence) = damage.place { Some(sequence) } else { None }).collect();
+    let is_renamed = wanted.iter().any(|damage| matches!(damage.place, Place::Misnamed { .. }));
     for damage in &survey.damages {
         match damage.place {
             Place::Elsewhere | Place::Object if accepted(damage) => return Err(beyond(damage)),
+            // The file that has its name may be that of another.
+            Place::Misnamed { .. } if is_renamed && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
             Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
             _ => {}
         }
@@ -117,9 +123,10 @@ pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn
     }
     let storage = RealStorage::open(folder, IoMode::Buffered).map_err(failed("open the journal's folder"))?;
     let mut repaired = Repaired::default();
+    rename(&storage, folder, &wanted, original, &mut repaired)?;
     for (segment, missing) in missing {
         rewrite(&storage, survey, segment, missing)?;
-        put_in_place(&storage, folder, segment.sequence, original)?;
+        put_in_place(&storage, folder, &segment_name(segment.sequence), original)?;
         repaired.files.push(segment_name(segment.sequence));
     }
     let mut open: Vec<u64> = wanted.iter().filter_map(|damage| open_sequence(&damage.place)).collect();
@@ -128,8 +135,28 @@ pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn
     for sequence in open {
         let damages = wanted.iter().filter(|damage| open_sequence(&damage.place) == Some(sequence));
         patch(&storage, folder, survey, sequence, damages.copied())?;
-        put_in_place(&storage, folder, sequence, original)?;
+        put_in_place(&storage, folder, &segment_name(sequence), original)?;
         repaired.files.push(segment_name(sequence));
+    }
+    for damage in &wanted {
+        match damage.place {
+            Place::Checkpoint { damaged, whole } => {
+                let io = failed("write a checkpoint");
+                let _ = storage.remove(NAME_REPAIRING);
+                copy_readable(&folder.join(whole), &folder.join(NAME_REPAIRING), &|_| {}).map_err(&io)?;
+                put_in_place(&storage, folder, damaged, original)?;
+                repaired.files.push(damaged.to_owned());
+            }
+            Place::End(sequence) => {
+                if original == Original::Kept {
+                    keep(&storage, folder, &segment_name(sequence))?;
+                }
+                // What follows is written over what there is.
+                end_here(&storage)?;
+                repaired.files.push(segment_name(sequence));
+            }
+            _ => {}
+        }
     }
     Ok(repaired)
 }
@@ -142,23 +169,70 @@ fn beyond(damage: &Damage) -> RepairError {
 fn open_sequence(place: &Place) -> Option<u64> {
     match place {
         Place::Bodies { sequence, .. } | Place::Header { sequence, .. } => Some(*sequence),
+        Place::Newest { sequence, .. } => Some(*sequence),
         Place::Hole(hole) => Some(hole.sequence),
-        Place::Sealed(_) | Place::Elsewhere | Place::Object => None,
+        Place::Sealed(_) | Place::Misnamed { .. } | Place::End(_) | Place::Checkpoint { .. } | Place::Elsewhere | Place::Object => None,
     }
 }
 
 /// The new file takes the place of the old one, at once: a crash leaves one of them.
-fn put_in_place(storage: &RealStorage, folder: &Path, sequence: u64, original: Original) -> Result<(), RepairError> {
-    let name = segment_name(sequence);
-    if original == Original::Kept {
-        let numbered = |number| folder.join(if number == 0 { format!("{PREFIX_DAMAGED}{name}") } else { format!("{PREFIX_DAMAGED}{name}-{number}") });
-        let kept = (0..).map(numbered).find(|path| !path.exists()).expect("names do not end");
+fn put_in_place(storage: &RealStorage, folder: &Path, name: &str, original: Original) -> Result<(), RepairError> {
+    if original == Original::Kept && folder.join(name).exists() {
+        let kept = kept_name(folder, name);
         // Not every file system has second names.
-        let outcome = storage.link(&name, &kept).or_else(|_| copy_readable(&folder.join(&name), &kept, &|_| {}));
-        outcome.map_err(failed("keep the damaged segment"))?;
+        let outcome = storage.link(name, &kept).or_else(|_| copy_readable(&folder.join(name), &kept, &|_| {}));
+        outcome.map_err(failed("keep the damaged file"))?;
     }
-    storage.rename(NAME_REPAIRING, &name).map_err(failed("put the repaired segment in its place"))?;
+    storage.rename(NAME_REPAIRING, name).map_err(failed("put the repaired segment in its place"))?;
     storage.sync_folder().map_err(failed("flush the folder"))
+}
+
+/// Gives misnamed segments their names. A crash leaves them under names that a survey knows.
+fn rename(storage: &RealStorage, folder: &Path, wanted: &[&Damage], original: Original, repaired: &mut Repaired) -> Result<(), RepairError> {
+    let io = failed("give a segment its name");
+    let misnamed = wanted.iter().filter_map(|damage| match &damage.place {
+        Place::Misnamed { sequence, name } => Some((*sequence, name.as_str(), format!("{PREFIX_MOVING}{sequence}"))),
+        _ => None,
+    });
+    let misnamed: Vec<_> = misnamed.collect();
+    for (_, name, moving) in misnamed.iter().filter(|(_, name, moving)| name != moving) {
+        storage.rename(name, moving).map_err(&io)?;
+    }
+    storage.sync_folder().map_err(&io)?;
+    for (sequence, _, moving) in &misnamed {
+        let name = segment_name(*sequence);
+        if original == Original::Kept {
+            keep(storage, folder, &name)?;
+        }
+        storage.rename(moving, &name).map_err(&io)?;
+        repaired.files.push(name);
+    }
+    storage.sync_folder().map_err(&io)
+}
+
+/// Where a damaged file is kept.
+fn kept_name(folder: &Path, name: &str) -> std::path::PathBuf {
+    let numbered = |number| folder.join(if number == 0 { format!("{PREFIX_DAMAGED}{name}") } else { format!("{PREFIX_DAMAGED}{name}-{number}") });
+    (0..).map(numbered).find(|path| !path.exists()).expect("names do not end")
+}
+
+/// Keeps what a segment is that will be written on.
+fn keep(storage: &RealStorage, folder: &Path, name: &str) -> Result<(), RepairError> {
+    if folder.join(name).exists() {
+        copy_readable(&folder.join(name), &kept_name(folder, name), &|_| {}).map_err(failed("keep the damaged file"))?;
+        storage.sync_folder().map_err(failed("flush the folder"))?;
+    }
+    Ok(())
+}
+
+/// The journal ends where it ends.
+fn end_here(storage: &RealStorage) -> Result<(), RepairError> {
+    let io = failed("accept the end of the journal");
+    match storage.remove(reached::NAME) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        _ => {}
+    }
+    storage.sync_folder().map_err(io)
 }
 
 /// Runs of a sealed segment that are lost; `None`: not known.
@@ -167,15 +241,13 @@ fn missing_of(survey: &Survey, segment: &SegmentSurvey) -> Option<Vec<Run>> {
         return Some(broken.clone());
     }
     // Without its index what is lost of logs is lost here, if it is the only such segment and nothing is shared.
-    let (blind, last) = (survey.segments.iter().filter(|other| other.broken.is_none()).count(), segment.last?);
-    if blind > 1 || segment.runs.iter().any(|run| run.shared) || last.0.0 == 0 {
+    let blind = survey.segments.iter().filter(|other| other.broken.is_none()).count();
+    if blind > 1 || segment.runs.iter().any(|run| run.shared) {
         return None;
     }
-    let mut between: HashMap<LogId, Range<Offset>> = HashMap::new();
-    for run in &segment.runs {
-        let bounds = || survey.archived_until.get(&run.log).copied().unwrap_or_default()..Offset(u64::MAX);
-        between.entry(run.log).or_insert_with(bounds);
-    }
+    let bounds = |log: &LogId| survey.archived_until.get(log).copied().unwrap_or_default()..Offset(u64::MAX);
+    // Nothing may be left of a log that had something here.
+    let mut between: HashMap<LogId, Range<Offset>> = survey.logs.keys().map(|log| (*log, bounds(log))).collect();
     bound_by_others(survey, segment.sequence, &mut between);
     let lost = between.iter().filter_map(|(id, bounds)| Some((*id, bounds, survey.logs.get(id)?)));
     let here = lost.flat_map(|(id, bounds, log)| {
@@ -187,7 +259,7 @@ fn missing_of(survey: &Survey, segment: &SegmentSurvey) -> Option<Vec<Run>> {
 
 /// Offsets of a log rise with the segments: what one can have had lies behind all that those before it had, whole or not, and before all
 /// that those behind it had.
-fn bound_by_others(survey: &Survey, sequence: u64, between: &mut HashMap<LogId, Range<Offset>>) {
+pub(crate) fn bound_by_others(survey: &Survey, sequence: u64, between: &mut HashMap<LogId, Range<Offset>>) {
     let mut bound = |is_before: bool, log: LogId, range: Range<Offset>| {
         let Some(bounds) = between.get_mut(&log) else { return };
         if is_before {
@@ -208,7 +280,7 @@ fn bound_by_others(survey: &Survey, sequence: u64, between: &mut HashMap<LogId, 
     }
 }
 
-fn lost_run(log: LogId, range: &Range<Offset>) -> Run {
+pub(crate) fn lost_run(log: LogId, range: &Range<Offset>) -> Run {
     let (base, next) = (range.start, range.end);
     Run { log, base, next, position: 0, bytes: 0, crc: 0, records: 0, shared: false, max_timestamp: 0, append_time: 0 }
 }
@@ -228,7 +300,7 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
     let io = failed("write a repaired segment");
     let _ = storage.remove(NAME_REPAIRING);
     let file = storage.create(NAME_REPAIRING, SEGMENT_HEADER_BYTES as u64).map_err(&io)?;
-    let created = SegmentHeader::read(&*segment.file).map_or(0, |header| header.created);
+    let created = segment.file.as_ref().and_then(|file| SegmentHeader::read(&**file).ok()).map_or(0, |header| header.created);
     let header = SegmentHeader { kind: SegmentKind::Rewritten, journal: survey.journal, sequence: segment.sequence, created, replaces: segment.replaces.clone() };
     file.write_at(0, &header.encode()).map_err(&io)?;
     let mut copy = Copy::new(Arc::clone(&file));
@@ -246,9 +318,9 @@ fn rewrite(storage: &RealStorage, survey: &Survey, segment: &SegmentSurvey, miss
             continue;
         }
         let mut bytes = vec![0; first.bytes as usize];
-        segment.file.read_at(u64::from(first.position), &mut bytes).map_err(&io)?;
+        segment.file.as_ref().map_or(Ok(0), |file| file.read_at(u64::from(first.position), &mut bytes)).map_err(&io)?;
         if crc32c(&bytes) != first.crc {
-            return Err(io(io::Error::other(format!("{}, byte {}: it was whole when it was looked at", segment.file.name(), first.position))));
+            return Err(io(io::Error::other(format!("{}, byte {}: it was whole when it was looked at", segment_name(segment.sequence), first.position))));
         }
         let bytes = [Bytes::from(bytes)];
         let runs: Vec<Run> = same.iter().map(|(run, _)| *run).collect();
@@ -292,7 +364,20 @@ fn patch<'d>(
 ) -> Result<(), RepairError> {
     let io = failed("write a repaired segment");
     let (name, _) = (segment_name(sequence), storage.remove(NAME_REPAIRING));
-    copy_readable(&folder.join(&name), &folder.join(NAME_REPAIRING), &|_| {}).map_err(&io)?;
+    let damages: Vec<&Damage> = damages.collect();
+    let begins = |damage: &&Damage| match &damage.place {
+        Place::Newest { created, .. } => Some(*created),
+        Place::Hole(hole) if hole.begins => Some(hole.time),
+        _ => None,
+    };
+    if let Some(created) = damages.iter().find_map(begins) {
+        let size = survey.segments.iter().filter_map(|segment| segment.file.as_ref()?.size().ok()).max().unwrap_or(0);
+        let file = storage.create(NAME_REPAIRING, size.max(2 * SEGMENT_HEADER_BYTES as u64)).map_err(&io)?;
+        let header = SegmentHeader { kind: SegmentKind::Journal, journal: survey.journal, sequence, created, replaces: Vec::new() };
+        file.write_at(0, &header.encode()).map_err(&io)?;
+    } else {
+        copy_readable(&folder.join(&name), &folder.join(NAME_REPAIRING), &|_| {}).map_err(&io)?;
+    }
     let file = storage.open(NAME_REPAIRING).map_err(&io)?;
     for damage in damages {
         let (position, chunks) = match &damage.place {
@@ -302,7 +387,8 @@ fn patch<'d>(
                 let (kind, journal, replaces) = (SegmentKind::Journal, survey.journal, Vec::new());
                 (0, Some(SegmentHeader { kind, journal, sequence: *sequence, created: *created, replaces }.encode()))
             }
-            Place::Sealed(_) | Place::Elsewhere | Place::Object => continue,
+            Place::Newest { .. } => continue,
+            Place::Sealed(_) | Place::Misnamed { .. } | Place::End(_) | Place::Checkpoint { .. } | Place::Elsewhere | Place::Object => continue,
         };
         let chunks = chunks.ok_or_else(|| beyond(damage))?;
         file.write_at(position, &chunks).map_err(&io)?;

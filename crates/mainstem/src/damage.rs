@@ -14,7 +14,7 @@ use types::{ByteSize, LogId};
 
 use crate::archive_folder::ArchiveReader;
 use crate::backup::sync_all;
-use crate::data_folder::{DataFolder, create_private, write_durably};
+use crate::data_folder::{DataFolder, FORMAT_VERSION, create_private, write_durably};
 use crate::output;
 use crate::progress::Bar;
 
@@ -22,6 +22,8 @@ use crate::progress::Bar;
 struct Look {
     surveys: Vec<Survey>,
     names: BTreeMap<LogId, String>,
+    /// Journals that are not those that `meta.toml` names: name of the damage, folder, what is wrong.
+    others: Vec<(String, String, String)>,
 }
 
 impl Look {
@@ -31,12 +33,28 @@ impl Look {
         let bar = Bar::new("reading", total);
         let mut surveys = Vec::new();
         for number in 0..folder.journals {
-            let survey = journal::survey(&folder.journal(number), number, &store, &|bytes| bar.advance(bytes));
+            // One that is not there is empty.
+            let survey = match folder.journal(number) {
+                path if path.is_dir() => journal::survey(&path, number, &store, &|bytes| bar.advance(bytes)),
+                _ => Ok(Survey::default()),
+            };
             surveys.push(survey.with_context(|| format!("journal {number}"))?);
         }
         bar.end();
         let names = log_names(surveys.iter().flat_map(Survey::state));
-        Ok(Self { surveys, names })
+        surveys.iter_mut().for_each(|survey| survey.miss(&|log| names.is_empty() || names.contains_key(&log)));
+        let other = |(number, id): (usize, &String)| {
+            let found = surveys.get(number)?.journal;
+            let what = if found.is_nil() { format!("journal {id} is not there") } else { format!("it is journal {found}, and not {id}") };
+            (found.to_string() != *id).then(|| (format!("{number}-journal"), format!("journal-{number}"), what))
+        };
+        let others = folder.journal_ids.iter().enumerate().filter_map(other).collect();
+        Ok(Self { surveys, names, others })
+    }
+
+    /// Is a log in use, as far as anybody knows?
+    fn is_live(&self, log: LogId) -> bool {
+        self.names.is_empty() || self.names.contains_key(&log)
     }
 
     fn damages(&self) -> impl Iterator<Item = &Damage> {
@@ -59,6 +77,7 @@ impl Look {
         let damages: Vec<Value> = self
             .damages()
             .map(|damage| json!({"id": damage.id, "file": damage.file, "position": damage.position, "what": damage.what, "repairable": damage.is_repairable()}))
+            .chain(self.others.iter().map(|(id, file, what)| json!({"id": id, "file": file, "position": 0, "what": what, "repairable": false})))
             .collect();
         let lost: Vec<Value> = self.lost().into_iter().map(|(log, from, until)| json!({"log": log, "from": from, "until": until})).collect();
         let journals: Vec<Value> = self
@@ -82,6 +101,9 @@ impl Look {
         for Damage { id, file, position, what, .. } in self.damages() {
             let _ = writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}");
         }
+        for (id, file, what) in &self.others {
+            let _ = writeln!(out, "DAMAGED  {id}  {file}: {what}");
+        }
         for (log, from, until) in self.lost() {
             let _ = writeln!(out, "LOST     {log} offsets {from}..{until}, {} records at most", until - from);
         }
@@ -102,7 +124,7 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
     let folder = DataFolder::look(data)?;
     let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()))?;
     output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
-    let (damages, lost) = (look.damages().count(), look.lost().len());
+    let (damages, lost) = (look.damages().count() + look.others.len(), look.lost().len());
     match (damages, lost) {
         (0, 0) => Ok(()),
         (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
@@ -115,8 +137,7 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
 /// # Errors
 /// When the other is not empty; when nothing can be done without a checkpoint.
 pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
-    let folder = DataFolder::look(data)?;
-    let archive = archive.unwrap_or_else(|| folder.archive());
+    let archive = archive.unwrap_or_else(|| data.join("archive"));
     if std::path::absolute(out)?.starts_with(std::path::absolute(data)?) {
         bail!("--out {} is in the damaged folder, which stays as it is", out.display());
     }
@@ -124,13 +145,26 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     if fs::read_dir(out)?.next().is_some() {
         bail!("--out {} is not empty", out.display());
     }
-    let bar = Bar::new("copying", (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum());
+    let folder = match DataFolder::look(data) {
+        Ok(folder) => folder,
+        // What it says of itself is lost, unless a newer release has said it.
+        Err(error) if is_unreadable(data) => {
+            DataFolder::identify(data, out, crate::server::new_cluster_id())?;
+            output::print(&format!("LOST     meta.toml: {error:#}; the cluster has another id now\n"))?;
+            DataFolder::look(out)?
+        }
+        Err(error) => return Err(error),
+    };
+    let bar = Bar::new("copying", (0..folder.journals).map(|number| folder_bytes(&data.join(format!("journal-{number}")))).sum());
     for number in 0..folder.journals {
-        let (from, to) = (folder.journal(number), out.join(format!("journal-{number}")));
+        let (from, to) = (data.join(format!("journal-{number}")), out.join(format!("journal-{number}")));
         fs::create_dir(&to)?;
+        if !from.is_dir() {
+            continue;
+        }
         for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
             let (path, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-            let wanted = name == "checkpoint" || name.to_string_lossy().starts_with("segment-");
+            let wanted = ["checkpoint", "checkpoint-copy", "reached"].iter().any(|wanted| name == *wanted) || ["segment-", "repairing-"].iter().any(|start| name.to_string_lossy().starts_with(start));
             if wanted && path.is_file() {
                 copy_readable(&path, &to.join(&name), &|bytes| bar.advance(bytes)).with_context(|| path.display().to_string())?;
             }
@@ -138,10 +172,15 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     }
     bar.end();
     copy_tree(&archive, &out.join("archive")).with_context(|| archive.display().to_string())?;
-    let meta = fs::read_to_string(data.join("meta.toml")).context("meta.toml")?;
-    write_durably(out, "meta.toml", &meta)?;
-    let copied = DataFolder::look(out)?;
-    let look = Look::at(&copied, &copied.archive())?;
+    if !out.join("meta.toml").exists() {
+        let meta = fs::read_to_string(data.join("meta.toml")).context("meta.toml")?;
+        write_durably(out, "meta.toml", &meta)?;
+    }
+    let mut copied = DataFolder::look(out)?;
+    let mut look = Look::at(&copied, &copied.archive())?;
+    if !look.others.is_empty() && put_in_order(&copied, &look)? {
+        look = Look::at(&copied, &copied.archive())?;
+    }
     output::print(&look.shown())?;
     for (number, survey) in look.surveys.iter().enumerate() {
         if let Some(damage) = survey.damages.iter().find(|damage| damage.is_fatal()) {
@@ -151,9 +190,40 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         for file in repaired.files {
             output::print(&format!("repaired {}\n", copied.journal(number).join(file).display()))?;
         }
+        // A start refuses nothing of it.
+        journal::rehearse(&copied.journal(number), &|log| look.is_live(log)).with_context(|| format!("journal {number} cannot be opened; restore a backup"))?;
+    }
+    if !look.others.is_empty() {
+        copied.note_journals(Vec::new())?;
     }
     sync_all(out)?;
     output::print(&format!("{} is a data folder with all that was whole; what is lost is listed above\n", out.display())).map(drop)
+}
+
+/// Journals under each other's names get their own. One of another data folder goes: it is not what was there. True when something was changed.
+fn put_in_order(folder: &DataFolder, look: &Look) -> anyhow::Result<bool> {
+    let found: Vec<String> = look.surveys.iter().map(|survey| survey.journal.to_string()).collect();
+    let aside = |number: usize| folder.path().join(format!("moving-{number}"));
+    for number in 0..folder.journals {
+        fs::rename(folder.journal(number), aside(number))?;
+    }
+    for (number, id) in folder.journal_ids.iter().enumerate() {
+        match found.iter().position(|found| found == id) {
+            Some(there) => fs::rename(aside(there), folder.journal(number))?,
+            None => fs::create_dir(folder.journal(number))?,
+        }
+    }
+    for left in (0..folder.journals).map(aside).filter(|left| left.exists()) {
+        fs::remove_dir_all(left)?;
+    }
+    Ok(found != folder.journal_ids)
+}
+
+/// Is `meta.toml` not there, or damaged, rather than of a newer release?
+fn is_unreadable(data: &Path) -> bool {
+    let text = fs::read_to_string(data.join("meta.toml")).unwrap_or_default();
+    let version = text.parse::<toml::Table>().ok().and_then(|table| table.get("format_version")?.as_integer());
+    version.is_none_or(|version| version <= i64::from(FORMAT_VERSION)) && DataFolder::read(data).is_err()
 }
 
 /// Objects never change: they are linked where that can be, and copied elsewhere.
@@ -195,7 +265,8 @@ pub fn accept(folder: &Path, number: usize, store: &dyn ArchiveStore, accepted: 
     if wanted.is_empty() {
         return Ok(());
     }
-    let survey = journal::survey(folder, number, store, &|_| {})?;
+    let mut survey = journal::survey(folder, number, store, &|_| {})?;
+    survey.miss(&|_| true);
     for id in &wanted {
         if !survey.damages.iter().any(|damage| damage.id == **id) {
             let known: Vec<&str> = survey.damages.iter().map(|damage| damage.id.as_str()).collect();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lock        held while a broker runs; its process id
-//! meta.toml   format_version, cluster_id, journals
+//! meta.toml   format_version, cluster_id, journals, journal_ids, checksum
 //! journal-N/  one folder a journal
 //! archive/    objects, unless they are elsewhere
 //! ```
@@ -29,6 +29,8 @@ pub struct DataFolder {
     pub journals: usize,
     /// What is written is readable for releases that read this format.
     pub format_version: u32,
+    /// UUID of each journal; none before the first start of a release that notes them.
+    pub journal_ids: Vec<String>,
     _lock: File,
 }
 
@@ -37,6 +39,28 @@ struct Meta {
     format_version: u32,
     cluster_id: String,
     journals: usize,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    journal_ids: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
+}
+
+impl Meta {
+    fn new(format_version: u32, cluster_id: String, journals: usize, journal_ids: Vec<String>) -> Self {
+        Self { format_version, cluster_id, journals, journal_ids, checksum: None }
+    }
+
+    /// FNV-1a of what it says.
+    fn sum(&self) -> String {
+        let said = format!("{}\n{}\n{}\n{}", self.format_version, self.cluster_id, self.journals, self.journal_ids.join(" "));
+        let sum = said.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        format!("{sum:016x}")
+    }
+
+    fn write(mut self, folder: &Path) -> anyhow::Result<()> {
+        self.checksum = Some(self.sum());
+        write_durably(folder, "meta.toml", &toml::to_string(&self)?)
+    }
 }
 
 /// Creates a folder that is not there yet, for its owner and his group only: in what is stored are messages, and hashes and keys of passwords.
@@ -74,14 +98,82 @@ impl DataFolder {
             bail!("--data {} has {journal} and no meta.toml, which says of which cluster it is and how many journals it has: copy meta.toml from a backup", path.display());
         } else {
             tracing::info!(folder = %path.display(), "a new data folder");
-            let meta = Meta { format_version: FORMAT_VERSION, cluster_id: fresh_cluster_id.to_owned(), journals };
-            write_durably(path, "meta.toml", &toml::to_string(&meta)?)?;
-            meta
+            let new = || Meta::new(FORMAT_VERSION, fresh_cluster_id.to_owned(), journals, Vec::new());
+            new().write(path)?;
+            new()
         };
         if meta.journals != journals {
             bail!("mainstem.journals = {journals} is not possible: {} was created with {}", path.display(), meta.journals);
         }
-        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
+        Ok(Self::of(path, meta, lock))
+    }
+
+    fn of(path: &Path, meta: Meta, lock: File) -> Self {
+        let Meta { format_version, cluster_id, journals, journal_ids, .. } = meta;
+        Self { path: path.to_owned(), cluster_id, journals, format_version, journal_ids, _lock: lock }
+    }
+
+    /// Before journal `number` is opened: is it there, if it was?
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check_there(&self, number: usize) -> anyhow::Result<()> {
+        let (path, Some(id)) = (self.journal(number), self.journal_ids.get(number)) else { return Ok(()) };
+        let is_of_journal = |name: &str| ["segment-", "checkpoint"].iter().any(|start| name.starts_with(start));
+        let names = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        if names.into_iter().any(|name| is_of_journal(&name.to_string_lossy())) {
+            return Ok(());
+        }
+        bail!("{} is empty, and meta.toml says that journal {id} is there: is its disk mounted? docs/operations/damage.md says what to do", path.display())
+    }
+
+    /// Is it the journal that was there?
+    ///
+    /// # Errors
+    /// It is another.
+    pub fn check_owner(&self, number: usize, found: &str) -> anyhow::Result<()> {
+        match self.journal_ids.get(number) {
+            Some(id) if id != found => {
+                let path = self.journal(number);
+                bail!("{} holds journal {found}, and meta.toml says that it is {id}; docs/operations/damage.md says what to do", path.display())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes which journals there are, so that one that is not there is missed.
+    ///
+    /// # Errors
+    /// Those of writing `meta.toml`.
+    pub fn note_journals(&mut self, ids: Vec<String>) -> anyhow::Result<()> {
+        if self.journal_ids != ids {
+            Meta::new(self.format_version, self.cluster_id.clone(), self.journals, ids.clone()).write(&self.path)?;
+            self.journal_ids = ids;
+        }
+        Ok(())
+    }
+
+    /// Makes the `meta.toml` in `to` of a folder in which journals are, when that has none that can be read: nobody knows then what the cluster was
+    /// called.
+    ///
+    /// # Errors
+    /// There is no journal. Those of writing.
+    pub fn identify(path: &Path, to: &Path, cluster_id: String) -> anyhow::Result<()> {
+        let journals = (0..).take_while(|number| path.join(format!("journal-{number}")).is_dir()).count();
+        if journals == 0 {
+            bail!("--data {} has no journal", path.display());
+        }
+        Meta::new(FORMAT_VERSION, cluster_id, journals, Vec::new()).write(to)
+    }
+
+    /// Is `meta.toml` as it was written?
+    ///
+    /// # Errors
+    /// It is not, or not there.
+    pub fn read(path: &Path) -> anyhow::Result<()> {
+        let meta_path = path.join("meta.toml");
+        let text = fs::read_to_string(&meta_path).with_context(|| meta_path.display().to_string())?;
+        read_meta(&text, &meta_path).map(drop)
     }
 
     /// A folder that is there, for looking at it: a broker must not have it open, and none opens it meanwhile. Nothing is written, so that a
@@ -101,7 +193,7 @@ impl DataFolder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => File::open(&meta_path)?,
             Err(error) => return Err(error).with_context(|| path.join("lock").display().to_string()),
         };
-        Ok(Self { path: path.to_owned(), cluster_id: meta.cluster_id, journals: meta.journals, format_version: meta.format_version, _lock: lock })
+        Ok(Self::of(path, meta, lock))
     }
 
     /// From now on it is of this format, which older releases may refuse.
@@ -109,8 +201,7 @@ impl DataFolder {
     /// # Errors
     /// Those of writing `meta.toml`.
     pub fn finalize(&mut self, format_version: u32) -> anyhow::Result<()> {
-        let meta = Meta { format_version, cluster_id: self.cluster_id.clone(), journals: self.journals };
-        write_durably(&self.path, "meta.toml", &toml::to_string(&meta)?)?;
+        Meta::new(format_version, self.cluster_id.clone(), self.journals, self.journal_ids.clone()).write(&self.path)?;
         self.format_version = format_version;
         Ok(())
     }
@@ -158,7 +249,11 @@ fn read_meta(text: &str, path: &Path) -> anyhow::Result<Meta> {
     if found > i64::from(FORMAT_VERSION) {
         bail!("{}: format version {found}, this release reads up to {FORMAT_VERSION}", path.display());
     }
-    toml::from_str(text).with_context(shown)
+    let meta: Meta = toml::from_str(text).with_context(shown)?;
+    if meta.checksum.as_ref().is_some_and(|checksum| *checksum != meta.sum()) {
+        bail!("{}: its checksum does not fit; copy it from a backup, or put right what is wrong and take the line `checksum` out", path.display());
+    }
+    Ok(meta)
 }
 
 /// Locks the file `lock` of a folder, for oneself or (`LOCK_SH`) with others.

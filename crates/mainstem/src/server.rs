@@ -66,7 +66,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let started = Instant::now();
     let journals = config.settings.int("mainstem.journals") as usize;
     let descriptors = Descriptors::raise(journals).context("the limit of open files")?;
-    let folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
+    let mut folder = DataFolder::open(&config.data, journals, &new_cluster_id())?;
     let mode = probe_disk(&config, &folder)?;
     let tls = config.security.tls.clone().map(Tls::open).transpose()?.map(Arc::new);
     let listeners = bind(&config, tls.as_ref())?;
@@ -76,6 +76,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let (managed, operated) = (Server::default(), operations::Operator::default());
     let served = serve_pages(&config, &state, (&managed, &operated), descriptors)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
+    folder.note_journals(journals.iter().map(|journal| journal.uuid().to_string()).collect())?;
     let broker = Broker::open(
         BrokerConfig {
             cluster_id: folder.cluster_id.clone(),
@@ -226,7 +227,7 @@ fn watch_for_defects() {
 }
 
 /// 128 random bits as Kafka writes them: URL-safe base64 without padding, six bits a letter.
-fn new_cluster_id() -> String {
+pub fn new_cluster_id() -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let random = uuid::Uuid::new_v4().as_u128();
     let letter = |number: u32| {
@@ -363,11 +364,13 @@ fn open_journals(
             window_bytes: window(&config.settings)?,
             ..timed(&config.settings)
         };
+        folder.check_there(number)?;
         crate::damage::accept(&path, number, &*archive, &config.accept_loss)?;
         let started = Instant::now();
         let opened = journal::open(sized, storage, Arc::clone(&archive), submitter(mode)?, Arc::new(SystemClock), uuid::Uuid::new_v4())
             .map_err(|error| refusal(&error, config))
             .with_context(|| path.display().to_string())?;
+        folder.check_owner(number, &opened.journal.uuid().to_string())?;
         measurements.add_recovery(started.elapsed(), opened.replayed_bytes);
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
         tracing::info!(journal = number, replayed, millis, "journal recovered");

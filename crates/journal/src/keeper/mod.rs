@@ -31,7 +31,7 @@ use crate::index::{SealInfo, SealedIndex, write_index};
 use crate::journal::Journal;
 use crate::log::Log;
 use crate::recent::SegmentRuns;
-use crate::recovery::spare_name;
+use crate::recovery::{note_reached, spare_name};
 use crate::segment_set::SegmentSet;
 use crate::segments::{
     PreparedSegment, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name,
@@ -48,6 +48,9 @@ const SPARE_FILES_IN_WINDOW: usize = 1;
 
 /// Between looks whether files on their way out have made room, and between parts of work that is done in parts.
 const DEAD_WAIT: Duration = Duration::from_millis(10);
+
+/// Longest wait for the end of the writer at a shutdown.
+const WRITER_END: Duration = Duration::from_secs(10);
 
 /// A log's record for the checkpoint, without producers and transactions.
 const SNAPSHOT_BYTES: usize = 60;
@@ -210,6 +213,9 @@ impl Keeper {
         while !self.journal.is_shutting_down() {
             let soon = self.waits_for_dead || self.expiry.goes_on();
             self.step(if soon { DEAD_WAIT } else { Duration::from_millis(500) });
+        }
+        if self.journal.wait_for_writer(WRITER_END) {
+            note_reached(&*self.storage, &self.journal, self.journal.durable_index());
         }
     }
 
@@ -450,8 +456,8 @@ impl Keeper {
         }
     }
 
-    /// A checkpoint after each segment, but rarer when it has grown large: it may not cost more than a
-    /// twentieth of what is written.
+    /// A checkpoint after each segment, but rarer when it has grown large: with its copy it may not cost more than a tenth of what is
+    /// written.
     fn write_checkpoint_if_due(&mut self) {
         // Segments are freed only behind a checkpoint: within a window it may not be long in coming.
         let latest = self.journal.marks().map_or(2 << 30, |marks| (marks.full - marks.calm) / 2);
@@ -482,13 +488,14 @@ impl Keeper {
             self.ended.retain(|id| archived.contains(id));
         }
         let bytes = checkpoint::encode(journal.uuid(), self.replay, records.into_iter(), &self.state, &self.ended);
-        let file = self.create_checkpoint(bytes.len() as u64)?;
-        for (number, piece) in bytes.chunks(1 << 20).enumerate() {
-            file.write_at((number << 20) as u64, piece)?;
+        write_all(&*self.create_checkpoint(bytes.len() as u64)?, &bytes)?;
+        self.put_checkpoint(checkpoint::NAME)?;
+        // What is kept for the next checkpoint is not for the copy: on a full disk there is none.
+        let copied = self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).and_then(|file| write_all(&*file, &bytes));
+        match copied.and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY)) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => drop(self.storage.remove(checkpoint::NAME_COPY)),
+            outcome => outcome?,
         }
-        file.sync()?;
-        self.storage.rename(checkpoint::NAME_NEW, checkpoint::NAME)?;
-        self.storage.sync_folder()?;
         self.checkpointed = self.replay.segment;
         self.checkpoint_bytes = bytes.len() as u64;
         self.bytes_since_checkpoint = 0;
@@ -496,6 +503,11 @@ impl Keeper {
         self.journal.window().set_others(room::other_bytes(&self.journal, self.checkpoint_bytes));
         self.journal.metrics().checkpoints.inc();
         self.keep_room().map(drop)
+    }
+
+    fn put_checkpoint(&self, name: &str) -> io::Result<()> {
+        self.storage.rename(checkpoint::NAME_NEW, name)?;
+        self.storage.sync_folder()
     }
 
     /// Takes a dead segment out of the table and keeps or removes its file.
@@ -540,6 +552,14 @@ impl Keeper {
         }
         Ok(())
     }
+}
+
+/// Writes and flushes a checkpoint.
+fn write_all(file: &dyn File, bytes: &[u8]) -> io::Result<()> {
+    for (number, piece) in bytes.chunks(1 << 20).enumerate() {
+        file.write_at((number << 20) as u64, piece)?;
+    }
+    file.sync()
 }
 
 /// Why background work failed.

@@ -79,7 +79,7 @@ fn room_bytes(journal: &Journal) -> u64 {
     bytes.next_multiple_of(SECTOR as u64)
 }
 
-/// What the next checkpoint, the one before it and the space that is kept take beside segments.
+/// What the next checkpoint, the one before it, its copy and the space that is kept take beside segments.
 pub(super) fn other_bytes(journal: &Journal, checkpoint_bytes: u64) -> u64 {
-    2 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN) + room_bytes(journal)
+    3 * checkpoint_bytes.next_multiple_of(SECTOR as u64) + (2 * checkpoint_bytes).max(RESERVE_BYTES_MIN) + room_bytes(journal)
 }

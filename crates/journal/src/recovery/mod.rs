@@ -26,6 +26,7 @@ use crate::disk::{File, Storage, Submitter};
 use crate::index::SealedIndex;
 use crate::journal::{Journal, JournalConfig};
 use crate::keeper::{Keeper, KeeperStart, NAME_REWRITING, SealJob};
+use crate::reached;
 use crate::recent::SegmentRuns;
 use crate::run::Run;
 use crate::state::{StateChanges, StateMap};
@@ -145,6 +146,7 @@ pub fn open<S: Submitter>(
     let next_sequence = active.sequence + 1;
     put_unused_aside(&*storage, next_sequence)?;
     storage.sync_folder().map_err(io_error("flush the folder"))?;
+    note_reached(&*storage, &journal, recovered.chain.index);
     let start = WriterStart {
         active,
         next_index: recovered.chain.index.next(),
@@ -166,6 +168,13 @@ pub fn open<S: Submitter>(
     let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
     let writer = Writer::new(Arc::clone(&journal), submitter, start);
     Ok(Opened { journal, writer, keeper, archiver, replayed_bytes: recovered.replayed_bytes })
+}
+
+/// What was recovered is missed from now on when it is gone. Nothing depends on it otherwise.
+pub(crate) fn note_reached(storage: &dyn Storage, journal: &Journal, index: LogIndex) {
+    if let Err(error) = reached::write(storage, journal.uuid(), index) {
+        tracing::warn!(journal = journal.number(), %error, "how far the journal has come could not be written");
+    }
 }
 
 /// Gives each log what the archive holds of it.
@@ -194,6 +203,7 @@ struct Files {
     segments: Vec<u64>,
     spares: Vec<String>,
     checkpoint: bool,
+    copy: bool,
 }
 
 impl Files {
@@ -204,6 +214,7 @@ impl Files {
         Ok(Self {
             segments,
             checkpoint: names.iter().any(|name| name == checkpoint::NAME),
+            copy: names.iter().any(|name| name == checkpoint::NAME_COPY),
             spares: names.into_iter().filter(|name| name.starts_with(PREFIX_SPARE)).collect(),
         })
     }
@@ -240,15 +251,34 @@ impl Files {
     }
 }
 
+/// The checkpoint; its copy, if that is all that is left or the newer one.
 fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkpoint>, OpenError> {
-    if !files.checkpoint {
-        return Ok(None);
+    let first = files.checkpoint.then(|| read_one(storage, checkpoint::NAME));
+    let copy = files.copy.then(|| read_one(storage, checkpoint::NAME_COPY));
+    let owner = files.segments.iter().find_map(|sequence| SegmentHeader::read(&*storage.open(&segment_name(*sequence)).ok()?).ok());
+    match (first, copy) {
+        (Some(Ok(first)), Some(Ok(copy))) => {
+            let takes_copy = copy.is_better(&first, owner.map(|header| header.journal));
+            Ok(Some(if takes_copy { copy } else { first }))
+        }
+        (Some(Err(error @ OpenError::Checkpoint(CheckpointError::NewerVersion { .. }))), _) => Err(error),
+        (first @ (Some(Err(_)) | None), Some(Ok(copy))) => {
+            let error = first.and_then(Result::err).map_or_else(|| "it is not there".to_owned(), |error| error.to_string());
+            tracing::error!(error, "the checkpoint is damaged; its copy is used, which says the same");
+            Ok(Some(copy))
+        }
+        (Some(first), _) => first.map(Some),
+        (None, Some(Err(error))) => Err(error),
+        (None, None) => Ok(None),
     }
-    let file = storage.open(checkpoint::NAME).map_err(io_error("open the checkpoint"))?;
+}
+
+fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> {
+    let file = storage.open(name).map_err(io_error("open the checkpoint"))?;
     let size = file.size().map_err(io_error("read the checkpoint"))? as usize;
     let mut bytes = vec![0; size];
     file.read_at(0, &mut bytes).map_err(io_error("read the checkpoint"))?;
-    Ok(Some(checkpoint::decode(&bytes)?))
+    Ok(checkpoint::decode(&bytes)?)
 }
 
 /// Segments prepared but not begun, and leftovers of interrupted work.
@@ -287,6 +317,12 @@ fn begin_segment(
     file.write_at(0, &header.encode()).map_err(io_error("write a segment"))?;
     journal.segments().insert(sequence, Arc::clone(&file));
     Ok(active_segment(journal, sequence, file, size))
+}
+
+/// What a repair has made, or something else has cut, is made as long as a segment is; if there is no space, it is left soon.
+fn grown(active: ActiveSegment, bytes: u64) -> ActiveSegment {
+    let is_grown = active.size < bytes && !active.file.is_linked().unwrap_or(true) && active.file.allocate(bytes).is_ok();
+    ActiveSegment { size: if is_grown { bytes } else { active.size }, ..active }
 }
 
 fn active_segment(journal: &Journal, sequence: u64, file: Arc<dyn File>, size: u64) -> ActiveSegment {
@@ -406,8 +442,13 @@ impl Replay {
             return Err(OpenError::MissingSegment { sequence });
         }
         check_behind(storage, sequence, self.journal.uuid(), &chain)?;
+        let reached = reached::read(storage, self.journal.uuid());
+        if chain.index < reached {
+            let (file, position) = active.as_ref().map_or((segment_name(self.from.segment), 0), |active| (active.file.name(), active.position));
+            return Err(SegmentError::Corrupt { file, position, what: short(chain.index, reached) }.into());
+        }
         let active = match active {
-            Some(active) => active,
+            Some(active) => grown(active, self.journal.config().segment_bytes),
             // Nothing behind the checkpoint, or nothing at all.
             None => begin_segment(&self.journal, storage, self.from.segment)?,
         };
@@ -664,6 +705,11 @@ fn open_segment(storage: &dyn Storage, sequence: u64, uuid: Uuid, chain: &Chain)
         }
         Err(error) => Err(error),
     }
+}
+
+/// What is wrong with a journal that had come further.
+pub(crate) fn short(ends: LogIndex, reached: LogIndex) -> String {
+    format!("the journal ends here with chunk {ends}, and had come to chunk {reached}")
 }
 
 fn is_there(storage: &dyn Storage, sequence: u64) -> Result<bool, OpenError> {

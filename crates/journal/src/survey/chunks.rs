@@ -175,7 +175,8 @@ impl Surveyor<'_> {
                 Found::Nothing(what) => what,
             };
             let first = chain.map_or(LogIndex(0), |chain| chain.index).next();
-            let durable = |next: &ChunkHeader| next.index > first && next.durable_index >= first;
+            let reached = self.reached;
+            let durable = |next: &ChunkHeader| next.index > first && (next.durable_index >= first || next.index <= reached);
             let Some((next, header)) = self.next_header(&mut window, one.sequence, (position, u64::MAX), durable) else {
                 if let Some(chain) = chain.as_mut() {
                     self.end_missing(&one, position, chain, (time, what));
@@ -192,21 +193,25 @@ impl Surveyor<'_> {
             chain = Some(Chain { index: last, crc: header.previous_crc, term: header.term, left: false });
             position = next;
         }
+        self.end = (one.sequence, position);
         self.found.last = chain.map_or(self.found.last, |chain| chain.index);
         self.found.runs += runs.len() as u64;
-        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs, broken: Some(lost), last: None, replaces: vec![one.sequence] });
+        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: Some(one.file), runs, broken: Some(lost), last: None, replaces: vec![one.sequence] });
         chain
     }
 
     /// Does a chunk behind `end`, in this segment or at the beginning of the next, say that chunk `index` had been durable?
     fn was_durable(&mut self, window: &mut Window, sequence: u64, end: u64, index: LogIndex) -> bool {
+        if index <= self.reached {
+            return true;
+        }
         let durable = |next: &ChunkHeader| next.index > index && next.durable_index >= index;
         let behind = self.next_header(window, sequence, (end - SECTOR as u64, u64::MAX), durable);
         behind.is_some() || self.first_of(sequence + 1).is_some_and(|first| durable(&first))
     }
 
     /// The header at the beginning of a segment's chunks.
-    fn first_of(&self, sequence: u64) -> Option<ChunkHeader> {
+    pub(super) fn first_of(&self, sequence: u64) -> Option<ChunkHeader> {
         let file = self.storage.open(&segment_name(sequence)).ok()?;
         Scanner::new(file, self.found.journal, sequence).header_at(SEGMENT_HEADER_BYTES as u64).ok()?
     }

@@ -1,6 +1,7 @@
 //! Looking at all files of a journal that nobody has open: every checksum, what is damaged, and which offsets of which log are lost with it.
 //!
-//! Recovery reads as little as it can and stops at the first damage; this reads everything and goes on behind it.
+//! Recovery reads as little as it can and stops at the first damage; this reads everything and goes on behind it. Then recovery itself is
+//! asked (`rehearsal`): what it refuses is damage too.
 //!
 //! ```text
 //! checkpoint ── segments that it covers: chunks or bodies, index ── segments behind it: chunks, in the chain ── archive objects
@@ -11,6 +12,7 @@
 
 mod bodies;
 mod chunks;
+mod gone;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,11 +25,13 @@ use types::{LogId, LogIndex, Offset, Term, Timestamp};
 use uuid::Uuid;
 
 use crate::archive::{ArchiveStore, Archived, ArchivedLog, decode_records, is_whole, open_index};
-use crate::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::disk::{File, RealStorage, Storage};
 use crate::index::{IndexCache, SealedIndex};
 use crate::recovery::scan::{Chain, Scanner};
 use crate::recovery::spare_name;
+use crate::reached;
+use crate::rehearsal::rehearse;
 use crate::run::Run;
 use crate::segments::{REPLACES_MAX, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
 use crate::state::StateMap;
@@ -77,6 +81,14 @@ pub(crate) enum Place {
     Bodies { sequence: u64, position: u64 },
     /// Chunks behind the checkpoint of which nothing is known.
     Hole(Hole),
+    /// The newest segment, of which there is nothing.
+    Newest { sequence: u64, created: Timestamp },
+    /// A segment whose file has this name.
+    Misnamed { sequence: u64, name: String },
+    /// The end of the journal, which had come further than this segment.
+    End(u64),
+    /// One of the two checkpoints; the other is whole.
+    Checkpoint { damaged: &'static str, whole: &'static str },
 }
 
 /// Chunks of which nothing is known, between two that are whole.
@@ -96,6 +108,8 @@ pub(crate) struct Hole {
     pub crc: u32,
     /// It is the end of the segment: chunks in its place may take more bytes.
     pub at_end: bool,
+    /// Nothing of the segment is left: it is made anew.
+    pub begins: bool,
     /// What is missing of logs that go on behind it.
     pub gaps: Vec<(LogId, Range<Offset>)>,
 }
@@ -124,7 +138,8 @@ impl LogSurvey {
 /// A segment and what is whole in it.
 pub(crate) struct SegmentSurvey {
     pub sequence: u64,
-    pub file: Arc<dyn File>,
+    /// `None`: it is gone.
+    pub file: Option<Arc<dyn File>>,
     pub runs: Vec<Run>,
     /// Runs that are not whole, as its index says or what is left of its chunks; `None`: the index is not readable either.
     pub broken: Option<Vec<Run>>,
@@ -152,6 +167,9 @@ pub struct Survey {
     /// Every log that the checkpoint or a later chunk names and that has not ended.
     pub logs: BTreeMap<LogId, LogSurvey>,
     pub(crate) segments: Vec<SegmentSurvey>,
+    pub(crate) number: usize,
+    /// Which segments that the checkpoint names of which logs are not there.
+    pub(crate) gone: Vec<(LogId, u64)>,
     pub(crate) state: StateMap,
     archived: HashMap<LogId, Vec<Range<Offset>>>,
     /// Offsets before are in the archive.
@@ -200,12 +218,14 @@ pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress
     let names = storage.list().map_err(|source| SurveyError::Io { what: "list the journal's folder", source })?;
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
     sequences.sort_unstable();
-    let mut surveyor = Surveyor { storage: &storage, number, progress, found: Survey::default() };
-    let checkpoint = surveyor.checkpoint(names.iter().any(|name| name == checkpoint::NAME))?;
+    let mut surveyor = Surveyor::new(&storage, number, progress);
+    let checkpoint = surveyor.begin(&names, &mut sequences)?;
     let gone = surveyor.sealed_and_open(&sequences, checkpoint)?;
     surveyor.objects(archive);
+    surveyor.short();
     surveyor.found.find_lost();
     surveyor.found.stand_for(gone);
+    surveyor.start(folder);
     Ok(surveyor.found)
 }
 
@@ -232,8 +252,8 @@ pub fn named_objects(folder: &Path, number: usize) -> Result<Vec<NamedObject>, S
     let names = storage.list().map_err(|source| SurveyError::Io { what: "list the journal's folder", source })?;
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
     sequences.sort_unstable();
-    let mut surveyor = Surveyor { storage: &storage, number, progress: &|_| {}, found: Survey::default() };
-    let replay = surveyor.checkpoint(names.iter().any(|name| name == checkpoint::NAME))?.map(|checkpoint| checkpoint.replay);
+    let mut surveyor = Surveyor::new(&storage, number, &|_| {});
+    let replay = surveyor.begin(&names, &mut sequences)?.map(|checkpoint| checkpoint.replay);
     let chain = replay.map(Chain::from);
     let first = replay.map_or_else(|| sequences.first().copied().unwrap_or(1), |replay| replay.segment);
     surveyor.all_open(&sequences, first, chain)?;
@@ -251,6 +271,12 @@ struct Surveyor<'a> {
     number: usize,
     progress: Progress<'a>,
     found: Survey,
+    /// How far the journal had come at least.
+    reached: LogIndex,
+    /// Where it ends: segment and position.
+    end: (u64, u64),
+    /// Segments whose files have another name, and that name.
+    misnamed: HashMap<u64, String>,
 }
 
 /// A segment that can be opened.
@@ -270,6 +296,23 @@ fn words(error: &SegmentError) -> String {
     }
 }
 
+impl<'a> Surveyor<'a> {
+    fn new(storage: &'a RealStorage, number: usize, progress: Progress<'a>) -> Self {
+        let found = Survey { number, ..Survey::default() };
+        Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new() }
+    }
+
+    /// What is not in segments: the checkpoint, how far the journal had come, and which files have which names.
+    fn begin(&mut self, names: &[String], sequences: &mut Vec<u64>) -> Result<Option<Checkpoint>, SurveyError> {
+        let header = |sequence: &u64| SegmentHeader::read(&*self.storage.open(&segment_name(*sequence)).ok()?).ok();
+        let owner = sequences.iter().find_map(header).map(|header| header.journal);
+        let checkpoint = self.checkpoint(names, owner)?.map(|checkpoint| self.begin_with(checkpoint));
+        self.find_misnamed(names, sequences);
+        self.reached = reached::read(self.storage, owner.unwrap_or(self.found.journal));
+        Ok(checkpoint)
+    }
+}
+
 impl Surveyor<'_> {
     fn damage(&mut self, sequence: u64, file: &dyn File, position: u64, what: String) {
         self.damage_at(sequence, file, (position, Place::Sealed(sequence)), what);
@@ -280,34 +323,19 @@ impl Surveyor<'_> {
         self.found.damages.push(Damage { id, file: file.name(), position, what, place });
     }
 
+    /// What a start refuses is damage, also where nothing else was found that is.
+    fn start(&mut self, folder: &Path) {
+        // Whether a log misses records is found by what is lost.
+        let Err(error) = rehearse(folder, &|_| false) else { return };
+        if self.found.damages.is_empty() {
+            let (id, file) = (format!("{}-start", self.number), folder.display().to_string());
+            self.found.damages.push(Damage { id, file, position: 0, what: error.to_string(), place: Place::Elsewhere });
+        }
+    }
+
     fn read(&mut self, bytes: u64) {
         self.found.bytes += bytes;
         (self.progress)(bytes);
-    }
-
-    /// The checkpoint, if it is there and whole. Its logs and state are those to begin with.
-    fn checkpoint(&mut self, is_there: bool) -> Result<Option<Checkpoint>, SurveyError> {
-        if !is_there {
-            return Ok(None);
-        }
-        let outcome = self.storage.open(checkpoint::NAME).and_then(|file| {
-            let mut bytes = vec![0; file.size()? as usize];
-            file.read_at(0, &mut bytes)?;
-            Ok((file, bytes))
-        });
-        let (name, what) = match outcome {
-            Ok((file, bytes)) => {
-                self.read(bytes.len() as u64);
-                match checkpoint::decode(&bytes) {
-                    Ok(checkpoint) => return Ok(Some(self.begin_with(checkpoint))),
-                    Err(error @ CheckpointError::NewerVersion { .. }) => return Err(error.into()),
-                    Err(error) => (file.name(), error.to_string()),
-                }
-            }
-            Err(error) => (checkpoint::NAME.to_owned(), error.to_string()),
-        };
-        self.found.damages.push(Damage { id: format!("{}-checkpoint", self.number), file: name, position: 0, what, place: Place::Elsewhere });
-        Ok(None)
     }
 
     fn begin_with(&mut self, mut checkpoint: Checkpoint) -> Checkpoint {
@@ -324,6 +352,9 @@ impl Surveyor<'_> {
     /// Opens a segment; damage when it cannot be.
     fn open(&mut self, sequence: u64) -> Result<Option<Opened>, SurveyError> {
         let name = segment_name(sequence);
+        if let Some(opened) = self.open_misnamed(sequence) {
+            return Ok(Some(opened));
+        }
         let file = match self.storage.open(&name) {
             Ok(file) => file,
             Err(error) => {
@@ -336,7 +367,11 @@ impl Surveyor<'_> {
                 self.found.journal = header.journal;
                 return Ok(Some(Opened { sequence, file, header, wrong: None }));
             }
-            Ok(_) => SegmentError::Corrupt { file: name, position: 0, what: "a segment of another journal or another place".to_owned() },
+            Ok(header) if header.journal == self.found.journal => {
+                let what = format!("it is a copy of {}", segment_name(header.sequence));
+                SegmentError::Corrupt { file: name, position: 0, what }
+            }
+            Ok(_) => SegmentError::Corrupt { file: name, position: 0, what: "a segment of another journal".to_owned() },
             Err(error @ SegmentError::NewerVersion { .. }) => return Err(error.into()),
             Err(error) => error,
         };
@@ -387,41 +422,71 @@ impl Surveyor<'_> {
     /// Segments behind the checkpoint, from `first` on.
     fn all_open(&mut self, sequences: &[u64], first: u64, mut chain: Option<Chain>) -> Result<(), SurveyError> {
         let mut sequence = first;
-        while sequences.contains(&sequence) {
-            let Some(mut one) = self.open(sequence)? else { break };
-            if let Some(wrong) = one.wrong.take() {
-                if !self.is_begun(&one, &wrong, chain) {
-                    break;
-                }
-                let place = Place::Header { sequence, created: one.header.created };
-                self.damage_at(sequence, &*one.file, (0, place), words(&wrong));
-            }
+        loop {
             let before = chain.map(|chain| Chain { left: false, ..chain });
-            chain = self.open_chunks(one, before);
-            if chain == before && before.is_some() {
-                break;
+            let is_begun = match self.begun(sequences, sequence, chain)? {
+                Some(one) => {
+                    let next = self.open_chunks(one, before);
+                    let is_begun = next != before || before.is_none();
+                    chain = if is_begun { next } else { chain };
+                    is_begun
+                }
+                None => false,
+            };
+            if is_begun {
+                sequence += 1;
+                continue;
             }
-            sequence += 1;
+            let Some((later, next)) = chain.and_then(|chain| self.bridge(sequences, sequence, chain)) else { break };
+            (sequence, chain) = (later, Some(next));
         }
         // As recovery does: what lies behind the end may say that more had been durable.
         let next = chain.map_or(LogIndex(0), |chain| chain.index).next();
         let is_there = sequences.contains(&sequence);
         if !is_there && chain.is_some_and(|chain| chain.left) {
-            self.missing(sequence, "it is missing, and the segment before says that it is there".to_owned());
+            self.newest_missing(sequence, "it is missing, and the segment before says that it is there".to_owned());
         }
         if !is_there && sequence == first && chain.is_some() {
-            self.missing(sequence, "it is missing, and the checkpoint says that the journal goes on there".to_owned());
+            self.newest_missing(sequence, "it is missing, and the checkpoint says that the journal goes on there".to_owned());
         }
         let was_aside = self.storage.open(&spare_name(sequence)).is_ok();
         for later in sequences.iter().filter(|later| **later > sequence) {
             let Ok(file) = self.storage.open(&segment_name(*later)) else { continue };
             let is_made = |header: SegmentHeader| header.journal == self.found.journal && header.sequence == *later;
             let is_made = !is_there && !was_aside && SegmentHeader::read(&*file).is_ok_and(is_made);
-            if is_made || Scanner::new(file, self.found.journal, *later).says_durable(next).is_ok_and(|says| says) {
-                self.missing(sequence, format!("it is missing, and segment {later} goes on behind it"));
+            let what = format!("it is missing, and segment {later} goes on behind it");
+            if Scanner::new(file, self.found.journal, *later).says_durable(next).is_ok_and(|says| says) {
+                self.missing(sequence, what);
+            } else if is_made {
+                self.newest_missing(sequence, what);
             }
         }
         Ok(())
+    }
+
+    /// The segment `sequence`, if it is there and was begun; damage of its header.
+    fn begun(&mut self, sequences: &[u64], sequence: u64, chain: Option<Chain>) -> Result<Option<Opened>, SurveyError> {
+        if !sequences.contains(&sequence) {
+            return Ok(None);
+        }
+        let Some(mut one) = self.open(sequence)? else { return Ok(None) };
+        if let Some(wrong) = one.wrong.take() {
+            if !self.is_begun(&one, &wrong, chain) {
+                return Ok(None);
+            }
+            let place = Place::Header { sequence, created: one.header.created };
+            self.damage_at(sequence, &*one.file, (0, place), words(&wrong));
+        }
+        Ok(Some(one))
+    }
+
+    /// The newest segment should be there.
+    fn newest_missing(&mut self, sequence: u64, what: String) {
+        let id = format!("{}-{sequence}-0", self.number);
+        if !self.found.damages.iter().any(|damage| damage.id == id) {
+            let place = Place::Newest { sequence, created: 0 };
+            self.found.damages.push(Damage { id, file: segment_name(sequence), position: 0, what, place });
+        }
     }
 
     /// Does a segment without a header hold chunks of the journal? If not it was being prepared when the power went: a header is flushed
@@ -463,7 +528,7 @@ impl Surveyor<'_> {
         let there: HashSet<(LogId, Offset)> = whole.iter().map(|run| (run.log, run.base)).collect();
         let broken = runs.ok().map(|runs| runs.into_iter().filter(|run| !there.contains(&(run.log, run.base))).collect());
         let replaces = if one.header.kind == SegmentKind::Journal { vec![one.sequence] } else { one.header.replaces };
-        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: one.file, runs: whole, broken, last, replaces });
+        self.found.segments.push(SegmentSurvey { sequence: one.sequence, file: Some(one.file), runs: whole, broken, last, replaces });
     }
 
     /// All entries of an index, page by page.
@@ -551,10 +616,15 @@ impl Survey {
     fn find_lost(&mut self) {
         let mut whole: HashMap<LogId, Vec<Range<Offset>>> = std::mem::take(&mut self.archived);
         for run in self.segments.iter().flat_map(|segment| &segment.runs) {
+            // Readers look for what lies before in the archive only.
+            let base = run.base.max(self.archived_until.get(&run.log).copied().unwrap_or_default());
+            if base >= run.next {
+                continue;
+            }
             let ranges = whole.entry(run.log).or_default();
             match ranges.last_mut() {
-                Some(last) if last.end == run.base => last.end = run.next,
-                _ => ranges.push(run.base..run.next),
+                Some(last) if last.end == base => last.end = run.next,
+                _ => ranges.push(base..run.next),
             }
         }
         for (id, log) in &mut self.logs {
@@ -574,13 +644,14 @@ impl Survey {
         }
     }
 
-    /// A rewritten segment whose header is damaged stands for what is gone of the segments that the checkpoint names, if nothing is lost of
-    /// their logs. Otherwise nobody knows what it stands for, and nothing can take its place.
+    /// A rewritten segment whose header is damaged stands for what is gone of the segments that the checkpoint names. In the middle of a
+    /// rewriting nobody knows what it stands for, and nothing can take its place.
     fn stand_for(&mut self, gone: Vec<(LogId, u64)>) {
         if self.segments.iter().all(|segment| !segment.replaces.is_empty()) {
+            self.gone = gone;
             return;
         }
-        let is_known = gone.iter().all(|(log, _)| self.logs.get(log).is_some_and(|log| log.lost.is_empty())) && !self.has_twice();
+        let is_known = !self.has_twice();
         let mut gone: Vec<u64> = gone.into_iter().map(|(_, sequence)| sequence).collect();
         gone.sort_unstable();
         gone.dedup();

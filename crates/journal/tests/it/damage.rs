@@ -111,6 +111,9 @@ fn a_torn_last_chunk_is_cut_off() {
     let path = active(folder.path());
     let last = chunks(&path).last().expect("a chunk");
     flip(&path, last as u64 + 200);
+    assert!(refusal(folder.path()).contains("had come to chunk"), "the journal was ended in order");
+    // As after a crash.
+    fs::remove_file(folder.path().join("reached")).expect("removable");
     let node = open(folder.path()).expect("a torn end opens");
     let log = node.log(1);
     assert!(log.end() <= end, "nothing is invented");

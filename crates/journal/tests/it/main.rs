@@ -3,6 +3,7 @@
 mod archive;
 mod compaction;
 mod damage;
+mod damages;
 mod drops;
 mod ends;
 mod expiry;

@@ -147,9 +147,14 @@ fn damage_behind_the_checkpoint_is_repaired_without_a_change_to_what_follows() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_named_and_not_repaired() {
-    let (folder, _) = filled();
+fn a_damaged_checkpoint_is_repaired_from_its_copy_and_not_without() {
+    let (folder, ends) = filled();
     flip(&folder.path().join("checkpoint"), 60);
+    assert!(look(folder.path()).damages.iter().all(Damage::is_repairable), "its copy says the same");
+    repaired(folder.path(), &ends);
+    for name in ["checkpoint", "checkpoint-copy"] {
+        flip(&folder.path().join(name), 60);
+    }
     let found = look(folder.path());
     assert!(found.damages.iter().any(|damage| damage.id == "3-checkpoint" && !damage.is_repairable()), "{:?}", found.damages);
     assert!(repair(folder.path(), &found, Original::Kept, &|damage| damage.id == "3-checkpoint").is_err());

@@ -173,7 +173,8 @@ fn rewriting_after_the_last_checkpoint_loses_nobody() {
     // As if the process had died between the rewriting and the next checkpoint, and with that checkpoint.
     let after = std::fs::read(&checkpoint).expect("a checkpoint");
     for bytes in [before, after] {
-        std::fs::write(&checkpoint, bytes).expect("writable");
+        std::fs::write(&checkpoint, &bytes).expect("writable");
+        std::fs::write(folder.path().join("checkpoint-copy"), bytes).expect("writable");
         let node = open(folder.path());
         node.journal.check_segments(&|_| true).expect("nothing is missing");
         let late = node.journal.create_log(LogId(2), Durability::Fsync);

@@ -4,6 +4,7 @@ mod administration;
 mod certificates;
 mod client;
 mod commands;
+mod damages;
 mod monitoring;
 mod openapi;
 mod operations;

@@ -46,7 +46,16 @@ impl Process {
         Self::start_by(command)
     }
 
-    fn start_by(mut command: Command) -> Self {
+    fn start_by(command: Command) -> Self {
+        Self::try_start_by(command).unwrap_or_else(|said| panic!("the broker ended:\n{said}"))
+    }
+
+    /// What it said when it does not start.
+    pub fn try_start(data: &Path, flags: &[&str]) -> Result<Self, String> {
+        Self::try_start_by(serve(data, flags))
+    }
+
+    fn try_start_by(mut command: Command) -> Result<Self, String> {
         command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "128MiB", "--amqp", "none"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let lines = Mutex::new(lines_of(child.stdout.take().expect("a pipe")));
@@ -57,12 +66,12 @@ impl Process {
             match process.lines.get_mut().expect("no reader panics").recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) => process.printed.push_str(&line),
                 Err(RecvTimeoutError::Timeout) => panic!("not ready in time:\n{}", process.printed),
-                Err(RecvTimeoutError::Disconnected) => panic!("the broker ended:\n{}", process.said()),
+                Err(RecvTimeoutError::Disconnected) => return Err(process.said()),
             }
         }
         (process.kafka, process.admin) = (process.address("kafka"), process.address("admin"));
         assert!(process.ask_admin("/health/ready").is_some_and(|answer| answer.starts_with("HTTP/1.1 200")), "what says that it is ready is");
-        process
+        Ok(process)
     }
 
     /// The last address on loopback without TLS that it printed with this name.

@@ -1,0 +1,197 @@
+//! Files that are not there, or of which nothing is left: what was in them, as far as others say.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+use types::{LogId, LogIndex, Offset};
+
+use super::{Damage, Hole, Opened, Place, SegmentSurvey, Survey, Surveyor};
+use crate::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::disk::Storage;
+use crate::recovery::scan::Chain;
+use crate::recovery::short;
+use crate::repair::{PREFIX_MOVING, bound_by_others, lost_run};
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, sequence_of};
+
+/// In place of the checksums of headers of which nothing is known.
+const CRC_OF_LOST: u32 = 0x4c4f_5354;
+
+impl Surveyor<'_> {
+    /// The checkpoint or its copy, whichever says more; what is wrong with the other. `None`: neither is there and whole.
+    pub(super) fn checkpoint(&mut self, names: &[String], owner: Option<uuid::Uuid>) -> Result<Option<Checkpoint>, CheckpointError> {
+        let is_there = |name: &str| names.iter().any(|there| there == name);
+        let [first, copy] = [checkpoint::NAME, checkpoint::NAME_COPY].map(|name| is_there(name).then(|| self.read_checkpoint(name)));
+        match (first, copy) {
+            (Some(Err(error @ CheckpointError::NewerVersion { .. })), _) => Err(error),
+            (Some(Ok(first)), Some(Ok(copy))) if copy.is_better(&first, owner) => {
+                let what = format!("it is older than {}, or another journal's", checkpoint::NAME_COPY);
+                self.damaged_checkpoint(checkpoint::NAME, what, Some(checkpoint::NAME_COPY));
+                Ok(Some(copy))
+            }
+            (Some(Ok(first)), copy) => {
+                if let Some(Err(error)) = copy {
+                    self.damaged_checkpoint(checkpoint::NAME_COPY, error.to_string(), Some(checkpoint::NAME));
+                }
+                Ok(Some(first))
+            }
+            (first, Some(Ok(copy))) => {
+                let what = first.and_then(Result::err).map_or_else(|| "it is missing".to_owned(), |error| error.to_string());
+                self.damaged_checkpoint(checkpoint::NAME, what, Some(checkpoint::NAME_COPY));
+                Ok(Some(copy))
+            }
+            (Some(Err(error)), _) | (None, Some(Err(error))) => {
+                self.damaged_checkpoint(checkpoint::NAME, error.to_string(), None);
+                Ok(None)
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn read_checkpoint(&mut self, name: &str) -> Result<Checkpoint, CheckpointError> {
+        let outcome = self.storage.open(name).and_then(|file| {
+            let mut bytes = vec![0; file.size()? as usize];
+            file.read_at(0, &mut bytes)?;
+            Ok(bytes)
+        });
+        let bytes = outcome.map_err(|_| CheckpointError::Corrupt("it cannot be read"))?;
+        self.read(bytes.len() as u64);
+        checkpoint::decode(&bytes)
+    }
+
+    fn damaged_checkpoint(&mut self, name: &'static str, what: String, whole: Option<&'static str>) {
+        let place = whole.map_or(Place::Elsewhere, |whole| Place::Checkpoint { damaged: name, whole });
+        self.found.damages.push(Damage { id: format!("{}-{name}", self.number), file: name.to_owned(), position: 0, what, place });
+    }
+
+    /// Which segments are under other names than their own: exchanged, or in the middle of a repair.
+    pub(super) fn find_misnamed(&mut self, names: &[String], sequences: &mut Vec<u64>) {
+        for name in names.iter().filter(|name| sequence_of(name).is_some() || name.starts_with(PREFIX_MOVING)) {
+            let Some(header) = self.storage.open(name).ok().and_then(|file| SegmentHeader::read(&*file).ok()) else { continue };
+            if header.journal == self.found.journal && *name != segment_name(header.sequence) && !self.is_named_right(header.sequence) {
+                self.misnamed.insert(header.sequence, name.clone());
+            }
+        }
+        sequences.extend(self.misnamed.keys());
+        sequences.sort_unstable();
+        sequences.dedup();
+    }
+
+    fn is_named_right(&self, sequence: u64) -> bool {
+        let header = self.storage.open(&segment_name(sequence)).ok().and_then(|file| SegmentHeader::read(&*file).ok());
+        header.is_some_and(|header| header.journal == self.found.journal && header.sequence == sequence)
+    }
+
+    /// Nothing is lost with a wrong name.
+    pub(super) fn open_misnamed(&mut self, sequence: u64) -> Option<Opened> {
+        let name = self.misnamed.get(&sequence)?.clone();
+        let file = self.storage.open(&name).ok()?;
+        let header = SegmentHeader::read(&*file).ok()?;
+        let (id, what) = (format!("{}-{sequence}-0", self.number), format!("it is under the name {name}"));
+        self.found.damages.push(Damage { id, file: segment_name(sequence), position: 0, what, place: Place::Misnamed { sequence, name } });
+        Some(Opened { sequence, file, header, wrong: None })
+    }
+
+    /// Nothing of segment `sequence` continues the journal, and `chain` is its end so far. When a later one goes on, something is to stand for what
+    /// is missing. Returns that one and the end of what stands before it.
+    pub(super) fn bridge(&mut self, sequences: &[u64], sequence: u64, chain: Chain) -> Option<(u64, Chain)> {
+        let continues = |later: &u64| {
+            let next = self.first_of(*later)?;
+            let says = next.durable_index > chain.index || next.index <= self.reached;
+            (next.index > chain.index.next() && says).then_some((*later, next))
+        };
+        let (later, next) = sequences.iter().filter(|later| **later > sequence).find_map(continues)?;
+        let (missing, last) = (later - sequence, LogIndex(next.index.0 - 1));
+        if last.0 - chain.index.0 < missing {
+            return None;
+        }
+        let (mut first, mut previous_crc) = (chain.index.next(), chain.crc);
+        for one in sequence..later {
+            let is_last = one + 1 == later;
+            let (until, crc) = if is_last { (last, next.previous_crc) } else { (first, CRC_OF_LOST) };
+            let start = SEGMENT_HEADER_BYTES as u64;
+            let hole = Hole { sequence: one, bytes: start..start, first, last: until, term: chain.term, time: next.time, previous_crc, crc, ..Hole::default() };
+            let hole = Hole { at_end: true, begins: true, ..hole };
+            let what = if sequences.contains(&one) { "nothing of the journal is in it, and segment" } else { "it is missing, and segment" };
+            let (id, file) = (format!("{}-{one}-0", self.number), segment_name(one));
+            // It may have been met before, for another reason.
+            self.found.damages.retain(|damage| damage.id != id);
+            self.found.damages.push(Damage { id, file, position: 0, what: format!("{what} {later} goes on behind it"), place: Place::Hole(hole) });
+            (first, previous_crc) = (until.next(), crc);
+        }
+        Some((later, Chain { index: last, crc: next.previous_crc, term: next.term, left: false }))
+    }
+
+    /// The journal had come further than it comes.
+    pub(super) fn short(&mut self) {
+        let ends = self.found.last;
+        if ends >= self.reached {
+            return;
+        }
+        let (sequence, position) = self.end;
+        let id = format!("{}-{sequence}-{position}", self.number);
+        // Where something stands for a file that is gone, that is said already.
+        let id = if self.found.damages.iter().any(|damage| damage.id == id) { format!("{}-end", self.number) } else { id };
+        let (file, what) = (segment_name(sequence), short(ends, self.reached));
+        self.found.damages.push(Damage { id, file, position, what, place: Place::End(sequence) });
+    }
+}
+
+impl Survey {
+    /// Segments that the checkpoint counts on and that are gone are damage where logs that are in use miss records with them. Called once.
+    pub fn miss(&mut self, is_live: &dyn Fn(LogId) -> bool) {
+        let mut gone = std::mem::take(&mut self.gone);
+        // What is lost was in the one that does not say what it had.
+        if self.segments.iter().any(|segment| segment.broken.is_none()) {
+            return;
+        }
+        let mut left: HashMap<LogId, Vec<Range<Offset>>> = HashMap::new();
+        for (log, _) in &gone {
+            if let Some(found) = self.logs.get(log).filter(|_| is_live(*log)) {
+                left.insert(*log, found.lost.clone());
+            }
+        }
+        // What the archive has lost was in no segment.
+        for (log, until) in &self.archived_until {
+            left.get_mut(log).map(|ranges| take(ranges, &(Offset::ZERO..*until)));
+        }
+        for run in self.segments.iter().flat_map(|segment| segment.broken.iter().flatten()) {
+            if let Some(ranges) = left.get_mut(&run.log) {
+                take(ranges, &(run.base..run.next));
+            }
+        }
+        gone.sort_unstable_by_key(|(log, sequence)| (*sequence, *log));
+        for same in gone.chunk_by(|one, other| one.1 == other.1) {
+            let sequence = same[0].1;
+            let mut between: HashMap<LogId, Range<Offset>> = same.iter().map(|(log, _)| (*log, Offset::ZERO..Offset(u64::MAX))).collect();
+            bound_by_others(self, sequence, &mut between);
+            let mut broken = Vec::new();
+            for (log, _) in same {
+                let Some(ranges) = left.get_mut(log) else { continue };
+                let lost = take(ranges, &between[log]);
+                broken.extend(lost.iter().map(|range| lost_run(*log, range)));
+            }
+            if broken.is_empty() {
+                continue;
+            }
+            let (id, file, what) = (format!("{}-{sequence}-0", self.number), segment_name(sequence), "it is missing, and records with it".to_owned());
+            self.damages.push(Damage { id, file, position: 0, what, place: Place::Sealed(sequence) });
+            self.segments.push(SegmentSurvey { sequence, file: None, runs: Vec::new(), broken: Some(broken), last: None, replaces: vec![sequence] });
+        }
+    }
+}
+
+/// Takes what lies in `part` out of ranges.
+fn take(ranges: &mut Vec<Range<Offset>>, part: &Range<Offset>) -> Vec<Range<Offset>> {
+    let (mut taken, mut left) = (Vec::new(), Vec::new());
+    for range in ranges.drain(..) {
+        let inside = range.start.max(part.start)..range.end.min(part.end);
+        if inside.start >= inside.end {
+            left.push(range);
+            continue;
+        }
+        left.extend([range.start..inside.start, inside.end..range.end].into_iter().filter(|rest| rest.start < rest.end));
+        taken.push(inside);
+    }
+    *ranges = left;
+    taken
+}

@@ -1,0 +1,443 @@
+//! Damages of whole data folders and of backups, by the binary: a start and a restore refuse them by name, or give all that was acknowledged; what
+//! a start refuses `journal verify` finds, and `journal salvage` makes a folder of it that starts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::administration::{ask, change};
+use crate::process::{Process, output};
+
+const FLAGS: &[&str] = &["--set", "mainstem.journals=2", "--set", "mainstem.segment.bytes=262144", "--set", "mainstem.journal.window.bytes=4194304"];
+const RECORDS: usize = 240;
+const VALUE_BYTES: usize = 40_000;
+
+/// Damages whose outcome is not yet what it should be, by the beginning of their names, and why.
+const KNOWN: &[(&str, &str)] = &[];
+
+#[derive(Clone, Debug)]
+enum Harm {
+    Missing,
+    Empty,
+    Cut(u64),
+    Flip(u64),
+    Longer,
+    Extra,
+    Swap(PathBuf),
+}
+
+struct Case {
+    kind: &'static str,
+    file: PathBuf,
+    harm: Harm,
+}
+
+impl Case {
+    fn how(&self) -> &'static str {
+        match self.harm {
+            Harm::Missing => "missing",
+            Harm::Empty => "empty",
+            Harm::Cut(_) => "cut",
+            Harm::Flip(_) => "flipped byte",
+            Harm::Longer => "longer",
+            Harm::Extra => "extra",
+            Harm::Swap(_) => "swapped",
+        }
+    }
+
+    fn name(&self) -> String {
+        let at = match &self.harm {
+            Harm::Cut(at) | Harm::Flip(at) => format!(" at {at}"),
+            _ => String::new(),
+        };
+        format!("{} {}{at} {}", self.kind, self.how(), self.file.display())
+    }
+
+    fn inflict(&self, folder: &Path) {
+        let path = folder.join(&self.file);
+        let write = || OpenOptions::new().read(true).write(true).open(&path).expect("openable");
+        match &self.harm {
+            Harm::Missing if path.is_dir() => fs::remove_dir_all(&path).expect("removable"),
+            Harm::Missing => fs::remove_file(&path).expect("removable"),
+            Harm::Empty if path.is_dir() => {
+                fs::remove_dir_all(&path).expect("removable");
+                fs::create_dir(&path).expect("creatable");
+            }
+            Harm::Empty => write().set_len(0).expect("cut"),
+            Harm::Cut(length) => write().set_len(*length).expect("cut"),
+            Harm::Flip(at) => {
+                let (file, mut byte) = (write(), [0]);
+                file.read_exact_at(&mut byte, *at).expect("readable");
+                file.write_all_at(&[byte[0] ^ 1], *at).expect("writable");
+            }
+            Harm::Longer => {
+                let end = fs::metadata(&path).expect("it is there").len();
+                write().write_all_at(b"zzzzzzzzzzzzzzzz", end).expect("writable");
+            }
+            Harm::Extra => fs::write(&path, "something").expect("writable"),
+            Harm::Swap(other) => {
+                let (other, aside) = (folder.join(other), folder.join("aside"));
+                fs::rename(&path, &aside).expect("renamed");
+                fs::rename(&other, &path).expect("renamed");
+                fs::rename(&aside, &other).expect("renamed");
+            }
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.path().is_dir() { found.extend(files(&entry.path())) } else { found.push(entry.path()) }
+    }
+    found.sort();
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("creatable");
+    let done = output({
+        let mut command = Command::new("cp");
+        command.args(["-a", "--sparse=always"]).arg(from.join(".")).arg(to);
+        command
+    });
+    assert!(done.status.success(), "copied");
+}
+
+fn mainstem(words: &[&str], paths: &[(&str, &Path)]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mainstem"));
+    command.args(words);
+    for (flag, path) in paths {
+        command.arg(flag).arg(path);
+    }
+    let done = output(command);
+    (done.status.success(), format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)))
+}
+
+/// Keys of all records of the topic, or what a reader is told.
+fn read(process: &Process) -> Result<BTreeSet<String>, String> {
+    let (mut found, mut cursor) = (BTreeSet::new(), String::new());
+    loop {
+        let answer = ask(process, "GET", &format!("/v1/topics/t/records?order=oldest&limit=100{cursor}"), &[], "");
+        if answer.status != 200 {
+            return Err(answer.body.to_string());
+        }
+        for record in answer.body["records"].as_array().expect("a list") {
+            let key = record["key"].as_str().or_else(|| record["key"]["text"].as_str()).expect("a key");
+            found.insert(key.to_owned());
+        }
+        match answer.body["cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// A data folder of two journals with objects in the archive, and a backup of it.
+struct Whole {
+    scratch: tempfile::TempDir,
+    keys: BTreeSet<String>,
+}
+
+impl Whole {
+    fn make() -> Self {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let process = Process::start(&scratch.path().join("data"), FLAGS);
+        let made = change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 4}));
+        assert_eq!(made.status, 201, "{}", made.body);
+        let mut keys = BTreeSet::new();
+        for number in 0..RECORDS {
+            let key = format!("k{number}");
+            let sent = change(&process, "POST", "/v1/topics/t/records", json!({"key": key, "value": format!("{number} ").repeat(VALUE_BYTES / 4)}));
+            assert_eq!(sent.status, 201, "{}", sent.body);
+            keys.insert(key);
+        }
+        let backup = scratch.path().join("backup");
+        let (ok, said) = mainstem(&["backup", "--admin", &process.admin.to_string()], &[("--to", &backup)]);
+        assert!(ok, "{said}");
+        assert_eq!(read(&process), Ok(keys.clone()));
+        assert!(process.terminate().1);
+        assert!(!files(&scratch.path().join("backup/archive")).is_empty(), "something is archived");
+        Self { scratch, keys }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.scratch.path().join("data")
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.scratch.path().join("backup")
+    }
+}
+
+#[derive(Default)]
+struct Outcome {
+    name: String,
+    row: (&'static str, &'static str),
+    what: String,
+    wrong: Vec<String>,
+}
+
+/// Does every case, several at once; prints the table.
+fn all(cases: &[Case], do_one: impl Fn(&Case) -> Outcome + Sync) {
+    let wanted = std::env::var("DAMAGES").unwrap_or_default();
+    // A part of them takes long enough; the long tests do them all.
+    let part = |(number, case): (usize, &Case)| match wanted.as_str() {
+        "all" => true,
+        "" => number % 4 == 0,
+        name => case.name().contains(name),
+    };
+    let cases: Vec<&Case> = cases.iter().enumerate().filter(|one| part(*one)).map(|(_, case)| case).collect();
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = Outcome { name: case.name(), row: (case.kind, case.how()), ..do_one(case) };
+                    outcomes.lock().expect("no panic").push(outcome);
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().expect("no panic");
+    let mut rows: BTreeMap<_, BTreeMap<&str, usize>> = BTreeMap::new();
+    for one in &outcomes {
+        *rows.entry(one.row).or_default().entry(&one.what).or_default() += 1;
+    }
+    let mut table = format!("{} damages\n| what | damage | outcome |\n|---|---|---|\n", outcomes.len());
+    for ((kind, how), counts) in rows {
+        let counts: Vec<String> = counts.into_iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let _ = writeln!(table, "| {kind} | {how} | {} |", counts.join(", "));
+    }
+    println!("{table}");
+    let known = |name: &str| KNOWN.iter().any(|(known, _)| name.starts_with(known));
+    let mut unexpected = 0;
+    for one in outcomes.iter().filter(|one| !one.wrong.is_empty()) {
+        println!("{}{}: {}", if known(&one.name) { "known: " } else { "" }, one.name, one.wrong.join("; "));
+        unexpected += usize::from(!known(&one.name));
+    }
+    assert_eq!(unexpected, 0, "of {} damages", outcomes.len());
+}
+
+/// Of each sort of file in a folder some, with flips all over them.
+fn all_over(folder: &Path, kind: &'static str, file: &Path, flips: u64, cases: &mut Vec<Case>) {
+    let length = fs::metadata(file).expect("it is there").len();
+    let file = file.strip_prefix(folder).expect("inside").to_owned();
+    let mut add = |harm| cases.push(Case { kind, file: file.clone(), harm });
+    [Harm::Missing, Harm::Empty, Harm::Longer].into_iter().for_each(&mut add);
+    [length / 3, length / 2, length - 1].into_iter().for_each(|at| add(Harm::Cut(at)));
+    (0..flips).for_each(|number| add(Harm::Flip((length - 1) * number / (flips - 1).max(1))));
+}
+
+#[test]
+fn a_damaged_data_folder_loses_nothing_without_a_word() {
+    let whole = Whole::make();
+    let data = whole.data();
+    let mut cases = Vec::new();
+    all_over(&data, "meta.toml", &data.join("meta.toml"), 40, &mut cases);
+    for (kind, file, harm) in [
+        ("lock", "lock", Harm::Missing),
+        ("lock", "lock", Harm::Empty),
+        ("lock", "lock", Harm::Longer),
+        ("leftover", "restoring", Harm::Extra),
+        ("leftover", "backup.toml", Harm::Extra),
+        ("leftover", "journal-2", Harm::Extra),
+        ("journal", "journal-0", Harm::Missing),
+        ("journal", "journal-0", Harm::Empty),
+        ("journal", "journal-1", Harm::Missing),
+        ("journal", "journal-1", Harm::Empty),
+        ("journal", "journal-0", Harm::Swap("journal-1".into())),
+        ("archive", "archive", Harm::Missing),
+        ("archive", "archive", Harm::Empty),
+        ("checkpoint", "journal-0/checkpoint", Harm::Missing),
+        ("checkpoint", "journal-1/checkpoint", Harm::Swap("journal-0/checkpoint".into())),
+        ("reached", "journal-1/reached", Harm::Swap("journal-0/reached".into())),
+    ] {
+        cases.push(Case { kind, file: file.into(), harm });
+    }
+    for journal in ["journal-0", "journal-1"] {
+        let segments: Vec<PathBuf> = files(&data.join(journal)).into_iter().filter(|path| path.to_string_lossy().contains("/segment-")).collect();
+        for file in [&segments[0], &segments[segments.len() / 2], &segments[segments.len() - 2]] {
+            all_over(&data, "segment", file, 4, &mut cases);
+        }
+        all_over(&data, "checkpoint", &data.join(journal).join("checkpoint"), 4, &mut cases);
+    }
+    for object in files(&data.join("archive")).iter().step_by(5) {
+        all_over(&data, "object", object, 3, &mut cases);
+    }
+    all(&cases, |case| {
+        let (scratch, mut outcome) = (tempfile::tempdir().expect("a folder"), Outcome::default());
+        let (started, looked, out) = (scratch.path().join("started"), scratch.path().join("looked"), scratch.path().join("out"));
+        copy(&data, &started);
+        case.inflict(&started);
+        copy(&started, &looked);
+        let (is_whole, verified) = mainstem(&["journal", "verify"], &[("--data", &looked)]);
+        let start = match Process::try_start(&started, FLAGS) {
+            Err(said) => {
+                if is_whole {
+                    outcome.wrong.push(format!("refused, and verify finds nothing: {said}"));
+                }
+                if !["segment", "checkpoint", "journal", "meta.toml", "restore"].iter().any(|name| said.contains(name)) {
+                    outcome.wrong.push(format!("refused without a name: {said}"));
+                }
+                "refused"
+            }
+            Ok(process) => match read(&process) {
+                Ok(found) if found == whole.keys => if is_whole { "as if nothing were" } else { "all there, damage found" },
+                Ok(found) => {
+                    outcome.wrong.push(format!("{} records of {} without a word", found.len(), whole.keys.len()));
+                    "lost"
+                }
+                Err(said) => {
+                    if is_whole {
+                        outcome.wrong.push(format!("readers are refused, and verify finds nothing: {said}"));
+                    }
+                    "readers refused"
+                }
+            },
+        };
+        let mended = if is_whole || start.starts_with("all there") { "" } else { salvaged(&whole, case, (&looked, &out), &verified, &mut outcome) };
+        outcome.what = format!("{start}{mended}");
+        outcome
+    });
+}
+
+/// Salvages a folder and starts a broker with what that gives.
+fn salvaged(whole: &Whole, case: &Case, (looked, out): (&Path, &Path), verified: &str, outcome: &mut Outcome) -> &'static str {
+    if case.file == Path::new("restoring") {
+        return "; restored again";
+    }
+    let (ok, said) = mainstem(&["journal", "salvage"], &[("--data", looked), ("--out", out)]);
+    if !ok {
+        outcome.wrong.push(format!("no salvage: {said}"));
+        return "; none";
+    }
+    let process = match Process::try_start(out, FLAGS) {
+        Ok(process) => process,
+        Err(text) => {
+            outcome.wrong.push(format!("no start after a salvage: {text}"));
+            return "; none";
+        }
+    };
+    match read(&process) {
+        Ok(found) if found == whole.keys => "; all there after a salvage",
+        _ if verified.contains("LOST") || verified.contains("had come to chunk") || verified.contains("is not there") || said.contains("LOST") => "; lost as said",
+        Ok(found) => {
+            outcome.wrong.push(format!("after a salvage {} records of {} without a word: {said}", found.len(), whole.keys.len()));
+            "; lost"
+        }
+        Err(text) => {
+            outcome.wrong.push(format!("after a salvage readers are refused: {text}"));
+            "; none"
+        }
+    }
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored_without_a_word() {
+    let whole = Whole::make();
+    let backup = whole.backup();
+    let pristine = whole.scratch.path().join("pristine");
+    let (ok, said) = mainstem(&["restore"], &[("--from", &backup), ("--data", &pristine)]);
+    assert!(ok, "{said}");
+    let mut cases = Vec::new();
+    all_over(&backup, "backup backup.toml", &backup.join("backup.toml"), 40, &mut cases);
+    all_over(&backup, "backup meta.toml", &backup.join("meta.toml"), 10, &mut cases);
+    for journal in ["journal-0", "journal-1"] {
+        let all = files(&backup.join(journal));
+        let segments: Vec<&PathBuf> = all.iter().filter(|path| path.to_string_lossy().contains("/segment-")).collect();
+        for file in [segments[0], segments[segments.len() / 2], segments[segments.len() - 1]] {
+            all_over(&backup, "backup segment", file, 8, &mut cases);
+        }
+        all_over(&backup, "backup checkpoint", &backup.join(journal).join("checkpoint"), 8, &mut cases);
+        let inside = |path: &Path| path.strip_prefix(&backup).expect("inside").to_owned();
+        cases.push(Case { kind: "backup segment", file: inside(segments[0]), harm: Harm::Swap(inside(segments[1])) });
+    }
+    cases.push(Case { kind: "backup checkpoint", file: "journal-0/checkpoint".into(), harm: Harm::Swap("journal-1/checkpoint".into()) });
+    cases.push(Case { kind: "backup journal", file: "journal-0".into(), harm: Harm::Swap("journal-1".into()) });
+    cases.push(Case { kind: "backup journal", file: "journal-1".into(), harm: Harm::Missing });
+    let objects = files(&backup.join("archive"));
+    for object in objects.iter().step_by(4) {
+        all_over(&backup, "backup object", object, 8, &mut cases);
+    }
+    let inside = |path: &Path| path.strip_prefix(&backup).expect("inside").to_owned();
+    cases.push(Case { kind: "backup object", file: inside(&objects[0]), harm: Harm::Swap(inside(&objects[1])) });
+    all(&cases, |case| {
+        let (scratch, mut outcome) = (tempfile::tempdir().expect("a folder"), Outcome::default());
+        let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
+        copy(&backup, &from);
+        case.inflict(&from);
+        let (ok, said) = mainstem(&["restore"], &[("--from", &from), ("--data", &to)]);
+        outcome.what = match ok {
+            false => {
+                if !["segment", "checkpoint", "journal", "backup", "meta.toml", "archive"].iter().any(|name| said.contains(name)) {
+                    outcome.wrong.push(format!("refused without a name: {said}"));
+                }
+                if !files(&to).is_empty() {
+                    outcome.wrong.push("something is left of a restore that was refused".to_owned());
+                }
+                "refused"
+            }
+            true if is_same(&pristine, &to) => "restored, the same",
+            true => match Process::try_start(&to, FLAGS).map(|process| read(&process)) {
+                Ok(Ok(found)) if found == whole.keys => "restored, all there",
+                other => {
+                    let what = other.map(|found| found.map(|found| found.len()));
+                    outcome.wrong.push(format!("restored, and then: {what:?}"));
+                    "restored, not whole"
+                }
+            },
+        }
+        .to_owned();
+        outcome
+    });
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    let names = |folder: &Path| files(folder).into_iter().map(|path| path.strip_prefix(folder).expect("inside").to_owned()).collect::<Vec<_>>();
+    names(one) == names(other) && names(one).iter().all(|name| fs::read(one.join(name)).ok() == fs::read(other.join(name)).ok())
+}
+
+/// Every refusal of a start has its words in the runbook.
+#[test]
+fn the_runbook_has_every_refusal_of_a_start() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let runbook = text("docs/operations/damage.md");
+    let mut refusals = Vec::new();
+    for (path, name) in [
+        ("crates/journal/src/recovery/mod.rs", "OpenError"),
+        ("crates/journal/src/segments.rs", "SegmentError"),
+        ("crates/journal/src/checkpoint.rs", "CheckpointError"),
+        ("crates/journal/src/archive/mod.rs", "ArchiveRecordError"),
+        ("crates/journal/src/repair.rs", "RepairError"),
+        ("crates/broker/src/lib.rs", "BrokerOpenError"),
+    ] {
+        let source = text(path);
+        let at = ["enum", "struct"].iter().find_map(|kind| source.find(&format!("pub {kind} {name} "))).unwrap_or_else(|| panic!("{name} in {path}"));
+        // What stands before it, and its variants.
+        let before = source[..at].rfind("\n}\n").map_or(0, |end| end);
+        let end = at + source[at..].find("\n}\n").expect("it ends");
+        refusals.extend(source[before..end].split("#[error(\"").skip(1).filter_map(|rest| rest.split("\")]").next()).map(str::to_owned));
+    }
+    let folder = text("crates/mainstem/src/data_folder.rs");
+    refusals.extend(folder.split("bail!(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned));
+    assert!(refusals.len() > 18, "{refusals:?}");
+    let missing: Vec<&String> = refusals.iter().filter(|refusal| !runbook.contains(&fixed(refusal))).collect();
+    assert!(missing.is_empty(), "docs/operations/damage.md has no words of {missing:#?}");
+}
+
+/// The longest part of a message that is the same in all, without what it says is to be done.
+fn fixed(message: &str) -> String {
+    let said = message.split(';').next().unwrap_or_default();
+    let said = said.split(" docs/operations").next().unwrap_or_default();
+    let parts = said.split('{').flat_map(|part| part.rsplit('}').take(1)).map(|part| part.trim_matches([' ', ',', ':']));
+    parts.max_by_key(|part| part.len()).unwrap_or_default().to_owned()
+}
