@@ -185,8 +185,7 @@ pub struct Journal {
     begun_late: Mutex<Vec<(LogId, Offset)>>,
     /// Records may be missing, and nobody has said yet that they are not wanted: no checkpoint may hide that.
     unchecked: AtomicBool,
-    /// Nothing more is written; the keeper waits for it at a shutdown.
-    writer_ended: (Mutex<bool>, Condvar),
+    pub(crate) writer_ended: crate::reached::WriterEnded,
     metrics: JournalMetrics,
     live_segment_bytes: AtomicUsize,
     state_bytes: AtomicUsize,
@@ -628,17 +627,6 @@ impl Journal {
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.shutting_down.load(Ordering::SeqCst)
     }
-    pub(crate) fn note_writer_ended(&self) {
-        *self.writer_ended.0.lock() = true;
-        self.writer_ended.1.notify_all();
-    }
-
-    /// False when it takes longer than `patience`.
-    pub(crate) fn wait_for_writer(&self, patience: Duration) -> bool {
-        let mut ended = self.writer_ended.0.lock();
-        !self.writer_ended.1.wait_while_for(&mut ended, |ended| !*ended, patience).timed_out()
-    }
-
     pub(crate) fn set_stopped(&self, reason: String) {
         self.stopped.lock().get_or_insert(reason);
         self.wake_keeper(false);

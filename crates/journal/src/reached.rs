@@ -8,7 +8,9 @@
 //! One sector, written in place and flushed. A torn one says nothing, as one that is not there.
 
 use std::io;
+use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use types::LogIndex;
 use uuid::Uuid;
 
@@ -49,4 +51,21 @@ pub(crate) fn read(storage: &dyn Storage, journal: Uuid) -> LogIndex {
     let mut index = [0; 8];
     index.copy_from_slice(&sector[24..32]);
     LogIndex(u64::from_le_bytes(index))
+}
+
+/// Has the writer ended? At a shutdown the keeper waits for that, and writes how far the journal has come.
+#[derive(Default)]
+pub(crate) struct WriterEnded(Mutex<bool>, Condvar);
+
+impl WriterEnded {
+    pub fn note(&self) {
+        *self.0.lock() = true;
+        self.1.notify_all();
+    }
+
+    /// False when it takes longer than `patience`.
+    pub fn wait(&self, patience: Duration) -> bool {
+        let mut ended = self.0.lock();
+        !self.1.wait_while_for(&mut ended, |ended| !*ended, patience).timed_out()
+    }
 }

@@ -214,7 +214,7 @@ impl Keeper {
             let soon = self.waits_for_dead || self.expiry.goes_on();
             self.step(if soon { DEAD_WAIT } else { Duration::from_millis(500) });
         }
-        if self.journal.wait_for_writer(WRITER_END) {
+        if self.journal.writer_ended.wait(WRITER_END) {
             note_reached(&*self.storage, &self.journal, self.journal.durable_index());
         }
     }

@@ -42,7 +42,7 @@ impl<S: Submitter + 'static> SharedWriter<S> {
                 writer = shared.writer.lock();
             }
             if !writer.step(!rested) {
-                shared.journal.note_writer_ended();
+                shared.journal.writer_ended.note();
                 return;
             }
         }
