@@ -281,7 +281,8 @@ impl Store {
             }
             let near = self.near.peek().map(|Reverse((due, _))| *due);
             match (first, near) {
-                (Some((due, place)), near) if due <= now && near.is_none_or(|near| due < near) => {
+                // What is sorted came before what is near: of those that are due at once it goes first.
+                (Some((due, place)), near) if due <= now && near.is_none_or(|near| due <= near) => {
                     let Some(record) = self.sorted[place].pop(broker, piece_bytes)? else { continue };
                     self.leaving.bytes += record_bytes(&record);
                     self.leaving.records.push((due, record));
