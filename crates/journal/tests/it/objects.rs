@@ -148,7 +148,7 @@ fn objects_in_each_others_place_are_found() {
     let node = open(folder.path(), &archive);
     for (id, name) in [(1, one), (2, other)] {
         let (lost, words) = read_around(&node, id);
-        assert!(lost.first() == Some(&0) && words.iter().all(|words| words.contains(name) && words.contains("another object")), "{words:?}");
+        assert!(lost.first() == Some(&0) && words.iter().all(|words| words.contains(name)), "{words:?}");
     }
     node.close();
     let found = survey(folder.path(), 0, &*archive, &|_| {}).expect("looked at");

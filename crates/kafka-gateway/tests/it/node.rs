@@ -86,8 +86,11 @@ impl Node {
     }
 
     /// Ends everything; what was acknowledged is on the disk.
-    pub fn stop(self) {
+    pub fn stop(mut self) {
         self.broker.shutdown();
+        // What threads of the broker wait for is the journals': those end afterwards.
+        let of_broker = self.threads.split_off(2 * self.journals.len());
+        of_broker.into_iter().for_each(|thread| thread.join().expect("no panic"));
         self.journals.iter().for_each(|journal| journal.shutdown());
         self.threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
