@@ -14,6 +14,7 @@ def run(results, binary, seconds, count, missing):
         faces(results, binary, seconds / 2)
     security(results, binary)
     lines(results, [str(PYTHON), str(HERE / "amqp/quotas.py"), str(binary)], "amqp, quotas")
+    lines(results, [str(PYTHON), str(HERE / "amqp/counts.py"), str(binary)], "amqp, lengths and counts are those of messages")
     lines(results, [str(PYTHON), str(HERE / "amqp/limits.py"), str(binary)], "limits of the node, of virtual hosts and users")
     lines(results, [str(PYTHON), str(HERE / "why.py"), str(binary)], "why somebody is slow")
     results.step("amqp: connections that publish and consume go on through a full disk and with little memory",

@@ -38,6 +38,7 @@ use crate::subscription_record::PAGE_OFFSETS;
 mod acks;
 mod available;
 mod dying;
+mod balance;
 mod durable;
 mod gaps;
 mod keys;
@@ -48,6 +49,7 @@ mod returned;
 pub(crate) mod time_outs;
 
 use acks::{Acks, Written};
+use balance::Balance;
 pub use durable::{Changes, DoneList};
 pub use gaps::{Gaps, Searched};
 pub use levels::LevelPage;
@@ -270,6 +272,7 @@ pub struct Subscription {
     /// What consumers have and compaction has removed from the log.
     removed: Gaps,
     searched: Searched,
+    balance: Balance,
 }
 
 impl Subscription {
@@ -300,6 +303,7 @@ impl Subscription {
             gaps: Gaps::default(),
             removed: Gaps::default(),
             searched: Searched::ALL,
+            balance: Balance { from: start, left: 0 },
         }
     }
 
@@ -461,7 +465,8 @@ impl Subscription {
         for run in self.take_ready(self.start, to - 1) {
             self.forget_keys(run.first, run.last, false);
         }
-        self.done.take(self.start, to - 1);
+        let done: u64 = self.done.take(self.start, to - 1).iter().map(|run| run.last - run.first + 1).sum();
+        self.balance.left += to - self.start - done;
         self.trim_gaps(to);
         self.set_start(to);
         self.end = self.end.max(to);
@@ -658,6 +663,7 @@ impl Subscription {
     }
 
     fn settle(&mut self, first: u64, last: u64, done: Done) {
+        self.balance.left += last - first + 1;
         self.done.insert(first, last, done);
         self.acks.push(first, last, done);
     }

@@ -103,6 +103,7 @@ pub struct Measurements {
     transactions: Family<OpenTransaction, Gauge<f64, AtomicU64>>,
     shared: Family<Shared, Counter>,
     in_flight: Family<Backlog, Gauge>,
+    imbalance: Gauge,
     filter_batches: Family<Filtered, Counter>,
     filter_bytes: Family<Filtered, Counter>,
     filter_unproven: Counter,
@@ -141,6 +142,7 @@ impl Measurements {
             ("journals_waiting_for_archive", "Journals whose appends wait for the archive, because the window is full", &self.waiting),
             ("history_unreadable", "Archive objects and parts of segments that could not be read when somebody wanted them", &self.unreadable),
             ("journal_file_bytes", "What the files of the journals take on the disk", &self.files),
+            ("queue_imbalance", "Messages of queues and of shared subscriptions that are in no state, or in two; always 0 unless there is a defect", &self.imbalance),
             ("recovered_bytes", "Chunks replayed at the start", &self.recovered_bytes),
         ];
         for (name, help, gauge) in gauges {
@@ -294,14 +296,19 @@ impl Measurements {
             self.shared.get_or_create(&Shared { event: name }).inner().store(broker.subscriptions().count(event), Ordering::Relaxed);
         }
         self.in_flight.clear();
+        let mut imbalance = 0;
         for shared in broker.subscriptions().all() {
             let name = shared.name();
             let Some(topic) = broker.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))) else { continue };
             let label = Backlog { group: name.group.to_string(), topic: topic.name.clone() };
             let state = shared.lock();
-            self.backlog.get_or_create(&label).inc_by(state.backlog(shared.log().high_watermark().0) as i64);
+            // Of queues only committed messages count.
+            let end = if shared.is_of_queue() { shared.log().last_stable() } else { shared.log().high_watermark() };
+            imbalance += state.imbalance() as i64;
+            self.backlog.get_or_create(&label).inc_by(state.backlog(end.0) as i64);
             self.in_flight.get_or_create(&label).inc_by(state.in_flight() as i64);
         }
+        self.imbalance.set(imbalance);
     }
 
     fn refresh_backlog(&self, broker: &Broker) {

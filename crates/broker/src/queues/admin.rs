@@ -519,6 +519,9 @@ impl Broker {
         if !in_force.matched.is(&Matched::default()) {
             self.limit_stream(&queue, &in_force.understood.stream);
         }
+        if attached && !restored {
+            self.search_attached(&queue);
+        }
         queue.parts().for_each(|part| self.begin(part));
         queue
     }

@@ -204,11 +204,7 @@ impl Broker {
             Planned::New(Some(name), record) => (self.publish(name, record), false),
             Planned::New(None, record) => (self.publish_hidden(record, self.durability()), false),
         };
-        let queue = self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false });
-        if attached {
-            self.search_attached(&queue);
-        }
-        queue
+        self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })
     }
 
     /// A log of which somebody but a queue has the record, as a topic that Kafka clients do not see.

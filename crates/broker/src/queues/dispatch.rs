@@ -195,9 +195,15 @@ struct Turn<'a> {
 
 impl Broker {
     fn turn<'a>(self: &'a Arc<Self>, queue: &'a Arc<Queue>) -> Turn<'a> {
-        self.follow_start(queue);
-        let own = queue.dispatch.lock();
-        let state = queue.shared.lock();
+        let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
+        let start = queue.log().start().0;
+        if start > state.start() {
+            // Records of the log were deleted: they are gone, and whoever had them has as much credit again.
+            let woken = trim(&mut own, &mut state, start);
+            drop((own, state));
+            self.resume(woken);
+            (own, state) = (queue.dispatch.lock(), queue.shared.lock());
+        }
         let wall_ms = self.now_ms().max(0) as u64;
         let (end, now_ms) = (queue.log().last_stable().0, now());
         let (out, dead, woken) = (Outbox::default(), Vec::new(), Vec::new());
@@ -206,17 +212,6 @@ impl Broker {
         turn.own.machine.set_time(now_ms);
         turn.search(end);
         turn
-    }
-
-    /// Records of the log may have been deleted: they are gone, and whoever had them has as much credit again.
-    fn follow_start(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let start = queue.log().start().0;
-        let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
-        if start > state.start() {
-            let woken = trim(&mut own, &mut state, start);
-            drop((own, state));
-            self.resume(woken);
-        }
     }
 
     /// The shard that hears of a queue's log.
@@ -448,25 +443,17 @@ impl Broker {
         let consumers = queue.dispatch.lock().machine.consumers();
         let mut counts = Counts { consumers, ..Counts::default() };
         for part in queue.parts() {
-            self.follow_log(part);
-            let state = part.shared.lock();
-            counts.ready += state.ready(part.log().last_stable().0);
+            let (log, mut state) = (part.log(), part.shared.lock());
+            let (start, end) = (log.start().0, log.last_stable().0);
+            if start > state.start() || !is_searched(&mut state, log, end) {
+                drop(state);
+                self.run_queue(part);
+                state = part.shared.lock();
+            }
+            counts.ready += state.ready(end);
             counts.unacknowledged += state.unacknowledged();
         }
         counts
-    }
-
-    /// Has a queue look at its log, if records were removed from it, or it has not been searched for what is no message.
-    fn follow_log(self: &Arc<Self>, queue: &Arc<Queue>) {
-        let log = queue.log();
-        let (start, end) = (log.start().0, log.last_stable().0);
-        let is_known = {
-            let mut state = queue.shared.lock();
-            start <= state.start() && is_searched(&mut state, log, end)
-        };
-        if !is_known {
-            self.run_queue(queue);
-        }
     }
 
     /// A queue was declared again, or somebody has asked whether it is there.
@@ -743,6 +730,7 @@ impl Turn<'_> {
         if changed {
             self.broker.touch_queue(self.queue);
         }
+        debug_assert_eq!(self.state.imbalance(), 0, "{:?}: each message is in one state", self.queue);
         let abandoned = self.own.machine.is_abandoned();
         // Under the lock: messages leave in the order in which they were given out.
         for deliveries in self.out.by_consumer.drain(..) {

@@ -215,8 +215,9 @@ impl Broker {
         let mut searched = searcher.searched(log);
         let compactions = log.compactions();
         if searched.compactions != compactions {
-            searched = Searched { until: log.start().0, compactions };
+            searcher.set_searched(Searched { until: 0, compactions });
             searcher.begin_again();
+            searched = searcher.searched(log);
         }
         let found = loop {
             // After the end, which was asked for before: what is readable by now is told of.
@@ -335,6 +336,9 @@ impl Broker {
     /// first part, the rest later. On a thread that may wait.
     pub(super) fn search_attached(self: &Arc<Self>, queue: &Arc<Queue>) {
         let mut left = ATTACH_BYTES_MAX;
+        if let Some(stream) = &queue.stream {
+            stream.begin(queue.topic());
+        }
         let logs: Vec<(Arc<Queue>, Arc<Log>)> = match queue.is_stream() {
             true => queue.topic().logs().iter().map(|log| (Arc::clone(queue), Arc::clone(log))).collect(),
             false => queue.parts().map(|part| (Arc::clone(part), Arc::clone(part.log()))).collect(),

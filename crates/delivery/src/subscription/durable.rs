@@ -49,6 +49,7 @@ impl Subscription {
             free = last + 1;
         }
         restored.advance();
+        restored.begin_balance();
         restored
     }
 

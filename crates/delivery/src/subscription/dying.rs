@@ -94,6 +94,7 @@ impl Subscription {
         for (first, last) in self.acks.end(of.number, durable) {
             for run in self.dying_within(first, last) {
                 self.let_go(run.first, run.last);
+                self.balance.left += run.last - run.first + 1;
                 // The list has said so.
                 self.done.insert(run.first, run.last, Done::Archived);
             }

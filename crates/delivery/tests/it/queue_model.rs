@@ -740,6 +740,7 @@ impl World {
     }
 
     fn compare(&mut self) {
+        assert_eq!(self.subscription.imbalance(), 0, "{}", self.what);
         let start = self.subscription.start();
         for (offset, message) in (0u64..).zip(&self.messages) {
             let ours = self.subscription.state(offset);

@@ -77,7 +77,10 @@ impl Stream {
     /// The stream comes to life: what its logs hold by now is not published to it.
     pub fn begin(&self, topic: &Topic) {
         let logs = topic.logs();
-        self.searched.lock().extend(logs.iter().map(|log| (log.id(), SearchedLog::new(log.end().0))));
+        let mut searched = self.searched.lock();
+        for log in logs.iter() {
+            searched.entry(log.id()).or_insert_with(|| SearchedLog::new(log.end().0));
+        }
     }
 }
 
