@@ -84,8 +84,11 @@ impl Subscription {
         self.advance();
     }
 
-    /// Copies of these, which the caller has claimed, are about to be appended, together with [`DeadLettering::changes`].
-    pub fn begin_dead_lettering(&mut self, runs: Vec<(u64, u64)>) -> DeadLettering {
+    /// Copies of these, which the caller has claimed, are about to be appended, together with [`DeadLettering::changes`]. In any order, each
+    /// offset once; a list of what is done ascends.
+    pub fn begin_dead_lettering(&mut self, mut runs: Vec<(u64, u64)>) -> DeadLettering {
+        runs.sort_unstable();
+        runs.dedup_by(|next, run| run.1 + 1 == next.0 && { run.1 = next.1; true });
         DeadLettering { number: self.acks.begin(&runs), runs }
     }
 

@@ -135,6 +135,23 @@ fn copies_that_were_not_taken_have_archived_nothing() {
 }
 
 #[test]
+fn what_is_rejected_last_to_first_is_archived_by_a_list_that_ascends() {
+    let (rules, mut dead) = (Rules { dead_letters: true, ..RULES }, Vec::new());
+    let mut subscription = Subscription::new(0);
+    take(&mut subscription, ONE, 9, 10, 0);
+    for offset in [8, 7, 6, 4, 3, 9] {
+        subscription.judge(ONE, offset, offset, Verdict::Reject, 0, &rules, &mut dead);
+    }
+    let runs = dead.iter().map(|one| (one.first, one.last)).collect();
+    let lettering = subscription.begin_dead_lettering(runs);
+    let changes = lettering.changes();
+    assert_eq!(changes.list.as_ref().map(|(_, list)| list.clone()), Some(vec![(3, 4, Done::Archived), (6, 9, Done::Archived)]));
+    assert_eq!(name().records(&changes).len(), 1);
+    subscription.end_dead_lettering(lettering, true);
+    assert_eq!(subscription.dying(), 0);
+}
+
+#[test]
 fn beyond_the_bound_only_what_came_back_is_given_out() {
     let mut subscription = Subscription::new(0);
     assert_eq!(take(&mut subscription, ONE, 49, 100, 0), [Acquired { first: 0, last: 49, count: 1 }]);
