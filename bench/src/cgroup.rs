@@ -2,7 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Groups that this process has made: no two share a folder, which goes with the first of them.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// A cgroup that exists as long as this does.
 #[derive(Debug)]
@@ -21,7 +25,8 @@ impl MemoryGroup {
             let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
             (Path::new("/sys/fs/cgroup"), "memory.max")
         };
-        let path = parent.join(format!("mainstem-bench-{name}-{}", std::process::id()));
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("mainstem-bench-{name}-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).ok()?;
         let group = Self { path, limit_mb };
         fs::write(group.path.join(file), (limit_mb << 20).to_string()).ok()?;

@@ -12,17 +12,13 @@ from pathlib import Path
 import pika
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from connecting import connect
 from driver.broker import Broker
 
 QUEUES = [f"many-{number}" for number in range(8)]
 KILLS, BETWEEN_S, SETTLES = 4, 0.8, 30
 # Seconds without a message after which one that is left is given up.
 GIVEN_UP = 30
-
-
-def connect(broker):
-    host, port = broker.amqp.rsplit(":", 1)
-    return pika.BlockingConnection(pika.ConnectionParameters(host, int(port), socket_timeout=5, connection_attempts=1))
 
 
 def publish(broker, exchange, key, ends, confirmed):

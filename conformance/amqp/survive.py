@@ -16,6 +16,7 @@ from pathlib import Path
 import pika
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from connecting import connect
 from driver.broker import Broker
 
 QUEUES, DEAD, GRAVE, AGING = {"work-0": {"x-max-priority": 5}, "work-1": {"x-queue-type": "quorum", "x-delivery-limit": -1}}, "buried", "grave", "aging"
@@ -37,8 +38,7 @@ class Client(threading.Thread):
         try:
             while not self.ends.is_set():
                 try:
-                    host, port = self.broker.amqp.rsplit(":", 1)
-                    connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), socket_timeout=5, connection_attempts=1))
+                    connection = connect(self.broker)
                     self.work(connection, connection.channel())
                     connection.close()
                 except (pika.exceptions.AMQPError, OSError):

@@ -17,10 +17,7 @@ import kafka
 from life import MODES, one_life
 
 # What meets a defect that is known and not mended, and which. `--without ''` leaves nothing out.
-WITHOUT = {
-    "backup_under_load": "a backup is not one moment: of a transaction over several partitions, or of its offsets, a part may be in it",
-    "small_segments": "dead letters leave together, some 256 KiB of them, which a segment of 256 KiB has no room for: they stay where they are for ever",
-}
+WITHOUT = {}
 
 
 def usable(binary):
