@@ -226,8 +226,19 @@ pub fn probe(folder: &Path, wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<S
 }
 
 fn try_mode(folder: &Path, mode: IoMode) -> io::Result<()> {
-    const NAME: &str = "probe";
     let storage = RealStorage::beside(folder, mode)?;
+    match try_write(&storage, mode) {
+        // A node starts on a full disk too: whether the mode can be had, a file that is there says as well.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => match storage.list()?.first() {
+            Some(name) => storage.open(name).map(drop),
+            None => Err(error),
+        },
+        outcome => outcome,
+    }
+}
+
+fn try_write(storage: &RealStorage, mode: IoMode) -> io::Result<()> {
+    const NAME: &str = "probe";
     let mut submitter = submitter(mode)?;
     if storage.list()?.iter().any(|name| name == NAME) {
         storage.remove(NAME)?;
