@@ -110,12 +110,19 @@ class Publisher:
                 self.changed.wait_for(lambda: self.failure or self.sent - self.confirmed < self.window)
                 if self.failure:
                     raise self.failure
-            amount = min(together, end - self.sent)
-            numbers = range(self.first + self.sent, self.first + self.sent + amount)
-            frames = b"".join(message(self.exchange, self.keys[n % len(self.keys)], b"%020d" % n + self.filler) for n in numbers)
-            self.times += [time.perf_counter()] * amount
-            self.sent += amount
-            self.link.socket.sendall(frames)
+            self.send(min(together, end - self.sent))
+        self.wait()
+
+    def send(self, amount):
+        """Sends these, whatever is unconfirmed."""
+        numbers = range(self.first + self.sent, self.first + self.sent + amount)
+        frames = b"".join(message(self.exchange, self.keys[n % len(self.keys)], b"%020d" % n + self.filler) for n in numbers)
+        self.times += [time.perf_counter()] * amount
+        self.sent += amount
+        self.link.socket.sendall(frames)
+
+    def wait(self):
+        """Until all is confirmed."""
         with self.changed:
             self.changed.wait_for(lambda: self.failure or self.confirmed >= self.sent)
             if self.failure:

@@ -208,8 +208,54 @@ static int fill(const char *bootstrap, const char *topic, int partitions, long m
     return failed || acknowledged != each * producers;
 }
 
+/* The longest write of a broker that does nothing else: a chunk each millisecond into blocks that were allocated and never written,
+ * with O_DIRECT, and a flush beside it ten times a second. */
+static volatile int flushed_file;
+static double longest_flush;
+
+static void *flush_beside(void *_) {
+    for (; !ending; usleep(100000)) {
+        double began = now();
+        fdatasync(flushed_file);
+        double took = now() - began;
+        if (took > longest_flush) longest_flush = took;
+    }
+    return _;
+}
+
+static int null_writer(const char *folder, int seconds, int chunk) {
+    enum { BLOCK = 4096, SEGMENT = 256 << 20 };
+    char path[4096], *block = aligned_alloc(BLOCK, chunk);
+    memset(block, 7, chunk);
+    double longest = 0, begin = now();
+    pthread_t flusher = 0;
+    long i = 0;
+    for (int segment = 0; i < 1000L * seconds; segment++) {
+        snprintf(path, sizeof path, "%s/null-%d", folder, segment);
+        int file = open(path, O_CREAT | O_RDWR | O_DIRECT, 0600);
+        if (file < 0 || posix_fallocate(file, 0, SEGMENT)) return fail(path);
+        /* The one before stays open, in case it is being flushed. */
+        flushed_file = file;
+        if (!flusher) pthread_create(&flusher, NULL, flush_beside, NULL);
+        for (off_t at = 0; at + chunk <= SEGMENT && i < 1000L * seconds; at += chunk, i++) {
+            double due = begin + i / 1e3;
+            if (due > now()) usleep((due - now()) * 1e6);
+            double began = now();
+            if (pwrite(file, block, chunk, at) != chunk) return fail(path);
+            double took = now() - began;
+            if (took > longest) longest = took;
+        }
+        unlink(path);
+    }
+    ending = 1;
+    pthread_join(flusher, NULL);
+    printf("{\"longest_write_ms\": %.3f, \"longest_flush_ms\": %.3f}\n", longest * 1e3, longest_flush * 1e3);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "yardstick")) return yardstick(argv[2]);
+    if (argc == 5 && !strcmp(argv[1], "null-writer")) return null_writer(argv[2], atoi(argv[3]), atoi(argv[4]));
     if (argc < 6) return 2;
     const char *what = argv[1], *topic = argv[3];
     int partitions = atoi(argv[4]);

@@ -15,7 +15,7 @@ pub(crate) struct TailChunk {
     pub position: u32,
     /// Rows that it has in the table of recent runs.
     pub rows: u32,
-    /// Number of the block that holds it, rising.
+    /// Number of the block that holds it, rising; a block of many times [`BLOCK_BYTES`](crate::pool::BLOCK_BYTES) has the last of as many.
     pub block: u64,
 }
 
@@ -29,7 +29,7 @@ struct Ring {
 
 impl Ring {
     fn last(&self) -> Option<LogIndex> {
-        (!self.chunks.is_empty()).then(|| LogIndex(self.first.0 + self.chunks.len() as u64 - 1))
+        (self.first.0 + self.chunks.len() as u64).checked_sub(1).map(LogIndex)
     }
 
     fn pop(&mut self) {
@@ -82,10 +82,10 @@ impl TailCache {
         }
     }
 
-    /// Lets the oldest half go, when blocks are needed and readers hold the rest.
+    /// Lets the older half go, in the end all, when memory is needed and readers hold the rest.
     pub fn shrink(&self) {
         let mut ring = self.ring.write();
-        for _ in 0..ring.chunks.len() / 2 {
+        for _ in 0..ring.chunks.len().div_ceil(2) {
             ring.pop();
         }
     }

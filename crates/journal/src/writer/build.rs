@@ -98,6 +98,8 @@ struct Wants {
     roll: bool,
     /// State has used up even what is reserved for it.
     for_state: bool,
+    /// A block of its own, and the pool has given out all that it may.
+    memory: bool,
 }
 
 /// How much a chunk may take where it will be written.
@@ -144,6 +146,10 @@ impl<S: Submitter> Writer<S> {
             self.batches = plan.batches;
             self.answer_unplaced(&mut finished);
             self.finished = finished;
+            if wants.memory {
+                self.journal.tail().shrink();
+                return self.journal.pool().may_take_single();
+            }
             // What does not fit before the zeroes that are being written fits behind them. A roll takes a snapshot of every log that
             // was touched: work for the journal's own thread.
             return if wants.roll { !self.here && self.zeroing.is_none() && self.roll() } else { left > 0 };
@@ -240,9 +246,16 @@ impl<S: Submitter> Writer<S> {
 
     /// Memory for a chunk: its block, where it begins in it, and the block's number.
     fn take_memory(&mut self, bytes: usize) -> (Arc<Block>, usize, u64) {
+        const LOOKED_FOR: &str = "memory was looked for before anything was placed";
+        if bytes > BLOCK_BYTES {
+            // Nothing else goes into it; kept open it would take the memory of the next.
+            self.open_block = None;
+            let block = Arc::new(self.journal.pool().take(bytes).expect(LOOKED_FOR));
+            self.block_number += block.len().div_ceil(BLOCK_BYTES) as u64;
+            return (block, 0, self.block_number);
+        }
         if self.open_block.as_ref().is_none_or(|open| open.filled + bytes > open.block.len()) {
-            let block = if bytes > BLOCK_BYTES { self.journal.pool().take(bytes) } else { self.spare_block.take() };
-            let block = Arc::new(block.expect("memory was looked for before anything was placed"));
+            let block = Arc::new(self.spare_block.take().expect(LOOKED_FOR));
             self.block_number += 1;
             self.open_block = Some(OpenBlock { block, filled: 0, number: self.block_number });
         }
@@ -497,6 +510,7 @@ fn place(
         wants.for_state |= !data;
         return if data && !room.rolls && (waits || !room.disk_full) { Place::Held(item) } else { Place::Full(item) };
     }
+    wants.memory |= plan.is_empty() && bytes > BLOCK_BYTES && bytes > room.memory;
     if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() || plan.shared.len() + item.entries() > BODIES_MAX {
         return Place::Full(item);
     }

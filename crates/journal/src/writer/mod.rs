@@ -50,8 +50,8 @@ const SMALL_CHUNK_BYTES: usize = 64 << 10;
 const UNFLUSHED_CHUNKS_MAX: usize = 8;
 /// While a chunk is under way, less than this waits for it, so that commits group.
 const SECOND_CHUNK_BYTES: usize = 128 << 10;
-/// `memory` logs are flushed after this long …
-const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+/// `memory` logs are flushed after this long: a flush that makes the file system note a whole second's blocks holds up writes beside it …
+const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 /// … or this much.
 const FLUSH_BYTES: u64 = 64 << 20;
 /// Zeroes written ahead of small commits in a fresh segment, at most this much at once.

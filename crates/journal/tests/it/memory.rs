@@ -82,6 +82,28 @@ fn appends_wait_while_readers_hold_all_blocks() {
     node.close();
 }
 
+/// Each has a block of its own, larger than what the cache of the newest chunks lets go of at once; one is larger than all memory for blocks.
+#[test]
+fn large_messages_one_after_the_other_have_memory() {
+    const LARGE: usize = 6 << 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::open(folder.path(), IoMode::Buffered, JournalConfig { segment_bytes: 128 << 20, ..small() }).expect("an empty folder opens");
+    let logs = [memory_log(&node, 1), node.journal.create_log(LogId(2), Durability::Fsync)];
+    for number in 0..20 {
+        for log in &logs {
+            node.append_batch(log, 1, LARGE).expect("appended");
+        }
+        node.append_batch(&logs[number % 2], 1, 100).expect("a small one behind it");
+        assert!(node.journal.tail_memory().0 <= (32 << 20) + LARGE + (1 << 20), "{} bytes in blocks", node.journal.tail_memory().0);
+    }
+    let huge = memory_log(&node, 3);
+    for _ in 0..3 {
+        node.append_batch(&huge, 1, 40 << 20).expect("appended");
+    }
+    assert_eq!(read_all(&node.journal, &huge, 40 << 20), Offset(3));
+    node.close();
+}
+
 /// Keys that are written again and again take memory once; many keys take no more than they may: then the segment is sealed before it is full.
 #[test]
 fn keyed_state_takes_no_more_memory_than_it_may() {
