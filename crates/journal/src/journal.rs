@@ -650,7 +650,8 @@ impl Journal {
 
     /// The writer has something to write and no segment for it.
     pub(crate) fn note_segment_wanted(&self) {
-        if self.segment_wanted.load(Ordering::Relaxed) == 0 {
+        let prepared = self.prepared.lock();
+        if prepared.is_none() && self.segment_wanted.load(Ordering::Relaxed) == 0 {
             self.segment_wanted.store(self.clock.steady_ms().max(1), Ordering::Relaxed);
         }
     }
@@ -673,15 +674,16 @@ impl Journal {
 
     pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {
         let taken = self.prepared.lock().take();
-        if taken.is_some() {
-            self.segment_wanted.store(0, Ordering::Relaxed);
-        }
         self.wake_keeper(false);
         taken
     }
 
     pub(crate) fn offer_prepared(&self, segment: PreparedSegment) {
-        *self.prepared.lock() = Some(segment);
+        let mut prepared = self.prepared.lock();
+        *prepared = Some(segment);
+        // What waited may go into what was kept back in the segment before it, so that the writer does not take this one.
+        self.segment_wanted.store(0, Ordering::Relaxed);
+        drop(prepared);
         *self.segment_error.lock() = None;
         self.set_disk_full(false);
         self.intake.wake_always();

@@ -307,3 +307,30 @@ fn a_segment_is_prepared_after_every_step_of_it_has_failed_once() {
     assert_eq!(read_all(&node.journal, &log, VALUE_BYTES), log.end());
     node.close();
 }
+
+/// What waited for a segment goes into what was kept back in the one before, as soon as there is another: then nothing waits any more.
+#[test]
+fn a_journal_at_rest_is_not_hindered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (node, faults) = open(folder.path());
+    let log = node.log(1);
+    node.append_batch(&log, 1, 1).expect("the first segment is there");
+    std::thread::scope(|scope| {
+        faults.folder.store(true, Ordering::SeqCst);
+        let written = scope.spawn(|| {
+            // The one that waits is the last.
+            while faults.folder.load(Ordering::SeqCst) {
+                node.append_batch(&log, LONG_BATCH, VALUE_BYTES).expect("it waits");
+            }
+        });
+        let began = Instant::now();
+        while !matches!(node.journal.status(), JournalStatus::Hindered { .. }) {
+            assert!(!written.is_finished() && began.elapsed() < Duration::from_secs(30), "it says that it waits");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        faults.folder.store(false, Ordering::SeqCst);
+    });
+    node.clock.advance_waits(11_000);
+    assert_eq!(node.journal.status(), JournalStatus::Running);
+    node.close();
+}

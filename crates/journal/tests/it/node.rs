@@ -39,13 +39,17 @@ impl EventSink for Sink {
     }
 }
 
-/// The system's clock, and how far it was put forward, in ms.
+/// The system's clock, and how far it was put forward, in ms: the time of day, and that by which waits are counted.
 #[derive(Default)]
-pub struct TestClock(AtomicI64);
+pub struct TestClock(AtomicI64, AtomicU64);
 
 impl TestClock {
     pub fn advance(&self, ms: i64) {
         self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    pub fn advance_waits(&self, ms: u64) {
+        self.1.fetch_add(ms, Ordering::SeqCst);
     }
 }
 
@@ -55,7 +59,7 @@ impl Clock for TestClock {
     }
 
     fn steady_ms(&self) -> u64 {
-        SystemClock.steady_ms()
+        SystemClock.steady_ms() + self.1.load(Ordering::SeqCst)
     }
 
     fn boot(&self) -> u128 {
