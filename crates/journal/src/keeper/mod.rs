@@ -144,6 +144,7 @@ pub struct Keeper {
 }
 
 /// When old segments are to be looked after; times in ms.
+#[derive(Clone, Copy)]
 struct Look {
     /// A segment was sealed.
     wanted: bool,
@@ -154,6 +155,10 @@ struct Look {
     /// The last look at all.
     at: i64,
     not_before: i64,
+    /// The last time a segment was sealed.
+    sealed: i64,
+    /// Space waits for a checkpoint that is due only when more is written.
+    held_back: bool,
 }
 
 /// A sealed segment whose runs are still in memory.
@@ -179,7 +184,7 @@ pub(crate) struct KeeperStart {
 impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
         let now = journal.now_ms();
-        let look = Look { wanted: false, whole: false, last: now, at: now, not_before: i64::MIN };
+        let look = Look { wanted: false, whole: false, last: now, at: now, not_before: i64::MIN, sealed: i64::MIN, held_back: false };
         journal.set_spare_segments(start.spares.len());
         Self {
             checkpointed: start.replay.segment,
@@ -239,10 +244,15 @@ impl Keeper {
         self.allow_dead_files();
     }
 
-    /// Were records let go since the last look, which is long enough ago?
+    /// Were records let go since the last look, or is more to be had without a checkpoint, and is that look long enough ago?
     fn has_quiet_news(&self) -> bool {
+        self.is_quiet_since(self.look.at) && (self.journal.take_released() || self.look.held_back)
+    }
+
+    /// The clock may go back.
+    fn is_quiet_since(&self, at: i64) -> bool {
         let now = self.journal.now_ms();
-        (now - self.look.at >= QUIET_LOOK_MS || now < self.look.at) && self.journal.take_released()
+        now.saturating_sub(at) >= QUIET_LOOK_MS || now < at
     }
 
     /// Would so many bytes be within the full mark, were it not for files on their way out? These go in a hurry then.
@@ -271,7 +281,7 @@ impl Keeper {
         }
         let whole = self.look.whole;
         let last = if whole { now } else { self.look.last };
-        self.look = Look { wanted: false, whole: false, last, at: now, not_before: now };
+        self.look = Look { wanted: false, whole: false, last, at: now, not_before: now, ..self.look };
         let outcome = self.look_after_segments(whole);
         self.report("look after old segments", outcome);
     }
@@ -385,6 +395,7 @@ impl Keeper {
             any = true;
         }
         if any {
+            self.look.sealed = self.journal.now_ms();
             self.write_checkpoint_if_due();
             self.journal.wake_archiver();
         }

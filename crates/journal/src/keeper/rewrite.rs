@@ -36,7 +36,7 @@ impl Keeper {
         self.delete_undeleted()?;
         self.remove_leftover()?;
         // A checkpoint names the segments of before the last rewriting only: recovery looks back one step, not two.
-        if self.rewritten_since_checkpoint {
+        if self.rewritten_since_checkpoint || self.is_checkpoint_worth(&usage) {
             self.write_checkpoint()?;
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
@@ -49,6 +49,17 @@ impl Keeper {
             return Ok(());
         }
         self.rewrite_some(&mut usage)
+    }
+
+    /// Is there so much to be had of the segments behind the last checkpoint that it is worth another one before its time? While segments are
+    /// sealed the next one comes by itself, unless the disk is short.
+    fn is_checkpoint_worth(&mut self, usage: &[Usage]) -> bool {
+        let behind = usage.iter().filter(|used| used.sequence >= self.checkpointed);
+        let gain: u64 = behind.map(|used| used.file_bytes.saturating_sub(used.kept_bytes)).sum();
+        // It is written twice.
+        let is_worth = gain > 2 * self.checkpoint_bytes && gain >= self.journal.config().segment_bytes / 2;
+        self.look.held_back = is_worth && !self.is_quiet_since(self.look.sealed) && !self.is_short();
+        is_worth && !self.look.held_back
     }
 
     /// Rewrites what is worth it, group by group, none of which has to do with another, until it has taken a turn's time.

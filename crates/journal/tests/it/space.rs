@@ -68,6 +68,32 @@ fn files_take_twice_of_what_is_live_at_most_whatever_the_mixture() {
     }
 }
 
+/// The next checkpoint of a large one is due when twenty times as much has been written: nothing of that may come.
+#[test]
+fn what_is_dead_behind_the_last_checkpoint_goes_when_nothing_more_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = JournalConfig { retention_check_ms: 3_600_000, ..small() };
+    let node = Node::open(folder.path(), IoMode::Buffered, config).expect("it opens");
+    let state = |number: u8| AppendItem::State { key: vec![1, number].into(), value: Some(vec![number; 50_000].into()) };
+    for number in 0..20 {
+        node.append(1, vec![state(number)]).expect("there is space");
+    }
+    let log = node.log(1);
+    let sealed = || node.journal.metrics().segments_sealed.get();
+    while sealed() < 3 || node.journal.metrics().checkpoints.get() == 0 {
+        node.append_batch(&log, 50, VALUE_BYTES).expect("there is space");
+    }
+    while sealed() < 15 {
+        node.append_batch(&log, 50, VALUE_BYTES).expect("there is space");
+    }
+    let checkpoint = std::fs::metadata(folder.path().join("checkpoint")).expect("it is there").len();
+    assert!(20 * checkpoint > 16 * SEGMENT, "{checkpoint}");
+    node.trim(&log, log.end().0).expect("trimmed");
+    let bytes = || segment_bytes(folder.path());
+    wait_for(&format!("{} bytes", bytes()), || bytes() <= 3 * SEGMENT);
+    node.close();
+}
+
 /// A disk of so many bytes.
 struct SmallDisk {
     storage: RealStorage,
