@@ -280,6 +280,11 @@ impl SegmentTable {
         self.by_sequence.read().values().map(|segment| segment.bytes()).sum()
     }
 
+    /// Length of the longest file; 0 when there is none.
+    pub fn longest(&self) -> u64 {
+        self.by_sequence.read().values().map(|segment| segment.bytes()).max().unwrap_or(0)
+    }
+
     pub fn len(&self) -> usize {
         self.by_sequence.read().len()
     }

@@ -4,6 +4,7 @@
 //!   what is live in them.
 //! * Four small ones in a row become one, so that there are not many.
 //! * When the disk is short of space less is enough, and what is written fits into what there is.
+//! * What is written is no longer than a segment is, or than the one in whose place it comes: segments may have been longer before.
 
 use super::usage::Usage;
 use crate::segments::REPLACES_MAX;
@@ -12,7 +13,7 @@ use crate::segments::REPLACES_MAX;
 const SMALL_SHARE: u64 = 4;
 /// So many small neighbours become one.
 const SMALL_MIN: usize = 4;
-/// Less than this part of a segment is not worth a rewriting, unless the disk is short.
+/// Less than this part of a segment is not worth a rewriting.
 const GAIN_SHARE: u64 = 16;
 /// What is so many times as good is better.
 const ABOUT: f64 = 1.1;
@@ -53,9 +54,10 @@ pub(super) fn choose(usage: &[Usage], limits: &Limits, blocked: impl Fn(u64) -> 
     for from in 0..usage.len() {
         let mut own = None;
         let (mut gain, mut kept, mut small) = (0, 0, true);
+        let longest = limits.room_bytes.min(limits.segment_bytes.max(usage[from].file_bytes));
         for (number, used) in usage[from..].iter().take(REPLACES_MAX).enumerate() {
             kept += used.kept_bytes;
-            if blocked(used.sequence) || !limits.is_loose(used) || kept > limits.room_bytes.min(limits.segment_bytes) {
+            if blocked(used.sequence) || !limits.is_loose(used) || kept > longest {
                 break;
             }
             gain += used.file_bytes.saturating_sub(used.kept_bytes);
@@ -130,6 +132,21 @@ mod tests {
         assert_eq!(chosen(&segments(&[90, 1, 1, 1, 90]), &ROOMY), [1, 2, 3]);
         assert_eq!(chosen(&segments(&[90, 60, 70]), &ROOMY), []);
         assert_eq!(choose(&segments(&[10, 90, 30]), &ROOMY, |sequence| sequence == 0).unwrap()[0].sequence, 2);
+    }
+
+    #[test]
+    fn segments_that_were_longer_before_are_rewritten_too() {
+        let long = |percent: u64| {
+            let kept = 16 * SEGMENT * percent / 100;
+            Usage { sequence: 0, file_bytes: 16 * SEGMENT, live_bytes: kept, kept_bytes: kept }
+        };
+        let roomy = Limits { room_bytes: u64::MAX, ..ROOMY };
+        for percent in [5, 20, 49] {
+            let (copied, left) = settle(vec![long(percent)], &roomy);
+            assert_eq!((copied, left[0].file_bytes), (long(percent).kept_bytes, long(percent).kept_bytes), "{percent} %");
+        }
+        assert_eq!(chosen(&[long(51)], &roomy), []);
+        assert_eq!(chosen(&[long(20)], &ROOMY), [], "it would not fit");
     }
 
     #[test]

@@ -42,7 +42,9 @@ impl Keeper {
     fn keep(&self, name: &str, wanted: u64) -> io::Result<bool> {
         let outcome = if self.storage.list()?.iter().any(|there| there == name) {
             let kept = self.storage.open(name)?;
-            if kept.size()? < wanted { kept.allocate(wanted) } else { Ok(()) }
+            let size = kept.size()?;
+            // What is wanted may have been more before.
+            if size < wanted || size > 2 * wanted { kept.allocate(wanted) } else { Ok(()) }
         } else {
             self.storage.create(name, wanted).map(drop)
         };
@@ -62,7 +64,10 @@ impl Keeper {
     pub(super) fn limits(&self) -> Result<Limits, KeeperError> {
         let segment_bytes = self.journal.config().segment_bytes;
         if !self.is_short() {
-            return Ok(Limits { segment_bytes, room_bytes: segment_bytes, short: false });
+            // The window has room for one segment, the disk for one that was longer before.
+            let free = self.storage.free_bytes().unwrap_or(0).saturating_sub(segment_bytes);
+            let room_bytes = if self.journal.config().window_bytes.is_some() { segment_bytes } else { free.max(segment_bytes) };
+            return Ok(Limits { segment_bytes, room_bytes, short: false });
         }
         // Another journal may take what is free meanwhile; what is kept is there in any case.
         let kept = if self.keep_room()? { room_bytes(&self.journal) } else { 0 };
@@ -71,12 +76,15 @@ impl Keeper {
     }
 }
 
-/// Half of a segment and a little is what is live of one that is to be rewritten, at most. Within a window a quarter has to do: there, room
-/// for a whole segment is kept anyway.
+/// Half of a segment and a little is what is live of one that is to be rewritten, at most; of the longest, as segments may have been longer before.
+/// Within a window a quarter has to do: there, room for a whole segment is kept anyway.
 fn room_bytes(journal: &Journal) -> u64 {
     let segment = journal.config().segment_bytes;
-    let bytes = if journal.config().window_bytes.is_some() { segment / 4 } else { segment / 2 + segment / 32 };
-    bytes.next_multiple_of(SECTOR as u64)
+    if journal.config().window_bytes.is_some() {
+        return (segment / 4).next_multiple_of(SECTOR as u64);
+    }
+    let longest = journal.segments().longest().max(segment);
+    (longest / 2 + longest / 32).next_multiple_of(SECTOR as u64)
 }
 
 /// What the next checkpoint, the one before it, its copy and the space that is kept take beside segments.
