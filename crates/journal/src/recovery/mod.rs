@@ -725,7 +725,7 @@ fn goes_on(full: &ActiveSegment, file: &Arc<dyn File>, uuid: Uuid, chain: &Chain
         let what = format!("chunk {} is missing, and segment {sequence} goes on behind it", chain.index.next());
         return Err(SegmentError::Corrupt { file: full.file.name(), position: full.position, what }.into());
     }
-    Ok(scanner.next(chain, SEGMENT_HEADER_BYTES as u64)?.is_some())
+    Ok(scanner.first(chain)?.is_some())
 }
 
 /// Fails when `end`, where the journal ends, is gone: a segment behind it was made, which happens when `end` is there and no start has put it

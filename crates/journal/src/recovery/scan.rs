@@ -14,6 +14,8 @@ use crate::disk::{File, SECTOR};
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentError};
 
 const READ_BYTES: usize = 4 << 20;
+/// A segment that was begun has a header of a chunk so near to its start, unless it is damaged there and the segment before it at its end.
+const NEAR_BYTES: u64 = 4 << 20;
 
 /// The last accepted chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,15 @@ impl Scanner {
 
     /// The chunk at `position` if it continues `chain`; `None` at the end of the journal or segment.
     pub fn next(&mut self, chain: &Chain, position: u64) -> Result<Option<Scanned>, OpenError> {
+        self.next_within(chain, position, u64::MAX)
+    }
+
+    /// The first chunk if it continues `chain`, which ends in the segment before. This one may only have been prepared: not all of it is read then.
+    pub fn first(&mut self, chain: &Chain) -> Result<Option<Scanned>, OpenError> {
+        self.next_within(chain, SEGMENT_HEADER_BYTES as u64, NEAR_BYTES)
+    }
+
+    fn next_within(&mut self, chain: &Chain, position: u64, reach: u64) -> Result<Option<Scanned>, OpenError> {
         match self.chunk_at(position)? {
             Ok(scanned) if self.continues(&scanned.header, chain) => Ok(Some(scanned)),
             Err(ChunkError::NewerVersion { found }) => {
@@ -96,7 +107,7 @@ impl Scanner {
                 if self.short_sight && behind > position + (4 << 20) {
                     return Ok(None);
                 }
-                if self.is_durable(chain.index.next(), behind)? {
+                if self.is_durable(chain.index.next(), behind, reach)? {
                     return Err(SegmentError::Corrupt { file: self.file.name(), position, what }.into());
                 }
                 Ok(None)
@@ -165,20 +176,24 @@ impl Scanner {
 
     /// Does a chunk of the segment say that chunk `index` had been durable?
     pub fn says_durable(&mut self, index: LogIndex) -> Result<bool, OpenError> {
-        self.is_durable(index, SEGMENT_HEADER_BYTES as u64)
+        self.is_durable(index, SEGMENT_HEADER_BYTES as u64, u64::MAX)
     }
 
-    /// Does a chunk at `position` or anywhere behind it say that chunk `index` had been durable? A chunk may be nearly as long as the segment.
-    fn is_durable(&mut self, index: LogIndex, position: u64) -> Result<bool, OpenError> {
-        let mut at = position;
-        while let Some(first) = self.bytes(at, SECTOR)? {
+    /// Does a chunk at `position` or behind it say that chunk `index` had been durable? Ends where no chunk of the segment begins within `reach`; a
+    /// chunk may be nearly as long as the segment.
+    fn is_durable(&mut self, index: LogIndex, position: u64, reach: u64) -> Result<bool, OpenError> {
+        let (mut at, mut until) = (position, position.saturating_add(reach));
+        while at <= until
+            && let Some(first) = self.bytes(at, SECTOR)?
+        {
             if let Ok((header, _)) = ChunkHeader::decode(&first)
                 && header.journal == self.journal
                 && header.segment == self.segment
-                && header.index > index
-                && header.durable_index >= index
             {
-                return Ok(true);
+                if header.index > index && header.durable_index >= index {
+                    return Ok(true);
+                }
+                until = at.saturating_add(reach).saturating_add(u64::from(header.chunk_bytes));
             }
             at += SECTOR as u64;
         }

@@ -23,5 +23,6 @@ mod seams;
 mod shared;
 mod small_windows;
 mod space;
+mod starts;
 mod transactions;
 mod window;
