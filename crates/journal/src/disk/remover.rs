@@ -54,13 +54,15 @@ struct Inner {
 struct Amounts {
     /// What there is to be given back.
     dead_bytes: AtomicU64,
+    /// The most that this was since there was nothing: all of it is to go within a time, so the pace stays while it gets less.
+    most_bytes: AtomicU64,
     /// What that may take without hurry.
     allowed_bytes: AtomicU64,
 }
 
 impl Default for Amounts {
     fn default() -> Self {
-        Self { dead_bytes: AtomicU64::new(0), allowed_bytes: AtomicU64::new(u64::MAX) }
+        Self { dead_bytes: AtomicU64::new(0), most_bytes: AtomicU64::new(0), allowed_bytes: AtomicU64::new(u64::MAX) }
     }
 }
 
@@ -138,11 +140,11 @@ impl Remover {
             }
         }
         let (path, bytes) = (dead.path.clone(), dead.bytes);
-        self.amounts.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.amounts.add(bytes);
         match &inner.files {
             Some(files) if files.send(dead).is_ok() => Ok(()),
             _ => {
-                self.amounts.dead_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                self.amounts.take(bytes);
                 fs::remove_file(path)
             }
         }
@@ -163,7 +165,7 @@ fn run(files: &Receiver<Dead>, amounts: &Amounts) {
         waiting.extend(files.try_iter());
         for dead in waiting.iter_mut().filter(|dead| dead.counted && dead.is_read()) {
             dead.counted = false;
-            amounts.dead_bytes.fetch_sub(dead.bytes, Ordering::Relaxed);
+            amounts.take(dead.bytes);
         }
         if let Some(at) = waiting.iter().position(|dead| !dead.is_read()) {
             waiting.remove(at).into_iter().for_each(|dead| give_back(dead, amounts));
@@ -182,13 +184,13 @@ fn run(files: &Receiver<Dead>, amounts: &Amounts) {
 fn give_back(dead: Dead, amounts: &Amounts) {
     let Dead { path, held, bytes, counted } = dead;
     if !counted {
-        amounts.dead_bytes.fetch_add(bytes, Ordering::Relaxed);
+        amounts.add(bytes);
     }
     // Space of a file that is open does not come back.
     drop(held);
     let mut left = bytes;
     let outcome = shrink(&path, amounts, |size| {
-        amounts.dead_bytes.fetch_sub(left.saturating_sub(size), Ordering::Relaxed);
+        amounts.take(left.saturating_sub(size));
         left = left.min(size);
         std::thread::sleep(amounts.pause(available_bytes(&path).unwrap_or(0)));
     });
@@ -197,7 +199,7 @@ fn give_back(dead: Dead, amounts: &Amounts) {
     {
         tracing::warn!(file = %path.display(), %error, "the space of a dead segment is not given back before the next start");
     }
-    amounts.dead_bytes.fetch_sub(left, Ordering::Relaxed);
+    amounts.take(left);
     if !amounts.is_waited_for() {
         let folder = path.parent().unwrap_or(&path);
         std::thread::sleep(amounts.pause(available_bytes(folder).unwrap_or(0)));
@@ -205,6 +207,17 @@ fn give_back(dead: Dead, amounts: &Amounts) {
 }
 
 impl Amounts {
+    fn add(&self, bytes: u64) {
+        let dead = self.dead_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.most_bytes.fetch_max(dead, Ordering::Relaxed);
+    }
+
+    fn take(&self, bytes: u64) {
+        if bytes > 0 && self.dead_bytes.fetch_sub(bytes, Ordering::Relaxed) == bytes {
+            self.most_bytes.store(0, Ordering::Relaxed);
+        }
+    }
+
     fn is_waited_for(&self) -> bool {
         self.allowed_bytes.load(Ordering::Relaxed) == 0
     }
@@ -216,7 +229,8 @@ impl Amounts {
         if dead > allowed {
             return PAUSE_MIN;
         }
-        ALL_WITHIN.mul_f64(STEP_BYTES as f64 / dead.max(STEP_BYTES) as f64).clamp(PAUSE_MIN, PAUSE_MAX)
+        let most = self.most_bytes.load(Ordering::Relaxed).max(dead).max(STEP_BYTES);
+        ALL_WITHIN.mul_f64(STEP_BYTES as f64 / most as f64).clamp(PAUSE_MIN, PAUSE_MAX)
     }
 }
 
@@ -343,7 +357,8 @@ mod tests {
     #[test]
     fn the_pace_follows_need() {
         let pause = |dead: u64, allowed: u64, free: u64| {
-            let amounts = Amounts { dead_bytes: AtomicU64::new(dead), allowed_bytes: AtomicU64::new(allowed) };
+            let amounts = Amounts { allowed_bytes: AtomicU64::new(allowed), ..Amounts::default() };
+            amounts.add(dead);
             amounts.pause(free)
         };
         let plenty = 1 << 40;
@@ -354,5 +369,22 @@ mod tests {
         assert_eq!(pause(256 << 20, 255 << 20, plenty), PAUSE_MIN, "the window is short of room");
         assert_eq!(pause(256 << 20, u64::MAX, FREE_BYTES_MIN + (255 << 20)), PAUSE_MIN, "the disk is short of space");
         assert_eq!(pause(256 << 20, u64::MAX, 0), PAUSE_MIN, "the disk is full");
+    }
+
+    #[test]
+    fn all_that_is_there_goes_within_the_time_however_much_it_is() {
+        for gib in [1, 3, 30] {
+            let amounts = Amounts::default();
+            let steps = (gib << 30) / STEP_BYTES;
+            amounts.add(steps * STEP_BYTES);
+            let pause = |_| {
+                amounts.take(STEP_BYTES);
+                amounts.pause(1 << 40)
+            };
+            let all: Duration = (0..steps).map(pause).sum();
+            assert!(all < ALL_WITHIN + PAUSE_MAX, "{gib} GiB take {all:?}");
+            amounts.add(STEP_BYTES);
+            assert_eq!(amounts.pause(1 << 40), PAUSE_MAX, "what was before does not count");
+        }
     }
 }
