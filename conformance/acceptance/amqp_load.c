@@ -1,6 +1,6 @@
 /* A client of AMQP 0-9-1 that costs as little as one can: frames written and read by hand, for measuring where libraries are the bound.
  *
- *   amqp_load publish HOST:PORT EXCHANGE KEY COUNT BYTES [delay MIN MAX | priority LEVELS] [from FIRST]
+ *   amqp_load publish HOST:PORT EXCHANGE KEY COUNT BYTES [delay MIN MAX | priority LEVELS] [from FIRST] [expire MS]
  *       Publishes COUNT persistent messages with confirms, WINDOW of them open at most. A body begins with its number, when it was sent
  *       (CLOCK_MONOTONIC, ns) and its delay (ms), 8 bytes each. Ends when all are confirmed, or when the connection does.
  *   amqp_load consume HOST:PORT QUEUE COUNT IDLE_S
@@ -185,10 +185,12 @@ static void *read_confirms(void *arg) {
 static int publish(int argc, char **argv) {
   const char *exchange = argv[3], *key = argv[4];
   uint64_t count = strtoull(argv[5], 0, 10), bytes = strtoull(argv[6], 0, 10), first = 0, delay_min = 0, delay_max = 0, levels = 0;
+  const char *expiration = NULL;
   for (int at = 7; at < argc; at++) {
     if (!strcmp(argv[at], "delay")) delay_min = strtoull(argv[at + 1], 0, 10), delay_max = strtoull(argv[at + 2], 0, 10);
     if (!strcmp(argv[at], "priority")) levels = strtoull(argv[at + 1], 0, 10);
     if (!strcmp(argv[at], "from")) first = strtoull(argv[at + 1], 0, 10);
+    if (!strcmp(argv[at], "expire")) expiration = argv[at + 1];
   }
   random_state += first * 7919 + 1;
   Wire w = {0};
@@ -219,10 +221,11 @@ static int publish(int argc, char **argv) {
     uint64_t delay = delay_max ? delay_min + next_random() % (delay_max - delay_min + 1) : 0;
     at = method(&w, 1, 60, 40), put(&w, 0, 2), put_text(&w, exchange), put_text(&w, key), put(&w, 0, 1), end(&w, at);
     at = begin(&w, 2, 1), put(&w, 60, 2), put(&w, 0, 2), put(&w, bytes, 8);
-    put(&w, 0x1000u | (delay ? 0x2000u : 0) | (levels ? 0x0800u : 0), 2);
+    put(&w, 0x1000u | (delay ? 0x2000u : 0) | (levels ? 0x0800u : 0) | (expiration ? 0x0100u : 0), 2);
     if (delay) put(&w, 13, 4), put_text(&w, "x-delay"), put(&w, 'I', 1), put(&w, delay, 4);
     put(&w, 2, 1);
     if (levels) put(&w, next_random() % levels, 1);
+    if (expiration) put_text(&w, expiration);
     end(&w, at);
     uint64_t head[3] = {first + sent, now_ns(), delay};
     memcpy(body, head, sizeof head);
