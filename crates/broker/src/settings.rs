@@ -181,7 +181,7 @@ pub const BROKER: &[Setting] = &[
     row("controller.quota.window.num", Int(2, INT), "11", Enforced, "As quota.window.num, for controller_mutation_rate."),
     row("controller.quota.window.size.seconds", Int(1, INT), "1", Enforced, "As quota.window.size.seconds, for controller_mutation_rate."),
     row("mainstem.journals", Int(1, 16), "1", Enforced, "Journals of the node; fixed when the data folder is created."),
-    row("mainstem.segment.bytes", Int(262_144, 1 << 31), "268435456", Enforced, "Length of a journal's segment files."),
+    row("mainstem.segment.bytes", Int(262_144, 1 << 31), "268435456", Enforced, "Length of a journal's segment files. What is larger than half of one, a Kafka client's batch or an AMQP message with its headers, is refused: with 256 KiB, messages above 128 KiB."),
     row("mainstem.journal.window.bytes", Int(-1, MAX), "-1", Enforced, "The files of a journal take at most this much, the rest goes into the archive; -1: no bound."),
     row("mainstem.archive.folder", Text, "", Enforced, "Folder of archive objects; empty: archive in the data folder."),
     row("mainstem.queue.ack.flush.ms", Int(0, 60_000), "50", Enforced, "What consumers say of messages of queues is durable this many milliseconds later."),
