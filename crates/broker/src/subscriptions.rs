@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use delivery::{Acquired, ConsumerId, Dead, DeadLettering, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
+use delivery::{Acquired, Changes, ConsumerId, Dead, PageRun, Rules, Subscription, SubscriptionName, SubscriptionRecord, subscription_record};
 use hashbrown::HashMap;
 use journal::{AppendItem, EventSink, Log, ReplyTo};
 use parking_lot::{Mutex, RwLock};
@@ -454,29 +454,21 @@ impl Broker {
         self.append_changes(shared, items, asker);
     }
 
-    /// Writes what changed and `others`, of the same journal, in one chunk: a crash leaves all of it or nothing. `asker` waits for it.
-    pub(crate) fn write_subscription_with(&self, shared: &SharedSubscription, state: &mut Subscription, others: Vec<AppendItem>, asker: &Arc<Acknowledgement>) {
-        let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        let changed = self.changed_items(shared, state, item);
-        let items = if others.is_empty() { changed } else { vec![AppendItem::Together(others.into_iter().chain(changed).collect())] };
-        self.append_changes(shared, items, Some(asker));
-    }
-
-    /// Writes what changed, that dead records are done with, and their `copies`, of the same journal, in one chunk: a crash leaves all of it or nothing.
-    /// `asker` waits for it.
-    pub(crate) fn write_dead_letters(
+    /// Writes what changed, `changes` that count once they are durable, and `others`, of the same journal, in one chunk: a crash leaves all of it or
+    /// nothing. `asker` waits for it.
+    pub(crate) fn write_subscription_with(
         &self,
         shared: &SharedSubscription,
         state: &mut Subscription,
-        copies: Vec<AppendItem>,
-        of: &DeadLettering,
+        others: Vec<AppendItem>,
+        changes: &Changes,
         asker: &Arc<Acknowledgement>,
     ) {
         let item = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
-        let mut items = copies;
+        let mut items = others;
         items.extend(self.changed_items(shared, state, item));
         if !shared.volatile {
-            items.extend(shared.name.records(&of.changes()).into_iter().map(item));
+            items.extend(shared.name.records(changes).into_iter().map(item));
         }
         let together = if items.is_empty() { Vec::new() } else { vec![AppendItem::Together(items)] };
         self.append_changes(shared, together, Some(asker));

@@ -7,8 +7,10 @@ use record::BatchHeader;
 use smallvec::SmallVec;
 use types::{ConnectionId, Gate, LogId, Offset, ShardId};
 
-use crate::chunk::REFERENCE_BYTES;
+use crate::chunk::{REFERENCE_BYTES, bodies_at, padded};
+use crate::journal::Journal;
 use crate::log::Log;
+use crate::segments::largest_chunk;
 
 /// Logs that share one batch, at most. A log costs 16 bytes of the chunk, 32 of the index and 64 of memory.
 pub const SHARED_LOGS_MAX: usize = 256;
@@ -232,5 +234,19 @@ impl AppendItem {
     /// What counts against the bounds of the queue: its body and what goes with it.
     pub(crate) fn weight(&self) -> usize {
         self.body_bytes() + self.entries() * ITEM_OVERHEAD_BYTES + self.references() * REFERENCE_BYTES
+    }
+}
+
+impl Journal {
+    /// Bytes that a caller may put into one item, so that with its directory it finds room in a segment; one that is larger may be refused.
+    pub fn item_bytes_max(&self) -> usize {
+        largest_chunk(self.config().segment_bytes) / 2
+    }
+
+    /// Is there room in a segment for one item of these and `more` bytes? One that is larger is refused as [`AppendError::TooLarge`].
+    pub fn takes(&self, items: &[AppendItem], more: usize) -> bool {
+        let sum = |of: fn(&AppendItem) -> usize| items.iter().map(of).sum::<usize>();
+        let directory = bodies_at(sum(AppendItem::entries), sum(AppendItem::references));
+        padded(directory + sum(AppendItem::body_bytes) + more) <= largest_chunk(self.config().segment_bytes)
     }
 }

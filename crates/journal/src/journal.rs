@@ -476,11 +476,6 @@ impl Journal {
         &self.config
     }
 
-    /// Bytes that a caller may put into one item, so that with its directory it finds room in a segment; one that is larger may be refused.
-    pub fn item_bytes_max(&self) -> usize {
-        crate::segments::largest_chunk(self.config.segment_bytes) / 2
-    }
-
     /// Memory held in blocks of the tail cache, in bytes: allocated, and of that in use.
     pub fn tail_memory(&self) -> (usize, usize) {
         (self.pool.allocated_bytes(), self.pool.used_bytes())

@@ -313,7 +313,7 @@ impl Broker {
         let durable = self.durably(|asker| {
             let mut state = shared.lock();
             let begun = state.begin_dead_lettering(runs);
-            self.write_dead_letters(shared, &mut state, copies, &begun, asker);
+            self.write_subscription_with(shared, &mut state, copies, &begun.changes(), asker);
             lettering = Some(begun);
         });
         let mut state = shared.lock();

@@ -27,6 +27,8 @@ mod queue;
 mod record;
 mod restore;
 mod stream;
+#[cfg(test)]
+mod testing;
 mod ticker;
 mod traits;
 mod vhosts;

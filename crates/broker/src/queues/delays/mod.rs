@@ -11,6 +11,8 @@ mod fresh;
 mod record;
 mod release;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,11 +1,14 @@
 //! Routes messages whose time has come, as if they were published now to the exchange that has kept them. An exchange that is gone leads nowhere.
 //! As when they are published, what goes to several queues of one journal is written once, and each queue gets its messages in the order in
 //! which they are due.
+//!
+//! Messages are routed once: what other journals have taken of their copies is not appended again when the exchange's own does not take the
+//! rest, and what a journal refuses waits for it.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use journal::AppendItem;
+use journal::{AppendError, AppendItem};
 use ::record::{BatchWriter, Record};
 use routing::{QueueId, Scratch};
 use smallvec::SmallVec;
@@ -17,21 +20,60 @@ use crate::queues::batches::{Batches, Targets};
 use crate::queues::queue::Queue;
 use crate::Broker;
 
+/// Bytes of what says that messages have left, at most, about.
+const LEFT_BYTES: usize = 64 << 10;
+
+/// Copies of messages that leave, without those that are durable in their queues.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// By journal; they are durable before it is written that the messages have left.
+    before: Vec<(usize, Vec<AppendItem>)>,
+    /// In the journal of the exchange's log, together with that.
+    together: Vec<AppendItem>,
+}
+
+impl Copies {
+    /// What is appended together with the record that the messages have left.
+    pub fn together(&self) -> &[AppendItem] {
+        &self.together
+    }
+
+    /// Makes those durable that come before.
+    ///
+    /// # Errors
+    /// A journal has refused some: these are left.
+    pub fn commit_before(&mut self, broker: &Broker) -> Result<(), AppendError> {
+        let mut refused = None;
+        self.before.retain_mut(|(journal, items)| {
+            let mut results = broker.commit_all(*journal, items.clone()).into_iter();
+            items.retain(|_| match results.next() {
+                // A queue that is gone takes nothing.
+                Some(Ok(_) | Err(AppendError::LogDeleted)) => false,
+                other => {
+                    refused = other.and_then(Result::err).or(Some(AppendError::Stopped));
+                    true
+                }
+            });
+            !items.is_empty()
+        });
+        refused.map_or(Ok(()), Err)
+    }
+}
+
 impl Broker {
-    /// What is to be appended for messages of an exchange that are due, in this order, in the journal of its log; what belongs
-    /// to other journals is durable by then.
+    /// Copies of messages of an exchange that are due, in this order.
     pub(super) fn address_delayed<'r>(
         self: &Arc<Self>,
         delays: &Delays,
         records: impl ExactSizeIterator<Item = &'r Record> + Clone,
-    ) -> Result<Vec<AppendItem>, DelayError> {
+    ) -> Result<Copies, DelayError> {
         let undertaker = self.undertaker.get().ok_or(DelayError::NoGateway)?;
-        let Some(vhost) = self.vhosts.get(&delays.vhost) else { return Ok(Vec::new()) };
+        let Some(vhost) = self.vhosts.get(&delays.vhost) else { return Ok(Copies::default()) };
         let mut targets: Vec<SmallVec<[QueueId; 2]>> = Vec::with_capacity(records.len());
         {
             let (mut scratch, mut found) = (Scratch::default(), Vec::new());
             let table = vhost.exchanges().read();
-            let Some(exchange) = table.exchange(&delays.exchange) else { return Ok(Vec::new()) };
+            let Some(exchange) = table.exchange(&delays.exchange) else { return Ok(Copies::default()) };
             for record in records.clone() {
                 exchange.route(&Delay::of(record).keys, &*undertaker.headers(record), &mut scratch, &mut found);
                 targets.push(SmallVec::from_slice(&found));
@@ -56,12 +98,12 @@ impl Broker {
             }
         }
         let home = self.journal_number(delays.queue.log().id());
-        let mut far = batches.into_items(self);
-        let near = std::mem::take(&mut far[home]);
-        for (journal, items) in far.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-            self.commit(journal, items)?;
-        }
-        Ok(near)
+        let mut items = batches.into_items(self);
+        // What is too large for one append comes first as well.
+        let fits = self.journals()[home].takes(&items[home], LEFT_BYTES);
+        let together = if fits { std::mem::take(&mut items[home]) } else { Vec::new() };
+        let before = items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()).collect();
+        Ok(Copies { before, together })
     }
 
     /// A queue that is full may refuse; nobody is there any more to be told.

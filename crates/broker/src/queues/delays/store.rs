@@ -26,6 +26,7 @@ use smallvec::SmallVec;
 use super::clock::DelayClock;
 use super::fresh::Fresh;
 use super::record::{due_of, run_key, run_value};
+use super::release::Copies;
 use super::{DELAY_HEADER, Delays, SHARD, end_of_run};
 use crate::dead_letters::DeadLetterError;
 use crate::Broker;
@@ -128,6 +129,8 @@ struct Leaving {
     near: Vec<u64>,
     /// The records of `near` are among `records`.
     whole: bool,
+    /// Where they go, once that was looked at.
+    copies: Option<Copies>,
 }
 
 impl Leaving {
@@ -315,7 +318,12 @@ impl Store {
             self.leaving.records.sort_by_key(|(due, _)| *due);
             self.leaving.whole = true;
         }
-        let mut items = broker.address_delayed(&self.delays, self.leaving.records.iter().map(|(_, record)| record))?;
+        let copies = match &mut self.leaving.copies {
+            Some(copies) => copies,
+            unknown => unknown.insert(broker.address_delayed(&self.delays, self.leaving.records.iter().map(|(_, record)| record))?),
+        };
+        copies.commit_before(broker)?;
+        let mut items = copies.together().to_vec();
         for one in self.sorted.iter().filter(|one| one.next > one.log.start().0) {
             items.push(AppendItem::Trim { log: Arc::clone(&one.log), to: types::Offset(one.next) });
         }
@@ -347,17 +355,19 @@ impl Store {
         }
     }
 
-    /// Appends items together with the record that messages, ascending, have left the exchange's log.
+    /// Appends items together with the record that messages, ascending, have left the exchange's log. They have when that is durable.
     fn written(&self, broker: &Arc<Broker>, left: &[u64], mut items: Vec<AppendItem>) -> Result<(), DelayError> {
         let queue = &self.delays.queue;
+        let mut leaving = None;
         let done = broker.durably(|asker| {
             let mut state = queue.shared.lock();
-            for run in left.chunk_by(|one, next| one + 1 == *next) {
-                state.accept_available(run[0], run[run.len() - 1]);
-            }
-            items.extend(queue.shared.trim(&state));
-            broker.write_subscription_with(&queue.shared, &mut state, items, asker);
+            let begun = state.begin_leaving(left.chunk_by(|one, next| one + 1 == *next).map(|run| (run[0], run[run.len() - 1])).collect());
+            let to = types::Offset(begun.start());
+            items.extend((to > queue.log().start()).then(|| AppendItem::Trim { log: Arc::clone(queue.log()), to }));
+            broker.write_subscription_with(&queue.shared, &mut state, items, &begun.changes(), asker);
+            leaving = Some(begun);
         });
+        leaving.into_iter().for_each(|begun| queue.shared.lock().end_leaving(begun, done));
         if done { Ok(()) } else { Err(DelayError::NotWritten) }
     }
 
@@ -447,7 +457,7 @@ impl Store {
             return Err(DelayError::NotWritten);
         }
         let known = AppendItem::StateOf { log: Arc::clone(queue.log()), key: run_key(of, log.id()), value: Some(run_value()) };
-        self.written(broker, offsets, if queue.durable { vec![known] } else { Vec::new() })?;
+        self.written(broker, offsets, if queue.durable { vec![known] } else { Vec::new() }).inspect_err(|_| broker.end_passing(&log))?;
         self.sorted.push(Sorted::new(log));
         Ok(())
     }

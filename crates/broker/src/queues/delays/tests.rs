@@ -1,0 +1,87 @@
+//! What is delayed leaves once, whichever journal refuses.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use delivery::RecordState;
+use routing::{Arguments, Declaration};
+use smallvec::SmallVec;
+
+use super::record::{DELAY_HEADER, Delay};
+use super::store::Store;
+use super::Delays;
+use crate::queues::admin::BindingWish;
+use crate::queues::queue::Queue;
+use crate::queues::testing::{Node, Plain, arguments, name, wait_for};
+
+/// An exchange that delays and sends to all its queues.
+fn exchange(node: &Node) -> Arc<Delays> {
+    let arguments = arguments(&[("x-delayed-type", "fanout")]);
+    let declaration = Declaration { name: name("late"), kind: b"x-delayed-message", durable: true, auto_delete: false, internal: false, arguments };
+    node.broker.declare_exchange(&node.vhost(), declaration).expect("declared");
+    node.vhost().delays(b"late").expect("it delays")
+}
+
+fn bind(node: &Node, queue: &Queue) {
+    let wish = BindingWish { source: name("late"), to_queue: true, destination: queue.name().clone(), key: name(""), arguments: Arguments::default() };
+    node.broker.bind(&node.vhost(), wish).expect("bound");
+}
+
+#[test]
+fn copies_in_another_journal_are_not_written_again_when_that_of_the_exchange_refuses() {
+    let node = Node::open(2);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let delays = exchange(&node);
+    let home = node.broker.journal_number(delays.queue().log().id());
+    let (near, far) = (node.queue_in(home), node.queue_in(1 - home));
+    [&near, &far].into_iter().for_each(|queue| bind(&node, queue));
+    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    for body in [b"one", b"two"] {
+        node.append(delays.queue().log(), body, &[(DELAY_HEADER, Some(&due))]).expect("taken");
+    }
+    let junk = node.queue("junk-0", Arguments::default());
+    let junk = if node.broker.journal_number(junk.log().id()) == home { junk } else { node.queue("junk-1", Arguments::default()) };
+    node.fill(junk.log());
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    for _ in 0..3 {
+        store.step(&node.broker, &node.broker.delays.clock);
+        assert_eq!((near.log().end().0, far.log().end().0, delays.count()), (0, 2, 2));
+    }
+    let state = delays.queue().shared.lock().state(0);
+    assert_eq!(state, RecordState::Available, "that it has left is not durable");
+    node.disks[home].full.store(false, Ordering::SeqCst);
+    wait_for("there is space again", || {
+        store.step(&node.broker, &node.broker.delays.clock);
+        delays.count() == 0
+    });
+    assert_eq!((near.log().end().0, far.log().end().0), (2, 2));
+    let start = delays.queue().shared.lock().start();
+    assert_eq!((start, delays.queue().log().start().0), (2, 2), "what has left takes no space");
+    node.close();
+}
+
+#[test]
+fn what_takes_a_whole_segment_leaves_too() {
+    let node = Node::open(1);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let delays = exchange(&node);
+    let queue = node.queue_in(0);
+    bind(&node, &queue);
+    let due = Delay { due: 1, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+    // The largest that the journal takes.
+    let (mut fits, mut too_large) = (400_000, 600_000);
+    while fits + 1 < too_large {
+        let bytes = usize::midpoint(fits, too_large);
+        let taken = node.append(node.queue("scratch", Arguments::default()).log(), &vec![7; bytes], &[(DELAY_HEADER, Some(&due))]).is_ok();
+        if taken { fits = bytes } else { too_large = bytes }
+    }
+    node.append(delays.queue().log(), &vec![7; fits], &[(DELAY_HEADER, Some(&due))]).expect("taken");
+    node.append(delays.queue().log(), b"behind", &[(DELAY_HEADER, Some(&due))]).expect("taken");
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    wait_for("both have left", || {
+        store.step(&node.broker, &node.broker.delays.clock);
+        delays.count() == 0
+    });
+    assert_eq!(queue.log().end().0, 2);
+    node.close();
+}

@@ -1,0 +1,161 @@
+//! A broker of which a test takes each step itself: its threads do not run, those of its journals do. Disks can be full.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ::record::{BatchBuilder, BatchHeader, Record};
+use bytes::Bytes;
+use delivery::Dead;
+use journal::disk::{File, IoMode, RealStorage, Storage, submitter};
+use journal::{AppendError, AppendItem, JournalConfig, Log, MemoryArchive};
+use routing::{Argument, Arguments, Headers, Name, NoHeaders, OwnedValue};
+use types::{ConnectionId, Durability, NodeId, SystemClock};
+
+use super::{Address, DEFAULT_VHOST, Letter, Queue, QueueDeclaration, Undertaker, Vhost};
+use crate::{Broker, BrokerConfig, Settings};
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A disk on which no segment can be made while it is full.
+pub(crate) struct Disk {
+    storage: RealStorage,
+    pub full: AtomicBool,
+}
+
+impl Storage for Disk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.storage.list()
+    }
+    fn create(&self, name: &str, size: u64) -> io::Result<Arc<dyn File>> {
+        if self.full.load(Ordering::SeqCst) && name.starts_with("segment") {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.storage.create(name, size)
+    }
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.storage.open(name)
+    }
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.storage.rename(from, to)
+    }
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.storage.remove(name)
+    }
+    fn sync_folder(&self) -> io::Result<()> {
+        self.storage.sync_folder()
+    }
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.storage.free_bytes()
+    }
+}
+
+/// Dead letters that are as the message was, with a routing key that is given.
+pub(crate) struct Plain(pub &'static [u8]);
+
+impl Undertaker for Plain {
+    fn letter(&self, _: &Queue, record: &Record, _: &Dead, now_ms: i64, address: &mut dyn Address) {
+        let bytes = record.value.as_ref().map_or(0, Bytes::len);
+        let letter = Letter { keys: &[self.0], headers: &NoHeaders, passed: &[], record_bytes: bytes };
+        if let Some(batch) = address.batch_for(&letter) {
+            batch.record(now_ms, record.value.as_slice(), &[]);
+        }
+    }
+    fn headers(&self, _: &Record) -> Box<dyn Headers> {
+        Box::new(NoHeaders)
+    }
+}
+
+pub(crate) struct Node {
+    pub broker: Arc<Broker>,
+    pub disks: Vec<Arc<Disk>>,
+    threads: Vec<JoinHandle<()>>,
+    _folder: tempfile::TempDir,
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a short name")
+}
+
+/// Arguments of text.
+pub(crate) fn arguments(fields: &[(&str, &str)]) -> Arguments {
+    let field = |(name, value): &(&str, &str)| Argument { name: name.as_bytes().into(), tag: b'S', value: OwnedValue::Bytes(value.as_bytes().into()) };
+    Arguments::new(fields.iter().map(field).collect())
+}
+
+/// Waits until it is so.
+pub(crate) fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !so() {
+        assert!(began.elapsed() < PATIENCE, "{what}, in time");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Node {
+    /// With so many journals, of segments of 1 MiB.
+    pub fn open(count: usize) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mut journals, mut threads, mut disks) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..count {
+            let own = folder.path().join(number.to_string());
+            std::fs::create_dir_all(&own).expect("a folder");
+            let disk = Arc::new(Disk { storage: RealStorage::open(&own, IoMode::Buffered).expect("a folder"), full: AtomicBool::new(false) });
+            let config = JournalConfig { number: number as u16, segment_bytes: 1 << 20, tail_bytes: 4 << 20, retention_check_ms: 50, ..JournalConfig::default() };
+            let (storage, submit) = (Arc::clone(&disk) as Arc<dyn Storage>, submitter(IoMode::Buffered).expect("always there"));
+            let opened = journal::open(config, storage, Arc::new(MemoryArchive::default()), submit, Arc::new(SystemClock), uuid::Uuid::new_v4());
+            let opened = opened.expect("an empty folder opens");
+            let (writer, keeper) = (opened.writer, opened.keeper);
+            threads.extend([std::thread::spawn(move || writer.run()), std::thread::spawn(move || keeper.run())]);
+            journals.push(opened.journal);
+            disks.push(disk);
+        }
+        let (cluster_id, settings, clock) = ("test".to_owned(), Settings::default(), Arc::new(SystemClock));
+        let config = BrokerConfig { cluster_id, node_id: NodeId(1), settings, durability: Durability::Fsync, clock };
+        let broker = Broker::open(config, journals).expect("an empty catalog is readable");
+        Self { broker, disks, threads, _folder: folder }
+    }
+
+    /// Ends the journals.
+    pub fn close(self) {
+        self.broker.journals().iter().for_each(|journal| journal.shutdown());
+        self.threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+
+    pub fn vhost(&self) -> Arc<Vhost> {
+        self.broker.vhosts().get(DEFAULT_VHOST).expect("it is always there")
+    }
+
+    pub fn queue(&self, queue: &str, arguments: Arguments) -> Arc<Queue> {
+        let wish = QueueDeclaration { name: name(queue), durable: true, owner: None, auto_delete: false, arguments };
+        self.broker.declare_queue(&self.vhost(), wish, ConnectionId(1)).expect("declared")
+    }
+
+    /// One of which the log is in a journal that is given.
+    pub fn queue_in(&self, journal: usize) -> Arc<Queue> {
+        let mut queues = (0..).map(|number| self.queue(&format!("of-{journal}-{number}"), Arguments::default()));
+        let found = queues.find(|queue| self.broker.journal_number(queue.log().id()) == journal && queue.log().end().0 == 0);
+        found.expect("logs go to the journals in turn")
+    }
+
+    /// A batch of one record.
+    pub fn append(&self, log: &Arc<Log>, value: &[u8], headers: &[(&[u8], Option<&[u8]>)]) -> Result<(), AppendError> {
+        let bytes = BatchBuilder::default().record_with_headers(1_000, None, Some(value), headers).build();
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
+        self.broker.commit(self.broker.journal_number(log.id()), vec![item])
+    }
+
+    /// Fills the disk of a log's journal.
+    pub fn fill(&self, log: &Arc<Log>) {
+        self.disks[self.broker.journal_number(log.id())].full.store(true, Ordering::SeqCst);
+        // The small ones take what is left beside the large ones.
+        for bytes in [100_000, 1] {
+            let refused = (0..10_000).find_map(|_| self.append(log, &vec![b'x'; bytes], &[]).err());
+            assert_eq!(refused, Some(AppendError::DiskFull));
+        }
+    }
+}
