@@ -134,10 +134,15 @@ impl Broker {
         while from <= dead.last {
             let (records, next) = self.read_records(shared, from, dead.last)?;
             for record in &records {
+                let item = self.dead_letter(copies, shared.name(), dead, record)?;
                 if copies.bytes >= COPIES_BYTES {
                     self.commit_copies(shared, copies)?;
                 }
-                let item = self.dead_letter(copies, shared.name(), dead, record)?;
+                if !self.journal_of(copies.log.id()).takes(std::slice::from_ref(&item), 0) {
+                    self.put_off_too_large(shared, &[(record.offset.0, record.offset.0)]);
+                    from = record.offset.0 + 1;
+                    continue;
+                }
                 copies.bytes += item.body_bytes();
                 copies.items.push(item);
                 copies.cover(from, record.offset.0);

@@ -104,6 +104,7 @@ pub struct Measurements {
     shared: Family<Shared, Counter>,
     in_flight: Family<Backlog, Gauge>,
     imbalance: Gauge,
+    too_large_letters: Counter,
     filter_batches: Family<Filtered, Counter>,
     filter_bytes: Family<Filtered, Counter>,
     filter_unproven: Counter,
@@ -153,6 +154,8 @@ impl Measurements {
         let help = "How long a transaction is open that readers of committed records wait for";
         registry.register("transaction_open_seconds", help, self.transactions.clone());
         registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
+        let help = "Dead messages that stay where they are because no segment has room for them with what their death adds: one each hour and message";
+        registry.register("dead_letters_too_large", help, self.too_large_letters.clone());
         registry.register("share_in_flight_records", "Records that members of a share group have", self.in_flight.clone());
         let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
         registry.register("filter_batches", help, self.filter_batches.clone());
@@ -295,6 +298,7 @@ impl Measurements {
         for (event, name) in ShareEvent::ALL {
             self.shared.get_or_create(&Shared { event: name }).inner().store(broker.subscriptions().count(event), Ordering::Relaxed);
         }
+        self.too_large_letters.inner().store(broker.too_large_letters(), Ordering::Relaxed);
         self.in_flight.clear();
         let mut imbalance = 0;
         for shared in broker.subscriptions().all() {

@@ -363,6 +363,35 @@ fn a_message_whose_copy_the_journal_refuses_stays_where_it_is() {
 }
 
 #[test]
+fn one_that_is_too_large_is_in_nobodys_way_and_what_fits_arrives() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    declare(&mut node, client, "scratch", &Table::default());
+    node.select_confirms(client);
+    // Of the smaller ones the copy fits, and not together with what says that the message is gone.
+    let bytes = largest_body(&mut node, client);
+    let mut sizes: Vec<usize> = (0..10).map(|number| bytes - 80 * number).collect();
+    sizes.extend([5, 6, 7]);
+    for size in &sizes {
+        node.publish(client, "", "jobs", &vec![8; *size]);
+        let told = node.next(client).method;
+        assert!(told.starts_with("Basic(Ack("), "{size}: {told}");
+    }
+    let got: Vec<String> = sizes.iter().map(|_| node.get(client, "jobs", false).method).collect();
+    let delivery_tag = tag_of(got.last().expect("there are some"));
+    node.send(client, 1, &basic::Nack { delivery_tag, multiple: true, requeue: false });
+    node.wait_until("each was tried", |node| node.subscription("jobs").1.lock().claimed_dead(0, u64::MAX).is_empty());
+    let dying = node.subscription("jobs").1.lock().dying();
+    assert!((1..10).contains(&dying), "{dying} stay where they are");
+    assert_eq!(node.broker.too_large_letters(), dying, "each once");
+    for size in &sizes[dying as usize..] {
+        assert_eq!(node.get(client, "dead", true).body.len(), *size);
+    }
+    assert_eq!(node.get(client, "dead", true).method, "Basic(GetEmpty(GetEmpty))");
+    node.stop();
+}
+
+#[test]
 fn what_nobody_may_get_any_more_is_gone_where_there_are_no_dead_letters() {
     let mut node = Node::start();
     let client = node.open();

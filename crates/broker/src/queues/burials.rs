@@ -143,9 +143,12 @@ pub(crate) struct BurialsUnderWay {
 }
 
 impl BurialsUnderWay {
-    fn begin(&self, queue: &Arc<Queue>) {
-        self.queues.lock().insert(queue.id, Arc::clone(queue));
+    /// A queue has something to bury; what `may` says is said before any other queue is entered.
+    fn begin(&self, queue: &Arc<Queue>, may: impl FnOnce() -> bool) -> bool {
+        let mut queues = self.queues.lock();
+        queues.insert(queue.id, Arc::clone(queue));
         self.count.fetch_add(1, Ordering::Release);
+        may()
     }
 
     fn end(&self, queue: &Queue) {
@@ -173,9 +176,21 @@ impl Broker {
             if slot.is_none() || !at_rest {
                 return;
             }
-            self.vhosts.burials.begin(queue);
+            if !self.vhosts.burials.begin(queue, || self.undertaker.get().is_some()) {
+                // At the start: it begins when a gateway is there.
+                return;
+            }
         }
         self.go_on_burying(queue);
+    }
+
+    /// Has those begin that wait for a gateway, if this says so.
+    pub(super) fn begin_burying(&self, may: impl FnOnce() -> bool) {
+        let waiting: Vec<Arc<Queue>> = {
+            let queues = self.vhosts.burials.queues.lock();
+            if may() { queues.values().cloned().collect() } else { Vec::new() }
+        };
+        waiting.iter().for_each(|queue| self.go_on_burying(queue));
     }
 
     /// Leaves what a queue has to bury to one of the threads; at the end of the broker it stays, for the next start.
@@ -301,5 +316,41 @@ impl Drop for Ended<'_> {
         if std::thread::panicking() {
             self.broker.go_on_burying(self.queue);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use crate::queues::testing::{Node, Plain, arguments, wait_for};
+    use delivery::DeadReason;
+    use routing::Arguments;
+
+    #[test]
+    fn what_is_dead_before_there_is_a_gateway_waits_for_it_and_no_longer() {
+        let node = Node::open(1);
+        let (grave, to_grave) = (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
+        let jobs = node.queue("jobs", to_grave);
+        node.append(jobs.log(), b"x", &[]).expect("taken");
+        let (broker, mut dead) = (&node.broker, Vec::new());
+        let rules = broker.rules_of(&jobs.shared);
+        jobs.shared.lock().drop_available(0, 0, DeadReason::Expired, &rules, &mut dead);
+        broker.bury(&jobs.shared, dead, &rules);
+        let (told, hears) = channel();
+        let writes = Arc::clone(broker);
+        let thread = std::thread::spawn(move || writes.letters.run(&writes));
+        broker.write_letters(Box::new(move |_| {
+            told.send(()).expect("it is heard");
+            Box::new(())
+        }));
+        hears.recv().expect("told");
+        assert_eq!(jobs.shared.lock().claimed_dead(0, 0), [(0, 0)], "it is put off");
+        broker.set_undertaker(Arc::new(Plain(b"dead")));
+        wait_for("it is dead-lettered", || grave.log().end().0 == 1 && jobs.shared.lock().dying() == 0);
+        broker.letters.close();
+        thread.join().expect("no panic");
+        node.close();
     }
 }

@@ -3,12 +3,14 @@
 //! journals the copy comes first. Many leave in one append: what one append takes is bounded, so that others have their turn in between.
 //!
 //! A message is done with when that append is durable. If it is not taken the message stays claimed, and is released with all else that
-//! could not be sent: it is tried again after a while.
+//! could not be sent: it is tried again after a while. With what its death adds to it a message may be larger than a segment takes: it stays in
+//! its queue, out of the way of the others, and is tried again each hour.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use delivery::{Dead, DeadReason, QueueKind};
-use journal::{AppendError, AppendItem, JournalStatus};
+use journal::{AppendError, AppendItem, Journal, JournalStatus};
 use record::{BatchWriter, Record};
 use routing::{Headers, Name, QueueId, Scratch};
 
@@ -24,6 +26,10 @@ use crate::groups::now;
 /// Dead letters of one append, about: bytes, and messages.
 const APPEND_BYTES: usize = 256 << 10;
 const APPEND_MESSAGES: usize = 2000;
+/// Bytes of what says that dead messages are gone, at most, about.
+const GONE_BYTES: usize = 64 << 10;
+/// What no segment has room for is tried again after so many ms.
+const TOO_LARGE_RETRY_MS: u64 = 3_600_000;
 /// What is dead within so many offsets is read together.
 const TOGETHER_OFFSETS: u64 = 4000;
 
@@ -84,6 +90,8 @@ struct Way<'a> {
     body_bytes: usize,
     offset: u64,
     taken: bool,
+    /// It has to be alone in its append, and others are in the one that is being made.
+    wants_alone: bool,
 }
 
 impl Address for Way<'_> {
@@ -109,6 +117,11 @@ impl Address for Way<'_> {
             targets.push(Arc::clone(target.part(letter.headers, self.offset)));
         }
         if targets.is_empty() || !self.taken && self.understood.letters_wait {
+            return None;
+        }
+        // No segment may have room for it: then that is not the others' fault.
+        self.wants_alone = letter.record_bytes > self.bytes_max && self.bytes > 0;
+        if self.wants_alone {
             return None;
         }
         self.bytes += letter.record_bytes;
@@ -180,7 +193,12 @@ impl Sending<'_> {
             return Ok(next);
         };
         let offset = record.offset.0;
-        if self.way.take(self.undertaker, record, dead) {
+        let taken = self.way.take(self.undertaker, record, dead);
+        if self.way.wants_alone {
+            self.append()?;
+            return Ok(from);
+        }
+        if taken {
             self.messages += 1;
             self.cover(from, offset);
         } else if from < offset {
@@ -210,6 +228,11 @@ impl Sending<'_> {
             return Err(NotSent::NotWritten);
         }
         let mut items = batches.into_items(broker);
+        let fits = |(journal, items): (&Arc<Journal>, &Vec<AppendItem>)| items.iter().all(|item| journal.takes(std::slice::from_ref(item), 0));
+        if !broker.journals().iter().zip(&items).all(fits) {
+            broker.put_off_too_large(&queue.shared, &covered);
+            return Ok(());
+        }
         let near = std::mem::take(&mut items[home]);
         for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             broker.commit(journal, items)?;
@@ -241,22 +264,38 @@ impl<'a> Way<'a> {
         // What is appended together is one item of a journal.
         let room = broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
         let bytes_max = APPEND_BYTES.min(room / 4);
-        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken: false }
+        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken: false, wants_alone: false }
     }
 
     /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
     fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
         self.body_bytes = record.value.as_ref().map_or(0, bytes::Bytes::len);
-        (self.offset, self.taken) = (record.offset.0, false);
+        (self.offset, self.taken, self.wants_alone) = (record.offset.0, false, false);
         undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);
         self.taken || !self.understood.letters_wait
     }
 }
 
 impl Broker {
-    /// Who makes letters of dead messages; the first one stays.
+    /// Who makes letters of dead messages; the first one stays. What has died before goes on.
     pub fn set_undertaker(&self, undertaker: Arc<dyn Undertaker>) {
-        let _ = self.undertaker.set(undertaker);
+        self.begin_burying(|| self.undertaker.set(undertaker).is_ok());
+    }
+
+    /// Copies of dead records that no segment has room for are not in the way of others.
+    pub(crate) fn put_off_too_large(&self, shared: &crate::SharedSubscription, runs: &[(u64, u64)]) {
+        let (mut state, mut count) = (shared.lock(), 0);
+        for (first, last) in runs {
+            count += last - first + 1;
+            state.put_off_dead(*first, *last, now() + TOO_LARGE_RETRY_MS);
+            tracing::warn!(subscription = ?shared.name(), offset = last, "a dead message is larger than a segment takes with what its death adds: it stays, and is tried again in an hour");
+        }
+        self.vhosts.too_large_letters.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// How often since the start a dead message was not copied because no segment has room for its copy.
+    pub fn too_large_letters(&self) -> u64 {
+        self.vhosts.too_large_letters.load(Ordering::Relaxed)
     }
 
     /// Sends dead messages of a queue to its dead-letter exchange; they are claimed, by rules that hold them for that. The subscription may be locked.
@@ -307,8 +346,12 @@ impl Broker {
     }
 
     /// Appends copies of dead records of a subscription, of its journal, together with the record that those are done with; they are when that is
-    /// durable. False: it is not, and they stay claimed.
-    pub(crate) fn dead_letters_are_there(&self, shared: &Arc<crate::SharedSubscription>, runs: Vec<(u64, u64)>, copies: Vec<AppendItem>) -> bool {
+    /// durable. Copies for which one append is too small come first. False: it is not, and they stay claimed.
+    pub(crate) fn dead_letters_are_there(&self, shared: &Arc<crate::SharedSubscription>, runs: Vec<(u64, u64)>, mut copies: Vec<AppendItem>) -> bool {
+        let home = self.journal_number(shared.log().id());
+        if !self.journals()[home].takes(&copies, GONE_BYTES) && self.commit(home, std::mem::take(&mut copies)).is_err() {
+            return false;
+        }
         let mut lettering = None;
         let durable = self.durably(|asker| {
             let mut state = shared.lock();

@@ -68,10 +68,15 @@ impl Subscription {
     /// What is claimed of `first..=last` cannot be copied now: [`Subscription::expire`] returns it again after a while.
     pub fn release_dead(&mut self, first: u64, last: u64, now: u64, rules: &Rules) {
         let wait = if rules.lock == NO_LOCK { DEAD_LETTER_RETRY_MS } else { rules.lock };
+        self.put_off_dead(first, last, now.saturating_add(wait));
+    }
+
+    /// What is claimed of `first..=last` is not copied before `at`, in steady ms: [`Subscription::expire`] returns it then.
+    pub fn put_off_dead(&mut self, first: u64, last: u64, at: u64) {
         let claimed: Vec<Run<Flight>> = self.claimed_within(first, last).collect();
         for run in claimed {
             self.let_go(run.first, run.last);
-            self.hold(run.first, run.last, Flight { deadline: now.saturating_add(wait), ..run.value });
+            self.hold(run.first, run.last, Flight { deadline: at, ..run.value });
         }
     }
 
