@@ -70,7 +70,8 @@ impl BlockPool {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
-    /// A block of at least `bytes`; `None` when the pool is at its limit and every block is held.
+    /// A block of at least `bytes`; `None` when the pool is at its limit and every block is held. For more than [`BLOCK_BYTES`] the caller has asked
+    /// [`BlockPool::may_take_single`]: what others have taken since, to touch it, does not count.
     pub fn take(self: &Arc<Self>, bytes: usize) -> Option<Block> {
         if bytes > BLOCK_BYTES {
             return self.take_single(bytes.div_ceil(SECTOR) * SECTOR);
@@ -121,9 +122,6 @@ impl BlockPool {
 
     /// Oversized blocks go back to the system when dropped; they may exceed the limit by one of them.
     fn take_single(self: &Arc<Self>, bytes: usize) -> Option<Block> {
-        if !self.may_take_single() {
-            return None;
-        }
         // SAFETY: the layout has a non-zero size.
         let memory = NonNull::new(unsafe { alloc(single_layout(bytes)) })?;
         self.allocated_bytes.fetch_add(bytes, Ordering::Relaxed);

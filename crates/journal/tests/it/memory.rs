@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use journal::disk::IoMode;
-use journal::{AppendItem, JournalConfig, Log, TailRead};
+use journal::{AppendItem, BlockPool, JournalConfig, Log, TailRead};
 use types::{Durability, LogId, Offset};
 
 use crate::node::{Node, read_all, small};
@@ -102,6 +102,18 @@ fn large_messages_one_after_the_other_have_memory() {
     }
     assert_eq!(read_all(&node.journal, &huge, 40 << 20), Offset(3));
     node.close();
+}
+
+/// Between the writer's look at the memory for a large chunk and its taking it the keeper may touch the next block.
+#[test]
+fn memory_that_was_there_for_a_large_chunk_is_there_for_it() {
+    let pool = BlockPool::new(16 << 20);
+    let large = pool.take(31 << 19).expect("all of it is there");
+    assert!(pool.may_take_single());
+    let touched = pool.take(1 << 20).expect("a block");
+    assert!(pool.take(2 << 20).is_some(), "the writer has seen that it may");
+    assert!(!pool.may_take_single(), "not another one");
+    drop((large, touched));
 }
 
 /// Keys that are written again and again take memory once; many keys take no more than they may: then the segment is sealed before it is full.
