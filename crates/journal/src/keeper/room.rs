@@ -77,13 +77,10 @@ impl Keeper {
 }
 
 /// Half of a segment and a little is what is live of one that is to be rewritten, at most; of the longest, as segments may have been longer before.
-/// Within a window a quarter has to do: there, room for a whole segment is kept anyway.
+/// Within a window, which has room for no more, it is of what a segment is now.
 fn room_bytes(journal: &Journal) -> u64 {
-    let segment = journal.config().segment_bytes;
-    if journal.config().window_bytes.is_some() {
-        return (segment / 4).next_multiple_of(SECTOR as u64);
-    }
-    let longest = journal.segments().longest().max(segment);
+    let (segment, has_window) = (journal.config().segment_bytes, journal.config().window_bytes.is_some());
+    let longest = if has_window { segment } else { journal.segments().longest().max(segment) };
     (longest / 2 + longest / 32).next_multiple_of(SECTOR as u64)
 }
 

@@ -112,7 +112,8 @@ impl Node {
         Self::start(storage, archive, submitter(IoMode::Buffered).expect("always there"), config)
     }
 
-    fn start(
+    /// On a disk and with an archive of the caller's.
+    pub fn start(
         storage: Arc<dyn Storage>,
         archive: Arc<dyn ArchiveStore>,
         submitter: Box<dyn Submitter>,

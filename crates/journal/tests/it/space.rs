@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use journal::disk::{File, IoMode, RealStorage, Storage, submitter};
-use journal::{AppendError, AppendItem, ColdWant, DoneRecords, JournalConfig, JournalStatus, Log};
+use journal::{AppendError, AppendItem, ArchiveStore, ColdWant, DoneRecords, JournalConfig, JournalStatus, Log, MemoryArchive};
 use record::{BatchHeader, Batches};
 use types::{LogId, Offset};
 
@@ -174,9 +175,31 @@ impl File for OnSmallDisk {
 }
 
 fn open_small(folder: &Path, capacity: u64) -> Node {
+    open_small_with(folder, capacity, Arc::new(MemoryArchive::default()), small())
+}
+
+fn open_small_with(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig) -> Node {
     let storage = SmallDisk { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), folder: folder.to_owned(), capacity };
     let submitter = submitter(IoMode::Buffered).expect("always there");
-    Node::open_on(Arc::new(storage), submitter, small()).expect("it opens")
+    Node::start(Arc::new(storage), archive, submitter, config).expect("it opens")
+}
+
+/// An archive on the disk that is full.
+struct FullArchive;
+
+impl ArchiveStore for FullArchive {
+    fn put(&self, _name: &str, _bytes: Bytes) -> io::Result<()> {
+        Err(io::ErrorKind::StorageFull.into())
+    }
+    fn read_at(&self, _name: &str, _position: u64, _into: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+    fn list(&self, _prefix: &str) -> io::Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+    fn delete(&self, _name: &str) -> io::Result<()> {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// Two logs side by side until nothing more is taken.
@@ -199,6 +222,24 @@ fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
             node.journal.check_retention();
             wait_for(&format!("{percent} %, round {round}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
             while append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok() {}
+        }
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
+        node.close();
+    }
+}
+
+/// The disk is smaller than the window of the journal.
+#[test]
+fn a_full_disk_serves_again_when_the_archive_cannot_help() {
+    for percent in [10, 30, 49] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = JournalConfig { window_bytes: Some(20 * SEGMENT), archive_check_ms: 100, ..small() };
+        let node = open_small_with(folder.path(), 14 * SEGMENT + 300_000, Arc::new(FullArchive), config);
+        let (bulk, keep) = fill(&node, percent);
+        node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+        node.journal.check_retention();
+        for _ in 0..30 {
+            wait_for(&format!("{percent} %: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
         }
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
         node.close();
