@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -188,11 +188,14 @@ fn give_back(dead: Dead, amounts: &Amounts) {
     }
     // Space of a file that is open does not come back.
     drop(held);
-    let mut left = bytes;
+    let (mut left, mut began) = (bytes, Instant::now());
     let outcome = shrink(&path, amounts, |size| {
         amounts.take(left.saturating_sub(size));
         left = left.min(size);
-        std::thread::sleep(amounts.pause(available_bytes(&path).unwrap_or(0)));
+        // What the step itself took belongs to its time.
+        let pause = amounts.pause(available_bytes(&path).unwrap_or(0));
+        std::thread::sleep(pause.saturating_sub(began.elapsed()).max(PAUSE_MIN));
+        began = Instant::now();
     });
     if let Err(error) = outcome.and_then(|()| fs::remove_file(&path))
         && error.kind() != io::ErrorKind::NotFound
@@ -253,8 +256,6 @@ fn shrink(dead: &Path, amounts: &Amounts, mut shrunk: impl FnMut(u64)) -> io::Re
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
     use crate::disk::{IoMode, RealStorage, Storage};
 
