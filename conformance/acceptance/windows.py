@@ -1,0 +1,63 @@
+"""Small windows of a journal: nobody waits for an archiver that could have worked meanwhile."""
+
+import signal
+
+from machine import Folder, Mainstem, create, load
+
+MIB = 1 << 20
+RATE = 30_000
+SETTINGS = ["acks=all", "linger.ms=10"]
+# Segments of a window, and partitions that are written evenly, by the length of a segment in MiB.
+WINDOWS = {16: [5, 6, 7, 8, 9, 12, 16], 256: [5, 6, 9, 16]}
+PARTITIONS = {16: [1, 20, 100, 500], 256: [1, 100, 500]}
+AMPLE = 64
+REFUSED = 4
+# Of answers within a few commits of each other nothing can be said beside other load.
+NOISE_MS = 100
+
+
+def windows(report):
+    """30 MB/s are written evenly to 1 to 500 partitions with windows of 5 to 16 segments of 16 and 256 MiB, at least two windows full each: the latest
+    answer against that with a window of 64 segments; twice of it, or 100 ms if that is more, is allowed. A window of 4 segments is refused."""
+    for mib, counts in WINDOWS.items():
+        refused = is_refused(mib, REFUSED)
+        report.judge(f"{REFUSED} segments of {mib} MiB", "refused" if refused else "taken", "refused", refused)
+        for partitions in PARTITIONS[mib]:
+            seconds = report.amount(2 * max(counts) * mib * MIB / 1e6 / (RATE * 1024 / 1e6))
+            ample = measure(report, mib, AMPLE, partitions, min(seconds, 60))
+            for count in counts:
+                found = measure(report, mib, count, partitions, max(10, report.amount(2 * count * mib * MIB / RATE / 1024)))
+                bound = max(2 * ample["max_ms"], NOISE_MS)
+                report.judge(f"{count} segments of {mib} MiB, {partitions} partitions: latest answer", round(found["max_ms"]), f"<= {bound:.0f} ms",
+                             found["max_ms"] <= bound, " ms")
+
+
+def system_of(folder, mib, segments):
+    flags = [f"mainstem.segment.bytes={mib * MIB}", f"mainstem.journal.window.bytes={segments * mib * MIB}"]
+    return Mainstem(f"{folder}/data", *(word for flag in flags for word in ("--set", flag)))
+
+
+def is_refused(mib, segments):
+    with Folder() as folder:
+        system = system_of(folder, mib, segments)
+        try:
+            system.start()
+        except RuntimeError as error:
+            return "mainstem.journal.window.bytes" in str(error)
+        system.stop(signal.SIGKILL)
+        return False
+
+
+def measure(report, mib, segments, partitions, seconds):
+    with Folder() as folder:
+        system = system_of(folder, mib, segments).start()
+        try:
+            create(system.bootstrap, "even", partitions, retention_ms=-1)
+            found = load("latency", system.bootstrap, "even", partitions, seconds, RATE, *SETTINGS, may_fail=True)
+            waits = [system.journal_sum(f"mainstem_journal_window_wait_seconds_{what}") for what in ("count", "sum")]
+            beyond = system.journal_sum("mainstem_journal_window_exceeded_total")
+        finally:
+            system.stop(signal.SIGKILL)
+    report.note(segment_mib=mib, window_segments=segments, partitions=partitions, seconds=seconds, max_ms=found["max_ms"], p999_ms=found["p999_ms"],
+                p99_ms=found["p99_ms"], failed=found["failed"], waits=waits[0], waited_s=waits[1], beyond=beyond)
+    return found
