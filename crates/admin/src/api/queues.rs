@@ -34,6 +34,7 @@ const QUEUE: Schema = Schema::new("Queue", &[
     ("messages", Kind::Int, "Ready and unacknowledged."),
     ("ready", Kind::Int, "Messages that a consumer could get."),
     ("unacknowledged", Kind::Int, "Messages that consumers have."),
+    ("dying", Kind::Int, "Dead messages that are not yet among the dead letters; a purge takes those that cannot be sent."),
     ("consumers", Kind::Int, "How many there are."),
     ("bytes", Kind::Int, "Of its messages."),
     ("topic", Kind::Text, "Its topic, for Kafka clients."),
@@ -125,8 +126,9 @@ fn described(call: &Call<'_>, queue: &Arc<Queue>) -> Value {
         "messages": messages,
         "ready": held.ready,
         "unacknowledged": held.unacknowledged,
+        "dying": held.dying,
         "consumers": held.consumers,
-        "bytes": if messages == 0 { 0 } else { queue.log().live_bytes() },
+        "bytes": if messages + held.dying == 0 { 0 } else { queue.log().live_bytes() },
         "topic": queue.topic().name,
         // In the order of `rates::of_queue`.
         "rates": {"in": growth[0], "out": growth[8], "acknowledged": growth[7]},

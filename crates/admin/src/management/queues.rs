@@ -101,7 +101,7 @@ fn put_counts(call: &Call<'_>, queue: &Arc<Queue>, found: &mut Map<String, Value
         found.insert("message_stats".to_owned(), stats);
     }
     let messages = held.ready + held.unacknowledged;
-    let bytes = if messages == 0 { 0 } else { queue.log().live_bytes() };
+    let bytes = if messages + held.dying == 0 { 0 } else { queue.log().live_bytes() };
     let ready_bytes = (u128::from(bytes) * u128::from(held.ready) / u128::from(messages.max(1))) as u64;
     let persistent = |value: u64| if queue.is_durable() { value } else { 0 };
     let capacity = if held.consumers > 0 && held.ready == 0 { 1 } else { 0 };
@@ -115,7 +115,9 @@ fn put_counts(call: &Call<'_>, queue: &Arc<Queue>, found: &mut Map<String, Value
         ("message_bytes_unacknowledged", bytes - ready_bytes),
         ("message_bytes_persistent", persistent(bytes)),
     ];
-    for (name, value) in numbers {
+    // As RabbitMQ names it, where there are any.
+    let dying = (held.dying > 0).then_some(("messages_dlx", held.dying));
+    for (name, value) in numbers.into_iter().chain(dying) {
         found.insert(name.to_owned(), value.into());
     }
     let consumers = call.broker().consumers_of(queue);

@@ -452,6 +452,7 @@ impl Broker {
             }
             counts.ready += state.ready(end);
             counts.unacknowledged += state.unacknowledged();
+            counts.dying += state.dying();
         }
         counts
     }

@@ -53,6 +53,8 @@ pub struct Counts {
     pub ready: u64,
     /// Messages that consumers have.
     pub unacknowledged: u64,
+    /// Dead messages that are not yet among the dead letters.
+    pub dying: u64,
     /// Consumers.
     pub consumers: usize,
 }

@@ -165,7 +165,7 @@ impl Subscription {
             self.forget_keys(run.first, run.last, false);
             self.settle(run.first, run.last, Done::Archived);
         }
-        let delayed = if self.delayed > 0 { self.purge_held(DELAYED) } else { 0 };
+        let delayed = if self.delayed > 0 { self.purge_held(DELAYED, |_| true) } else { 0 };
         self.advance();
         purged.iter().map(|run| run.last - run.first + 1).sum::<u64>() + delayed
     }

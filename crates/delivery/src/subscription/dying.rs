@@ -110,9 +110,11 @@ impl Subscription {
         self.advance();
     }
 
-    /// What is dead and waits until its copy is durable is gone without one; returns how many records that were.
-    pub fn purge_dying(&mut self) -> u64 {
-        let purged = if self.dying > 0 { self.purge_held(DEAD_LETTERS) } else { 0 };
+    /// What is dead and could not be copied is gone without a copy, and with `all` what is yet to be copied as well; returns how many
+    /// records that were.
+    pub fn purge_dying(&mut self, all: bool) -> u64 {
+        let put_off = |flight: &Flight| flight.deadline != NO_LOCK && flight.deadline > 0;
+        let purged = if self.dying > 0 { self.purge_held(DEAD_LETTERS, |flight| all || put_off(flight)) } else { 0 };
         self.advance();
         purged
     }

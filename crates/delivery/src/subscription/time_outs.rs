@@ -101,9 +101,9 @@ impl Subscription {
         self.earliest_time = self.in_flight.iter().map(|run| run.value.deadline).filter(|at| *at >= FIRST).min().unwrap_or(NO_LOCK);
     }
 
-    /// What `holder`, who is none of the consumers, holds is gone; returns how many records that were.
-    pub(super) fn purge_held(&mut self, holder: ConsumerId) -> u64 {
-        let purged: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == holder).collect();
+    /// What `holder`, who is none of the consumers, holds is gone, where `also` says so; returns how many records that were.
+    pub(super) fn purge_held(&mut self, holder: ConsumerId, also: impl Fn(&Flight) -> bool) -> u64 {
+        let purged: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == holder && also(&run.value)).collect();
         for run in &purged {
             self.let_go(run.first, run.last);
             self.forget_keys(run.first, run.last, false);

@@ -379,3 +379,17 @@ fn a_purge_takes_dead_letters_that_wait() {
         assert_eq!(rig.subscription.start(), 3);
     }
 }
+
+/// Without at-least-once, too, a purge takes letters that could not be sent.
+#[test]
+fn a_purge_takes_dead_letters_that_nobody_took() {
+    let mut rig = Rig::new(QueueRules { dead_letters: true, ..QueueRules::new(Classic) }, false);
+    rig.publish(3);
+    assert_eq!(rig.get(), Some(1));
+    rig.say(GETTER, 1, Verdict::Reject);
+    let rules = rig.queue.rules().subscription();
+    rig.subscription.release_dead(0, 0, 0, &rules);
+    let end = rig.end();
+    assert_eq!(rig.queue.purge(&mut rig.subscription, end), 3);
+    assert_eq!((rig.subscription.dying(), rig.subscription.start(), rig.ready()), (0, 3, 0));
+}

@@ -229,6 +229,7 @@ fn shown(queue: &Value) -> String {
         ("Policy", "policy", Form::Text),
         ("Ready", "ready", Form::Count),
         ("Unacknowledged", "unacknowledged", Form::Count),
+        ("Dying", "dying", Form::Count),
         ("Size", "bytes", Form::Bytes),
         ("Topic", "topic", Form::Text),
         ("Published", "statistics.published", Form::Count),

@@ -96,7 +96,7 @@ impl Broker {
         let ready = queue.topic().logs().iter().map(ready).sum();
         let readers = stream.readers.read();
         let unacknowledged = readers.iter().map(|reader| reader.unsettled()).sum();
-        Counts { ready, unacknowledged, consumers: readers.len() }
+        Counts { ready, unacknowledged, dying: 0, consumers: readers.len() }
     }
 
     /// Somebody reads a stream from now on.
