@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 
 use amqp_wire::{Table, basic, queue, short};
 use broker::{CreateTopic, Queue};
 use bytes::Bytes;
 use journal::Log;
+use parking_lot::Mutex;
 use record::{BatchBuilder, Marker};
-use types::{Offset, PartitionIndex};
+use types::{ConnectionId, Offset, PartitionIndex, ShardId};
 
 use crate::node::Node;
 
@@ -32,13 +35,23 @@ impl Producer {
         node.broker.deposit(std::slice::from_ref(queue), batch).expect("the journal takes it");
     }
 
-    /// Records of a transaction, in one batch, and its end.
-    fn transact(&mut self, node: &Node, queue: &Arc<Queue>, records: i32, end: Marker) {
+    /// Records of a transaction, in one batch.
+    fn begin(&mut self, node: &Node, queue: &Arc<Queue>, records: i32, what: &str) {
         let batch = BatchBuilder::default().producer(self.0, 0, self.1).transactional();
-        let batch = (0..records).fold(batch, |batch, number| batch.record(1, None, Some(format!("{end:?} {number}").as_bytes())));
+        let batch = (0..records).fold(batch, |batch, number| batch.record(1, None, Some(format!("{what} {number}").as_bytes())));
         self.append(node, queue, &batch.build());
         self.1 += records;
+    }
+
+    /// Its end.
+    fn end(&self, node: &Node, queue: &Arc<Queue>, end: Marker) {
         self.append(node, queue, &end.batch(self.0, 0, 0, 1));
+    }
+
+    /// Both.
+    fn transact(&mut self, node: &Node, queue: &Arc<Queue>, records: i32, end: Marker) {
+        self.begin(node, queue, records, &format!("{end:?}"));
+        self.end(node, queue, end);
     }
 }
 
@@ -185,6 +198,71 @@ fn streams_and_topics_that_become_queues_count_messages() {
     let client = node.open();
     assert_eq!((passively(&mut node, client, "st"), passively(&mut node, client, "t")), (2, 3));
     assert_eq!(drain(&mut node, client, "t"), ["Commit 0", "Commit 1", "Commit 2"]);
+    node.stop();
+}
+
+/// Threads of the broker that read history.
+const READERS: usize = 2;
+
+/// Work for all of them that does not end before this is dropped; what is wanted of them later comes behind it.
+struct Held {
+    came: Arc<AtomicUsize>,
+    _open: Sender<()>,
+}
+
+impl Held {
+    fn put(node: &Node) -> Self {
+        let (open, closed) = channel::<()>();
+        let (came, closed) = (Arc::<AtomicUsize>::default(), Arc::new(Mutex::new(closed)));
+        for _ in 0..READERS {
+            let (came, closed) = (Arc::clone(&came), Arc::clone(&closed));
+            let work = move || {
+                came.fetch_add(1, Ordering::SeqCst);
+                // Nothing is ever sent.
+                closed.lock().recv().expect_err("it is dropped");
+            };
+            assert!(node.broker.read_history(broker::NOBODY, Box::new(move |_| Box::new(work()))));
+        }
+        Self { came, _open: open }
+    }
+}
+
+/// The disk is searched for what is stable after the first of two transactions when the second one is aborted, too.
+#[test]
+fn who_waits_for_counts_hears_of_all_that_was_stable_when_it_was_asked() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "jobs");
+    node.select_confirms(client);
+    assert_eq!(publish(&mut node, client, "jobs", 0..1), [true]);
+    let mut producers = [Producer(9, 0), Producer(10, 0)];
+    let to = broker::ReplyTo { shard: ShardId(0), connection: ConnectionId(1000), token: 77 };
+    for producer in &mut producers {
+        // Otherwise a start would abort it.
+        assert!(node.broker.init_transactions(&format!("id {}", producer.0), 60_000, None, Some(producer.0), to).is_ok());
+        producer.begin(&node, &found(&node, "jobs"), 7, "open");
+    }
+    node.wait_until("the ids are known", |node| node.others == [77, 77]);
+    // After a start none of it is in memory.
+    let mut node = node.restart();
+    let jobs = found(&node, "jobs");
+    let before = Held::put(&node);
+    producers[0].end(&node, &jobs, Marker::Abort);
+    node.broker.counts(&jobs);
+    let behind = Held::put(&node);
+    producers[1].end(&node, &jobs, Marker::Abort);
+    assert_eq!((jobs.log().last_stable(), jobs.log().end()), (Offset(17), Offset(17)));
+    assert!(node.broker.await_search(&jobs, to), "it is not known yet");
+    drop(before);
+    // What was wanted first is searched by now, and no more.
+    node.wait_until("the threads that read come to what holds them", |_| behind.came.load(Ordering::SeqCst) == READERS);
+    node.pump();
+    if !node.others.is_empty() {
+        assert_eq!(node.broker.counts(&jobs).ready, 1, "it is known when it is said to be");
+    }
+    drop(behind);
+    node.wait_until("it is searched", |node| node.others == [77]);
+    assert_eq!(node.broker.counts(&jobs).ready, 1);
     node.stop();
 }
 

@@ -14,16 +14,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use delivery::{Gaps, Searched};
-use hashbrown::HashMap;
-use journal::{ColdData, ColdWant, Log, ReadError, ReplyTo, TailRead};
-use parking_lot::Mutex;
+use journal::{ColdData, ColdWant, Log, ReplyTo, TailRead};
 use record::{BatchError, SlicedBatch, sliced_batches, sliced_records};
-use types::{LogId, Offset};
+use types::Offset;
 
 use super::dispatch::Dispatch;
 use super::queue::Queue;
+use super::searches::Search;
 use crate::jobs::NOBODY;
-use crate::mailbox::Reply;
 use crate::{Broker, aborted};
 
 /// Read of memory at once, about.
@@ -32,41 +30,15 @@ const TAIL_BYTES: usize = 1 << 20;
 const PIECE_BYTES: usize = 4 << 20;
 /// Read from the disk at most before a declaration over a topic is answered.
 const ATTACH_BYTES_MAX: usize = 64 << 20;
-/// Askers that wait for a search, at most; others are not kept waiting.
-const ASKERS_MAX: usize = 10_000;
-
-/// Logs that are searched on the disk, with those who wait for the end of it.
-#[derive(Default)]
-pub(crate) struct Searches(Mutex<HashMap<LogId, Vec<ReplyTo>>>);
-
-impl Searches {
-    /// False: it is under way.
-    fn begin(&self, log: LogId) -> bool {
-        let mut under_way = self.0.lock();
-        let is_new = !under_way.contains_key(&log);
-        if is_new {
-            under_way.insert(log, Vec::new());
-        }
-        is_new
-    }
-
-    fn end(&self, log: LogId) -> Vec<ReplyTo> {
-        self.0.lock().remove(&log).unwrap_or_default()
-    }
-}
-
-/// Ends a search however it ends.
-struct Search {
-    broker: Arc<Broker>,
-    log: LogId,
-}
-
-impl Drop for Search {
-    fn drop(&mut self) {
-        for to in self.broker.vhosts.searches.end(self.log) {
-            self.broker.reply(to, Reply::Done(Box::new(())));
-        }
-    }
+/// What came of a piece that was to be searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Piece {
+    /// It was searched to before this offset, and had so many bytes.
+    Searched { next: u64, bytes: usize },
+    /// It is not to be searched any more: it was trimmed or compacted, or somebody else has gone on.
+    Passed,
+    /// Nobody will know what is in it.
+    Unreadable,
 }
 
 /// A log without subscription that is searched for gaps: a stream's.
@@ -262,8 +234,7 @@ impl Broker {
     }
 
     fn search_later(self: &Arc<Self>, queue: &Arc<Queue>, log: &Arc<Log>, from: u64, until: u64) {
-        if self.vhosts.searches.begin(log.id()) {
-            let search = Search { broker: Arc::clone(self), log: log.id() };
+        if let Some(search) = Search::begin(self, log.id()) {
             self.search_on(search, Arc::clone(queue), Arc::clone(log), from, until);
         }
     }
@@ -272,18 +243,30 @@ impl Broker {
     fn search_on(&self, search: Search, queue: Arc<Queue>, log: Arc<Log>, from: u64, until: u64) {
         let work = Box::new(move |broker: &Arc<Self>| {
             match broker.search_piece(&queue, &log, from, until) {
-                Some((next, _)) if next < until && !queue.is_dropped() => broker.search_on(search, queue, log, next, until),
-                Some(_) => {
-                    // What came meanwhile is in memory. The end is told after that, so that those who hear of it see all of it.
-                    broker.look_again(&queue);
-                    drop(search);
-                }
-                None => drop(search),
+                Piece::Searched { next, .. } if next < until && !queue.is_dropped() => broker.search_on(search, queue, log, next, until),
+                Piece::Searched { .. } | Piece::Passed => broker.end_search(search, queue, log),
+                Piece::Unreadable => drop(search),
             }
             Box::new(()) as Box<dyn Any + Send>
         });
         // There is no room for another read: whoever looks next begins again.
         let _ = self.read_history(NOBODY, work);
+    }
+
+    /// What it was begun for is searched. What has become stable meanwhile may be on the disk too, right after a start for instance: then it goes
+    /// on, so that those who hear of its end see all of it.
+    fn end_search(self: &Arc<Self>, mut search: Search, queue: Arc<Queue>, log: Arc<Log>) {
+        self.look_again(&queue);
+        while !search.end_if_done() {
+            match self.search_again(&queue, &log) {
+                Found::Cold(from, until) if !queue.is_dropped() => {
+                    search.answer_below(from);
+                    return self.search_on(search, queue, log, from, until);
+                }
+                Found::Cold(..) | Found::Nothing => return,
+                Found::All => {}
+            }
+        }
     }
 
     fn look_again(self: &Arc<Self>, queue: &Arc<Queue>) {
@@ -294,34 +277,34 @@ impl Broker {
         }
     }
 
-    /// Reads and searches a piece; where it ends, and its bytes. `None`: it cannot be read, or somebody else has gone on meanwhile.
-    fn search_piece(self: &Arc<Self>, queue: &Arc<Queue>, log: &Arc<Log>, from: u64, until: u64) -> Option<(u64, usize)> {
+    /// Reads and searches a piece.
+    fn search_piece(self: &Arc<Self>, queue: &Arc<Queue>, log: &Arc<Log>, from: u64, until: u64) -> Piece {
         let compactions = log.compactions();
         let want = ColdWant { log: Arc::clone(log), from: Offset(from), until: Offset(until), max_bytes: PIECE_BYTES };
-        let ColdData { slices, bytes, next } = match self.journal_of(log.id()).read_cold(&[want], PIECE_BYTES).pop()? {
-            Ok(data) if data.next.0 > from => data,
-            // Trimmed meanwhile: whoever looks next begins behind.
-            Ok(_) | Err(ReadError::Gone) => return None,
-            Err(error) => {
+        let ColdData { slices, bytes, next } = match self.journal_of(log.id()).read_cold(&[want], PIECE_BYTES).pop() {
+            Some(Ok(data)) if data.next.0 > from => data,
+            _ if log.start().0 > from => return Piece::Passed,
+            Some(Err(error)) => {
                 tracing::warn!(%error, log = %log.id(), from, "a log cannot be searched for what is no message; its count is too large");
-                return None;
+                return Piece::Unreadable;
             }
+            Some(Ok(_)) | None => return Piece::Unreadable,
         };
         let gaps = match gaps_of(log, &slices, from, next.0) {
             Ok(gaps) => gaps,
             Err(error) => {
                 tracing::error!(%error, log = %log.id(), from, "records of a queue make no sense");
-                return None;
+                return Piece::Unreadable;
             }
         };
         let note = |searcher: &mut dyn Searcher| {
             let searched = searcher.searched(log);
             if searched.compactions != compactions || !(from..next.0).contains(&searched.until) {
-                return None;
+                return Piece::Passed;
             }
             gaps.iter().for_each(|(first, last)| searcher.note_gap(*first, *last));
             searcher.set_searched(Searched { until: next.0, compactions });
-            Some((next.0, bytes))
+            Piece::Searched { next: next.0, bytes }
         };
         match &queue.stream {
             Some(stream) => stream.with_log(log.id(), |one| note(one)),
@@ -344,17 +327,13 @@ impl Broker {
             false => queue.parts().map(|part| (Arc::clone(part), Arc::clone(part.log()))).collect(),
         };
         for (part, log) in logs {
-            if !self.vhosts.searches.begin(log.id()) {
-                continue;
-            }
-            let search = Search { broker: Arc::clone(self), log: log.id() };
+            let Some(search) = Search::begin(self, log.id()) else { continue };
             while left > 0 {
                 let Found::Cold(from, until) = self.search_again(&part, &log) else { break };
-                let Some((_, bytes)) = self.search_piece(&part, &log, from, until) else { break };
+                let Piece::Searched { bytes, .. } = self.search_piece(&part, &log, from, until) else { break };
                 left = left.saturating_sub(bytes.max(1));
             }
-            drop(search);
-            self.look_again(&part);
+            self.end_search(search, part, log);
         }
     }
 
@@ -374,11 +353,7 @@ impl Broker {
     pub fn await_search(self: &Arc<Self>, queue: &Arc<Queue>, to: ReplyTo) -> bool {
         // Which begins the search where that is necessary.
         self.counts(queue);
-        let mut under_way = self.vhosts.searches.0.lock();
-        let found = queue.parts().find(|part| under_way.contains_key(&part.log().id())).map(|part| part.log().id());
-        let Some(askers) = found.and_then(|log| under_way.get_mut(&log)).filter(|askers| askers.len() < ASKERS_MAX) else { return false };
-        askers.push(to);
-        true
+        self.vhosts.searches.await_one(queue.parts().map(|part| part.log()), to)
     }
 }
 

@@ -26,6 +26,7 @@ mod policy_keys;
 mod queue;
 mod record;
 mod restore;
+mod searches;
 mod stream;
 #[cfg(test)]
 mod testing;
@@ -72,7 +73,7 @@ pub(crate) use record::QUEUES_KEY;
 pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;
 use burials::BurialsUnderWay;
-use gaps::Searches;
+use searches::Searches;
 use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
