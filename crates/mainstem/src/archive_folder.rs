@@ -74,7 +74,7 @@ impl FolderArchive {
     pub fn open(folder: &Path, mode: IoMode) -> io::Result<Self> {
         create_private(folder)?;
         remove_unfinished(folder)?;
-        let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?.with_automatic_cleanup(true);
+        let store = LocalFileSystem::new_with_prefix(folder).map_err(io_error)?;
         Ok(Self { folder: folder.canonicalize()?, store, writing: RealStorage::open(folder, mode)?, reading: RealStorage::reading(folder, mode) })
     }
 
@@ -200,9 +200,14 @@ impl ArchiveStore for FolderArchive {
 
     fn delete(&self, name: &str) -> io::Result<()> {
         match wait(self.store.delete(&Name::from(name))) {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(io_error(error)),
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(io_error(error)),
         }
+        // The folder of a log goes with its last object. That of a journal stays: by it a start knows its archive.
+        if let Some(folder) = self.folder.join(name).parent().filter(|folder| folder.parent() != Some(&*self.folder)) {
+            let _ = std::fs::remove_dir(folder);
+        }
+        Ok(())
     }
 }
 
@@ -235,7 +240,9 @@ mod tests {
         let missing = archive.read_at("one/7/a", 0, &mut [0; 10]).expect_err("deleted");
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
         assert_eq!(archive.list("one").expect("listed"), ["one/8/a"]);
-        assert!(!folder.path().join("archive/one/7").exists(), "no empty folder is left");
+        assert!(!folder.path().join("archive/one/7").exists(), "no empty folder of a log is left");
+        archive.delete("two/7/a").expect("deleted");
+        assert_eq!(std::fs::read_dir(folder.path().join("archive/two")).expect("the folder of a journal stays").count(), 0);
         // What a death in the middle of a write leaves.
         std::fs::write(folder.path().join("archive/one/8/b#1"), b"half").expect("writable");
         drop(archive);

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use broker::log_names;
-use journal::{ArchiveStore, Damage, Original, Survey, copy_readable};
+use journal::{ArchiveStore, Damage, Journal, Original, Survey, copy_readable};
 use serde_json::{Value, json};
 use types::{ByteSize, LogId};
 
@@ -24,6 +25,8 @@ struct Look {
     names: BTreeMap<LogId, String>,
     /// Journals that are not those that `meta.toml` names: name of the damage, folder, what is wrong.
     others: Vec<(String, String, String)>,
+    /// Journals that name objects, and no folder is there that has them; likewise.
+    archives: Vec<(String, String, String)>,
 }
 
 impl Look {
@@ -49,7 +52,13 @@ impl Look {
             (found.to_string() != *id).then(|| (format!("{number}-journal"), format!("journal-{number}"), what))
         };
         let others = folder.journal_ids.iter().enumerate().filter_map(other).collect();
-        Ok(Self { surveys, names, others })
+        let lacking = |(number, survey): (usize, &Survey)| {
+            let journal = survey.journal.to_string();
+            let error = DataFolder::check_archive(archive, &journal, survey.objects as usize).err()?;
+            Some((objects_name(number), format!("archive/{journal}"), error.to_string()))
+        };
+        let archives = surveys.iter().enumerate().filter_map(lacking).collect();
+        Ok(Self { surveys, names, others, archives })
     }
 
     /// Is a log in use, as far as anybody knows?
@@ -59,6 +68,11 @@ impl Look {
 
     fn damages(&self) -> impl Iterator<Item = &Damage> {
         self.surveys.iter().flat_map(|survey| &survey.damages)
+    }
+
+    /// What is wrong with folders.
+    fn folders(&self) -> impl Iterator<Item = &(String, String, String)> {
+        self.others.iter().chain(&self.archives)
     }
 
     /// Logs in use and what is lost of each, first offset and the one after the last.
@@ -77,7 +91,7 @@ impl Look {
         let damages: Vec<Value> = self
             .damages()
             .map(|damage| json!({"id": damage.id, "file": damage.file, "position": damage.position, "what": damage.what, "repairable": damage.is_repairable()}))
-            .chain(self.others.iter().map(|(id, file, what)| json!({"id": id, "file": file, "position": 0, "what": what, "repairable": false})))
+            .chain(self.folders().map(|(id, file, what)| json!({"id": id, "file": file, "position": 0, "what": what, "repairable": false})))
             .collect();
         let lost: Vec<Value> = self.lost().into_iter().map(|(log, from, until)| json!({"log": log, "from": from, "until": until})).collect();
         let journals: Vec<Value> = self
@@ -101,7 +115,7 @@ impl Look {
         for Damage { id, file, position, what, .. } in self.damages() {
             let _ = writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}");
         }
-        for (id, file, what) in &self.others {
+        for (id, file, what) in self.folders() {
             let _ = writeln!(out, "DAMAGED  {id}  {file}: {what}");
         }
         for (log, from, until) in self.lost() {
@@ -124,7 +138,7 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
     let folder = DataFolder::look(data)?;
     let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()))?;
     output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
-    let (damages, lost) = (look.damages().count() + look.others.len(), look.lost().len());
+    let (damages, lost) = (look.damages().count() + look.folders().count(), look.lost().len());
     match (damages, lost) {
         (0, 0) => Ok(()),
         (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
@@ -196,6 +210,8 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     if !look.others.is_empty() {
         copied.note_journals(Vec::new())?;
     }
+    // What is not in them is lost, and was said to be.
+    create_folders(&copied.archive(), look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()))?;
     sync_all(out)?;
     output::print(&format!("{} is a data folder with all that was whole; what is lost is listed above\n", out.display())).map(drop)
 }
@@ -255,13 +271,49 @@ pub fn check(accepted: &[String], count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// By which it is called that all objects of a journal are gone.
+fn objects_name(number: usize) -> String {
+    format!("{number}-objects")
+}
+
+/// Makes folders for the objects of journals.
+fn create_folders(archive: &Path, journals: impl Iterator<Item = String>) -> anyhow::Result<()> {
+    for journal in journals {
+        let folder = archive.join(journal);
+        fs::create_dir_all(&folder).and_then(|()| fs::File::open(archive)?.sync_all()).with_context(|| folder.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Before anything is put into the archive: are the folders there that have what the journals name? Makes those that the operator has accepted as lost;
+/// what they had cannot be read.
+///
+/// # Errors
+/// One is not there that is not accepted, or one is that is.
+pub fn check_archive(archive: &Path, journals: &[Arc<Journal>], accepted: &[String]) -> anyhow::Result<()> {
+    let mut lost = Vec::new();
+    for journal in journals {
+        let (id, uuid) = (objects_name(usize::from(journal.number())), journal.uuid().to_string());
+        match (DataFolder::check_archive(archive, &uuid, journal.object_count()), accepted.contains(&id)) {
+            (Ok(()), false) => {}
+            (Ok(()), true) => bail!("--accept-loss {id}: that is not damaged in journal {}: the folder of its objects is there, or it has none", journal.number()),
+            (Err(error), false) => return Err(error),
+            (Err(error), true) => {
+                tracing::warn!(target: "audit", journal = journal.number(), id, what = %error, "loss accepted by --accept-loss");
+                lost.push(uuid);
+            }
+        }
+    }
+    create_folders(archive, lost.into_iter())
+}
+
 /// Before journal `number` is opened: repairs what the operator has accepted as lost.
 ///
 /// # Errors
 /// When nothing of that name is damaged, or it cannot be repaired.
 pub fn accept(folder: &Path, number: usize, store: &dyn ArchiveStore, accepted: &[String]) -> anyhow::Result<()> {
     let prefix = format!("{number}-");
-    let wanted: Vec<&String> = accepted.iter().filter(|id| id.starts_with(&prefix)).collect();
+    let wanted: Vec<&String> = accepted.iter().filter(|id| id.starts_with(&prefix) && **id != objects_name(number)).collect();
     if wanted.is_empty() {
         return Ok(());
     }

@@ -127,6 +127,18 @@ impl DataFolder {
         bail!("{} is empty, and meta.toml says that journal {id} is there: is its disk mounted? docs/operations/damage.md says what to do", path.display())
     }
 
+    /// Before anything is put into `archive`: a journal names so many objects in it; is the folder there that has them?
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check_archive(archive: &Path, journal: &str, objects: usize) -> anyhow::Result<()> {
+        if objects == 0 || archive.join(journal).is_dir() {
+            return Ok(());
+        }
+        let path = archive.display();
+        bail!("{path} (mainstem.archive.folder) has no folder of journal {journal}, which names {objects} objects in it: is its disk mounted? docs/operations/damage.md says what to do")
+    }
+
     /// Is it the journal that was there?
     ///
     /// # Errors

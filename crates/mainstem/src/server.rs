@@ -346,7 +346,7 @@ fn open_journals(
     crate::damage::check(&config.accept_loss, folder.journals)?;
     let share = config.memory.bytes() as usize / folder.journals;
     let archive = open_archive(config, folder, mode)?;
-    let (mut journals, mut threads) = (Vec::new(), Vec::new());
+    let (mut journals, mut runners) = (Vec::new(), Vec::new());
     for number in 0..folder.journals {
         let path = folder.journal(number);
         let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(&path, mode).with_context(|| path.display().to_string())?);
@@ -375,7 +375,11 @@ fn open_journals(
         let (replayed, millis) = (ByteSize(opened.replayed_bytes).to_string(), started.elapsed().as_millis() as u64);
         tracing::info!(journal = number, replayed, millis, "journal recovered");
         journals.push(Arc::clone(&opened.journal));
-        let (writer, keeper, archiver) = (opened.writer, opened.keeper, opened.archiver);
+        runners.push((opened.writer, opened.keeper, opened.archiver));
+    }
+    crate::damage::check_archive(&archive_path(config, folder), &journals, &config.accept_loss)?;
+    let mut threads = Vec::new();
+    for (number, (writer, keeper, archiver)) in runners.into_iter().enumerate() {
         threads.push(std::thread::Builder::new().name(format!("journal-{number}")).spawn(move || writer.run())?);
         threads.push(std::thread::Builder::new().name(format!("keeper-{number}")).spawn(move || keeper.run())?);
         threads.push(std::thread::Builder::new().name(format!("archiver-{number}")).spawn(move || archiver.run())?);

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use types::{LogId, Offset, Timestamp};
 use uuid::Uuid;
 
+use crate::journal::Journal;
 use crate::transactions::AbortedTransaction;
 
 pub use memory::MemoryArchive;
@@ -247,6 +248,14 @@ impl Archive {
 
     pub fn take_leftover(&self) -> Vec<Arc<Archived>> {
         std::mem::take(&mut *self.leftover.lock())
+    }
+}
+
+impl Journal {
+    /// How many objects hold records of its logs. What the start of a log has passed is on its way out.
+    pub fn object_count(&self) -> usize {
+        let archived = self.all_logs().into_iter().filter(|log| log.archived_until() > Offset::ZERO);
+        archived.map(|log| log.inner().archive.from(log.start()).iter().filter(|object| object.length > 0).count()).sum()
     }
 }
 

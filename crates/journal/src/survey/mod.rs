@@ -162,6 +162,8 @@ pub struct Survey {
     pub runs: u64,
     /// Bytes that were read.
     pub bytes: u64,
+    /// Archive objects that hold records of its logs, there or not.
+    pub objects: u64,
     /// In the order of files and positions.
     pub damages: Vec<Damage>,
     /// Every log that the checkpoint or a later chunk names and that has not ended.
@@ -562,6 +564,7 @@ impl Surveyor<'_> {
     fn objects(&mut self, archive: &dyn ArchiveStore) {
         for object in self.named() {
             self.found.archived_until.insert(object.log, object.next);
+            self.found.objects += u64::from(object.length > 0);
             let whole = match object.length {
                 // Nothing is left of these offsets, and that is as it should be.
                 0 => vec![object.base..object.next],

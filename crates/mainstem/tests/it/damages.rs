@@ -405,6 +405,58 @@ fn is_same(one: &Path, other: &Path) -> bool {
     names(one) == names(other) && names(one).iter().all(|name| fs::read(one.join(name)).ok() == fs::read(other.join(name)).ok())
 }
 
+/// As where its disk is not mounted: what is acknowledged then must not go to where nobody will find it again.
+#[test]
+fn an_archive_that_is_not_there_is_missed() {
+    let whole = Whole::make();
+    let (data, away) = (whole.data(), whole.scratch.path().join("away"));
+    let archive = data.join("archive");
+    fs::rename(&archive, &away).expect("renamed");
+    let refused = |flags: &[&str]| Process::try_start(&data, flags).err().expect("it does not start");
+    for _ in 0..2 {
+        let said = refused(FLAGS);
+        assert!(said.contains("(mainstem.archive.folder) has no folder of journal") && said.contains("is its disk mounted?"), "{said}");
+        assert!(files(&archive).is_empty(), "nothing is put there");
+    }
+    fs::remove_dir_all(&archive).expect("removable");
+    fs::rename(&away, &archive).expect("renamed");
+    let process = Process::start(&data, FLAGS);
+    assert_eq!(read(&process), Ok(whole.keys.clone()), "it is mounted");
+    assert!(process.terminate().1);
+    // One object alone concerns its readers only.
+    let object = files(&archive).swap_remove(0);
+    let bytes = fs::read(&object).expect("readable");
+    fs::remove_file(&object).expect("removable");
+    assert!(Process::start(&data, FLAGS).terminate().1);
+    fs::write(&object, bytes).expect("writable");
+
+    // It is gone for good.
+    fs::remove_dir_all(&archive).expect("removable");
+    let (is_whole, said) = mainstem(&["journal", "verify"], &[("--data", &data)]);
+    let named: Vec<&str> = said.split_whitespace().filter(|word| word.ends_with("-objects")).collect();
+    assert!(!is_whole && !named.is_empty(), "{said}");
+    let accepting = named.iter().flat_map(|name| ["--accept-loss", name]);
+    let accepting: Vec<&str> = FLAGS.iter().copied().chain(accepting).collect();
+    assert!(Process::start(&data, &accepting).terminate().1);
+    let said = refused(&accepting);
+    assert!(said.contains("that is not damaged in journal"), "{said}");
+    let process = Process::start(&data, FLAGS);
+    read(&process).expect_err("what is lost is not passed over");
+    assert!(process.terminate().1);
+}
+
+#[test]
+fn a_node_that_has_archived_nothing_needs_no_archive() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let data = scratch.path().join("data");
+    let process = Process::start(&data, FLAGS);
+    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 1})).status, 201);
+    assert_eq!(change(&process, "POST", "/v1/topics/t/records", json!({"key": "k", "value": "v"})).status, 201);
+    assert!(process.terminate().1);
+    fs::remove_dir_all(data.join("archive")).expect("removable");
+    assert_eq!(read(&Process::start(&data, FLAGS)), Ok(BTreeSet::from(["k".to_owned()])));
+}
+
 /// Every refusal of a start has its words in the runbook.
 #[test]
 fn the_runbook_has_every_refusal_of_a_start() {
