@@ -59,7 +59,7 @@ pub use streams_topology::{
     ConfiguredSubtopology, ConfiguredTopic, CopartitionGroup, InternalTopic, StreamsStatus, StreamsStatusKind, StreamsTopology, Subtopology,
 };
 pub use subscription::{
-    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, DoneList, Gaps, KeyHash, Leaving, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Retry, RetryOf, Rules, Searched, Subscription, Tries, Verdict,
+    Acquired, Changes, ConsumerId, DEAD_LETTERS, Dead, DeadLettering, DeadReason, Done, DoneList, DoneOffsets, Gaps, KeyHash, Leaving, LevelPage, NO_LOCK, NotHeld, RecordState, Rest, Retry, RetryOf, Rules, Searched, Subscription, Tries, Verdict,
 };
 pub use subscription_record::{PAGE_OFFSETS, PageRun, StoredState, SubscriptionName, SubscriptionRecord, subscription_record};
 pub use topology::{Owned, Target, Topics};
