@@ -120,6 +120,8 @@ impl Cut {
                 break;
             }
             if header.base() >= self.until {
+                // Of what lies between nothing is left.
+                self.next = self.next.max(self.until);
                 self.full = true;
                 break;
             }
@@ -136,9 +138,9 @@ impl Cut {
             }
             at += total;
         }
-        if !self.full && at >= run.bytes as usize && run.next <= self.until {
-            // Behind its last batch a run of an archive object may stand for offsets of which nothing is left.
-            self.next = self.next.max(run.next);
+        if !self.full && at >= run.bytes as usize {
+            // Behind its last batch a run may stand for offsets of which nothing is left; where a reader ends among them, it is through.
+            self.next = self.next.max(run.next.min(self.until));
         }
         if let Some(start) = start {
             self.bytes += end - start;
@@ -231,6 +233,33 @@ mod tests {
         cut.add(&[bytes.slice(..)], &Run { base: run.next, ..run });
         let (slices, _, next) = cut.finish();
         assert_eq!((slices.concat(), next), (bytes[one..3 * one].to_vec(), Offset(106)));
+    }
+
+    /// Of a gap nobody gets anything, and everybody gets behind it, wherever he begins and ends.
+    #[test]
+    fn a_reader_that_ends_inside_a_gap_is_through() {
+        let (bytes, run, one) = run();
+        let gap = run.gap();
+        for (from, until, next) in [(100, 105, 105), (103, 110, 110), (103, 107, 107), (90, 200, 110)] {
+            let mut cut = Cut::new(Offset(from)..Offset(until), 1, true);
+            cut.add(&[], &gap);
+            assert_eq!(cut.finish(), (SmallVec::new(), 0, Offset(next)), "{from} to {until}");
+        }
+        let mut cut = Cut::new(Offset(102)..Offset(115), bytes.len(), true);
+        cut.add(&[bytes.slice(..)], &run);
+        cut.add(&[], &Run { base: Offset(110), next: Offset(130), ..gap });
+        let (slices, _, next) = cut.finish();
+        assert_eq!((slices.concat().len(), next), (bytes.len() / 5 * 4, Offset(115)));
+        // Merged with what lies around it: the batches of a run need not follow each other.
+        let (first, last) = (&bytes[..one], &bytes[4 * one..]);
+        let merged = Bytes::from([first, last].concat());
+        let run = Run { bytes: merged.len() as u32, ..run };
+        for (from, until, got, next) in [(103, 106, 0, 106), (100, 106, one, 106), (103, 110, one, 110)] {
+            let mut cut = Cut::new(Offset(from)..Offset(until), bytes.len(), true);
+            cut.add(std::slice::from_ref(&merged), &run);
+            let (slices, _, end) = cut.finish();
+            assert_eq!((slices.concat().len(), end), (got, Offset(next)), "{from} to {until}");
+        }
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(crate) struct LogInner {
 
 /// Who knows which records of a log nobody needs any more, although its start is before them.
 pub trait DoneRecords: Send + Sync {
-    /// Ascending ranges in `range` that do not touch each other. What is in them may be gone at any time after that, and stays out of use,
+    /// Ascending ranges in `range`, which is not empty, that do not touch each other. What is in them may be gone at any time after that, and stays out of use,
     /// whatever a crash undoes. Called by the keeper, without any lock of the log.
     fn done_within(&self, range: Range<Offset>) -> Vec<Range<Offset>>;
 }
@@ -98,6 +98,27 @@ impl LogInner {
         self.newest_term = terms.last().map(|(term, _)| *term);
         self.terms = terms;
     }
+}
+
+/// What is left of ascending ranges without others, which come in any order and may overlap.
+fn without(ranges: Vec<Range<Offset>>, mut others: Vec<Range<Offset>>) -> Vec<Range<Offset>> {
+    others.sort_unstable_by_key(|other| other.start);
+    let (mut left, mut at, mut covered) = (Vec::with_capacity(ranges.len()), 0, Offset::ZERO);
+    for Range { start, end } in ranges {
+        let mut from = start.max(covered);
+        while let Some(other) = others.get(at).filter(|other| other.start < end) {
+            if from < other.start {
+                left.push(from..other.start);
+            }
+            covered = covered.max(other.end);
+            from = from.max(covered);
+            at += 1;
+        }
+        if from < end {
+            left.push(from..end);
+        }
+    }
+    left
 }
 
 /// A hint that `bytes` from `first` on will be written soon. No effect on other processors than x86-64.
@@ -391,9 +412,15 @@ impl Log {
         self.inner.lock().done.is_some()
     }
 
+    /// What nobody needs of a range. Aborted transactions are not among it: readers of committed records are told of them, and one that does
+    /// not find the marker of an aborted transaction takes what its producer commits later for a part of it.
     pub(crate) fn done_within(&self, range: Range<Offset>) -> Vec<Range<Offset>> {
-        let done = self.inner.lock().done.clone();
-        done.and_then(|done| done.upgrade()).map_or_else(Vec::new, |done| done.done_within(range))
+        let done = if range.start < range.end { self.inner.lock().done.clone() } else { None };
+        let done = done.and_then(|done| done.upgrade()).map_or_else(Vec::new, |done| done.done_within(range.clone()));
+        if done.is_empty() {
+            return done;
+        }
+        without(done, self.aborted_between(range.start, range.end).into_iter().map(|aborted| aborted.first..aborted.last.plus(1)).collect())
     }
 
     pub(crate) fn compaction(&self) -> Option<Compaction> {
@@ -459,5 +486,34 @@ impl Log {
     pub(crate) fn trim(&self, to: Offset) {
         let to = to.min(self.end());
         self.start.fetch_max(to.0, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_ranges_is_what_a_look_at_each_offset_finds() {
+        let mut random = 5u64;
+        let mut next = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        for _ in 0..2000 {
+            let (mut ranges, mut at) = (Vec::new(), next(4));
+            while at < 50 {
+                let end = at + 1 + next(8);
+                ranges.push(Offset(at)..Offset(end));
+                at = end + 1 + next(6);
+            }
+            let others: Vec<Range<Offset>> = (0..next(6)).map(|_| next(60)).map(|from| Offset(from)..Offset(from + 1 + from % 13)).collect();
+            let is_in = |ranges: &[Range<Offset>], at: u64| ranges.iter().any(|range| range.contains(&Offset(at)));
+            let left = without(ranges.clone(), others.clone());
+            for at in 0..80 {
+                assert_eq!(is_in(&left, at), is_in(&ranges, at) && !is_in(&others, at), "{at} of {ranges:?} without {others:?}: {left:?}");
+            }
+            assert!(left.iter().all(|range| range.start < range.end) && left.windows(2).all(|pair| pair[0].end < pair[1].start), "{left:?}");
+        }
     }
 }

@@ -233,7 +233,8 @@ impl Archiver {
                 continue;
             }
             if objects.last().is_none_or(|object| object.batch_bytes() >= object_bytes) {
-                let base = if from > log.start() { from } else { header.base() };
+                // Before its first batch nothing may be left, and who begins to read there has to find that out.
+                let base = if from > log.start() { from } else { header.base().min(log.start()) };
                 objects.push(self.begin_object(run.log, base));
             }
             let batch = &bytes[position..position + header.total_bytes()];
