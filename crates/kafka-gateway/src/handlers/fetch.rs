@@ -16,6 +16,7 @@ use kafka_wire::fetch::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
 use parking_lot::Mutex;
+use record::gap_marker;
 use smallvec::SmallVec;
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 use uuid::Uuid;
@@ -487,8 +488,13 @@ impl FetchWait {
             let at = (self.start + step) % self.wanted.len();
             let found = std::mem::take(&mut self.found[at]);
             let wanted = &self.wanted[at];
+            let (offset, broker) = (Offset(wanted.offset.max(0) as u64), &context.gateway.broker);
             let gap = match (&self.filtered, &wanted.log, found.code) {
-                (Some(filtered), Some(log), None) => filtered.gap(at, Offset(wanted.offset.max(0) as u64), &context.gateway.broker, log),
+                (Some(filtered), Some(log), None) => filtered.gap(at, offset, broker, log),
+                // Nothing is left from there to the end, of a queue's log: without a word the client would ask for the same again and again.
+                (None, Some(log), None) if found.slices.is_empty() && found.next > offset => {
+                    Some(gap_marker(Offset(found.next.0 - 1), log.leader_epoch(), broker.now_ms()))
+                }
                 _ => None,
             };
             let mut found = found;
