@@ -6,6 +6,7 @@
 //! `memory`, flushed for class `fsync`. What an administrator changes is flushed in any case. Locks of consumers that run out are noticed by
 //! whoever looks at a subscription next, and twice a second by the thread `groups`, which looks at those that have any and is woken by the first.
 
+mod done;
 mod held;
 mod listed;
 mod looked_after;
@@ -21,6 +22,8 @@ use journal::{AppendItem, EventSink, Log, ReplyTo};
 use parking_lot::{Mutex, RwLock};
 use types::{ConnectionId, Offset, PartitionIndex, ShardId, TopicId};
 
+pub(crate) use done::Wake;
+use done::DoneCopy;
 pub use held::Held;
 use held::Kept;
 use listed::Listed;
@@ -441,8 +444,15 @@ impl Broker {
     }
 
     /// As [`Broker::write_subscription`]; in the same append the log is trimmed behind it: what a reader finds gone is done. Two appends would
-    /// be two chunks, twice as much of the disk.
-    pub(crate) fn write_subscription_and_trim(&self, shared: &SharedSubscription, state: &mut Subscription, asker: Option<&Arc<Acknowledgement>>) {
+    /// be two chunks, twice as much of the disk. What is done behind the start its journal is told of as well (see `subscriptions/done.rs`), which
+    /// has the subscription written by `wake` when it wants to know more.
+    pub(crate) fn write_subscription_and_trim(
+        &self,
+        shared: &SharedSubscription,
+        state: &mut Subscription,
+        asker: Option<&Arc<Acknowledgement>>,
+        wake: impl FnOnce() -> Wake,
+    ) {
         let of_log = |(key, value)| AppendItem::StateOf { log: Arc::clone(&shared.log), key, value };
         let mut items = self.changed_items(shared, state, of_log);
         if let Some(asker) = asker.filter(|_| items.is_empty()) {
@@ -450,8 +460,11 @@ impl Broker {
             self.subscriptions().writes.wait_for(shared, asker);
         }
         let asker = asker.filter(|_| !items.is_empty());
-        items.extend(shared.trim(state));
-        self.append_changes(shared, items, asker);
+        let done = self.done_to_write(shared, state, wake);
+        // A trim is flushed, wherever it is to.
+        let flushed = || done.is_some().then(|| AppendItem::Trim { log: Arc::clone(&shared.log), to: shared.log.start() });
+        items.extend(shared.trim(state).or_else(flushed));
+        self.append_changes(shared, items, asker, done);
     }
 
     /// Writes what changed, `changes` that count once they are durable, and `others`, of the same journal, in one chunk: a crash leaves all of it or
@@ -471,7 +484,7 @@ impl Broker {
             items.extend(shared.name.records(changes).into_iter().map(item));
         }
         let together = if items.is_empty() { Vec::new() } else { vec![AppendItem::Together(items)] };
-        self.append_changes(shared, together, Some(asker));
+        self.append_changes(shared, together, Some(asker), None);
     }
 
     fn write_changes(
@@ -482,7 +495,7 @@ impl Broker {
         item: impl Fn((Bytes, Option<Bytes>)) -> AppendItem,
     ) {
         let items = self.changed_items(shared, state, item);
-        self.append_changes(shared, items, asker);
+        self.append_changes(shared, items, asker, None);
     }
 
     /// Appends what is no change of the subscription, behind what was written of it before, in the same journal. `asker` waits for it.
@@ -503,7 +516,7 @@ impl Broker {
         if shared.volatile { Vec::new() } else { shared.name.records(&changes).into_iter().map(item).collect() }
     }
 
-    fn append_changes(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: Option<&Arc<Acknowledgement>>) {
+    fn append_changes(&self, shared: &SharedSubscription, items: Vec<AppendItem>, asker: Option<&Arc<Acknowledgement>>, done: Option<Arc<DoneCopy>>) {
         if shared.is_dropped() {
             return;
         }
@@ -511,7 +524,7 @@ impl Broker {
             // Somebody else may have taken what the asker changed, and be writing it.
             return asker.into_iter().for_each(|asker| self.subscriptions().writes.wait_for(shared, asker));
         }
-        let write = Write::of(shared, asker);
+        let write = Write::of(shared, asker, done);
         self.subscriptions().writes.append(self.journal_number(shared.log.id()), shared.lane, items, write);
     }
 
@@ -609,6 +622,7 @@ impl Broker {
             let state = shared.lock();
             shared.dropped.store(true, Ordering::SeqCst);
             self.subscriptions().remove(shared);
+            self.subscriptions().writes.done.forget(shared);
             if !shared.volatile && !state.is_unwritten() {
                 let items = shared.name.keys(&state).into_iter().map(|key| AppendItem::State { key, value: None }).collect();
                 let write = Write::alone(asker);

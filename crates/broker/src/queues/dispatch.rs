@@ -21,11 +21,12 @@ use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Deliver
 use super::look::QueueTally;
 use super::policies::InForce;
 use super::queue::{Counts, Got, Queue};
+use super::Ticker;
 use super::window::{Seen, Window};
 use super::window_memory::WindowMemory;
 use crate::groups::now;
 use crate::mailbox::{Event, Reply};
-use crate::subscriptions::{Acknowledgement, Held, SharedSubscription};
+use crate::subscriptions::{Acknowledgement, Held, SharedSubscription, Wake};
 use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
@@ -515,13 +516,11 @@ impl Broker {
 
     /// What changed in a queue's subscription is to be written soon.
     pub(super) fn touch_queue(&self, queue: &Arc<Queue>) {
-        if !queue.dirty.swap(true, Ordering::SeqCst) {
-            self.ticker.touch(queue);
-        }
+        touch(&self.ticker, queue);
     }
 
     /// Writes what changed in a queue's subscription, and lets go what is done. `asker` waits for it.
-    pub(crate) fn write_queue(&self, queue: &Queue, asker: Option<&Arc<Acknowledgement>>) {
+    pub(crate) fn write_queue(&self, queue: &Arc<Queue>, asker: Option<&Arc<Acknowledgement>>) {
         queue.dirty.store(false, Ordering::SeqCst);
         if queue.is_dropped() {
             return;
@@ -530,7 +529,11 @@ impl Broker {
         if queue.attached {
             self.write_subscription(&queue.shared, &mut state, asker);
         } else {
-            self.write_subscription_and_trim(&queue.shared, &mut state, asker);
+            let wake = || {
+                let (ticker, of) = (Arc::clone(&self.ticker), Arc::downgrade(queue));
+                Box::new(move || of.upgrade().iter().for_each(|queue| touch(&ticker, queue))) as Wake
+            };
+            self.write_subscription_and_trim(&queue.shared, &mut state, asker, wake);
         }
         state.let_rest();
     }
@@ -541,6 +544,12 @@ impl Broker {
             self.write_queue(queue, Some(asker));
         }
         self.close_acknowledgement(asker);
+    }
+}
+
+fn touch(ticker: &Ticker, queue: &Arc<Queue>) {
+    if !queue.dirty.swap(true, Ordering::SeqCst) {
+        ticker.touch(queue);
     }
 }
 

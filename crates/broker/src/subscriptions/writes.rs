@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use smallvec::SmallVec;
 use types::ConnectionId;
 
+use super::done::{DoneCopy, DoneLogs};
 use super::{SHARD, SharedSubscription};
 use crate::mailbox::{Event, Mailboxes};
 use crate::unsent::Unsent;
@@ -48,6 +49,7 @@ pub(crate) struct Writes {
     mailboxes: Mailboxes,
     journals: RwLock<Vec<Arc<journal::Journal>>>,
     state: Mutex<WritesState>,
+    pub(super) done: DoneLogs,
 }
 
 #[derive(Default)]
@@ -65,17 +67,19 @@ pub(super) struct Write {
     of: Option<Arc<SharedSubscription>>,
     /// Who waits for it; true: and for all that was written of the subscription before.
     askers: SmallVec<[(Arc<Acknowledgement>, bool); 1]>,
+    /// What was done when it was made; then it is flushed.
+    done: Option<Arc<DoneCopy>>,
 }
 
 impl Write {
     /// Of no subscription, or of one that is deleted.
     pub fn alone(asker: Option<&Arc<Acknowledgement>>) -> Self {
-        Self { of: None, askers: asker.map(|asker| (Arc::clone(asker), false)).into_iter().collect() }
+        Self { of: None, askers: asker.map(|asker| (Arc::clone(asker), false)).into_iter().collect(), done: None }
     }
 
     /// What changed in a subscription.
-    pub fn of(shared: &SharedSubscription, asker: Option<&Arc<Acknowledgement>>) -> Self {
-        Self { of: shared.me.upgrade(), ..Self::alone(asker) }
+    pub fn of(shared: &SharedSubscription, asker: Option<&Arc<Acknowledgement>>, done: Option<Arc<DoneCopy>>) -> Self {
+        Self { of: shared.me.upgrade(), done, ..Self::alone(asker) }
     }
 }
 
@@ -102,7 +106,7 @@ impl Acknowledgement {
 
 impl Writes {
     pub fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
-        Self { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default() }
+        Self { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default(), done: DoneLogs::default() }
     }
 
     pub fn mailboxes(&self) -> &Mailboxes {
@@ -158,6 +162,12 @@ impl EventSink for Writes {
                 JournalEvent::Appended { to, results } => {
                     let Some(write) = self.state.lock().take(to) else { continue };
                     let failed = results.iter().any(Result::is_err);
+                    if let (true, Some(shared)) = (failed, &write.of) {
+                        self.done.lost(shared);
+                    }
+                    if let Some(copy) = &write.done {
+                        self.done.end(copy, !failed);
+                    }
                     let lost = write.of.is_some_and(|shared| shared.lost.fetch_or(failed, Ordering::SeqCst));
                     for (asker, of_all) in write.askers {
                         asker.failed.fetch_or(failed || of_all && lost, Ordering::SeqCst);

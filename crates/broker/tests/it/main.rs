@@ -1,4 +1,5 @@
 //! The broker as gateways use it, on journals of the real file system, with its threads running, through restarts.
 
+mod done;
 mod log_ends;
 mod node;

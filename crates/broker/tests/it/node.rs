@@ -16,8 +16,10 @@ use types::{ConnectionId, Durability, LogId, NodeId, PartitionIndex, ShardId, Sy
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Of a journal.
+pub const SEGMENT_BYTES: u64 = 1 << 20;
 /// Of every record.
-const VALUE_BYTES: usize = 8 << 10;
+pub const VALUE_BYTES: usize = 8 << 10;
 const CONNECTION: ConnectionId = ConnectionId(1);
 
 /// Waits until it is so.
@@ -49,6 +51,11 @@ impl Node {
 
     /// The same, or why it does not.
     pub fn try_open(data: &Path, journals: usize) -> Result<Self, String> {
+        Self::open_in(data, journals, Durability::Fsync)
+    }
+
+    /// The same, with logs of this class.
+    pub fn open_in(data: &Path, journals: usize, durability: Durability) -> Result<Self, String> {
         let (mut opened, mut of_journals) = (Vec::new(), Vec::new());
         for number in 0..journals {
             let folder = journal_folder(data, number);
@@ -56,7 +63,7 @@ impl Node {
             let storage: Arc<dyn Storage> = Arc::new(RealStorage::open(&folder, IoMode::Buffered).expect("a folder"));
             let config = JournalConfig {
                 number: number as u16,
-                segment_bytes: 1 << 20,
+                segment_bytes: SEGMENT_BYTES,
                 tail_bytes: 4 << 20,
                 cold_bytes: 4 << 20,
                 index_bytes: 1 << 20,
@@ -77,7 +84,7 @@ impl Node {
             cluster_id: "test".to_owned(),
             node_id: NodeId(1),
             settings: Settings::default(),
-            durability: Durability::Fsync,
+            durability,
             clock: Arc::new(SystemClock),
         };
         let broker = Broker::open(config, opened.clone()).map_err(|error| {
@@ -102,8 +109,13 @@ impl Node {
 
     /// A queue; a durable one is a topic too.
     pub fn queue(&self, name: &str, durable: bool) -> Arc<Queue> {
+        self.queue_with(name, durable, Arguments::default())
+    }
+
+    /// The same, with arguments.
+    pub fn queue_with(&self, name: &str, durable: bool, arguments: Arguments) -> Arc<Queue> {
         let name = Name::new(name.as_bytes()).expect("a short name");
-        let wish = QueueDeclaration { name, durable, owner: None, auto_delete: false, arguments: Arguments::default() };
+        let wish = QueueDeclaration { name, durable, owner: None, auto_delete: false, arguments };
         self.broker.declare_queue(&self.vhost(), wish, CONNECTION).expect("declared")
     }
 
