@@ -1,6 +1,6 @@
 //! Which transactions the batches of a log make, found out by reading them, to be compared with what the journal keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use journal::Log;
 use record::{BatchHeader, Marker};
@@ -31,6 +31,21 @@ impl Batches {
     /// What was from here on is lost.
     pub fn forget_from(&mut self, end: u64) {
         self.by_base.split_off(&end);
+    }
+
+    /// First offsets of the batches that were aborted, of those that have been seen.
+    pub fn aborted(&self) -> BTreeSet<u64> {
+        let (mut open, mut aborted): (BTreeMap<i64, Vec<u64>>, BTreeSet<u64>) = Default::default();
+        for (base, (producer, meaning)) in &self.by_base {
+            match meaning {
+                Meaning::Records => open.entry(*producer).or_default().push(*base),
+                Meaning::End(marker) => {
+                    let of_it = open.remove(producer).unwrap_or_default();
+                    aborted.extend(of_it.into_iter().filter(|_| *marker == Marker::Abort));
+                }
+            }
+        }
+        aborted
     }
 
     /// Does the journal say the same of a log whose batches have all been seen? Of what begins before the log's start nothing is known.

@@ -5,9 +5,10 @@
 //! acknowledged is there (class `memory`: unless the power went), offsets have no gaps, terms rise, no
 //! term and index name two chunks, and what the journal says of transactions is what their batches say. The oldest of what is
 //! written moves into an archive meanwhile, and some logs are compacted: of these a record may be gone of which a newer
-//! one is there.
+//! one is there; of two others what is done behind the start (`world/done.rs`).
 
 mod damage;
+mod done;
 mod drops;
 mod reads;
 mod ties;
@@ -201,6 +202,8 @@ struct World {
     archive_rests: u64,
     /// Logs that end, and others that take their place.
     drops: drops::Drops,
+    /// Records that are done behind the starts of their logs.
+    done: done::Done,
     segment_bytes: u64,
     trace: u64,
 }
@@ -273,6 +276,7 @@ impl World {
             watch: window::Watch::default(),
             archive_rests: 0,
             drops: drops::Drops::new(seed),
+            done: done::Done::new(seed),
             segment_bytes: if seed.is_multiple_of(LARGE_RUNS) { LARGE_SEGMENT_BYTES } else { SEGMENT_BYTES },
             trace: seed,
         }
@@ -327,6 +331,7 @@ impl World {
             let log = running.journal.create_log(id, durability(id));
             log.set_retention(retention(id));
             log.set_compaction(compaction(id));
+            self.done.tell(&log);
         }
         // Nothing is shown before the first chunk of the term is durable.
         for _ in 0..1000 {
@@ -366,6 +371,7 @@ impl World {
                 return Err(format!("{id}: acknowledged batch {batch} at {base} is lost, the log ends at {end}"));
             }
             self.read_all(id, coverage)?;
+            self.check_committed(id, coverage)?;
             self.logs.entry(id).or_default().transactions.compare(&log)?;
             // A producer goes on after what survived; the easiest is a new one.
             let next_id = self.next_id as i32;
@@ -400,7 +406,8 @@ impl World {
             449..450 => self.make_log(coverage),
             450..457 => self.trim(),
             457..460 => self.drop_log(coverage),
-            460..740 => self.step(coverage)?,
+            460..480 => self.finish_some(coverage),
+            480..740 => self.step(coverage)?,
             740..810 => self.archive(coverage),
             810..880 => self.keep(coverage),
             880..935 => {

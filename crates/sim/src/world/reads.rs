@@ -8,6 +8,7 @@ use journal::{ColdWant, Log, Place, TailRead};
 use record::Batches;
 use types::{LogId, Offset};
 
+use super::done::Done;
 use super::{Coverage, World, is_compacted};
 
 /// Fetches of one operation.
@@ -29,8 +30,9 @@ const SEAMS: [(Place, Place, &str); 8] = [
 ];
 
 /// An answer begins with the batch that holds the offset asked for, or with the next there is; its batches ascend, and none is there twice.
-/// Of a log that is not compacted none is missing either.
-fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8]) -> Result<(), String> {
+/// Of a log that is not compacted none is missing either but what is done.
+fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8], done: &Done) -> Result<(), String> {
+    let may_miss = |missing: std::ops::Range<Offset>| is_compacted(id) || done.has_all(id, missing.start.0..missing.end.0);
     let (mut end, mut first) = (from, true);
     for batch in Batches::new(bytes) {
         let (_, header) = batch.map_err(|error| format!("{id}: {error}"))?;
@@ -39,10 +41,13 @@ fn check_answer(id: LogId, from: Offset, next: Offset, bytes: &[u8]) -> Result<(
             return Err(format!("{id}: asked for from {from} on, batch {base}..{behind} comes at {end}"));
         }
         let follows = if first { base <= end } else { base == end };
-        if !follows && !is_compacted(id) {
+        if !follows && !may_miss(end..base) {
             return Err(format!("{id}: asked for from {from} on, batch {base}..{behind} comes at {end}, and what lies between is missing"));
         }
         (end, first) = (behind, false);
+    }
+    if next > end && !may_miss(end..next) {
+        return Err(format!("{id}: asked for from {from} on, is to go on at {next}, and what lies behind {end} is missing"));
     }
     if next < end {
         return Err(format!("{id}: asked for from {from} on, is to go on at {next}, and had got up to {end}"));
@@ -73,7 +78,7 @@ impl World {
                 let id = want.log.id();
                 let data = result.map_err(|error| format!("{id} from {}: {error}", want.from))?;
                 let bytes = data.slices.concat();
-                check_answer(id, want.from, data.next, &bytes)?;
+                check_answer(id, want.from, data.next, &bytes, &self.done)?;
                 self.saw(id, &bytes)?;
                 coverage.add("fetches at seams", 1);
                 count_seams(places, want.from, data.next, coverage);
@@ -154,13 +159,13 @@ impl World {
             if !seen.insert(*batch) {
                 return Err(format!("{id}: batch {batch} is there twice"));
             }
-            if expected.is_some_and(|expected| expected != *base) {
+            if expected.is_some_and(|expected| expected != *base && !self.done.has_all(id, expected..*base)) {
                 return Err(format!("{id}: gap between {expected:?} and {base}"));
             }
             expected = Some(base + records);
         }
         for (base, known) in model.acknowledged.range(model.start..end) {
-            if model.visible.get(base) != Some(known) {
+            if model.visible.get(base) != Some(known) && !self.done.has_all(id, *base..base + known.1) {
                 return Err(format!("{id}: acknowledged batch {known:?} at {base} is not readable"));
             }
         }
@@ -189,7 +194,7 @@ impl World {
                 TailRead::Data { slices, next, .. } => {
                     coverage.add("reads of the tail", 1);
                     let bytes = slices.concat();
-                    check_answer(log.id(), from, next, &bytes)?;
+                    check_answer(log.id(), from, next, &bytes, &self.done)?;
                     self.saw(log.id(), &bytes)?;
                     return Ok(next);
                 }
@@ -204,7 +209,7 @@ impl World {
         match result {
             Ok(data) => {
                 let bytes = data.slices.concat();
-                check_answer(log.id(), from, data.next, &bytes)?;
+                check_answer(log.id(), from, data.next, &bytes, &self.done)?;
                 self.saw(log.id(), &bytes)?;
                 Ok(data.next)
             }
