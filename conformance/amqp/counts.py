@@ -1,6 +1,6 @@
 """Lengths and counts of queues are those of messages, whatever else their logs hold: Kafka's aborted transactions and markers, what compaction
-removed, what DeleteRecords deleted; also after a kill. pika, and confluent-kafka (librdkafka). Argument: the binary. Prints `ok NAME` or
-`failed NAME: WHY`, a line a case."""
+removed, what DeleteRecords deleted, and what is not on the disk any more because it was acknowledged behind messages that are kept; also after
+a kill. pika, and confluent-kafka (librdkafka). Argument: the binary. Prints `ok NAME` or `failed NAME: WHY`, a line a case."""
 
 import json
 import signal
@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import pika
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from driver.broker import Broker
 
@@ -209,14 +209,84 @@ def deleted(case):
     assert case.count("deleted") == 0
 
 
-CASES = [classic, quorum, refusing, stream, compacted_before, compacted_after, deleted]
+def segment_bytes(broker):
+    total = 0
+    for file in Path(broker.folder).rglob("segment-*"):
+        try:
+            total += file.stat().st_size
+        except FileNotFoundError:
+            pass
+    return total
+
+
+def committed(broker, topic):
+    """What a reader of committed records finds from the start to the end of the topic."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "a", "isolation.level": "read_committed", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found, until = [], time.time() + PATIENCE
+    while True:
+        assert time.time() < until, f"the end of the topic does not come behind {found[-1:]}"
+        if (message := consumer.poll(0.2)) is None:
+            continue
+        if message.error():
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            consumer.close()
+            return found
+        found.append(message.value().decode())
+
+
+def round_of(case, name, body):
+    """Messages are published, taken and acknowledged."""
+    assert all(case.publish(name, *[body] * 300))
+    for _ in range(300):
+        method, _, got = case.channel.basic_get(name)
+        assert got.decode() == body, got[:20]
+        case.channel.basic_ack(method.delivery_tag)
+
+
+def behind_one_that_is_kept(case):
+    """What is acknowledged behind messages that nobody acknowledges goes, and nothing else, also for a reader of the topic."""
+    case.declare("kept")
+    case.declare("other")
+    case.publish("kept", "first")
+    producer = Producer({"bootstrap.servers": case.broker.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(PATIENCE)
+    holder = case.connection.channel()
+    assert holder.basic_get("kept")[2] == b"first"
+    for end in (producer.abort_transaction, producer.commit_transaction):
+        round_of(case, "kept", "a" * 10_000)
+        producer.begin_transaction()
+        producer.produce("kept", end.__name__.encode(), partition=0)
+        producer.flush(PATIENCE)
+        end(PATIENCE)
+    comes("the message of a transaction", b"commit_transaction", lambda: holder.basic_get("kept")[2])
+    round_of(case, "kept", "b" * 10_000)
+    # All of the queue lies in full segments.
+    round_of(case, "other", "c" * 10_000)
+    comes("room", True, lambda: segment_bytes(case.broker) <= 4 * SMALL_SEGMENT)
+    left = ["first", "commit_transaction"]
+    for _ in range(2):
+        # What is in memory is read from there as long as the process lives.
+        case.kill()
+        assert (case.count("kept"), case.count("other")) == (2, 0), (case.count("kept"), case.count("other"))
+        found = committed(case.broker, "kept")
+        # What lies in a chunk with these may be there.
+        assert [body for body in found if len(body) < 1000] == left and len(found) < 100, (len(found), [body for body in found if len(body) < 1000])
+    assert case.drain("kept") == left
+
+
+SMALL_SEGMENT = 1 << 20
+CASES = [classic, quorum, refusing, stream, compacted_before, compacted_after, deleted, behind_one_that_is_kept]
+SETTINGS = {behind_one_that_is_kept: {"mainstem.segment.bytes": SMALL_SEGMENT, "log.retention.check.interval.ms": 300}}
 
 
 def main():
     only = sys.argv[2:]
     for run in [run for run in CASES if not only or run.__name__ in only]:
         with tempfile.TemporaryDirectory(prefix="mainstem-counts-") as folder:
-            broker = Broker(sys.argv[1], f"{folder}/data", ["--set", "log.cleaner.backoff.ms=100"]).start()
+            settings = {"log.cleaner.backoff.ms": 100, **SETTINGS.get(run, {})}
+            words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+            broker = Broker(sys.argv[1], f"{folder}/data", words).start()
             try:
                 run(Case(broker))
                 sums = [line for line in broker.metrics().splitlines() if line.startswith("mainstem_queue_imbalance ")]

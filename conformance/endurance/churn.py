@@ -35,12 +35,6 @@ FLAGS = {"mainstem.segment.bytes": SEGMENT, "mainstem.journals": JOURNALS, "log.
 MEMORY_GROWTH, MEMORY_SLACK_MIB = 1.10, 12
 
 
-# What meets a defect that is known and not mended, and which. `--all` leaves nothing out.
-WITHOUT = {
-    "one message that nobody acknowledges": "what was acknowledged behind it in its queue is kept on the disk",
-}
-
-
 class Wrong(Exception):
     pass
 
@@ -295,7 +289,7 @@ def quiet(node, what, true):
         time.sleep(0.5)
 
 
-def churned(results, binary, scratch, seconds, whole):
+def churned(results, binary, scratch, seconds):
     node = Node(binary, f"{scratch}/data", FLAGS, ["prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}"])
     try:
         churn = Churn(node, 1)
@@ -320,7 +314,7 @@ def churned(results, binary, scratch, seconds, whole):
         for name, slack in (("descriptors", 8), ("threads", 2), ("series", 0)):
             before, after = most[name]
             results.note(f"{name} settle", None if after <= before + slack else f"{before:.0f}, then {after:.0f}")
-        files(results, node, whole)
+        files(results, node)
         imbalance(results, node)
         node.broker.end(signal.SIGTERM)
         node.start()
@@ -329,7 +323,7 @@ def churned(results, binary, scratch, seconds, whole):
         node.broker.end(signal.SIGKILL)
 
 
-def files(results, node, whole):
+def files(results, node):
     def still_too_much():
         live, there = node.value("mainstem_live_bytes") / MIB, node.files_mib()
         bound = 2 * live + 4 * JOURNALS * SEGMENT / MIB + 4
@@ -341,8 +335,7 @@ def files(results, node, whole):
     def still_more():
         there = node.files_mib()
         return None if there <= bound else f"{there:.1f} MiB of files, {bound:.0f} are allowed"
-    if whole or "one message that nobody acknowledges" not in WITHOUT:
-        results.step("one message that nobody acknowledges keeps nothing else on the disk", lambda: quiet(node, "files", still_more))
+    results.step("one message that nobody acknowledges keeps nothing else on the disk", lambda: quiet(node, "files", still_more))
 
 
 def imbalance(results, node):
@@ -416,16 +409,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("--minutes", type=float, default=2)
-    parser.add_argument("--all", action="store_true", help="leave nothing out")
     chosen = parser.parse_args()
-    for what, why in WITHOUT.items() if not chosen.all else ():
-        print(f"      left out: {what}: {why}", flush=True)
     results, seconds = Results(), chosen.minutes * 60
     with tempfile.TemporaryDirectory(prefix="mainstem-endurance-") as scratch:
         kafka.build(scratch)
         kafka.fast_checksums(scratch)
         binary = os.path.abspath(chosen.binary)
-        results.step("churn ends well", lambda: churned(results, binary, scratch, seconds * 0.7, chosen.all))
+        results.step("churn ends well", lambda: churned(results, binary, scratch, seconds * 0.7))
         small_disk(results, binary, scratch, seconds * 0.15)
     print(f"{results.passed} passed, {results.failed} failed")
     return 1 if results.failed else 0
