@@ -138,7 +138,7 @@ fn what_is_not_acknowledged_stays_wherever_it_lies() {
     for _ in 0..ROUNDS {
         let first = taker.queue.log().end().0;
         // What lies in one chunk with a message that is needed stays with it.
-        (0..ROUND / 10).for_each(|_| node.fill(taker.queue.log(), 10));
+        (0..ROUND / 4).for_each(|_| node.fill(taker.queue.log(), 4));
         let mut taken = Vec::new();
         while taken.len() < ROUND as usize {
             let offset = taker.take().expect("there is more");
