@@ -157,7 +157,7 @@ class SmallDisk:
 
 def full(report):
     """Twenty seeds: a small disk in memory is filled by two topics until the broker refuses, and then by another program to its last byte; the
-    topic that is 50 to 95 % of it is deleted, now and then around a SIGKILL. Seconds until the broker takes records again, and as many as half
+    topic that is 50 to 95 % of it is deleted, now and then around a SIGKILL, or with a window that is larger than the disk. Seconds until the broker takes records again, and as many as half
     of what was deleted; then everything that is left of the other topic is read."""
     worst, slowest, failed = 0, 0, []
     for seed in range(report.amount(SEEDS)):
