@@ -216,7 +216,7 @@ pub fn probe(folder: &Path, wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<S
     let order = [IoMode::Uring, IoMode::Direct, IoMode::Buffered];
     let mut refused = Vec::new();
     for mode in order.into_iter().filter(|mode| wanted.is_none_or(|wanted| wanted == *mode)) {
-        match try_mode(folder, mode) {
+        match RealStorage::beside(folder, mode).and_then(|storage| try_mode(&storage, submitter(mode)?)) {
             Ok(()) => return Ok((mode, refused)),
             Err(error) if wanted.is_some() => return Err(error),
             Err(error) => refused.push(format!("{mode}: {error}")),
@@ -225,9 +225,8 @@ pub fn probe(folder: &Path, wanted: Option<IoMode>) -> io::Result<(IoMode, Vec<S
     Err(io::Error::other(refused.join("; ")))
 }
 
-fn try_mode(folder: &Path, mode: IoMode) -> io::Result<()> {
-    let storage = RealStorage::beside(folder, mode)?;
-    match try_write(&storage, mode) {
+fn try_mode(storage: &dyn Storage, submitter: Box<dyn Submitter>) -> io::Result<()> {
+    match try_write(storage, submitter) {
         // A node starts on a full disk too: whether the mode can be had, a file that is there says as well.
         Err(error) if error.kind() == io::ErrorKind::StorageFull => match storage.list()?.first() {
             Some(name) => storage.open(name).map(drop),
@@ -237,9 +236,8 @@ fn try_mode(folder: &Path, mode: IoMode) -> io::Result<()> {
     }
 }
 
-fn try_write(storage: &RealStorage, mode: IoMode) -> io::Result<()> {
+fn try_write(storage: &dyn Storage, mut submitter: Box<dyn Submitter>) -> io::Result<()> {
     const NAME: &str = "probe";
-    let mut submitter = submitter(mode)?;
     if storage.list()?.iter().any(|name| name == NAME) {
         storage.remove(NAME)?;
     }
@@ -264,3 +262,6 @@ pub fn submitter(mode: IoMode) -> io::Result<Box<dyn Submitter>> {
         IoMode::Direct | IoMode::Buffered => Box::new(BlockingSubmitter::default()),
     })
 }
+
+#[cfg(test)]
+mod tests;
