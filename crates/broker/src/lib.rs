@@ -231,18 +231,45 @@ impl Broker {
     /// Takes over recovered journals: reads catalog and groups from the state of journal 0.
     ///
     /// # Errors
-    /// When the catalog is not readable.
+    /// When the catalog is not readable, or records of a log that is in use are missing.
     pub fn open(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<Arc<Self>, BrokerOpenError> {
+        let (broker, state, settled) = Self::assemble(config, journals);
+        broker.listen();
+        let queues = broker.restore(state, &settled)?;
+        broker.resume_transactions();
+        let broker = Arc::new(broker);
+        broker.restore_queues(queues);
+        Ok(broker)
+    }
+
+    /// Would [`Broker::open`] take these journals, which nobody writes ([`journal::rehearse`])? Nothing is resumed. In memory is meanwhile what a
+    /// broker has of topics, groups and subscriptions.
+    ///
+    /// # Errors
+    /// As [`Broker::open`].
+    pub fn rehearse(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<(), BrokerOpenError> {
+        let (broker, state, settled) = Self::assemble(config, journals);
+        broker.restore(state, &settled).map(drop)
+    }
+
+    /// From now on it hears what becomes of its own appends.
+    fn listen(&self) {
+        for journal in &self.journals {
+            journal.add_sink(subscriptions::SHARD, self.subscriptions.sink());
+            journal.add_sink(OWN_SHARD, Arc::clone(&self.own) as Arc<dyn EventSink>);
+            journal.add_sink(transactions::SHARD, self.transactions.sink());
+            journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&self.delays) as Arc<dyn EventSink>);
+        }
+        self.journals[0].add_sink(lane::SHARD, Arc::clone(&self.lane) as Arc<dyn EventSink>);
+    }
+
+    /// A broker without anything in it, the keyed state of all its journals, and which of them end logs by entries.
+    fn assemble(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> (Self, Vec<(Bytes, Bytes)>, Vec<bool>) {
         let own = Arc::new(OwnSink::default());
         let lane = Arc::new(lane::Lane::default());
         let transactions = Transactions::new(&config.settings, Arc::clone(lane.transactions()));
         let mailboxes = Mailboxes::default();
         let subscriptions = Subscriptions::new(mailboxes.clone(), &journals);
-        for journal in &journals {
-            journal.add_sink(subscriptions::SHARD, subscriptions.sink());
-            journal.add_sink(OWN_SHARD, Arc::clone(&own) as Arc<dyn EventSink>);
-            journal.add_sink(transactions::SHARD, transactions.sink());
-        }
         let (mut state, mut settled) = (Vec::new(), Vec::new());
         for journal in &journals {
             let own = journal.take_state();
@@ -251,7 +278,6 @@ impl Broker {
         }
         let catalog = Arc::new(Catalog::default());
         let groups = Groups::new(&config.settings, Arc::clone(&catalog), Arc::clone(lane.groups()));
-        journals[0].add_sink(lane::SHARD, Arc::clone(&lane) as Arc<dyn EventSink>);
         subscriptions.looked_after_by(Arc::clone(lane.groups()));
         let group_configs = GroupConfigs::new(&config.settings);
         let security = Security::new(&config.settings);
@@ -259,9 +285,6 @@ impl Broker {
         let live = dynamic::Live::new(&config.settings);
         let limits = Limits::new(&config.settings);
         let delays = queues::DelayService::new(Arc::clone(&config.clock));
-        for journal in &journals {
-            journal.add_sink(queues::DELAYS_SHARD, Arc::clone(&delays) as Arc<dyn EventSink>);
-        }
         let broker = Self {
             config,
             journals,
@@ -296,11 +319,7 @@ impl Broker {
             ends: log_ends::Ends::default(),
             log_ids: Mutex::new(0..0),
         };
-        let queues = broker.restore(state, &settled)?;
-        broker.resume_transactions();
-        let broker = Arc::new(broker);
-        broker.restore_queues(queues);
-        Ok(broker)
+        (broker, state, settled)
     }
 
     /// `settled`: journals whose logs end by entries.

@@ -1,4 +1,7 @@
 //! A start that changes nothing: recovery itself, on a folder of which nothing is written. What it refuses a start refuses.
+//!
+//! It costs what a start costs: the checkpoint, the indexes of the sealed segments and the chunks behind the checkpoint are read, through the page
+//! cache; in memory are the logs and the keyed state, and a few MiB.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,30 +11,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use types::{LogId, SystemClock};
+use types::SystemClock;
 
 use crate::archive::ArchiveStore;
 use crate::disk::{Completion, File, RealStorage, Storage, Submitter, Wait, Waker, WriteOp};
-use crate::journal::JournalConfig;
+use crate::journal::{Journal, JournalConfig};
 use crate::recovery::{OpenError, open};
 
-/// Opens the journal in `folder` as a start does that knows logs `is_live`.
+/// Journal `number` of a node as a start has it that opens `folder`. Nobody writes it: appends to it are never answered.
+/// [`Journal::check_segments`] is the caller's, who knows which logs are in use.
 ///
 /// # Errors
 /// Those of the start.
-pub fn rehearse(folder: &Path, is_live: &dyn Fn(LogId) -> bool) -> Result<(), OpenError> {
+pub fn rehearse(folder: &Path, number: u16) -> Result<Arc<Journal>, OpenError> {
     let storage = Rehearsal::of(folder).map_err(|source| OpenError::Io { what: "list the journal's folder", source })?;
-    let config = JournalConfig { tail_bytes: 0, cold_bytes: 0, held_bytes: 0, index_bytes: 4 << 20, ..JournalConfig::default() };
+    let config = JournalConfig { number, tail_bytes: 0, cold_bytes: 0, held_bytes: 0, index_bytes: 4 << 20, ..JournalConfig::default() };
     let opened = open(config, Arc::new(storage), Arc::new(NoArchive), Idle, Arc::new(SystemClock), uuid::Uuid::nil())?;
-    opened.journal.check_segments(is_live)
+    Ok(opened.journal)
 }
 
 /// Where a file's bytes are.
 enum Place {
     /// In the folder, under this name.
     Disk(String),
-    /// Made since.
-    Memory(Arc<Made>),
+    /// Nowhere: it was made since.
+    Made(Arc<Apart>),
 }
 
 /// A folder as it would be after what was done to it.
@@ -58,15 +62,19 @@ impl Storage for Rehearsal {
         if names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let file = Arc::new(Made { name: name.to_owned(), size: Mutex::new(size) });
-        names.insert(name.to_owned(), Place::Memory(Arc::clone(&file)));
+        let file = Arc::new(Apart { name: name.to_owned(), there: None, size: Mutex::new(size) });
+        names.insert(name.to_owned(), Place::Made(Arc::clone(&file)));
         Ok(file)
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
         match self.names.lock().get(name) {
-            Some(Place::Disk(there)) => Ok(Arc::new(Unchanged(self.disk.open(there)?))),
-            Some(Place::Memory(file)) => Ok(Arc::clone(file) as Arc<dyn File>),
+            Some(Place::Disk(there)) => {
+                let file = self.disk.open(there)?;
+                let size = Mutex::new(file.size()?);
+                Ok(Arc::new(Apart { name: file.name(), there: Some(file), size }))
+            }
+            Some(Place::Made(file)) => Ok(Arc::clone(file) as Arc<dyn File>),
             None => Err(io::ErrorKind::NotFound.into()),
         }
     }
@@ -91,46 +99,16 @@ impl Storage for Rehearsal {
     }
 }
 
-/// A file of the folder. Flushing it is for nothing.
-struct Unchanged(Arc<dyn File>);
-
-impl File for Unchanged {
-    fn name(&self) -> String {
-        self.0.name()
-    }
-
-    fn size(&self) -> io::Result<u64> {
-        self.0.size()
-    }
-
-    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.0.read_at(position, into)
-    }
-
-    fn write_at(&self, _position: u64, _bytes: &[u8]) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn allocate(&self, _size: u64) -> io::Result<()> {
-        Err(io::ErrorKind::ReadOnlyFilesystem.into())
-    }
-
-    fn raw_fd(&self) -> Option<RawFd> {
-        None
-    }
-}
-
-/// A file that recovery begins. What it writes there it does not read.
-struct Made {
+/// A file of which what is written is kept nowhere: recovery reads nothing again that it has written.
+struct Apart {
     name: String,
+    /// The file of the folder, if it is one.
+    there: Option<Arc<dyn File>>,
+    /// As it would be, in bytes.
     size: Mutex<u64>,
 }
 
-impl File for Made {
+impl File for Apart {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -139,12 +117,17 @@ impl File for Made {
         Ok(*self.size.lock())
     }
 
-    fn read_at(&self, _position: u64, into: &mut [u8]) -> io::Result<usize> {
-        into.fill(0);
-        Ok(into.len())
+    fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
+        let wanted = self.size.lock().saturating_sub(position).min(into.len() as u64) as usize;
+        let got = self.there.as_ref().map_or(Ok(0), |file| file.read_at(position, &mut into[..wanted]))?;
+        // What it was made longer by is empty.
+        into[got..wanted].fill(0);
+        Ok(wanted)
     }
 
-    fn write_at(&self, _position: u64, _bytes: &[u8]) -> io::Result<()> {
+    fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut size = self.size.lock();
+        *size = (*size).max(position + bytes.len() as u64);
         Ok(())
     }
 

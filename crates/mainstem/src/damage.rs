@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use broker::log_names;
+use broker::{Settings, log_names};
 use journal::{ArchiveStore, Damage, Journal, Original, Survey, copy_readable};
 use serde_json::{Value, json};
 use types::{ByteSize, LogId};
@@ -18,22 +18,29 @@ use crate::backup::sync_all;
 use crate::data_folder::{DataFolder, FORMAT_VERSION, create_private, write_durably};
 use crate::output;
 use crate::progress::Bar;
+use crate::proof::prove;
 
 /// All journals of a folder, and what their logs are called.
-struct Look {
-    surveys: Vec<Survey>,
+pub struct Look {
+    pub surveys: Vec<Survey>,
     names: BTreeMap<LogId, String>,
     /// Journals that are not those that `meta.toml` names: name of the damage, folder, what is wrong.
     others: Vec<(String, String, String)>,
     /// Journals that name objects, and no folder is there that has them; likewise.
     archives: Vec<(String, String, String)>,
+    /// Nothing of all that, and a start refuses the folder for this reason.
+    pub refused: Option<String>,
 }
 
 impl Look {
-    fn at(folder: &DataFolder, archive: &Path) -> anyhow::Result<Self> {
+    /// Reads everything; `doing` is what a bar says meanwhile. When all is whole and there, what starts is asked.
+    ///
+    /// # Errors
+    /// A folder cannot be read, or a newer release has written it.
+    pub fn at(folder: &DataFolder, archive: &Path, doing: &'static str) -> anyhow::Result<Self> {
         let store = ArchiveReader::of(archive);
         let total = (0..folder.journals).map(|number| folder_bytes(&folder.journal(number))).sum::<u64>() + folder_bytes(archive);
-        let bar = Bar::new("reading", total);
+        let bar = Bar::new(doing, total);
         let mut surveys = Vec::new();
         for number in 0..folder.journals {
             // One that is not there is empty.
@@ -58,25 +65,30 @@ impl Look {
             Some((objects_name(number), format!("archive/{journal}"), error.to_string()))
         };
         let archives = surveys.iter().enumerate().filter_map(lacking).collect();
-        Ok(Self { surveys, names, others, archives })
+        let mut look = Self { surveys, names, others, archives, refused: None };
+        if look.places() == 0 && look.lost().is_empty() {
+            look.refused = prove(folder, &Settings::default()).err().map(|error| format!("{error:#}"));
+        }
+        Ok(look)
     }
 
-    /// Is a log in use, as far as anybody knows?
-    fn is_live(&self, log: LogId) -> bool {
-        self.names.is_empty() || self.names.contains_key(&log)
+    /// How many places are damaged.
+    fn places(&self) -> usize {
+        self.damages().count() + self.folders().count()
     }
 
-    fn damages(&self) -> impl Iterator<Item = &Damage> {
+    /// In the order of journals.
+    pub fn damages(&self) -> impl Iterator<Item = &Damage> {
         self.surveys.iter().flat_map(|survey| &survey.damages)
     }
 
     /// What is wrong with folders.
-    fn folders(&self) -> impl Iterator<Item = &(String, String, String)> {
+    pub fn folders(&self) -> impl Iterator<Item = &(String, String, String)> {
         self.others.iter().chain(&self.archives)
     }
 
     /// Logs in use and what is lost of each, first offset and the one after the last.
-    fn lost(&self) -> Vec<(String, u64, u64)> {
+    pub fn lost(&self) -> Vec<(String, u64, u64)> {
         let logs = self.surveys.iter().flat_map(|survey| &survey.logs);
         // Without a readable catalog nobody knows which are in use.
         let named = logs.filter_map(|(id, log)| match self.names.get(id) {
@@ -103,7 +115,7 @@ impl Look {
                 json!({"number": number, "uuid": uuid, "index": index, "chunks": survey.chunks, "runs": survey.runs, "bytes": survey.bytes})
             })
             .collect();
-        json!({"journals": journals, "damages": damages, "lost": lost})
+        json!({"journals": journals, "damages": damages, "lost": lost, "refused": self.refused})
     }
 
     fn shown(&self) -> String {
@@ -133,14 +145,14 @@ fn folder_bytes(folder: &Path) -> u64 {
 /// Reads everything in a data folder, or in a backup, that no broker has open.
 ///
 /// # Errors
-/// When something is damaged or lost, so that the status says so.
+/// When something is damaged or lost, or a start refuses the folder, so that the status says so.
 pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
     let folder = DataFolder::look(data)?;
-    let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()))?;
+    let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()), "reading")?;
     output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
-    let (damages, lost) = (look.damages().count() + look.folders().count(), look.lost().len());
+    let (damages, lost) = (look.places(), look.lost().len());
     match (damages, lost) {
-        (0, 0) => Ok(()),
+        (0, 0) => look.refused.map_or(Ok(()), |reason| bail!("nothing is damaged or lost, and a start refuses the folder: {reason}")),
         (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
         _ => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
     }
@@ -191,9 +203,9 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         write_durably(out, "meta.toml", &meta)?;
     }
     let mut copied = DataFolder::look(out)?;
-    let mut look = Look::at(&copied, &copied.archive())?;
+    let mut look = Look::at(&copied, &copied.archive(), "reading")?;
     if !look.others.is_empty() && put_in_order(&copied, &look)? {
-        look = Look::at(&copied, &copied.archive())?;
+        look = Look::at(&copied, &copied.archive(), "reading")?;
     }
     output::print(&look.shown())?;
     for (number, survey) in look.surveys.iter().enumerate() {
@@ -204,14 +216,13 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         for file in repaired.files {
             output::print(&format!("repaired {}\n", copied.journal(number).join(file).display()))?;
         }
-        // A start refuses nothing of it.
-        journal::rehearse(&copied.journal(number), &|log| look.is_live(log)).with_context(|| format!("journal {number} cannot be opened; restore a backup"))?;
     }
     if !look.others.is_empty() {
         copied.note_journals(Vec::new())?;
     }
     // What is not in them is lost, and was said to be.
     create_folders(&copied.archive(), look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()))?;
+    prove(&copied, &Settings::default()).context("no broker starts with what is left; restore a backup")?;
     sync_all(out)?;
     output::print(&format!("{} is a data folder with all that was whole; what is lost is listed above\n", out.display())).map(drop)
 }

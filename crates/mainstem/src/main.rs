@@ -29,6 +29,7 @@ mod output;
 mod pem;
 mod placement;
 mod progress;
+mod proof;
 mod protocol;
 mod reload;
 mod server;

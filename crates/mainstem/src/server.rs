@@ -99,7 +99,9 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory, tls: tls.clone() });
     manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let reload = Reload::new(arguments, &config, &broker, tls.as_ref(), log);
-    operated.attach(Arc::new(orders.operator(backups(&config, &folder, &journals, mode), Arc::clone(&reload))));
+    let backups = backups(&config, &folder, &journals, mode);
+    state.with_registry(|registry| backups.register(registry));
+    operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
     let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
     amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
@@ -308,6 +310,7 @@ fn backups(config: &Config, folder: &DataFolder, journals: &[Arc<Journal>], mode
         cluster_id: folder.cluster_id.clone(),
         archive: archive_path(config, folder),
         mode,
+        settings: config.settings.clone(),
     })
 }
 

@@ -3,3 +3,4 @@
 mod done;
 mod log_ends;
 mod node;
+mod rehearsal;

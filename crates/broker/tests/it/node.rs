@@ -135,7 +135,8 @@ impl Node {
         wait_for("records are there", || log.high_watermark().0 == end);
     }
 
-    fn append(&self, log: LogId, item: AppendItem) {
+    /// Appends to the journal of a log.
+    pub fn append(&self, log: LogId, item: AppendItem) {
         let to = ReplyTo { shard: ShardId(0), connection: CONNECTION, token: 0 };
         let mut append = Append { to, items: vec![item], acknowledge: false };
         while let Err(refused) = self.broker.journal_of(log).append(append) {

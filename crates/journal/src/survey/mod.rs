@@ -327,9 +327,11 @@ impl Surveyor<'_> {
 
     /// What a start refuses is damage, also where nothing else was found that is.
     fn start(&mut self, folder: &Path) {
+        if !self.found.damages.is_empty() {
+            return;
+        }
         // Whether a log misses records is found by what is lost.
-        let Err(error) = rehearse(folder, &|_| false) else { return };
-        if self.found.damages.is_empty() {
+        if let Err(error) = rehearse(folder, self.number as u16) {
             let (id, file) = (format!("{}-start", self.number), folder.display().to_string());
             self.found.damages.push(Damage { id, file, position: 0, what: error.to_string(), place: Place::Elsewhere });
         }

@@ -17,6 +17,7 @@ mod node;
 mod objects;
 mod pinning;
 mod races;
+mod rehearsal;
 mod repair;
 mod retention;
 mod seams;

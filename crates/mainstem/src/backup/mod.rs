@@ -1,7 +1,7 @@
 //! Backups of a running node: every journal as it is at one index, the archive's objects, and a manifest (`docs/operations/backup.md`).
 //!
 //! ```text
-//! DIR/backup.toml        the manifest, written last
+//! DIR/backup.toml        the manifest, written last: when it is proven that a broker starts with what is beside it
 //! DIR/meta.toml          as in the data folder
 //! DIR/journal-N/         checkpoint, sealed segments (hard links where DIR is on the same file system), the open one up to the index
 //! DIR/archive/           objects
@@ -21,13 +21,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
+use broker::Settings;
 use journal::disk::IoMode;
 use journal::{ArchiveHold, Journal, NamedObject, Pinned};
 use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use crate::data_folder::{Mark, Marked, create_private, write_durably};
+use crate::data_folder::{DataFolder, Mark, Marked, create_private, write_durably};
 use crate::output;
+use crate::proof::prove;
 use crate::utc::rfc3339;
 use manifest::{FORMAT_VERSION, FilePart, JournalPart, Manifest, ObjectPart};
 
@@ -48,6 +52,8 @@ pub struct Source {
     pub cluster_id: String,
     pub archive: PathBuf,
     pub mode: IoMode,
+    /// Those of the node, with which a restored one is to start.
+    pub settings: Settings,
 }
 
 /// How the last backup went.
@@ -64,6 +70,8 @@ pub struct Backups {
     state: Mutex<(State, PathBuf)>,
     done: AtomicU64,
     total: AtomicU64,
+    made: Counter,
+    failed: Counter,
 }
 
 impl Backups {
@@ -72,7 +80,14 @@ impl Backups {
         for folder in &source.journal_folders {
             let _ = fs::remove_dir_all(folder.join(PINNED));
         }
-        Arc::new(Self { source, state: Mutex::new((State::Idle, PathBuf::new())), done: AtomicU64::new(0), total: AtomicU64::new(0) })
+        let (made, failed) = (Counter::default(), Counter::default());
+        Arc::new(Self { source, state: Mutex::new((State::Idle, PathBuf::new())), done: AtomicU64::new(0), total: AtomicU64::new(0), made, failed })
+    }
+
+    /// Has it shown at `/metrics` how many there were.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("mainstem_backups", "Backups that were made, and of which it is proven that a broker starts with them", self.made.clone());
+        registry.register("mainstem_backup_failures", "Backups that were begun and failed: nothing is left of them", self.failed.clone());
     }
 
     /// Begins one.
@@ -94,10 +109,12 @@ impl Backups {
             let seconds = began.elapsed().as_secs_f64();
             let state = match outcome {
                 Ok(()) => {
+                    backups.made.inc();
                     tracing::info!(to = %target.display(), seconds, "backup made");
                     State::Done { bytes: backups.done.load(Ordering::Relaxed), seconds }
                 }
                 Err(error) => {
+                    backups.failed.inc();
                     tracing::error!(to = %target.display(), "backup failed: {error:#}");
                     State::Failed(output::told(&error))
                 }
@@ -173,6 +190,7 @@ impl Backups {
         let meta = fs::read_to_string(self.source.folder.join("meta.toml")).context("meta.toml")?;
         write_durably(to, "meta.toml", &meta)?;
         sync_all(to)?;
+        prove(&DataFolder::look(to)?, &self.source.settings).context("no broker would start with this backup")?;
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
             release: env!("CARGO_PKG_VERSION").to_owned(),

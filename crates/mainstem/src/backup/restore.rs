@@ -1,4 +1,4 @@
-//! A data folder from a backup: everything is copied, then everything is read and checked, and only then it is a data folder.
+//! A data folder from a backup: everything is copied, then everything is read and checked, what starts is asked, and only then it is a data folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,8 +8,9 @@ use anyhow::{Context, bail};
 
 use super::manifest::Manifest;
 use super::{PIECE_BYTES, copy, sync_all};
-use crate::archive_folder::{ArchiveReader, UNFINISHED};
-use crate::data_folder::{Mark, Marked, RESTORING, create_private, meta_of, write_durably};
+use crate::archive_folder::UNFINISHED;
+use crate::damage::Look;
+use crate::data_folder::{DataFolder, Mark, Marked, RESTORING, create_private, meta_of, write_durably};
 use crate::output;
 use crate::progress::Bar;
 
@@ -83,9 +84,9 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
     if !manifest.objects.is_empty() {
         sync_all(archive)?;
     }
-    check(manifest, data, archive, files + objects)?;
     let meta = fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
     write_durably(data, "meta.toml", &meta)?;
+    check(manifest, data, archive)?;
     fs::remove_file(data.join(RESTORING))?;
     sync_all(data)?;
     let (journals, objects, made) = (manifest.journals.len(), manifest.objects.len(), &manifest.made);
@@ -139,21 +140,25 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// Reads all that was copied, and compares it with what the backup says of itself.
-fn check(manifest: &Manifest, data: &Path, archive: &Path, bytes: u64) -> anyhow::Result<()> {
-    let bar = Bar::new("checking", bytes);
-    let store = ArchiveReader::of(archive);
-    for part in &manifest.journals {
-        let folder = data.join(format!("journal-{}", part.number));
-        let mut survey = journal::survey(&folder, part.number, &store, &|bytes| bar.advance(bytes))?;
-        survey.miss(&|_| true);
-        if let Some(first) = survey.damages.first() {
-            bail!("the backup is damaged in {} places, first {} at byte {}: {}", survey.damages.len(), first.file, first.position, first.what);
-        }
+/// Reads all that was copied, compares it with what the backup says of itself, and asks what starts.
+fn check(manifest: &Manifest, data: &Path, archive: &Path) -> anyhow::Result<()> {
+    let look = Look::at(&DataFolder::look(data)?, archive, "checking")?;
+    if let Some(first) = look.damages().next() {
+        bail!("the backup is damaged in {} places, first {} at byte {}: {}", look.damages().count(), first.file, first.position, first.what);
+    }
+    for (part, survey) in manifest.journals.iter().zip(&look.surveys) {
         if survey.last.0 != part.index || survey.journal.to_string() != part.uuid {
             bail!("journal {} of the backup ends at chunk {}, and should at {}", part.number, survey.last, part.index);
         }
     }
-    bar.end();
-    Ok(())
+    if let Some((_, folder, what)) = look.folders().next() {
+        bail!("the backup is damaged: {folder}: {what}");
+    }
+    if let Some((log, from, until)) = look.lost().first() {
+        bail!("the backup is damaged: of {log} offsets {from}..{until} are missing");
+    }
+    match &look.refused {
+        Some(reason) => bail!("no broker would start with this backup: {reason}"),
+        None => Ok(()),
+    }
 }

@@ -2,7 +2,14 @@
 
 mod running;
 
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use journal::AppendItem;
+use prometheus_client::encoding::text::encode;
+
 use super::*;
+use crate::archive_folder::ArchiveReader;
 use running::{Running, back_up, wait_for};
 
 /// A folder with two journals whose first logs have objects in the archive.
@@ -125,6 +132,82 @@ fn a_restore_asks_whose_object_it_is_and_what_meta_toml_says() {
     }
     fs::write(to.join("meta.toml"), meta).unwrap();
     restore().unwrap();
+}
+
+/// A record of a topic that this release does not know.
+fn newer_topic() -> AppendItem {
+    AppendItem::State { key: Bytes::from_static(b"tnewer"), value: Some(Bytes::from_static(&[255])) }
+}
+
+/// What is counted as it is shown at `/metrics`.
+fn counted(backups: &Backups) -> String {
+    let (mut registry, mut text) = (Registry::default(), String::new());
+    backups.register(&mut registry);
+    encode(&mut text, &registry).unwrap();
+    text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_backup_with_which_no_broker_would_start_has_failed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, to) = (scratch.path().join("data"), scratch.path().join("backup"));
+    let running = Running::open(&data, 2);
+    let log = running.log(1, 2);
+    for _ in 0..30 {
+        running.append(1, vec![Running::batch(&log, &[7; 900], 50)]);
+    }
+    let backups = running.backups(&data);
+    back_up(&backups, &to).unwrap();
+    assert_eq!(counted(&backups), "mainstem_backups_total 1 mainstem_backup_failures_total 0");
+    // The index of a sealed segment: the node has it open, and a start looks at its end.
+    let sealed = fs::read_dir(to.join("journal-1")).unwrap().map(|entry| entry.unwrap().file_name()).filter(|name| name.to_string_lossy().starts_with("segment-")).min().unwrap();
+    let segment = data.join("journal-1").join(&sealed);
+    let file = fs::File::options().read(true).write(true).open(&segment).unwrap();
+    let end = file.metadata().unwrap().len() - 4096;
+    let mut footer = [0; 4096];
+    file.read_exact_at(&mut footer, end).unwrap();
+    file.write_all_at(&[0; 4096], end).unwrap();
+    let second = scratch.path().join("second");
+    let refused = |what: &[&str]| {
+        let reason = back_up(&backups, &second).expect_err("a start refuses it");
+        assert!(reason.contains("no broker would start") && what.iter().all(|what| reason.contains(what)), "{reason}");
+        assert_eq!(names_below(&second), Vec::<PathBuf>::new(), "nothing is left of it");
+    };
+    refused(&["journal 1", &sealed.to_string_lossy()]);
+    file.write_all_at(&footer, end).unwrap();
+    back_up(&backups, &second).unwrap();
+    fs::remove_dir_all(&second).unwrap();
+    // What the catalog says.
+    running.append(0, vec![newer_topic()]);
+    refused(&["catalog record of topic \"newer\""]);
+    assert_eq!(counted(&backups), "mainstem_backups_total 2 mainstem_backup_failures_total 2");
+    running.close();
+}
+
+#[test]
+fn a_restore_asks_what_starts() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, to, target) = (scratch.path().join("data"), scratch.path().join("backup"), scratch.path().join("restored"));
+    let running = Running::open(&data, 1);
+    back_up(&running.backups(&data), &to).unwrap();
+    running.close();
+    // A backup of a release that did not ask: everything in it is whole.
+    let running = Running::open(&to, 1);
+    running.append(0, vec![newer_topic()]);
+    running.close();
+    let (folder, mut manifest) = (to.join("journal-0"), Manifest::read(&to).unwrap());
+    let part = |entry: io::Result<fs::DirEntry>| {
+        let (entry, length) = entry.map(|entry| (entry.file_name(), entry.metadata().unwrap().len())).unwrap();
+        FilePart { name: entry.into_string().unwrap(), bytes: length, used: length }
+    };
+    manifest.journals[0].files = fs::read_dir(&folder).unwrap().map(part).collect();
+    manifest.journals[0].index = journal::survey(&folder, 0, &ArchiveReader::of(&to.join("archive")), &|_| {}).unwrap().last.0;
+    fs::write(to.join(manifest::NAME), toml::to_string(&manifest).unwrap()).unwrap();
+    let said = refusal(restore::run(&to, &target, None));
+    assert!(said.contains("no broker would start") && said.contains("catalog record of topic \"newer\""), "{said}");
+    assert_eq!(names_below(&target), Vec::<PathBuf>::new(), "nothing is left of it");
+    let said = refusal(crate::damage::verify(&to, None, true));
+    assert!(said.contains("catalog record of topic \"newer\""), "{said}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of the binary as a process, and of the tree as a whole.
 
 mod administration;
+mod backups;
 mod certificates;
 mod client;
 mod commands;

@@ -130,6 +130,7 @@ impl Running {
             cluster_id: CLUSTER.to_owned(),
             archive: folder.join("archive"),
             mode: IoMode::Buffered,
+            settings: broker::Settings::default(),
         })
     }
 
