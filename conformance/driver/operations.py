@@ -8,11 +8,13 @@ def program(name, *words, limit=120, python=PYTHON):
     print("      " + call([str(python), str(HERE / "operations" / name), *map(str, words)], limit).decode().strip().replace("\n", "\n      "), flush=True)
 
 
-def run(results, binary):
+def run(results, binary, moments):
     results.step("a broker ends under long polls and AMQP consumers: all are told, nothing that was acknowledged is lost",
                  lambda: program("drain.py", binary, 60, 20, "verb", 5))
     results.step("a backup under load, restored elsewhere, has all that was acknowledged before it",
                  lambda: program("backup.py", binary))
+    results.step(f"{moments} backups of three journals under transactions, restored: each transaction is whole or absent, offsets are with their data",
+                 lambda: program("moments.py", binary, moments, limit=60 + 30 * moments))
     results.step("a damaged folder is verified, salvaged and repaired, and moves to another file system",
                  lambda: program("damage.py", binary))
     results.step("a journal whose disk fails is named and refuses, the others go on; nothing that was acknowledged is lost, also when it moves",
