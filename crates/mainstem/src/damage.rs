@@ -147,6 +147,7 @@ fn folder_bytes(folder: &Path) -> u64 {
 /// # Errors
 /// When something is damaged or lost, or a start refuses the folder, so that the status says so.
 pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
+    DataFolder::check_restored(data)?;
     let folder = DataFolder::look(data)?;
     let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()), "reading")?;
     output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
@@ -167,6 +168,7 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     if std::path::absolute(out)?.starts_with(std::path::absolute(data)?) {
         bail!("--out {} is in the damaged folder, which stays as it is", out.display());
     }
+    DataFolder::check_restored(data)?;
     create_private(out).with_context(|| format!("--out {}", out.display()))?;
     if fs::read_dir(out)?.next().is_some() {
         bail!("--out {} is not empty", out.display());

@@ -86,9 +86,7 @@ impl DataFolder {
             bail!("--data {} is no folder", path.display());
         }
         create_private(path).with_context(|| format!("--data {}", path.display()))?;
-        if path.join(RESTORING).exists() {
-            bail!("--data {} holds half of a backup: a restore was interrupted; restore again", path.display());
-        }
+        Self::check_restored(path)?;
         let lock = take_lock(path)?;
         let meta_path = path.join("meta.toml");
         let meta = if meta_path.exists() {
@@ -111,6 +109,17 @@ impl DataFolder {
     fn of(path: &Path, meta: Meta, lock: File) -> Self {
         let Meta { format_version, cluster_id, journals, journal_ids, .. } = meta;
         Self { path: path.to_owned(), cluster_id, journals, format_version, journal_ids, _lock: lock }
+    }
+
+    /// Is it more than half of a backup?
+    ///
+    /// # Errors
+    /// It is not: a restore was interrupted, or is under way.
+    pub fn check_restored(path: &Path) -> anyhow::Result<()> {
+        if path.join(RESTORING).exists() {
+            bail!("--data {} holds half of a backup: a restore was interrupted; restore again", path.display());
+        }
+        Ok(())
     }
 
     /// Before journal `number` is opened: is it there, if it was?
