@@ -179,7 +179,14 @@ fn records_before_a_missing_object_are_served_and_it_is_remembered_until_it_is_b
     let known = node.journal.unreadable();
     assert_eq!(known.iter().map(|one| (one.file.as_str(), one.log.0, one.from.0)).collect::<Vec<_>>(), [(name.as_str(), 1, base)]);
     archive.put(name, bytes.into()).expect("put");
-    assert!(read(base).expect("it is back").next > Offset(base));
-    assert_eq!(node.journal.unreadable(), []);
+    let began = Instant::now();
+    loop {
+        assert!(read(base).expect("it is back").next > Offset(base));
+        // The archiver may have missed it just before, and say so after somebody else has read it.
+        if node.journal.unreadable().is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "who reads it says that it is back");
+    }
     node.close();
 }
