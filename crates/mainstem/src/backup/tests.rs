@@ -151,7 +151,7 @@ fn counted(backups: &Backups) -> String {
 fn a_backup_with_which_no_broker_would_start_has_failed() {
     let scratch = tempfile::tempdir().unwrap();
     let (data, to) = (scratch.path().join("data"), scratch.path().join("backup"));
-    let running = Running::open(&data, 2);
+    let running = Running::open_unarchived(&data, 2);
     let log = running.log(1, 2);
     for _ in 0..30 {
         running.append(1, vec![Running::batch(&log, &[7; 900], 50)]);

@@ -65,6 +65,15 @@ pub fn config(number: u16) -> JournalConfig {
 impl Running {
     /// Opens the journals in `folder`, which is made if it is new.
     pub fn open(folder: &Path, count: usize) -> Self {
+        Self::open_with(folder, count, config)
+    }
+
+    /// The same; nothing moves into the archive, so that segments stay.
+    pub fn open_unarchived(folder: &Path, count: usize) -> Self {
+        Self::open_with(folder, count, |number| JournalConfig { window_bytes: None, ..config(number) })
+    }
+
+    fn open_with(folder: &Path, count: usize, config: impl Fn(u16) -> JournalConfig) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         if !folder.join("meta.toml").exists() {
             write_durably(folder, "meta.toml", &format!("format_version = 1\ncluster_id = \"{CLUSTER}\"\njournals = {count}\n")).unwrap();
