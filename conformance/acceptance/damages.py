@@ -14,7 +14,7 @@ def damages(report):
     """Each damage is done to a copy of its own of a data folder of two journals with archived objects, or of a backup: files that are missing, empty, cut, longer,
     exchanged, and flipped bits all over them (`DAMAGES=all cargo test -p mainstem --test it damages`). A start and a restore refuse by name, or everything acknowledged is
     there; what a start refuses `journal verify` finds, and `journal salvage` makes a folder of it that starts, and says what is lost. A journal by itself is damaged
-    likewise (`cargo test -p journal --test it damages`)."""
+    likewise (`cargo test -p journal --test it damages`). Built as `cargo test` builds."""
     for package, of, what in (("mainstem", "a_damaged_data_folder", "data folder"), ("mainstem", "a_damaged_backup", "backup"), ("journal", "no_damage_loses", "journal")):
         command = ["cargo", "test", "-q", "-p", package, "--test", "it", f"damages::{of}", "--", "--nocapture"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=3600, cwd=ROOT, env={**os.environ, "DAMAGES": "all"})

@@ -409,7 +409,7 @@ impl Queue {
     /// All that is ready is gone; returns how many messages that were.
     pub fn purge(&mut self, subscription: &mut Subscription, log_end: u64) -> u64 {
         self.weights.check(subscription);
-        // What waits for whoever takes dead letters takes the room of ready messages, and goes as they do. So does what nobody takes for the
+        // What waits for a target of dead letters takes the room of ready messages, and goes as they do. So does what nobody takes for the
         // moment, such as a full disk: where all that fills it is dead, this is how it ends.
         let waiting = subscription.purge_dying(self.rules.letters_wait);
         let purged = subscription.purge(log_end) + waiting;
