@@ -27,7 +27,7 @@ pub const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: Conn
 const NICE: i32 = 10;
 
 /// Records that staged jobs write together, about.
-const TOGETHER_MAX: usize = 1000;
+pub(crate) const TOGETHER_MAX: usize = 1000;
 
 /// What to do, and for whom.
 pub(crate) struct Job {
@@ -192,6 +192,11 @@ impl JobQueue {
     /// Does one wait for a thread?
     pub fn has_jobs(&self) -> bool {
         !self.inner.lock().jobs.is_empty()
+    }
+
+    /// Is the broker ending?
+    pub fn is_closed(&self) -> bool {
+        self.inner.lock().closed
     }
 
     /// Ends the threads once what is queued is done.

@@ -390,6 +390,7 @@ impl Broker {
         let broker = Arc::clone(self);
         threads.push(spawn("controller", Box::new(move || broker.controller.run(&broker))));
         self.schedule_ends();
+        self.go_on_deleting_vhosts();
         for number in 0..2 {
             let broker = Arc::clone(self);
             let body = move || {

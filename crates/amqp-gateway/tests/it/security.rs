@@ -1,10 +1,14 @@
 //! Users other than guest: who comes in where, and what is refused in RabbitMQ's words.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use amqp_wire::{MethodInfo, Properties, ProtocolHeader, Sender, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
-use broker::{PasswordHash, PasswordWish, Permissions, UserLimits, UserWish, VhostWish};
+use broker::{PasswordHash, PasswordWish, Permissions, QueueDeclaration, UserLimits, UserWish, Vhost, VhostWish};
 use bytes::BytesMut;
+use routing::{Arguments, Name};
+use types::ConnectionId;
 
 use crate::node::{FRAME_MAX, Node, argument, capabilities, publish, start_ok, string};
 
@@ -316,5 +320,50 @@ fn a_virtual_host_goes_with_all_that_is_in_it() {
     permit(&node, "shop", "bob", ".*", ".*", ".*");
     let again = open(&mut node, "bob", "shop");
     assert_eq!(node.get(again, "orders", true).method.split('(').next(), Some("Channel"), "there is no queue");
+    node.stop();
+}
+
+/// Virtual host `shop` with so many queues.
+fn shop_of(node: &Node, queues: usize) -> Arc<Vhost> {
+    assert!(node.broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("added"));
+    let vhost = node.broker.vhosts().get("shop").expect("it is there");
+    for number in 0..queues {
+        let name = Name::new(format!("of-shop-{number}").as_bytes()).expect("a short name");
+        let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+        node.broker.declare_queue(&vhost, wish, ConnectionId(1)).expect("declared");
+    }
+    vhost
+}
+
+#[test]
+fn queues_of_a_virtual_host_are_deleted_many_at_once() {
+    let node = Node::start();
+    let vhost = shop_of(&node, 200);
+    let before = node.chunks();
+    assert!(node.broker.delete_vhost("shop").expect("deleted"));
+    assert!(vhost.queues().is_empty());
+    assert!(node.chunks() < before + 50, "{} writes", node.chunks() - before);
+    node.stop();
+}
+
+#[test]
+fn a_virtual_host_of_which_the_end_leaves_something_is_deleted_by_the_next_start() {
+    let node = Node::start();
+    let vhost = shop_of(&node, 20);
+    node.broker.shutdown();
+    assert!(node.broker.delete_vhost("shop").expect("it is deleted"));
+    assert_eq!(vhost.queues().len(), 20, "the end does not wait for them");
+    let node = node.restart();
+    let began = Instant::now();
+    while node.broker.vhosts().get("shop").is_some() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is deleted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(node.broker.topic("shop~of-shop-0").is_none());
+    let node = node.restart();
+    assert!(node.broker.vhosts().get("shop").is_none(), "it stays deleted");
+    assert!(node.broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("a new one"));
+    let node = node.restart();
+    assert!(node.broker.vhosts().get("shop").is_some_and(|vhost| !vhost.is_deleted()));
     node.stop();
 }

@@ -14,7 +14,7 @@ use super::record::QueueRecord;
 use super::{Delays, Vhost};
 use crate::Broker;
 use crate::catalog::topic_key;
-use crate::jobs::{Pending, Stage, Staged};
+use crate::jobs::{Pending, Stage, Staged, TOGETHER_MAX};
 use crate::log_ends::in_one;
 
 /// A deletion that has begun.
@@ -45,6 +45,34 @@ impl Broker {
         let items = std::mem::take(&mut deletion.items);
         let written = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
         self.end_deletion(deletion, written)
+    }
+
+    /// Deletes queues, many of them with one write. On the controller's thread. False: the broker ends, and some are left.
+    ///
+    /// # Errors
+    /// `Append`.
+    pub(super) fn delete_queues(self: &Arc<Self>, queues: Vec<Arc<Queue>>) -> Result<bool, QueueError> {
+        let mut queues = queues.into_iter().peekable();
+        while queues.peek().is_some() {
+            if self.controller.is_closed() {
+                return Ok(false);
+            }
+            let (mut items, mut begun) = (Vec::new(), Vec::new());
+            while items.len() < TOGETHER_MAX
+                && let Some(queue) = queues.next()
+            {
+                let Some(mut deletion) = self.begin_deletion(&queue, false, false)? else { continue };
+                items.append(&mut deletion.items);
+                begun.push(deletion);
+            }
+            let written = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
+            let mut outcome = Ok(());
+            for deletion in begun {
+                outcome = outcome.and(self.end_deletion(deletion, written).map(drop));
+            }
+            outcome?;
+        }
+        Ok(true)
     }
 
     /// A deletion for the controller, which writes those that wait together. The outcome is that of [`Broker::delete_queue`].

@@ -40,6 +40,11 @@ impl Vhost {
         self.deleted.load(Ordering::SeqCst)
     }
 
+    /// Nothing is taken for it any more; or, when its deletion could not begin, it is as it was.
+    pub(crate) fn set_deleted(&self, deleted: bool) {
+        self.deleted.store(deleted, Ordering::SeqCst);
+    }
+
     /// # Errors
     /// `VhostDeleted`.
     pub(super) fn check_alive(&self) -> Result<(), QueueError> {
@@ -95,17 +100,20 @@ impl Vhosts {
 }
 
 impl Broker {
-    /// Deletes all that is in a virtual host, of which nothing is taken any more. On the controller's thread.
+    /// Deletes all that is in a virtual host for which nothing is taken any more. On the controller's thread. False: the broker ends, and
+    /// something is left.
     ///
     /// # Errors
     /// `Append`.
-    pub(crate) fn empty_vhost(self: &Arc<Self>, vhost: &Vhost) -> Result<(), ExchangeError> {
-        vhost.deleted.store(true, Ordering::SeqCst);
-        for queue in vhost.queues() {
-            self.delete_queue(&queue, false, false)?;
+    pub(crate) fn empty_vhost(self: &Arc<Self>, vhost: &Vhost) -> Result<bool, ExchangeError> {
+        if !self.delete_queues(vhost.queues())? {
+            return Ok(false);
         }
         let exchanges: Vec<Name> = vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect();
         for name in exchanges.iter().filter(|name| !name.is_empty() && !name.starts_with(b"amq.")) {
+            if self.controller.is_closed() {
+                return Ok(false);
+            }
             // One that deleted itself with another is not there any more, which is no error.
             self.delete_exchange(vhost, name, false)?;
         }
@@ -125,6 +133,6 @@ impl Broker {
         if !rules.is_empty() {
             self.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;
         }
-        Ok(())
+        Ok(true)
     }
 }

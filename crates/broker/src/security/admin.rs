@@ -13,6 +13,7 @@ use super::record::{self, Found};
 use super::scram::{ScramCredentials, ScramMechanism};
 use super::seats::Dismissed;
 use super::user::{GUEST, NAME_BYTES_MAX, PasswordWish, User, UserWish};
+use crate::jobs::NOBODY;
 use crate::limits::{LimitKind, LimitReached};
 use crate::mailbox::Reply;
 use crate::queues::{ExchangeError, QueueError, Vhost, VhostMetadata, is_queue_type};
@@ -288,7 +289,8 @@ impl Broker {
         Ok(there.is_none())
     }
 
-    /// Deletes a virtual host with all that is in it, and ends the connections that have opened it. False: there is none.
+    /// Deletes a virtual host with all that is in it, and ends the connections that have opened it. False: there is none. That it is deleted
+    /// is durable first: what is left of it when the broker ends, or dies, the next start deletes.
     ///
     /// # Errors
     /// `DefaultVhost`, `Append`.
@@ -297,7 +299,15 @@ impl Broker {
         if name == DEFAULT_VHOST {
             return Err(SecurityError::DefaultVhost);
         }
-        self.empty(&vhost)?;
+        vhost.set_deleted(true);
+        if let Err(error) = self.commit(0, vec![put(record::deletion_key(name), record::encode_deletion())]) {
+            vhost.set_deleted(false);
+            return Err(error.into());
+        }
+        if !self.empty(&vhost)? {
+            tracing::info!(vhost = name, queues = vhost.queues().len(), "the next start goes on deleting the virtual host");
+            return Ok(true);
+        }
         let mut items = vec![drop_key(record::vhost_key(name))];
         if let Some(users) = self.security.inner.read().grants.get(name) {
             for (user, grant) in users {
@@ -305,6 +315,7 @@ impl Broker {
                 items.extend(grant.topics.keys().map(|exchange| drop_key(record::topic_key(name, user, exchange))));
             }
         }
+        items.push(drop_key(record::deletion_key(name)));
         self.commit(0, items)?;
         self.vhosts.remove(name);
         self.security.change(|inner| drop(inner.grants.remove(name)));
@@ -312,9 +323,22 @@ impl Broker {
         Ok(true)
     }
 
-    fn empty(self: &Arc<Self>, vhost: &Vhost) -> Result<(), SecurityError> {
+    /// Goes on with deletions of virtual hosts that had begun before the start.
+    pub(crate) fn go_on_deleting_vhosts(&self) {
+        for vhost in self.vhosts.all().into_iter().filter(|vhost| vhost.is_deleted()) {
+            let work = move |broker: &Arc<Self>| {
+                if let Err(error) = broker.delete_vhost(vhost.name()) {
+                    tracing::warn!(%error, vhost = vhost.name(), "the next start goes on deleting the virtual host");
+                }
+                Box::new(()) as Box<dyn std::any::Any + Send>
+            };
+            let _ = self.control(NOBODY, Box::new(work));
+        }
+    }
+
+    fn empty(self: &Arc<Self>, vhost: &Vhost) -> Result<bool, SecurityError> {
         match self.empty_vhost(vhost) {
-            Ok(()) => Ok(()),
+            Ok(whole) => Ok(whole),
             Err(ExchangeError::Append(error) | ExchangeError::Queue(QueueError::Append(error))) => Err(error.into()),
             Err(error) => panic!("what is there is deleted whatever it is used for: {error}"),
         }
@@ -331,6 +355,7 @@ impl Broker {
         let found = record::decode(key, value).ok_or_else(|| BrokerOpenError::Security { key: key.escape_ascii().to_string() })?;
         match found {
             Found::Vhost(name, metadata) => self.vhosts.or_new(&name).set_metadata(metadata),
+            Found::Deletion(name) => self.vhosts.or_new(&name).set_deleted(true),
             Found::User(user) => self.security.change(|inner| {
                 let scram = inner.scram_first.remove(user.name()).unwrap_or_default();
                 inner.users.insert(user.name().to_owned(), Arc::new(user.with_scram(scram)));

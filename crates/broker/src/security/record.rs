@@ -6,6 +6,7 @@
 //!                                               limit connections, limit channels, u16 count of tags, each u16 length, text
 //!   "v"  name                            value  u8 version (1), u16 length, description, u8 0, or 1 and u16 length, default queue
 //!                                               type; u16 count of tags, each u16 length, text
+//!   "d"  name                            value  u8 version (1): the virtual host is being deleted
 //!   "p"  u8 length, virtual host, user   value  u8 version (1), configure, write, read: each u16 length, expression
 //!   "s"  u8 mechanism, user              value  u8 version (1), u32 iterations, salt, stored key, server key: each u16 length, bytes;
 //!                                               mechanism 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
@@ -31,6 +32,7 @@ use crate::queues::VhostMetadata;
 pub(crate) const SECURITY_KEY: u8 = b'n';
 const USER: u8 = b'u';
 const VHOST: u8 = b'v';
+const DELETION: u8 = b'd';
 const PERMISSIONS: u8 = b'p';
 const TOPIC: u8 = b't';
 const SCRAM: u8 = b's';
@@ -43,6 +45,7 @@ pub(super) enum Found {
     User(User),
     Scram(String, ScramCredential),
     Vhost(String, VhostMetadata),
+    Deletion(String),
     Permissions { vhost: String, user: String, permissions: Permissions },
     Topic { vhost: String, user: String, exchange: String, permission: TopicPermission },
     Acl(Acl),
@@ -71,6 +74,11 @@ pub(super) fn vhost_key(name: &str) -> Bytes {
     key(VHOST, &[], name)
 }
 
+/// Of a virtual host that is being deleted.
+pub(super) fn deletion_key(vhost: &str) -> Bytes {
+    key(DELETION, &[], vhost)
+}
+
 pub(super) fn permissions_key(vhost: &str, user: &str) -> Bytes {
     key(PERMISSIONS, &[vhost], user)
 }
@@ -84,6 +92,11 @@ pub(super) fn acl_key(acl: &Acl) -> Bytes {
     key.put_slice(&[SECURITY_KEY, ACL, acl.resource.number(), acl.pattern.number(), acl.operation.number(), acl.permission.number()]);
     [&acl.name, &acl.principal, &acl.host].into_iter().for_each(|text| put_text(&mut key, text.as_bytes()));
     key.freeze()
+}
+
+/// All that is said of a deletion is its key.
+pub(super) fn encode_deletion() -> Bytes {
+    Bytes::from_static(&[VERSION])
 }
 
 /// All that is said of an entry is its key.
@@ -226,6 +239,7 @@ pub(super) fn decode(key: &[u8], value: &[u8]) -> Option<Found> {
             };
             Found::Vhost(rest(key)?, VhostMetadata { description, tags: all(&mut value)?, default_queue_type })
         }
+        DELETION => Found::Deletion(rest(key)?),
         PERMISSIONS => {
             let vhost = part(&mut key)?;
             let (configure, write, read) = (text(&mut value)?, text(&mut value)?, text(&mut value)?);
@@ -272,6 +286,9 @@ mod tests {
         };
         let Found::Vhost(name, found) = check(&vhost_key("a/b"), &encode_vhost(&metadata)) else { panic!("a virtual host") };
         assert_eq!((name.as_str(), found), ("a/b", metadata));
+
+        let Found::Deletion(name) = check(&deletion_key("a/b"), &encode_deletion()) else { panic!("a deletion") };
+        assert_eq!(name, "a/b");
 
         let some = Permissions::new("^a", "", ".*").expect("expressions");
         let Found::Permissions { vhost, user, permissions } = check(&permissions_key("/", "bob"), &encode_permissions(&some)) else {
