@@ -43,7 +43,7 @@ def main():
     parser.add_argument("--seed", type=int)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=60)
-    parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--parallel", type=int, default=4 * (os.cpu_count() or 1), help="lives at once, which wait most of the time; 4 for each processor")
     parser.add_argument("--keep", help="folder for the data of those that fail")
     parser.add_argument("--without", default=",".join(WITHOUT), help="operations that are left out, with commas")
     chosen = parser.parse_args()

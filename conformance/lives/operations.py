@@ -14,6 +14,7 @@ from driver.broker import Broker
 from model import DONE, GRAVES, LATER, MAYBE, OUT, PENDING, READY, Item, Link, Queue, Record, Topic, Transaction, Violation, insist, some
 
 KEYS = 6
+OFFSET_OUT_OF_RANGE = 1
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": GRAVES}
 QUEUES = {
     **{f"plain-{number}": ("classic", {}) for number in range(3)},
@@ -534,7 +535,7 @@ class Operations:
                 base = self.kafka.produce(one.name, partition, [(key, body_of(name, size)) for name, key in part])
             except kafka.Failed as failed:
                 self.unless_full(one.name, failed, [name for name, _ in added[at:]], one)
-                return
+                break
             for offset, (name, _) in enumerate(part, base):
                 self.recorded(one, partition, name, offset)
         self.after_records(one)
@@ -839,12 +840,21 @@ class Operations:
         if queue is None or self.fault:
             return
         self.say(f"read {queue.name} as a topic")
-        start, _ = self.kafka.offsets(queue.name, 0)
-        names = [name_of(value) for _, _, value in self.kafka.read(queue.name, 0, start)[0]]
+        names = [name_of(value) for _, _, value in self.from_first(queue.name)]
         insist(len(set(names)) == len(names) or queue.late and self.model.journals > 1, f"{queue.name}: a record is read twice")
         if queue.limit is None and not queue.dead:
             missing = [name for name in queue.visible() if queue.items[name].state in (READY, OUT) and name not in set(names)]
             insist(not missing, f"{queue.name}: a Kafka client does not read", some(missing))
+
+    def from_first(self, topic):
+        """What a purge has ended may go between the two questions."""
+        while True:
+            start, _ = self.kafka.offsets(topic, 0)
+            try:
+                return self.kafka.read(topic, 0, start)[0]
+            except kafka.Failed as failed:
+                if failed.code != OFFSET_OUT_OF_RANGE or self.kafka.offsets(topic, 0)[0] == start:
+                    raise
 
     # Ends.
 
@@ -911,6 +921,7 @@ class Operations:
         if self.fault or self.doomed is not None or self.setting.segment > 4 << 20:
             return
         self.backups += 1
+        began = time.monotonic()
         target, folder = self.scratch / f"backup-{self.backups}", self.scratch / f"restored-{self.backups}"
         word = self.scratch / "word"
         word.write_text("guest")
@@ -927,7 +938,7 @@ class Operations:
             self.command(*words)
         self.command("restore", "--from", target, "--data", folder)
         self.verify(folder)
-        model.restarted(True, time.monotonic())
+        model.restarted(True, began)
         other = Broker(self.binary, str(folder), self.setting.flags())
         try:
             other.start()
