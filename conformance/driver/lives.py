@@ -9,7 +9,7 @@ KEPT = HERE.parent / "target/lives"
 
 
 def run(results, binary, count):
-    """Each life that fails is a failure of its own, with what repeats it; together they take about a minute for twenty."""
+    """Each life that fails is a failure of its own, with what repeats it; together they take about half a minute for sixty."""
     lines(results, [str(PYTHON), str(HERE / "lives/lives.py"), str(binary), "--count", str(count), "--keep", str(KEPT)], f"{count} random lives of a node")
 
 

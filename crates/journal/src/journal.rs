@@ -23,6 +23,7 @@ use crate::recent::{RecentRun, RecentRuns, RunNumbers};
 use crate::metrics::JournalMetrics;
 use crate::pool::BlockPool;
 use crate::queue::{AHEAD_BYTES_MAX, Intake, WhenFull, weight};
+use crate::recovery::OpenError;
 use crate::state::StateMap;
 use crate::segments::{PreparedSegment, SegmentLook, SegmentTable};
 use crate::tail::TailCache;
@@ -179,8 +180,8 @@ pub struct Journal {
     spare_segments: AtomicUsize,
     window: WindowState,
     recovered_state: Mutex<StateMap>,
-    /// Logs of which the checkpoint names a segment that is not there, with the first of these.
-    lacking: Mutex<Vec<(LogId, u64)>>,
+    /// Logs that miss records, as recovery has found, and how a start that wants them is refused.
+    lacking: Mutex<Vec<(LogId, OpenError)>>,
     /// Logs that an older release has dropped without saying so, and where what is left of them begins.
     begun_late: Mutex<Vec<(LogId, Offset)>>,
     /// Records may be missing, and nobody has said yet that they are not wanted: no checkpoint may hide that.
@@ -400,12 +401,12 @@ impl Journal {
         state.iter().filter(|(key, _)| !crate::archive::is_record(key)).map(copy).collect()
     }
 
-    pub(crate) fn set_lacking(&self, lacking: Vec<(LogId, u64)>) {
+    pub(crate) fn set_lacking(&self, lacking: Vec<(LogId, OpenError)>) {
         self.unchecked.fetch_or(!lacking.is_empty(), Ordering::SeqCst);
         *self.lacking.lock() = lacking;
     }
 
-    pub(crate) fn take_lacking(&self) -> Vec<(LogId, u64)> {
+    pub(crate) fn take_lacking(&self) -> Vec<(LogId, OpenError)> {
         std::mem::take(&mut *self.lacking.lock())
     }
 

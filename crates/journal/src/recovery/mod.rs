@@ -163,6 +163,8 @@ pub fn open<S: Submitter>(
         spares: Files::list(&*storage)?.spares,
     };
     restore_archive(&journal, &recovered.state, &recovered.ended)?;
+    let missing = |(id, sequence)| misses(&journal, id, sequence).err().map(|error| (id, error));
+    journal.set_lacking(recovered.lacking.into_iter().filter_map(missing).collect());
     journal.set_recovered_state(recovered.state);
     let archiver = Archiver::new(Arc::clone(&journal));
     let keeper = Keeper::new(Arc::clone(&journal), storage, keeper_start);
@@ -348,6 +350,7 @@ struct Recovered {
     checkpoint_state: StateMap,
     checkpoint_ended: Vec<LogId>,
     ended: HashSet<LogId>,
+    lacking: Vec<(LogId, u64)>,
     replayed_bytes: u64,
     unproven: Unproven,
 }
@@ -415,7 +418,7 @@ impl Replay {
     }
 
     fn run(mut self, storage: &dyn Storage) -> Result<Recovered, OpenError> {
-        self.open_sealed(storage)?;
+        let lacking = self.open_sealed(storage)?;
         let mut chain = Chain::from(self.from);
         let mut sequence = self.from.segment;
         let mut sealing: Vec<SealJob> = Vec::new();
@@ -461,13 +464,14 @@ impl Replay {
             checkpoint_state: self.checkpoint_state,
             checkpoint_ended: self.checkpoint_ended,
             ended: self.ended,
+            lacking,
             replayed_bytes: self.replayed_bytes,
             unproven: self.unproven,
         })
     }
 
-    /// Segments that the checkpoint covers: their indexes are on disk.
-    fn open_sealed(&self, storage: &dyn Storage) -> Result<(), OpenError> {
+    /// Segments that the checkpoint covers: their indexes are on disk. Returns logs of which a segment is gone, with the first such segment.
+    fn open_sealed(&self, storage: &dyn Storage) -> Result<Vec<(LogId, u64)>, OpenError> {
         let mut rewritten = Vec::new();
         for sequence in Files::list(storage)?.segments.into_iter().filter(|sequence| *sequence < self.from.segment) {
             let file = storage.open(&segment_name(sequence)).map_err(io_error("open a segment"))?;
@@ -490,8 +494,7 @@ impl Replay {
             }
             gone.into_iter().for_each(|sequence| inner.segments.remove(sequence));
         }
-        self.journal.set_lacking(lacking);
-        Ok(())
+        Ok(lacking)
     }
 
     /// A rewriting after the checkpoint moved runs to another segment than the checkpoint says.
@@ -617,26 +620,29 @@ impl Journal {
         if let Some((log, base)) = self.take_begun_late().into_iter().find(|(log, _)| wanted(*log)) {
             return Err(OpenError::MissingRecords { log, base });
         }
-        for (id, sequence) in self.take_lacking() {
-            let Some(log) = self.log(id).filter(|_| wanted(id)) else { continue };
-            let mut next = log.start().max(log.archived_until());
-            let held: Vec<u64> = log.inner().segments.iter().collect();
-            for segment in held.into_iter().filter_map(|sequence| self.segments().get(sequence)) {
-                let Some(index) = segment.index.get() else { continue };
-                let Some(row) = index.row(id)?.filter(|row| row.next > next) else { continue };
-                if row.base > next {
-                    break;
-                }
-                next = row.next;
-            }
-            let recent = log.inner().runs.first().and_then(|number| self.recent().run(number)).map(|run| run.base);
-            if next < recent.unwrap_or_else(|| log.end()) {
-                return Err(OpenError::MissingSegment { sequence });
-            }
+        if let Some((_, error)) = self.take_lacking().into_iter().find(|(id, _)| self.log(*id).is_some() && wanted(*id)) {
+            return Err(error);
         }
         self.set_checked();
         Ok(())
     }
+}
+
+/// Whether log `id`, of which `sequence` is gone, misses records with it. Asked before keeper and archiver run, which move what is left.
+fn misses(journal: &Journal, id: LogId, sequence: u64) -> Result<(), OpenError> {
+    let Some(log) = journal.log(id) else { return Ok(()) };
+    let mut next = log.start().max(log.archived_until());
+    let held: Vec<u64> = log.inner().segments.iter().collect();
+    for segment in held.into_iter().filter_map(|sequence| journal.segments().get(sequence)) {
+        let Some(index) = segment.index.get() else { continue };
+        let Some(row) = index.row(id)?.filter(|row| row.next > next) else { continue };
+        if row.base > next {
+            break;
+        }
+        next = row.next;
+    }
+    let recent = log.inner().runs.first().and_then(|number| journal.recent().run(number)).map(|run| run.base);
+    if next < recent.unwrap_or_else(|| log.end()) { Err(OpenError::MissingSegment { sequence }) } else { Ok(()) }
 }
 
 fn replay_run(

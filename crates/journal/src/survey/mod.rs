@@ -309,7 +309,7 @@ impl<'a> Surveyor<'a> {
         let header = |sequence: &u64| SegmentHeader::read(&*self.storage.open(&segment_name(*sequence)).ok()?).ok();
         let owner = sequences.iter().find_map(header).map(|header| header.journal);
         let checkpoint = self.checkpoint(names, owner)?.map(|checkpoint| self.begin_with(checkpoint));
-        self.find_misnamed(names, sequences);
+        self.find_misnamed(names, sequences, checkpoint.as_ref());
         self.reached = reached::read(self.storage, owner.unwrap_or(self.found.journal));
         Ok(checkpoint)
     }

@@ -20,7 +20,7 @@ fn windowed() -> JournalConfig {
 }
 
 /// Until it is so.
-fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !so() {
         assert!(began.elapsed() < Duration::from_secs(30), "{what}");

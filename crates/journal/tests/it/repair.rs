@@ -8,6 +8,7 @@ use journal::disk::IoMode;
 use journal::{Damage, MemoryArchive, Original, Survey, repair, survey};
 use types::{LogId, Offset};
 
+use crate::archive::wait_for;
 use crate::node::{Node, read_all, small};
 
 pub const VALUE_BYTES: usize = 900;
@@ -116,6 +117,25 @@ fn a_damaged_header_of_a_sealed_chunk_is_passed_over() {
     let found = look(folder.path());
     assert_eq!(found.damages.len(), 1, "{:?}", found.damages);
     repaired(folder.path(), &ends);
+}
+
+#[test]
+fn a_file_that_was_about_to_be_used_again_is_no_damage() {
+    let (folder, ends) = filled();
+    let first = segments(folder.path())[0].clone();
+    let used = fs::read(&first).expect("readable");
+    let node = open(folder.path());
+    node.trim(&node.log(1), ends[0].0 / 2).expect("trimmed");
+    node.trim(&node.log(2), ends[1].0).expect("trimmed");
+    wait_for("its space comes back", || !first.exists());
+    node.close();
+    let prepared = segments(folder.path()).pop().expect("one is prepared");
+    assert!(prepared > active(folder.path()));
+    fs::write(&prepared, used).expect("writable");
+    assert_eq!(look(folder.path()).damages, []);
+    let node = open(folder.path());
+    assert_eq!(node.log(1).end(), ends[0]);
+    node.close();
 }
 
 #[test]
