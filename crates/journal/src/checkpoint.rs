@@ -117,11 +117,6 @@ impl Checkpoint {
             (ours, _) => ours,
         }
     }
-
-    /// Logs that had records in a segment when it was sealed or rewritten; dead ones and archived ones may be among these.
-    pub(crate) fn holders(&self, sequence: u64) -> impl Iterator<Item = &CheckpointLog> {
-        self.logs.iter().filter(move |log| log.segments.iter().any(|held| held == sequence))
-    }
 }
 
 /// Appends the part of a log's record that the writer knows; the keeper adds the bitmap.

@@ -1,20 +1,18 @@
 //! Files that are not there, or of which nothing is left: what was in them, as far as others say.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use types::{LogId, LogIndex, Offset};
 
-use super::{Damage, INDEX_BYTES, Hole, Opened, Place, SegmentSurvey, Survey, Surveyor};
-use crate::archive::decode_records;
+use super::{Damage, Hole, Opened, Place, SegmentSurvey, Survey, Surveyor};
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::disk::Storage;
-use crate::index::{IndexCache, SealedIndex};
 use crate::recovery::scan::Chain;
 use crate::recovery::short;
+use crate::run::Run;
 use crate::repair::{PREFIX_MOVING, bound_by_others, lost_run};
-use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentKind, segment_name, sequence_of};
+use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, sequence_of};
 
 /// In place of the checksums of headers of which nothing is known.
 const CRC_OF_LOST: u32 = 0x4c4f_5354;
@@ -67,36 +65,16 @@ impl Surveyor<'_> {
     }
 
     /// Which segments are under other names than their own: exchanged, or in the middle of a repair.
-    pub(super) fn find_misnamed(&mut self, names: &[String], sequences: &mut Vec<u64>, checkpoint: Option<&Checkpoint>) {
-        let names = names.iter().filter(|name| sequence_of(name).is_some() || name.starts_with(PREFIX_MOVING));
-        let header = |name: &String| Some((name.clone(), SegmentHeader::read(&*self.storage.open(name).ok()?).ok()?));
-        let headers: Vec<_> = names.filter_map(header).filter(|(_, header)| header.journal == self.found.journal).collect();
-        let replaced: HashSet<u64> = headers.iter().filter(|(_, header)| header.kind == SegmentKind::Rewritten).flat_map(|(_, header)| &header.replaces).copied().collect();
-        // A file that is used again gets its new name first and its new header then.
-        let is_used_again = |name: &str, old: u64| {
-            let is_older = sequence_of(name).is_some_and(|named| named > old) && !headers.iter().any(|(name, _)| *name == segment_name(old));
-            is_older && checkpoint.is_some_and(|checkpoint| replaced.contains(&old) || !self.is_needed(checkpoint, name, old))
-        };
-        let is_misnamed = |(name, header): &&(String, SegmentHeader)| {
-            *name != segment_name(header.sequence) && !is_used_again(name, header.sequence) && !self.is_named_right(header.sequence)
-        };
-        let misnamed: Vec<_> = headers.iter().filter(is_misnamed).map(|(name, header)| (header.sequence, name.clone())).collect();
-        self.misnamed.extend(misnamed);
+    pub(super) fn find_misnamed(&mut self, names: &[String], sequences: &mut Vec<u64>) {
+        for name in names.iter().filter(|name| sequence_of(name).is_some() || name.starts_with(PREFIX_MOVING)) {
+            let Some(header) = self.storage.open(name).ok().and_then(|file| SegmentHeader::read(&*file).ok()) else { continue };
+            if header.journal == self.found.journal && *name != segment_name(header.sequence) && !self.is_named_right(header.sequence) {
+                self.misnamed.insert(header.sequence, name.clone());
+            }
+        }
         sequences.extend(self.misnamed.keys());
         sequences.sort_unstable();
         sequences.dedup();
-    }
-
-    /// Does a start need segment `old`, which file `name` once was: to replay it, or for records that are not archived?
-    fn is_needed(&self, checkpoint: &Checkpoint, name: &str, old: u64) -> bool {
-        let (mut holders, cache) = (checkpoint.holders(old).peekable(), Arc::new(IndexCache::new(INDEX_BYTES)));
-        if old >= checkpoint.replay.segment || holders.peek().is_none() {
-            return old >= checkpoint.replay.segment;
-        }
-        let index = self.storage.open(name).map_err(|_| ()).and_then(|file| SealedIndex::open(file, self.found.journal, old, cache).map_err(|_| ()));
-        let (Ok(index), Ok(objects)) = (index, decode_records(self.found.state.iter())) else { return true };
-        let archived_until = |log| objects.iter().filter(|object| object.log == log).map(|object| object.next).max().unwrap_or(Offset::ZERO);
-        holders.any(|log| index.row(log.id).map_or(true, |row| row.is_some_and(|row| row.next > log.start.max(archived_until(log.id)))))
     }
 
     fn is_named_right(&self, sequence: u64) -> bool {
@@ -112,6 +90,24 @@ impl Surveyor<'_> {
         let (id, what) = (format!("{}-{sequence}-0", self.number), format!("it is under the name {name}"));
         self.found.damages.push(Damage { id, file: segment_name(sequence), position: 0, what, place: Place::Misnamed { sequence, name } });
         Some(Opened { sequence, file, header, wrong: None })
+    }
+
+    /// A file that is used again gets its new name first and its new header then. It is none of those that have a wrong name, if nobody misses
+    /// what was in it.
+    pub(super) fn forget_used_again(&mut self, names: &[String]) {
+        let Survey { damages, segments, logs, archived_until, .. } = &mut self.found;
+        let is_dead = |run: &Run| {
+            let Some(log) = logs.get(&run.log) else { return true };
+            run.next <= log.start.max(archived_until.get(&run.log).copied().unwrap_or(Offset::ZERO))
+        };
+        damages.retain(|damage| {
+            let Place::Misnamed { sequence, name } = &damage.place else { return true };
+            let is_newer = sequence_of(name).is_some_and(|named| named > *sequence) && !names.contains(&segment_name(*sequence));
+            let found = segments.iter().position(|one| one.sequence == *sequence && one.broken.as_ref().is_some_and(Vec::is_empty) && one.runs.iter().all(is_dead));
+            let used_again = found.filter(|_| is_newer);
+            used_again.map(|at| segments.remove(at));
+            used_again.is_none()
+        });
     }
 
     /// Nothing of segment `sequence` continues the journal, and `chain` is its end so far. When a later one goes on, something is to stand for what

@@ -224,6 +224,7 @@ pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress
     let checkpoint = surveyor.begin(&names, &mut sequences)?;
     let gone = surveyor.sealed_and_open(&sequences, checkpoint)?;
     surveyor.objects(archive);
+    surveyor.forget_used_again(&names);
     surveyor.short();
     surveyor.found.find_lost();
     surveyor.found.stand_for(gone);
@@ -309,7 +310,7 @@ impl<'a> Surveyor<'a> {
         let header = |sequence: &u64| SegmentHeader::read(&*self.storage.open(&segment_name(*sequence)).ok()?).ok();
         let owner = sequences.iter().find_map(header).map(|header| header.journal);
         let checkpoint = self.checkpoint(names, owner)?.map(|checkpoint| self.begin_with(checkpoint));
-        self.find_misnamed(names, sequences, checkpoint.as_ref());
+        self.find_misnamed(names, sequences);
         self.reached = reached::read(self.storage, owner.unwrap_or(self.found.journal));
         Ok(checkpoint)
     }
