@@ -77,6 +77,8 @@ struct OpenBatch {
 /// A batch that was appended.
 struct Sent {
     wanted: SmallVec<[Wanted; 1]>,
+    /// Its queue, where it is for one only and that one may refuse some.
+    bounded: Option<QueueId>,
     count: u64,
     failed: bool,
 }
@@ -92,8 +94,11 @@ struct Turn {
 }
 
 /// Messages on their way to one queue, in their order.
-#[derive(Default)]
 struct Line {
+    /// Where its log ended when none of them was there.
+    log_end: u64,
+    /// Where it ended behind those of a turn, if that is known.
+    ends: VecDeque<(u64, u64)>,
     /// The turn of each that has one, and the bytes of all up to it.
     sums: VecDeque<(u64, u64)>,
     /// How many have a turn; the others are held.
@@ -103,6 +108,10 @@ struct Line {
 }
 
 impl Line {
+    fn new(log_end: u64) -> Self {
+        Self { log_end, ends: VecDeque::new(), sums: VecDeque::new(), begun: 0, before: 0 }
+    }
+
     fn push(&mut self, bytes: u64) {
         let sum = self.sums.back().map_or(self.before, |(_, sum)| *sum);
         self.sums.push_back((u64::MAX, sum + bytes));
@@ -121,15 +130,21 @@ impl Line {
 
     fn under_way<'a>(&self, bytes_of_first: &'a dyn Fn(u64) -> u64) -> UnderWay<'a> {
         let messages = self.sums.len() as u64;
-        UnderWay { messages, bytes: self.bytes_of_first(messages), bytes_of_first }
+        UnderWay { messages, bytes: self.bytes_of_first(messages), bytes_of_first, log_end: self.log_end }
     }
 
     /// Those of turns before `first` have arrived; false: that is all.
     fn arrived(&mut self, first: u64) -> bool {
+        let before = self.sums.len();
         while let Some((_, sum)) = self.sums.front().copied().filter(|(turn, _)| *turn < first) {
             self.before = sum;
             self.sums.pop_front();
             self.begun -= 1;
+        }
+        self.log_end += (before - self.sums.len()) as u64;
+        while let Some((_, end)) = self.ends.front().copied().filter(|(turn, _)| *turn < first) {
+            self.log_end = self.log_end.max(end);
+            self.ends.pop_front();
         }
         !self.sums.is_empty()
     }
@@ -206,7 +221,7 @@ impl Publisher {
 
     /// Counts a message for a queue that may refuse some, until its turn has its outcome.
     pub fn count(&mut self, queue: &Queue, body_bytes: usize) {
-        self.bounded.entry(queue.id()).or_default().push(body_bytes as u64);
+        self.bounded.entry(queue.id()).or_insert_with(|| Line::new(queue.log().last_stable().0)).push(body_bytes as u64);
     }
 
     /// Adds a message for queues, at least one, in the order of their ids.
@@ -280,7 +295,8 @@ impl Publisher {
             }
             let bytes = batch.writer.finish();
             turn.bytes += bytes.len();
-            turn.batches.push(Sent { wanted: batch.wanted, count, failed: false });
+            let bounded = batch.ids.first().copied().filter(|id| batch.ids.len() == 1 && self.bounded.contains_key(id));
+            turn.batches.push(Sent { wanted: batch.wanted, bounded, count, failed: false });
             let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
             for queue in batch.targets {
                 if limits_topics {
@@ -353,6 +369,10 @@ impl Publisher {
         let (number, part) = (token / PARTS_MAX, (token % PARTS_MAX) as usize);
         let Some(turn) = number.checked_sub(self.first).and_then(|at| self.turns.get_mut(at as usize)) else { return 0 };
         for (place, result) in turn.parts[part].iter().zip(results) {
+            let sent = &turn.batches[*place as usize];
+            if let (Some(line), Ok(appended)) = (sent.bounded.and_then(|id| self.bounded.get_mut(&id)), result) {
+                line.ends.push_back((number, appended.base.0 + sent.count));
+            }
             // A queue that is gone has taken what was meant for it along.
             if !matches!(result, Ok(_) | Err(AppendError::LogDeleted)) {
                 turn.batches[*place as usize].failed = true;

@@ -1,5 +1,8 @@
 //! Publishing: confirms, returns, order, what is refused.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use amqp_wire::{
     ContentHeader, EncodedProperties, FrameKind, Properties, ShortBytes, Table, basic, queue, short, write_content, write_method,
 };
@@ -214,23 +217,30 @@ fn a_body_that_is_too_large_is_read_and_refused() {
     node.stop();
 }
 
-#[test]
-fn a_full_queue_refuses_and_the_publisher_hears_of_it() {
-    let mut node = Node::start();
+/// A queue that refuses what is more than `most`, and a client that wants confirms.
+fn refusing(node: &mut Node, most: i32) -> usize {
     let client = node.open();
     let arguments = Table::build(|fields| {
-        fields.put(short("x-max-length"), 2i32);
+        fields.put(short("x-max-length"), most);
         fields.put(short("x-overflow"), "reject-publish");
     });
     node.ask(client, 1, &queue::Declare { queue: short("full"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
     node.select_confirms(client);
+    client
+}
+
+fn publishes(count: usize) -> BytesMut {
     let mut bytes = BytesMut::new();
-    for _ in 0..5 {
+    for _ in 0..count {
         write_content(&mut bytes, 1, &publish("", "full", false), EncodedProperties::default(), b"x", FRAME_MAX);
     }
-    node.raw(client, &bytes);
+    bytes
+}
+
+/// How many of the next `count` publishes are confirmed and refused.
+fn kept_and_refused(node: &mut Node, client: usize, count: u64) -> (u64, u64) {
     let mut seen = (0, 0);
-    while seen.0 + seen.1 < 5 {
+    while seen.0 + seen.1 < count {
         let method = node.next(client).method;
         let last: u64 =
             method.split("delivery_tag: ").nth(1).and_then(|rest| rest.split(',').next()).and_then(|tag| tag.parse().ok()).expect("a tag");
@@ -240,7 +250,30 @@ fn a_full_queue_refuses_and_the_publisher_hears_of_it() {
             false => seen.1 += 1,
         }
     }
-    assert_eq!(seen, (2, 3), "two are kept");
+    seen
+}
+
+#[test]
+fn a_full_queue_refuses_and_the_publisher_hears_of_it() {
+    let mut node = Node::start();
+    let client = refusing(&mut node, 2);
+    node.raw(client, &publishes(5));
+    assert_eq!(kept_and_refused(&mut node, client, 5), (2, 3), "two are kept");
+    node.stop();
+}
+
+#[test]
+fn what_the_queue_has_got_is_not_counted_as_being_under_way_too() {
+    let mut node = Node::start();
+    let client = refusing(&mut node, 4);
+    let log = Arc::clone(node.subscription("full").0.log());
+    node.raw_alone(client, &publishes(3));
+    // The log has them, and the connection does not know.
+    while log.last_stable().0 < 3 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    node.raw_alone(client, &publishes(2));
+    assert_eq!(kept_and_refused(&mut node, client, 5), (4, 1));
     node.stop();
 }
 

@@ -152,6 +152,17 @@ impl Node {
         self.pump();
     }
 
+    /// As [`Node::raw`], and no session is told of anything.
+    pub fn raw_alone(&mut self, client: usize, bytes: &[u8]) {
+        let client = &mut self.clients[client];
+        client.input.extend_from_slice(bytes);
+        client.session.handle_bytes(&mut client.input, self.now).expect("it goes on");
+        let mut out = VecDeque::new();
+        while client.session.poll_transmit(&mut out) {
+            out.drain(..).for_each(|piece| client.output.extend_from_slice(&piece));
+        }
+    }
+
     pub fn send(&mut self, client: usize, channel: u16, method: &impl Encode) {
         let mut out = BytesMut::new();
         write_method(&mut out, channel, method);

@@ -17,11 +17,20 @@ pub struct UnderWay<'a> {
     pub bytes: u64,
     /// Bytes of the bodies of the first so many.
     pub bytes_of_first: &'a dyn Fn(u64) -> u64,
+    /// Where the log ended when none of them was in it. What it has got since is taken for the first of them: who took them in is told later.
+    pub log_end: u64,
 }
 
 impl UnderWay<'static> {
     /// None at all.
-    pub const NONE: Self = Self { messages: 0, bytes: 0, bytes_of_first: &|_| 0 };
+    pub const NONE: Self = Self { messages: 0, bytes: 0, bytes_of_first: &|_| 0, log_end: u64::MAX };
+}
+
+impl UnderWay<'_> {
+    /// How many of them are in the log that ends at `log_end`.
+    fn arrived(&self, log_end: u64) -> u64 {
+        log_end.saturating_sub(self.log_end).min(self.messages)
+    }
 }
 
 impl Queue {
@@ -38,15 +47,18 @@ impl Queue {
         let more = if self.rules.kind == QueueKind::Classic { (1, u64::from(size)) } else { (0, 0) };
         let fits = |messages: u64, bytes: u64| !self.exceeds(messages + more.0, bytes + more.1);
         let (ready, ready_bytes) = (subscription.ready_for_certain(log_end), self.weights.ready(subscription));
-        let messages = ready + under_way.messages;
-        if fits(messages, ready_bytes + under_way.bytes) {
+        let arrived = under_way.arrived(log_end);
+        let weighed = under_way.arrived(self.weights.until(subscription).min(log_end));
+        let left = (under_way.messages - arrived, under_way.bytes - (under_way.bytes_of_first)(weighed));
+        let messages = ready + left.0;
+        if fits(messages, ready_bytes + left.1) {
             return false;
         }
-        let taken = if under_way.messages == 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
+        let taken = if left.0 == 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
         if taken < ready || taken == 0 {
             return true;
         }
-        let gone = (taken - ready).min(under_way.messages);
+        let gone = arrived + (taken - ready).min(left.0);
         !fits(under_way.messages - gone, under_way.bytes - (under_way.bytes_of_first)(gone))
     }
 

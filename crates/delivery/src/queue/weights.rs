@@ -66,6 +66,11 @@ impl Weights {
         (from < log_end).then_some(from)
     }
 
+    /// `ready` tells of the records before.
+    pub fn until(&self, subscription: &Subscription) -> u64 {
+        self.0.as_ref().filter(|known| known.seen == subscription.turnover()).map_or(0, |known| known.to)
+    }
+
     pub fn ready(&self, subscription: &Subscription) -> u64 {
         self.0.as_ref().filter(|known| known.seen == subscription.turnover()).map_or(0, |known| known.ready)
     }
