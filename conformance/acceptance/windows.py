@@ -8,17 +8,17 @@ MIB = 1 << 20
 RATE = 30_000
 SETTINGS = ["acks=all", "linger.ms=10"]
 # Segments of a window, and partitions that are written evenly, by the length of a segment in MiB.
-WINDOWS = {16: [5, 6, 7, 8, 9, 12, 16], 256: [5, 6, 9, 16]}
+WINDOWS = {16: [8, 9, 10, 12, 16], 256: [8, 9, 16]}
 PARTITIONS = {16: [1, 20, 100, 500], 256: [1, 100, 500]}
 AMPLE = 64
-REFUSED = 4
+REFUSED = 7
 # Of answers within a few commits of each other nothing can be said beside other load.
 NOISE_MS = 100
 
 
 def windows(report):
-    """30 MB/s are written evenly to 1 to 500 partitions with windows of 5 to 16 segments of 16 and 256 MiB, at least two windows full each: the latest
-    answer against that with a window of 64 segments; twice of it, or 100 ms if that is more, is allowed. A window of 4 segments is refused."""
+    """30 MB/s are written evenly to 1 to 500 partitions with windows of 8 to 16 segments of 16 and 256 MiB, at least two windows full each: the latest
+    answer against that with a window of 64 segments; twice of it, or 100 ms if that is more, is allowed. A window of 7 segments is refused."""
     for mib, counts in WINDOWS.items():
         refused = is_refused(mib, REFUSED)
         report.judge(f"{REFUSED} segments of {mib} MiB", "refused" if refused else "taken", "refused", refused)

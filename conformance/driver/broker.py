@@ -1,8 +1,11 @@
 """Starts and ends the broker under test on free loopback ports. Used by the driver."""
 
+import fcntl
+import os
 import random
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -52,8 +55,27 @@ class Broker:
         return Path(self.folder).with_suffix(".log").read_text(errors="replace").splitlines()
 
 
-# Below those that the system gives to connections, and none twice: a port that was free stays so until the broker has it.
-PORTS = iter(random.sample(range(20_000, 32_000), 12_000))
+# Below those that the system gives to connections, and none twice, here or in another process: a port that was free stays so until the broker
+# has it. A process takes so many at once, and has them as long as it lives.
+PORTS_AT_ONCE = 40
+TAKEN = []
+
+
+def ports():
+    folder = Path(tempfile.gettempdir()) / f"mainstem-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for first in random.sample(range(20_000, 32_000, PORTS_AT_ONCE), 12_000 // PORTS_AT_ONCE):
+        lock = open(folder / str(first), "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        TAKEN.append(lock)
+        yield from range(first, first + PORTS_AT_ONCE)
+
+
+PORTS = ports()
 
 
 def free_port():

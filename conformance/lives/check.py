@@ -136,7 +136,7 @@ class Check:
         # What was on this channel is there again before anything else is done.
         until = time.monotonic() + SETTLES_S
         channel = self.rabbit.channel()
-        while channel.count(queue.name) not in (count, len(names)) and not queue.ages and not queue.pending():
+        while channel.count(queue.name) not in (count, len(names)) and not queue.ages and not queue.pending() and not self.is_compacted(queue):
             insist(time.monotonic() < until, f"queue {queue.name}: of {len(names)} that came back {channel.count(queue.name)} are counted")
             time.sleep(0.005)
         channel.close()

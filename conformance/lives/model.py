@@ -168,9 +168,11 @@ class Model:
     def connection_lost(self):
         """Unacknowledged messages are ready again."""
         for queue in self.queues.values():
+            # What comes back to a full queue may be the oldest, and is dropped.
+            is_full = queue.limit is not None and not queue.rejects and len(queue.those(READY, MAYBE, OUT)) > queue.limit
             for item in queue.items.values():
                 if item.state == OUT:
-                    item.state = READY
+                    item.state = MAYBE if is_full else READY
 
     def restarted(self, killed, at):
         self.connection_lost()

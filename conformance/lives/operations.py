@@ -327,6 +327,13 @@ class Operations:
         queue = self.pick("classic", "quorum", usable=lambda queue: not queue.pending() and not queue.ages)
         if queue is None:
             return
+        if queue.those(LATER):
+            # Until they are there nobody knows whether they are purged.
+            if self.fault:
+                return
+            check = self.checking()
+            check.queue(queue)
+            check.close()
         self.say(f"purge {queue.name}")
         clear = not any(item.state in (MAYBE, LATER) or item.fading for item in queue.items.values()) and not self.fault and queue.limit is None
         ready = queue.those(READY, MAYBE, LATER)

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from load import Broker, pika_connection
 
 SEGMENT = 262_144
-FLAGS = ["--set", f"mainstem.segment.bytes={SEGMENT}", "--set", f"mainstem.journal.window.bytes={6 * SEGMENT}", "--set", "log.cleaner.backoff.ms=100",
+FLAGS = ["--set", f"mainstem.segment.bytes={SEGMENT}", "--set", f"mainstem.journal.window.bytes={8 * SEGMENT}", "--set", "log.cleaner.backoff.ms=100",
          "--memory", "128MiB"]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RECORDS, KEYS, MESSAGES, SETTLED, POSITION = 60, 40, 30, 10, 17

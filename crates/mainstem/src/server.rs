@@ -322,7 +322,7 @@ fn open_archive(config: &Config, folder: &DataFolder, mode: IoMode) -> anyhow::R
 
 /// Bytes that the segment files of each journal may take.
 fn window(settings: &Settings) -> anyhow::Result<Option<u64>> {
-    const SEGMENTS_MIN: i64 = 5;
+    const SEGMENTS_MIN: i64 = 8;
     let (window, segment) = (settings.int("mainstem.journal.window.bytes"), settings.int("mainstem.segment.bytes"));
     if window >= 0 && window < SEGMENTS_MIN * segment {
         bail!("mainstem.journal.window.bytes = {window} is not possible: it is -1, or at least {SEGMENTS_MIN} times mainstem.segment.bytes ({segment})");
