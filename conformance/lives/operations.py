@@ -351,6 +351,9 @@ class Operations:
         queue = self.pick()
         if queue is None:
             return
+        if self.fault and queue.those(LATER):
+            # A deletion that the disk refuses may have been in force until the restart, when they fell due.
+            return
         self.say(f"delete queue {queue.name}")
         name, queue.exists = queue.name, None
         if queue.topic is None and queue.name in QUEUES and self.rng.random() < 0.25 and not self.fault:
