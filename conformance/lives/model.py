@@ -162,6 +162,8 @@ class Model:
         for transaction in self.transactions.values():
             for key in [key for key in transaction.offsets if key[1] == topic]:
                 del transaction.offsets[key]
+            # One of the same name is not in the transaction.
+            transaction.added = {one for one in transaction.added if topic not in one}
 
     # Restarts.
 
