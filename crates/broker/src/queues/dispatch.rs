@@ -37,6 +37,8 @@ const TOGETHER_MAX: usize = 256;
 const TURN_DEATHS: u64 = 1000;
 /// What cannot be read is tried again after this many ms.
 const RETRY_MS: u64 = 1000;
+/// What was read for a get, and not given out, is kept for the next ones for this many ms.
+const POLLED_MS: u64 = 5000;
 
 /// What a queue has in memory beside its subscription.
 pub(super) struct Dispatch {
@@ -66,12 +68,37 @@ struct InUse {
     channels: BTreeMap<ChannelId, Arc<ChannelFlow>>,
     /// As [`Dispatch::head`], of the first of each level, where each has its time.
     level_heads: Vec<(u64, Option<u64>)>,
+    /// While what was read for gets is kept.
+    polled: Option<Polled>,
+}
+
+/// When somebody got messages one by one, in steady ms.
+#[derive(Clone, Copy)]
+struct Polled {
+    /// The last time.
+    last: u64,
+    /// When the thread `queues` looks whether there was another. It does not move with each get.
+    look_at: u64,
 }
 
 impl InUse {
     fn is_over(&self) -> bool {
-        let Self { window, consumers, channels, level_heads } = self;
-        window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty()
+        let Self { window, consumers, channels, level_heads, polled } = self;
+        window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty() && polled.is_none()
+    }
+
+    fn note_get(&mut self, now_ms: u64) {
+        let first = Polled { last: now_ms, look_at: now_ms + POLLED_MS };
+        self.polled.get_or_insert(first).last = now_ms;
+    }
+
+    /// Was there a get not long ago?
+    fn is_polled(&mut self, now_ms: u64) -> bool {
+        self.polled = self.polled.filter(|polled| now_ms < polled.last + POLLED_MS);
+        if let Some(polled) = self.polled.as_mut().filter(|polled| polled.look_at <= now_ms) {
+            polled.look_at = polled.last + POLLED_MS;
+        }
+        self.polled.is_some()
     }
 }
 
@@ -110,13 +137,21 @@ impl Dispatch {
         self.in_use.iter().flat_map(|in_use| &in_use.level_heads).filter_map(|(_, due)| *due)
     }
 
-    /// Has nothing in memory that nobody needs.
-    fn let_go(&mut self, memory: &Arc<WindowMemory>) {
+    /// When to look whether what was read for gets is still wanted.
+    fn look_at(&self) -> Option<u64> {
+        Some(self.in_use.as_ref()?.polled?.look_at)
+    }
+
+    /// Has nothing in memory that nobody needs. `is_empty`: nobody can be given anything.
+    fn let_go(&mut self, memory: &Arc<WindowMemory>, is_empty: bool, now_ms: u64) {
         let Some(in_use) = &mut self.in_use else { return };
-        if self.machine.consumers() == 0 {
-            in_use.window.clear();
-        } else {
+        if is_empty {
+            in_use.polled = None;
+        }
+        if !is_empty && (in_use.is_polled(now_ms) || self.machine.consumers() > 0) {
             in_use.window.keep(memory);
+        } else {
+            in_use.window.clear();
         }
         if in_use.is_over() {
             self.in_use = None;
@@ -386,18 +421,24 @@ impl Broker {
         self.run_queue(queue);
         let time_out_ms = self.time_out_ms(queue, None);
         let mut turn = self.turn(queue);
+        if queue.is_dropped() {
+            // It is looked after no more: nothing is to be kept with it.
+            return Got::Empty;
+        }
         turn.own.machine.touch(turn.now_ms);
-        let Ok(head) = turn.next() else {
+        let head = turn.next();
+        if let Ok(None) = head {
+            turn.own.tally().got_empty += 1;
+            turn.run();
+            return Got::Empty;
+        }
+        let Turn { own, state, now_ms, .. } = &mut turn;
+        own.in_use().note_get(*now_ms);
+        let Ok(Some(offset)) = head else {
             // What ran out on the way there goes where it has to go.
             turn.run();
             return Got::Later;
         };
-        let Some(offset) = head else {
-            turn.own.tally().got_empty += 1;
-            turn.run();
-            return Got::Empty;
-        };
-        let Turn { own, state, .. } = &mut turn;
         let Dispatch { machine, in_use, .. } = &mut **own;
         let window = &mut in_use.get_or_insert_default().window;
         let Seen::Record(record) = window.see(offset) else { return Got::Later };
@@ -687,7 +728,7 @@ impl Turn<'_> {
         };
         let steady = |at: u64| self.now_ms + at.saturating_sub(self.wall_ms).max(1);
         let heads = head.into_iter().chain(self.own.level_times());
-        heads.map(steady).chain(expires).chain(self.state.next_time()).min()
+        heads.map(steady).chain(expires).chain(self.state.next_time()).chain(self.own.look_at()).min()
     }
 
     /// One turn; true: the queue goes, because its last consumer has gone.
@@ -723,16 +764,20 @@ impl Turn<'_> {
         if let (TurnEnd::More, Some(home)) = (&outcome, home) {
             self.broker.mailboxes.push(home, Event::Advanced(self.queue.log().id()));
         }
+        let is_empty = self.own.machine.head(&self.state, self.end()) == Head::Nothing;
+        self.own.let_go(&self.broker.vhosts.windows, is_empty, self.now_ms);
         match outcome {
-            TurnEnd::Reads => {}
+            TurnEnd::Reads => {
+                // Who waits for long, because nobody takes its dead messages, keeps nothing for gets.
+                let due = self.own.due.into_iter().chain(self.own.look_at()).min();
+                self.set_due(due);
+            }
             TurnEnd::Deaths => self.set_due(Some(self.now_ms)),
             TurnEnd::Rest | TurnEnd::More => {
                 let due = self.next_due();
                 self.set_due(due);
             }
         }
-        let memory = &self.broker.vhosts.windows;
-        self.own.let_go(memory);
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
         // Members of a share group write what they say themselves: the log is trimmed behind it all the same.

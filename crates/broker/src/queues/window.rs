@@ -24,8 +24,8 @@ pub(super) const RECORD_BYTES: usize = 256;
 #[derive(Default)]
 pub(super) struct Window {
     covers: Range<u64>,
-    /// Slices of caches that the records lie in.
-    slices: usize,
+    /// Slices of caches that the records lie in, until these are moved out: what was taken and comes back is decoded from them again.
+    slices: SmallVec<[Bytes; 1]>,
     /// Of what is kept between turns.
     charge: Option<Charge>,
     /// Each until it is taken.
@@ -104,7 +104,7 @@ impl Window {
         if self.charge.is_some() {
             return;
         }
-        self.charge = memory.pin(self.slices);
+        self.charge = memory.pin(self.slices.len());
         if self.charge.is_none() {
             let left = || self.records[self.at..].iter().filter_map(|(_, record)| record.as_ref());
             let bytes = left().map(bytes_of).sum::<usize>();
@@ -137,6 +137,7 @@ impl Window {
             }
         }
         self.records.shrink_to_fit();
+        self.slices = SmallVec::new();
     }
 
     /// Is there nothing in it?
@@ -164,7 +165,7 @@ impl Window {
             return Ok(Filled::Gone(log.start().0));
         }
         match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, Self::piece(&broker.vhosts().windows), true) {
-            TailRead::Data { slices, next, .. } => self.take(log, &slices, offset..next.0).map(|()| Filled::Yes),
+            TailRead::Data { slices, next, .. } => self.take(log, slices, offset..next.0).map(|()| Filled::Yes),
             TailRead::Cold => Ok(Filled::Cold),
             TailRead::Empty | TailRead::OutOfRange => Ok(Filled::Empty),
         }
@@ -174,17 +175,29 @@ impl Window {
     ///
     /// # Errors
     /// Batches that make no sense.
-    pub fn take(&mut self, log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>) -> Result<(), BatchError> {
+    pub fn take(&mut self, log: &Log, slices: impl IntoIterator<Item = Bytes>, range: Range<u64>) -> Result<(), BatchError> {
         self.clear();
-        self.slices = slices.len();
-        let found = sliced_batches(slices)?;
-        let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
+        let slices: SmallVec<[Bytes; 1]> = slices.into_iter().collect();
+        let found = sliced_batches(&slices)?;
+        let dead = aborted(log, &slices, &found, Offset(range.start), Offset(range.end));
         for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
-            let records = sliced_records(slices, batch)?;
+            let records = sliced_records(&slices, batch)?;
             self.records.extend(records.into_iter().filter(|record| range.contains(&record.offset.0)).map(|record| (record.offset.0, Some(record))));
         }
-        self.covers = range;
+        (self.covers, self.slices) = (range, slices);
         Ok(())
+    }
+
+    /// Decodes all of it again if it covers `offset`, at which a record was taken. False: that has to be read.
+    ///
+    /// # Errors
+    /// Batches that make no sense.
+    pub fn refill(&mut self, log: &Log, offset: u64) -> Result<bool, BatchError> {
+        if self.slices.is_empty() || !self.covers.contains(&offset) {
+            return Ok(false);
+        }
+        let (slices, range) = (std::mem::take(&mut self.slices), self.covers.clone());
+        self.take(log, slices, range).map(|()| true)
     }
 }
 
@@ -227,7 +240,7 @@ mod tests {
             let value = Some(block.slice(at as usize * 1000..(at as usize + 1) * 1000));
             Record { value, headers: [(Bytes::from_static(b"h"), None)].into(), ..record(at) }
         };
-        (Window { covers: 0..10, slices: 1, records: (0..10).map(|at| (at, Some(whole(at)))).collect(), ..Window::default() }, block)
+        (Window { covers: 0..10, slices: [block.clone()].into_iter().collect(), records: (0..10).map(|at| (at, Some(whole(at)))).collect(), ..Window::default() }, block)
     }
 
     #[test]

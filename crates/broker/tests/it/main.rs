@@ -1,6 +1,7 @@
 //! The broker as gateways use it, on journals of the real file system, with its threads running, through restarts.
 
 mod done;
+mod gets;
 mod log_ends;
 mod node;
 mod rehearsal;

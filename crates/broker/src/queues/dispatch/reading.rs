@@ -28,7 +28,12 @@ impl Turn<'_> {
                 Seen::Nothing(next) => return Look::Nothing(next),
                 Seen::Unread => {}
             }
-            match self.own.in_use().window.fill(self.broker, self.queue.log(), offset) {
+            let (log, window) = (self.queue.log(), &mut self.own.in_use().window);
+            let filled = match window.refill(log, offset) {
+                Ok(false) => window.fill(self.broker, log, offset),
+                refilled => refilled.map(|_| Filled::Yes),
+            };
+            match filled {
                 Ok(Filled::Yes) => {}
                 Ok(Filled::Gone(start)) => return Look::Nothing(start),
                 Ok(Filled::Empty) => return Look::Wait,
@@ -48,7 +53,7 @@ impl Turn<'_> {
         match shared.take_ahead(Offset(offset)) {
             Some(Ok(ahead)) => {
                 let range = offset..ahead.range.end.0;
-                if let Err(error) = self.own.in_use().window.take(log, &ahead.slices, range) {
+                if let Err(error) = self.own.in_use().window.take(log, ahead.slices, range) {
                     tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
                     return Look::Wait;
                 }
