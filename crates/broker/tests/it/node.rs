@@ -27,7 +27,7 @@ pub fn wait_for(what: &str, so: impl Fn() -> bool) {
     let began = Instant::now();
     while !so() {
         assert!(began.elapsed() < PATIENCE, "{what}, in time");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
