@@ -766,18 +766,13 @@ impl Turn<'_> {
         }
         let is_empty = self.own.machine.head(&self.state, self.end()) == Head::Nothing;
         self.own.let_go(&self.broker.vhosts.windows, is_empty, self.now_ms);
-        match outcome {
-            TurnEnd::Reads => {
-                // Who waits for long, because nobody takes its dead messages, keeps nothing for gets.
-                let due = self.own.due.into_iter().chain(self.own.look_at()).min();
-                self.set_due(due);
-            }
-            TurnEnd::Deaths => self.set_due(Some(self.now_ms)),
-            TurnEnd::Rest | TurnEnd::More => {
-                let due = self.next_due();
-                self.set_due(due);
-            }
-        }
+        let due = match outcome {
+            // Who waits for long, because nobody takes its dead messages, keeps nothing for gets.
+            TurnEnd::Reads => self.own.due.into_iter().chain(self.own.look_at()).min(),
+            TurnEnd::Deaths => Some(self.now_ms),
+            TurnEnd::Rest | TurnEnd::More => self.next_due(),
+        };
+        self.set_due(due);
         let Self { own, state, end, .. } = &mut self;
         own.machine.note_fill(state, *end);
         // Members of a share group write what they say themselves: the log is trimmed behind it all the same.
