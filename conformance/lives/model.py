@@ -117,7 +117,7 @@ class Model:
         self.offsets, self.users, self.policies = {}, {}, {}
         # Names that were deleted, and not made again.
         self.dead_queues, self.dead_topics = set(), set()
-        self.bound, self.links, self.bonds = set(), {}, []
+        self.bound, self.perhaps_bound, self.links, self.bonds = set(), set(), {}, []
 
     def copy(self):
         return copy.deepcopy(self)
@@ -134,6 +134,7 @@ class Model:
     def drop_queue(self, name):
         queue = self.queues.pop(name, None)
         self.bound.discard(name)
+        self.perhaps_bound.discard(name)
         self.dead_queues.add(name)
         for one in [one for one, link in self.links.items() if link.queue == name]:
             del self.links[one]

@@ -107,8 +107,10 @@ class Operations:
         self.policy_of(queue)
         insist(answer["message-count"] == 0, f"queue {name} is new and has {answer['message-count']} messages")
         if kind != "stream" and not queue.dead and self.rng.random() < 0.4:
+            # While nobody knows whether it is bound nothing is published there.
+            self.model.perhaps_bound.add(name)
             self.call("queue.bind", queue=name, exchange="all", routing_key="")
-            # Where nobody knows whether it is bound nothing is published there.
+            self.model.perhaps_bound.discard(name)
             self.model.bound.add(name)
         if name == "plain-0":
             self.call("queue.bind", queue=name, exchange=LATE, routing_key=name)
@@ -204,7 +206,7 @@ class Operations:
     def publish_to_all(self):
         model = self.model
         queues = [model.queues[name] for name in sorted(model.bound) if model.queues[name].exists and not model.queues[name].rejects]
-        if any(model.queues[name].rejects for name in model.bound) or not queues:
+        if any(model.queues[name].rejects for name in model.bound) or model.perhaps_bound or not queues:
             return
         size = min(self.size(), 20_000)
         count = min(self.amount(size), 30)
