@@ -34,6 +34,8 @@ use crate::transactions::{AbortedTransaction, OpenTransaction, Transactions};
 pub(crate) const NAME: &str = "checkpoint";
 /// Name of the second one, which says the same and is written behind the first: what it says is nowhere else.
 pub(crate) const NAME_COPY: &str = "checkpoint-copy";
+/// Where neither is there, and was.
+pub(crate) const BOTH_MISSING: &str = "it is missing, and so is its copy";
 /// Name while it is being written.
 pub(crate) const NAME_NEW: &str = "checkpoint.new";
 

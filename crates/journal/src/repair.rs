@@ -21,6 +21,7 @@ use hashbrown::{HashMap, HashSet};
 use record::filler;
 use types::{LogId, Offset, Term, Timestamp};
 
+use crate::checkpoint;
 use crate::chunk::{
     ChunkHeader, ENTRY_BYTES, Entry, EntryKind, HEADER_BYTES, body, crc32c, decode_directory, decode_raw, encode_header_with_crc, padded,
 };
@@ -107,6 +108,8 @@ pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn
     for damage in &survey.damages {
         match damage.place {
             Place::Elsewhere | Place::Object if accepted(damage) => return Err(beyond(damage)),
+            // Without a checkpoint nobody knows what is damaged and what is only not understood.
+            Place::Elsewhere if !wanted.is_empty() && [checkpoint::NAME, checkpoint::NAME_COPY].contains(&&*damage.file) => return Err(beyond(damage)),
             // The file that has its name may be that of another.
             Place::Misnamed { .. } if is_renamed && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
             Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),

@@ -221,6 +221,11 @@ impl Files {
         })
     }
 
+    /// There was a checkpoint before anything is rewritten, and what was rewritten cannot be replayed without one.
+    fn has_rewritten(&self, storage: &dyn Storage) -> bool {
+        self.segments.iter().any(|sequence| is_rewritten(storage, &segment_name(*sequence)))
+    }
+
     /// Without a checkpoint the first segment says whose journal this is.
     fn journal_uuid(&self, storage: &dyn Storage) -> Result<Option<Uuid>, OpenError> {
         let Some(first) = self.segments.first() else { return Ok(None) };
@@ -271,8 +276,15 @@ fn read_checkpoint(storage: &dyn Storage, files: &Files) -> Result<Option<Checkp
         }
         (Some(first), _) => first.map(Some),
         (None, Some(Err(error))) => Err(error),
+        (None, None) if files.has_rewritten(storage) => Err(CheckpointError::Corrupt(checkpoint::BOTH_MISSING).into()),
         (None, None) => Ok(None),
     }
+}
+
+/// Does the file's header say that it was made of others?
+pub(crate) fn is_rewritten(storage: &dyn Storage, name: &str) -> bool {
+    let header = storage.open(name).ok().and_then(|file| SegmentHeader::read(&*file).ok());
+    header.is_some_and(|header| header.kind == SegmentKind::Rewritten)
 }
 
 fn read_one(storage: &dyn Storage, name: &str) -> Result<Checkpoint, OpenError> {

@@ -9,7 +9,7 @@ use super::{Damage, Hole, Opened, Place, SegmentSurvey, Survey, Surveyor};
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::disk::Storage;
 use crate::recovery::scan::Chain;
-use crate::recovery::short;
+use crate::recovery::{is_rewritten, short};
 use crate::run::Run;
 use crate::repair::{PREFIX_MOVING, bound_by_others, lost_run};
 use crate::segments::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_name, sequence_of};
@@ -44,7 +44,12 @@ impl Surveyor<'_> {
                 self.damaged_checkpoint(checkpoint::NAME, error.to_string(), None);
                 Ok(None)
             }
-            (None, None) => Ok(None),
+            (None, None) => {
+                if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name)) {
+                    self.damaged_checkpoint(checkpoint::NAME, checkpoint::BOTH_MISSING.to_owned(), None);
+                }
+                Ok(None)
+            }
         }
     }
 

@@ -165,6 +165,40 @@ fn table(outcomes: &[Outcome]) -> String {
     out
 }
 
+/// Bytes of all files of a folder.
+fn contents(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let names = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    names.map(|path| (path.clone(), std::fs::read(&path).expect("readable"))).collect()
+}
+
+/// What was rewritten looks damaged then; to accept that would have destroyed it.
+#[test]
+fn without_both_checkpoints_nothing_is_taken_for_damaged_that_is_not() {
+    let base = base::rewritten();
+    for harm in ["missing", "damaged"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        base::copy(base.folder.path(), folder.path());
+        let journal = journal_of(folder.path());
+        for name in ["checkpoint", "checkpoint-copy"].map(|name| journal.join(name)) {
+            match harm {
+                "missing" => std::fs::remove_file(&name).expect("removable"),
+                _ => std::fs::write(&name, [7; 4096]).expect("writable"),
+            }
+        }
+        let before = contents(&journal);
+        let error = open(folder.path(), (base.config)()).err().expect("it is refused").to_string();
+        assert!(error.contains("checkpoint is corrupt"), "{harm}: {error}");
+        let found = look(folder.path()).expect("it can be looked at");
+        assert!(found.damages.iter().any(|damage| damage.id == "0-checkpoint" && !damage.is_repairable()), "{harm}: {:?}", found.damages);
+        let all: &dyn Fn(&Damage) -> bool = &|_| true;
+        for accepted in [all, &Damage::is_repairable] {
+            let repaired = repair(&journal, &found, Original::Kept, accepted);
+            assert!(repaired.is_err() || !found.damages.iter().any(accepted), "{harm}: something was accepted");
+        }
+        assert!(contents(&journal) == before, "{harm}: nothing was changed");
+    }
+}
+
 #[test]
 fn no_damage_loses_anything_without_a_word() {
     let bases = [base::rewritten(), base::behind(), base::archived()];
