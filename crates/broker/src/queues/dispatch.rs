@@ -1,6 +1,7 @@
 //! Gives out the messages of queues. Whoever notices that something may be given out (a record that was appended, a message that came
 //! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
 
+mod outbox;
 mod reading;
 mod time_outs;
 
@@ -9,15 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, Searched, UnderWay};
-use hashbrown::HashMap;
 use journal::ReplyTo;
 use parking_lot::MutexGuard;
 use record::Record;
 use routing::QueueId;
 use types::{LogId, ShardId};
 
+use outbox::Outbox;
+
 use super::gaps::{SearchedQueue, is_searched};
-use super::consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
+use super::consumers::{ChannelFlow, ConsumeError, Consuming, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
 use super::look::QueueTally;
 use super::policies::InForce;
 use super::queue::{Counts, Got, Queue};
@@ -31,8 +33,6 @@ use crate::Broker;
 
 /// Messages of one turn, before others on the thread get theirs.
 const TURN_MESSAGES: usize = 1000;
-/// Messages that go to a consumer together, at most.
-const TOGETHER_MAX: usize = 256;
 /// Messages that one turn throws out, for their time or the queue's length, before others get their turn: the next one is the thread's of queues.
 const TURN_DEATHS: u64 = 1000;
 /// What cannot be read is tried again after this many ms.
@@ -165,33 +165,6 @@ impl Dispatch {
     /// Asks a channel whether it takes one more.
     fn admit(channels: &BTreeMap<ChannelId, Arc<ChannelFlow>>, queue: QueueId, channel: ChannelId, no_ack: bool) -> bool {
         channels.get(&channel).is_some_and(|flow| flow.admit(queue, no_ack))
-    }
-}
-
-/// Messages on their way to consumers.
-#[derive(Default)]
-struct Outbox {
-    by_consumer: Vec<Deliveries>,
-    /// Where the last ones of a channel are: its messages stay in order, whichever consumer gets them.
-    places: HashMap<ChannelId, usize>,
-    count: usize,
-}
-
-impl Outbox {
-    fn push(&mut self, channel: ChannelId, consumer: ConsumerId, message: Delivery) {
-        let bytes = message.bytes();
-        self.count += 1;
-        let last = self.places.get(&channel).and_then(|place| self.by_consumer.get_mut(*place));
-        match last.filter(|one| one.consumer == consumer && one.messages.len() < TOGETHER_MAX) {
-            Some(one) => {
-                one.messages.push(message);
-                one.bytes += bytes;
-            }
-            None => {
-                self.places.insert(channel, self.by_consumer.len());
-                self.by_consumer.push(Deliveries { consumer, messages: vec![message], bytes });
-            }
-        }
     }
 }
 
