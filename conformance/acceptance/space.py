@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 
+import pika
 from confluent_kafka import Consumer, Producer, TopicPartition
 from machine import Folder, Mainstem, admin, create
 from retention import disk_bytes
@@ -15,10 +16,12 @@ MIB = 1 << 20
 RECORD = 8192
 REST_S = 60
 LIVE_PERCENT = [20, 30, 40, 49]
-# What is live takes so many segments: an open and a prepared one, four that are kept to be written again and room for a rewriting count too.
+# What is live takes so many segments: an open and a prepared one, up to four that are kept to be written again and room for a rewriting count too.
 LIVE_SEGMENTS = {16 * MIB: 32, 256 * MIB: 9}
 SEEDS = 20
 SERVES_S = 30
+STUCK_SEGMENT, STUCK_SEGMENTS, STUCK_REST_S = 16 * MIB, 4, 90
+STUCK_BYTES, STUCK_MESSAGES, STUCK_ROUNDS = 100_000, 1000, 4
 
 
 def producer(bootstrap, **more):
@@ -216,3 +219,52 @@ def fill_and_delete(report, system, disk, percent, partitions, kill):
     again.flush(5)
     return dict(filler_mb=round(taken / 1e6, 1), left_bytes=left, deleted_mb=round(mixed.acknowledged["bulk"] * RECORD / 1e6), serves_s=round(first or late, 2),
                 half_s=round(half_s, 2), kept=mixed.acknowledged["keep"], read=count(system.bootstrap, "keep", partitions))
+
+
+def by_kind(folder):
+    """MiB of a journal's files, by what they are."""
+    kinds = {}
+    for name in os.listdir(folder):
+        kind = "reserve" if name.startswith("reserve") else name.split("-")[0]
+        kinds[kind] = kinds.get(kind, 0) + os.stat(f"{folder}/{name}").st_size / MIB
+    return {kind: round(size, 1) for kind, size in kinds.items()}
+
+
+def stuck(report):
+    """A consumer of an AMQP queue that never acknowledges its first message, while four times 100 MB are published and acknowledged behind it, with segments
+    of 16 MiB: all files of the data folder after 90 s of rest. Then the message is read after a SIGKILL."""
+    count = report.amount(STUCK_MESSAGES)
+    with Folder() as folder:
+        system = Mainstem(f"{folder}/data", "--set", f"mainstem.segment.bytes={STUCK_SEGMENT}").start()
+        try:
+            host, port = system.broker.amqp.rsplit(":", 1)
+            link = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), heartbeat=0))
+            writer, holder, reader = link.channel(), link.channel(), link.channel()
+            writer.confirm_delivery()
+            writer.queue_declare("stuck", durable=True)
+            persistent, first = pika.BasicProperties(delivery_mode=2), os.urandom(STUCK_BYTES)
+            writer.basic_publish("", "stuck", first, persistent)
+            assert holder.basic_get("stuck")[2] == first, "the first message has not come"
+            for _ in range(STUCK_ROUNDS):
+                for _ in range(count):
+                    writer.basic_publish("", "stuck", os.urandom(STUCK_BYTES), persistent)
+                tags = [reader.basic_get("stuck")[0].delivery_tag for _ in range(count)]
+                reader.basic_ack(tags[-1], multiple=True)
+            began, reached = time.time(), None
+            bound, worked = STUCK_BYTES + STUCK_SEGMENTS * STUCK_SEGMENT, disk_bytes(f"{folder}/data")
+            while time.time() - began < STUCK_REST_S:
+                if reached is None and disk_bytes(f"{folder}/data") <= bound:
+                    reached = round(time.time() - began, 1)
+                time.sleep(0.2)
+            files = disk_bytes(f"{folder}/data")
+            report.note(published_mb=STUCK_ROUNDS * count * STUCK_BYTES / 1e6, worked_mb=worked / 1e6, files_mb=files / 1e6, within_after_s=reached,
+                        mib_by_kind=by_kind(f"{folder}/data/journal-0"))
+            system.stop(signal.SIGKILL)
+            system.start()
+            link = pika.BlockingConnection(pika.ConnectionParameters(host, int(port), heartbeat=0))
+            again = link.channel()
+            found = again.basic_get("stuck")[2] == first and again.basic_get("stuck")[0] is None
+        finally:
+            system.stop(signal.SIGKILL)
+    report.judge("all files, one message of 0.1 MB not acknowledged", round(files / 1e6, 1), f"<= {bound / 1e6:.1f} MB", files <= bound, " MB")
+    report.judge("after SIGKILL the queue has that message", "alone" if found else "not so", "alone", found)

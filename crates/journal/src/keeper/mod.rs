@@ -12,6 +12,7 @@ mod pin;
 mod retention;
 mod rewrite;
 mod room;
+mod spares;
 mod usage;
 
 pub(crate) use rewrite::{Copy, NAME_REWRITING};
@@ -40,11 +41,6 @@ use crate::state::{StateChanges, StateMap};
 use crate::touched::TouchedLogs;
 use crate::window::{Gate, Grant};
 use crate::writer::ActiveSegment;
-
-/// Freed segment files kept for reuse.
-const SPARE_FILES_MAX: usize = 4;
-/// The same when segment files are to take no more than so much.
-const SPARE_FILES_IN_WINDOW: usize = 1;
 
 /// Between looks whether files on their way out have made room, and between parts of work that is done in parts.
 const DEAD_WAIT: Duration = Duration::from_millis(10);
@@ -129,8 +125,7 @@ pub struct Keeper {
     next_sequence: u64,
     /// Segments from here on stay as they are: a backup is about to give them second names.
     pinned_from: Option<u64>,
-    spares: Vec<String>,
-    spare_number: u64,
+    spares: spares::Spares,
     /// Files of segments that are in no table any more and could not be removed yet.
     undeleted: Vec<String>,
     /// Segments that could not be read when they were to be rewritten.
@@ -185,7 +180,12 @@ impl Keeper {
     pub(crate) fn new(journal: Arc<Journal>, storage: Arc<dyn Storage>, start: KeeperStart) -> Self {
         let now = journal.now_ms();
         let look = Look { wanted: false, whole: false, last: now, at: now, not_before: i64::MIN, sealed: i64::MIN, held_back: false };
-        journal.set_spare_segments(start.spares.len());
+        let next = spare_name(start.next_sequence);
+        let length = |name: &String| storage.open(name).and_then(|file| file.size());
+        let fits = |name: &String| *name == next || length(name).is_ok_and(|length| length == journal.config().segment_bytes);
+        let (whole, misfits): (Vec<_>, Vec<_>) = start.spares.into_iter().partition(fits);
+        journal.set_spare_segments(whole.len());
+        let spares = spares::Spares::new(whole, misfits, journal.config().window_bytes.is_some(), now);
         Self {
             checkpointed: start.replay.segment,
             journal,
@@ -201,8 +201,7 @@ impl Keeper {
             checkpoint_bytes: 0,
             next_sequence: start.next_sequence,
             pinned_from: None,
-            spares: start.spares,
-            spare_number: 0,
+            spares,
             undeleted: Vec::new(),
             unreadable: BTreeSet::new(),
             look,
@@ -241,6 +240,7 @@ impl Keeper {
         }
         self.expire_producers();
         self.prepare_next();
+        self.give_back_spare();
         self.allow_dead_files();
     }
 
@@ -317,6 +317,7 @@ impl Keeper {
                     tracing::warn!(journal = self.journal.number(), reason, bytes, window, "the journal grows beyond its window");
                 }
                 self.next_sequence += 1;
+                self.spares.note_made(self.journal.now_ms());
                 self.journal.offer_prepared(prepared);
             }
             Err(error) if error.kind() == io::ErrorKind::StorageFull => self.journal.set_disk_full(true),
@@ -349,12 +350,10 @@ impl Keeper {
         let (sequence, size) = (self.next_sequence, self.journal.config().segment_bytes);
         let name = segment_name(sequence);
         let is_there = self.storage.list()?.contains(&name);
-        // A spare of this name would say for ever that a start has put this segment aside.
-        let own = self.spares.iter().position(|spare| *spare == spare_name(sequence));
-        let spare = own.or_else(|| self.spares.len().checked_sub(1)).filter(|_| !is_there);
-        if let Some(at) = spare {
-            self.storage.rename(&self.spares[at], &name)?;
-            self.spares.swap_remove(at);
+        let spare = self.spares.choose(sequence).filter(|_| !is_there);
+        if let Some((at, spare)) = spare {
+            self.storage.rename(spare, &name)?;
+            self.spares.take(at);
             self.journal.set_spare_segments(self.spares.len());
         } else if !is_there {
             let file = self.storage.create(&name, size)?;
@@ -534,11 +533,9 @@ impl Keeper {
         let is_whole = || Ok::<_, io::Error>(!segment.file.is_linked()? && segment.file.size()? == self.journal.config().segment_bytes);
         let reusable = unread && is_whole().unwrap_or(false);
         let name = segment_name(sequence);
-        let spares_max = if self.journal.config().window_bytes.is_some() { SPARE_FILES_IN_WINDOW } else { SPARE_FILES_MAX };
-        let outcome = if reusable && self.spares.len() < spares_max {
-            self.spare_number += 1;
-            let spare = format!("spare-{sequence}-{}", self.spare_number);
-            self.storage.rename(&name, &spare).map(|()| self.spares.push(spare))
+        let outcome = if reusable && self.spares.has_room(self.journal.now_ms()) {
+            let spare = self.spares.next_name(sequence);
+            self.storage.rename(&name, &spare).map(|()| self.spares.put(spare))
         } else {
             self.storage.discard(&name, Some(Arc::clone(&segment.file)))
         };

@@ -24,6 +24,7 @@ mod seams;
 mod shared;
 mod small_windows;
 mod space;
+mod spares;
 mod starts;
 mod transactions;
 mod window;
