@@ -11,7 +11,7 @@
 //!                                   (i32 first, i32 last, u64 base, u32 last delta) each) each
 //!              u32 open transactions,    (i64 producer, u64 first offset, i64 since, u64 marker or all ones) each
 //!              u32 aborted transactions, (i64 producer, u64 first offset, u64 last offset) each   (both: not in version 1)
-//!              u64 offset after the last batch of a transaction or of markers   (not before version 3)
+//!              u64 offset after the last batch of a transaction, of markers, or in the place of lost records   (not before version 3)
 //!              u64 first bitmap word, u32 word count, u64 words   (sealed segments that hold the log)
 //!     state: u32 key length, key, u32 value length, value
 //!     u32 count, u64 id each: logs that have ended, of which the archive has something   (not before version 4)
@@ -20,10 +20,12 @@
 
 use std::collections::BTreeSet;
 
+use hashbrown::HashMap;
 use types::{LogId, LogIndex, Offset, Term};
 use uuid::Uuid;
 
 use crate::chunk::{crc32c, padded};
+use crate::disk::File;
 use crate::log::Log;
 use crate::producers::{Producer, Producers, REMEMBERED, Seen};
 use crate::segment_set::SegmentSet;
@@ -88,8 +90,10 @@ pub struct CheckpointLog {
     pub terms: Vec<(Term, Offset)>,
     /// Idempotent producers.
     pub producers: Producers,
-    /// Offset after the last batch of a transaction or of markers.
+    /// Offset after the last batch of a transaction, of markers, or in the place of lost records.
     pub marked: Offset,
+    /// Where the file says that.
+    marked_at: Option<usize>,
     /// Where sealed records are.
     pub(crate) segments: SegmentSet,
 }
@@ -240,6 +244,38 @@ impl<'a> Reader<'a> {
 /// # Errors
 /// `Corrupt`, `NewerVersion`.
 pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
+    decode_covered(file).map(|(checkpoint, _)| checkpoint)
+}
+
+/// The same checkpoint, which says that up to these offsets logs may have some without records. `None`: it says so already, or is of a release that
+/// did not.
+///
+/// # Errors
+/// As [`decode`].
+pub(crate) fn with_gaps(file: &[u8], gaps: &HashMap<LogId, Offset>) -> Result<Option<Vec<u8>>, CheckpointError> {
+    let (checkpoint, covered) = decode_covered(file)?;
+    let (mut out, mut is_changed) = (file.to_vec(), false);
+    for log in &checkpoint.logs {
+        let (Some(until), Some(at)) = (gaps.get(&log.id), log.marked_at) else { continue };
+        if log.marked < *until {
+            out[at..at + 8].copy_from_slice(&until.0.to_le_bytes());
+            is_changed = true;
+        }
+    }
+    let crc = crc32c(&out[..covered]);
+    out[covered..covered + 4].copy_from_slice(&crc.to_le_bytes());
+    Ok(is_changed.then_some(out))
+}
+
+/// Whose checkpoint a file says that it is; whether it is whole is not looked at.
+pub(crate) fn owner(file: &dyn File) -> Option<Uuid> {
+    let mut head = [0; 24];
+    let got = file.read_at(0, &mut head).ok()?;
+    (got == head.len() && head[..4] == MAGIC.to_le_bytes()).then(|| Uuid::from_slice(&head[8..]).ok())?
+}
+
+/// The checkpoint, and how many bytes its checksum covers.
+fn decode_covered(file: &[u8]) -> Result<(Checkpoint, usize), CheckpointError> {
     let mut reader = Reader(file);
     if reader.u32()? != MAGIC {
         return Err(CheckpointError::Corrupt("no magic"));
@@ -260,7 +296,8 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
     let mut logs = Vec::new();
     for _ in 0..log_count {
         let bytes = reader.u32()? as usize;
-        logs.push(decode_log(Reader(reader.take(bytes)?), found)?);
+        let record = reader.take(bytes)?;
+        logs.push(decode_log(Reader(record), found, file.len() - reader.0.len())?);
     }
     let mut state = Vec::new();
     for _ in 0..state_count {
@@ -280,10 +317,11 @@ pub fn decode(file: &[u8]) -> Result<Checkpoint, CheckpointError> {
     if crc32c(&file[..covered]) != reader.u32()? {
         return Err(CheckpointError::Corrupt("checksum"));
     }
-    Ok(Checkpoint { journal, replay, logs, state: state.into_iter().collect(), ended, omits: found <= VERSION_OMITTING })
+    Ok((Checkpoint { journal, replay, logs, state: state.into_iter().collect(), ended, omits: found <= VERSION_OMITTING }, covered))
 }
 
-fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, CheckpointError> {
+/// A log whose record ends at byte `end_at` of the file.
+fn decode_log(mut reader: Reader<'_>, version: u16, end_at: usize) -> Result<CheckpointLog, CheckpointError> {
     let (id, start, end, bytes) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
     let mut terms = Vec::new();
     for _ in 0..reader.u32()? {
@@ -312,6 +350,7 @@ fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, Che
     if version >= 2 {
         producers.restore_transactions(decode_transactions(&mut reader)?);
     }
+    let marked_at = (version >= 3).then(|| end_at - reader.0.len());
     // Before version 3 nobody knows: where there are producers there may have been transactions.
     let marked = match version {
         3.. => Offset(reader.u64()?),
@@ -331,6 +370,7 @@ fn decode_log(mut reader: Reader<'_>, version: u16) -> Result<CheckpointLog, Che
         terms,
         producers,
         marked,
+        marked_at,
         segments: SegmentSet::from_words(first_word, words),
     })
 }

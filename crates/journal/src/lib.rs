@@ -59,7 +59,7 @@ pub use log::{DoneRecords, Compaction, Log, Retention};
 pub use metrics::JournalMetrics;
 pub use places::Place;
 pub use pool::{Block, BlockPool};
-pub use recovery::{OpenError, Opened, open};
+pub use recovery::{OpenError, Opened, open, owners};
 pub use producers::{Producer, Seen};
 pub use readable::copy_readable;
 pub use rehearsal::rehearse;

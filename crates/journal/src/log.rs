@@ -156,7 +156,7 @@ pub struct Log {
     inner: Mutex<LogInner>,
     /// What lies below is in the archive.
     archived: AtomicU64,
-    /// Offset after the last batch of a transaction or of markers.
+    /// Offset after the last batch of a transaction, of markers, or in the place of lost records.
     marked: AtomicU64,
     /// Compaction has gone through what lies below, …
     compacted: AtomicU64,
@@ -279,18 +279,18 @@ impl Log {
         self.transactional.store(true, Ordering::Release);
     }
 
-    /// A batch of a transaction, or of markers, ends at `next`.
+    /// A batch of a transaction, of markers, or in the place of lost records ends at `next`.
     pub(crate) fn set_marked(&self, next: Offset) {
         self.marked.fetch_max(next.0, Ordering::AcqRel);
     }
 
-    /// Offset after the last batch of a transaction or of markers.
+    /// Offset after the last batch of a transaction, of markers, or in the place of lost records.
     pub(crate) fn marked(&self) -> Offset {
         Offset(self.marked.load(Ordering::Acquire))
     }
 
     /// From this offset on each one holds a record that readers of committed records get. Below it there may be markers, records of
-    /// aborted transactions, and offsets whose records compaction removed.
+    /// aborted transactions, and offsets whose records compaction removed or damage has cost.
     pub fn dense_from(&self) -> Offset {
         self.marked().max(Offset(self.compacted.load(Ordering::Acquire)))
     }

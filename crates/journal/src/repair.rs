@@ -108,8 +108,6 @@ pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn
     for damage in &survey.damages {
         match damage.place {
             Place::Elsewhere | Place::Object if accepted(damage) => return Err(beyond(damage)),
-            // Without a checkpoint nobody knows what is damaged and what is only not understood.
-            Place::Elsewhere if !wanted.is_empty() && [checkpoint::NAME, checkpoint::NAME_COPY].contains(&&*damage.file) => return Err(beyond(damage)),
             // The file that has its name may be that of another.
             Place::Misnamed { .. } if is_renamed && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
             Place::Sealed(sequence) if sealed.contains(&sequence) && !accepted(damage) => return Err(RepairError::Together { id: damage.id.clone() }),
@@ -126,6 +124,9 @@ pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn
     }
     let storage = RealStorage::open(folder, IoMode::Buffered).map_err(failed("open the journal's folder"))?;
     let mut repaired = Repaired::default();
+    if !wanted.is_empty() {
+        note_gaps(&storage, folder, survey)?;
+    }
     rename(&storage, folder, &wanted, original, &mut repaired)?;
     for (segment, missing) in missing {
         rewrite(&storage, survey, segment, missing)?;
@@ -151,12 +152,15 @@ pub fn repair(folder: &Path, survey: &Survey, original: Original, accepted: &dyn
                 repaired.files.push(damaged.to_owned());
             }
             Place::End(sequence) => {
-                if original == Original::Kept {
-                    keep(&storage, folder, &segment_name(sequence))?;
+                let name = segment_name(sequence);
+                if !repaired.files.contains(&name) {
+                    if original == Original::Kept {
+                        keep(&storage, folder, &name)?;
+                    }
+                    repaired.files.push(name);
                 }
                 // What follows is written over what there is.
                 end_here(&storage)?;
-                repaired.files.push(segment_name(sequence));
             }
             _ => {}
         }
@@ -224,6 +228,24 @@ fn keep(storage: &RealStorage, folder: &Path, name: &str) -> Result<(), RepairEr
     if folder.join(name).exists() {
         copy_readable(&folder.join(name), &kept_name(folder, name), &|_| {}).map_err(failed("keep the damaged file"))?;
         storage.sync_folder().map_err(failed("flush the folder"))?;
+    }
+    Ok(())
+}
+
+/// What takes the place of lost records has none. Checkpoints say up to where a log may have such offsets: who counts messages looks for them below.
+fn note_gaps(storage: &RealStorage, folder: &Path, survey: &Survey) -> Result<(), RepairError> {
+    let io = failed("write a checkpoint");
+    let archived = |id: &LogId| survey.archived_until.get(id).copied().unwrap_or_default();
+    let last = survey.logs.iter().filter_map(|(id, log)| Some((*id, log.lost.last()?.end)));
+    let gaps: HashMap<LogId, Offset> = last.filter(|(id, end)| *end > archived(id)).collect();
+    for name in [checkpoint::NAME, checkpoint::NAME_COPY] {
+        // One that is damaged or missing says nothing; the other one is used then.
+        let Ok(bytes) = std::fs::read(folder.join(name)) else { continue };
+        let Ok(Some(noted)) = checkpoint::with_gaps(&bytes, &gaps) else { continue };
+        let _ = storage.remove(NAME_REPAIRING);
+        let file = storage.create(NAME_REPAIRING, noted.len() as u64).map_err(&io)?;
+        file.write_at(0, &noted).and_then(|()| file.sync()).map_err(&io)?;
+        put_in_place(storage, folder, name, Original::Dropped)?;
     }
     Ok(())
 }

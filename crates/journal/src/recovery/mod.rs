@@ -5,6 +5,7 @@
 //! the journal. It was *torn* by a crash, and is cut off, unless a chunk header behind it, in its segment or the next, says that it had
 //! been durable: then it is *corrupt*, and opening fails with file and position.
 
+mod owner;
 pub(crate) mod scan;
 mod unproven;
 
@@ -35,6 +36,7 @@ use crate::segments::{
 };
 use crate::touched::TouchedLogs;
 use crate::writer::{ActiveSegment, Writer, WriterStart};
+pub use owner::owners;
 use scan::{Chain, Scanned};
 use unproven::Unproven;
 
@@ -403,7 +405,7 @@ impl Replay {
     }
 
     fn load(&mut self, checkpoint: Checkpoint) {
-        for CheckpointLog { id, start, end, bytes, terms, producers, marked, segments } in checkpoint.logs {
+        for CheckpointLog { id, start, end, bytes, terms, producers, marked, segments, .. } in checkpoint.logs {
             let log = self.journal.create_log(id, Durability::Fsync);
             log.reset(start, end, bytes);
             log.set_marked(marked);
@@ -693,6 +695,10 @@ fn replay_run(
             Some(marker) => producers.end_transaction(&batch, marker, batch.base(), header.time, (log.start(), entry.next())),
             None => producers.remember(&batch, batch.base(), header.time),
         }
+    }
+    if u64::from(entry.records) < entry.next().since(entry.base) {
+        // A repair has put it in the place of records.
+        log.set_marked(entry.next());
     }
     inner.enter_term(header.term, entry.base);
     inner.runs.push(number);

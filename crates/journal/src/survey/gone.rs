@@ -40,13 +40,19 @@ impl Surveyor<'_> {
                 self.damaged_checkpoint(checkpoint::NAME, what, Some(checkpoint::NAME_COPY));
                 Ok(Some(copy))
             }
-            (Some(Err(error)), _) | (None, Some(Err(error))) => {
-                self.damaged_checkpoint(checkpoint::NAME, error.to_string(), None);
+            (None, Some(Err(error @ CheckpointError::NewerVersion { .. }))) => Err(error),
+            (Some(Err(error)), copy) => {
+                let copy = copy.and_then(Result::err).map_or_else(|| "is missing".to_owned(), |error| format!("is damaged too ({error})"));
+                self.no_checkpoint(&format!("{error}, and {} {copy}", checkpoint::NAME_COPY));
+                Ok(None)
+            }
+            (None, Some(Err(error))) => {
+                self.no_checkpoint(&format!("it is missing, and {} is damaged ({error})", checkpoint::NAME_COPY));
                 Ok(None)
             }
             (None, None) => {
                 if names.iter().any(|name| sequence_of(name).is_some() && is_rewritten(self.storage, name)) {
-                    self.damaged_checkpoint(checkpoint::NAME, checkpoint::BOTH_MISSING.to_owned(), None);
+                    self.no_checkpoint(checkpoint::BOTH_MISSING);
                 }
                 Ok(None)
             }
@@ -62,6 +68,12 @@ impl Surveyor<'_> {
         let bytes = outcome.map_err(|_| CheckpointError::Corrupt("it cannot be read"))?;
         self.read(bytes.len() as u64);
         checkpoint::decode(&bytes)
+    }
+
+    /// What an older segment means only a checkpoint says: whether a file is whole and what is lost with it, too.
+    fn no_checkpoint(&mut self, what: &str) {
+        self.damaged_checkpoint(checkpoint::NAME, format!("{what}; without a checkpoint nothing can be said of the segments"), None);
+        self.found.without_checkpoint = true;
     }
 
     fn damaged_checkpoint(&mut self, name: &'static str, what: String, whole: Option<&'static str>) {
@@ -98,20 +110,27 @@ impl Surveyor<'_> {
     }
 
     /// A file that is used again gets its new name first and its new header then. It is none of those that have a wrong name, if nobody misses
-    /// what was in it.
+    /// what was in it: it is dead, or in another segment by now.
     pub(super) fn forget_used_again(&mut self, names: &[String]) {
         let Survey { damages, segments, logs, archived_until, .. } = &mut self.found;
-        let is_dead = |run: &Run| {
-            let Some(log) = logs.get(&run.log) else { return true };
-            run.next <= log.start.max(archived_until.get(&run.log).copied().unwrap_or(Offset::ZERO))
-        };
         damages.retain(|damage| {
             let Place::Misnamed { sequence, name } = &damage.place else { return true };
             let is_newer = sequence_of(name).is_some_and(|named| named > *sequence) && !names.contains(&segment_name(*sequence));
-            let found = segments.iter().position(|one| one.sequence == *sequence && one.broken.as_ref().is_some_and(Vec::is_empty) && one.runs.iter().all(is_dead));
-            let used_again = found.filter(|_| is_newer);
-            used_again.map(|at| segments.remove(at));
-            used_again.is_none()
+            let found = segments.iter().position(|one| one.sequence == *sequence);
+            let used_again = is_newer
+                && found.map_or(self.replaced.contains(sequence), |at| {
+                    let is_needed = |run: &Run| {
+                        let Some(log) = logs.get(&run.log) else { return false };
+                        let needed_from = log.start.max(archived_until.get(&run.log).copied().unwrap_or(Offset::ZERO));
+                        needed_from < run.next && !has_elsewhere(segments, at, run.log, run.base.max(needed_from)..run.next)
+                    };
+                    let one = &segments[at];
+                    one.broken.as_ref().is_some_and(Vec::is_empty) && !one.runs.iter().any(is_needed)
+                });
+            if used_again {
+                found.map(|at| segments.remove(at));
+            }
+            !used_again
         });
     }
 
@@ -202,6 +221,16 @@ impl Survey {
             self.segments.push(SegmentSurvey { sequence, file: None, runs: Vec::new(), broken: Some(broken), last: None, replaces: vec![sequence] });
         }
     }
+}
+
+/// Are all these offsets of a log whole in other segments than the one at `at`?
+fn has_elsewhere(segments: &[SegmentSurvey], at: usize, log: LogId, range: Range<Offset>) -> bool {
+    let mut left = vec![range];
+    let others = segments.iter().enumerate().filter(|(other, _)| *other != at);
+    for run in others.flat_map(|(_, other)| &other.runs).filter(|run| run.log == log) {
+        take(&mut left, &(run.base..run.next));
+    }
+    left.is_empty()
 }
 
 /// Takes what lies in `part` out of ranges.

@@ -59,6 +59,11 @@ impl Damage {
         !matches!(self.place, Place::Elsewhere | Place::Object)
     }
 
+    /// Is it in an object of the archive?
+    pub fn is_of_object(&self) -> bool {
+        self.place == Place::Object
+    }
+
     /// Can nothing be put in its place, and no journal be opened with it?
     pub fn is_fatal(&self) -> bool {
         self.place == Place::Elsewhere
@@ -166,6 +171,8 @@ pub struct Survey {
     pub objects: u64,
     /// In the order of files and positions.
     pub damages: Vec<Damage>,
+    /// Both checkpoints are damaged or missing: nothing can be said of its segments, and none was read.
+    pub without_checkpoint: bool,
     /// Every log that the checkpoint or a later chunk names and that has not ended.
     pub logs: BTreeMap<LogId, LogSurvey>,
     pub(crate) segments: Vec<SegmentSurvey>,
@@ -222,6 +229,9 @@ pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress
     sequences.sort_unstable();
     let mut surveyor = Surveyor::new(&storage, number, progress);
     let checkpoint = surveyor.begin(&names, &mut sequences)?;
+    if surveyor.found.without_checkpoint {
+        return Ok(surveyor.found);
+    }
     let gone = surveyor.sealed_and_open(&sequences, checkpoint)?;
     surveyor.objects(archive);
     surveyor.forget_used_again(&names);
@@ -280,6 +290,8 @@ struct Surveyor<'a> {
     end: (u64, u64),
     /// Segments whose files have another name, and that name.
     misnamed: HashMap<u64, String>,
+    /// Segments whose records others have, as the headers of these say.
+    replaced: HashSet<u64>,
 }
 
 /// A segment that can be opened.
@@ -302,7 +314,7 @@ fn words(error: &SegmentError) -> String {
 impl<'a> Surveyor<'a> {
     fn new(storage: &'a RealStorage, number: usize, progress: Progress<'a>) -> Self {
         let found = Survey { number, ..Survey::default() };
-        Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new() }
+        Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new(), replaced: HashSet::new() }
     }
 
     /// What is not in segments: the checkpoint, how far the journal had come, and which files have which names.
@@ -405,27 +417,30 @@ impl Surveyor<'_> {
             covered.extend(self.open(*sequence)?);
         }
         // A crash between a rewriting's rename and the end of what it replaces.
-        let replaced: HashSet<u64> = covered
+        self.replaced = covered
             .iter()
             .filter(|one| one.header.kind == SegmentKind::Rewritten)
             .flat_map(|one| one.header.replaces.iter().copied().filter(|replaced| *replaced != one.sequence))
             .collect();
-        for one in covered.into_iter().filter(|one| !replaced.contains(&one.sequence)) {
-            self.sealed(one);
+        for one in covered {
+            if !self.replaced.contains(&one.sequence) {
+                self.sealed(one);
+            }
         }
         let chain = replay.map(Chain::from);
         let first = if replay.is_some() { covered_until } else { sequences.first().copied().unwrap_or(1) };
-        if first > 1 && replay.is_none() && self.found.damages.is_empty() {
+        if first > 1 && replay.is_none() {
             self.missing(1, format!("there is no checkpoint, and segment {first} is the oldest"));
         }
         self.all_open(sequences, first, chain)?;
-        let gone = |sequence: &u64| sequences.binary_search(sequence).is_err() && !replaced.contains(sequence);
+        let gone = |sequence: &u64| sequences.binary_search(sequence).is_err() && !self.replaced.contains(sequence);
         let logs = checkpoint.iter().flat_map(|checkpoint| &checkpoint.logs);
         Ok(logs.flat_map(|log| log.segments.iter().filter(&gone).map(move |sequence| (log.id, sequence))).collect())
     }
 
     /// Segments behind the checkpoint, from `first` on.
     fn all_open(&mut self, sequences: &[u64], first: u64, mut chain: Option<Chain>) -> Result<(), SurveyError> {
+        self.end = (first, 0);
         let mut sequence = first;
         loop {
             let before = chain.map(|chain| Chain { left: false, ..chain });
@@ -618,6 +633,11 @@ impl Surveyor<'_> {
 }
 
 impl Survey {
+    /// Of a journal of which nothing was read.
+    pub fn unread(journal: Uuid) -> Self {
+        Self { journal, ..Self::default() }
+    }
+
     /// What of each log is in nothing that is whole.
     fn find_lost(&mut self) {
         let mut whole: HashMap<LogId, Vec<Range<Offset>>> = std::mem::take(&mut self.archived);

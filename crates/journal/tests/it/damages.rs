@@ -171,25 +171,29 @@ fn contents(folder: &Path) -> BTreeMap<std::path::PathBuf, Vec<u8>> {
     names.map(|path| (path.clone(), std::fs::read(&path).expect("readable"))).collect()
 }
 
-/// What was rewritten looks damaged then; to accept that would have destroyed it.
+/// What was rewritten would look damaged then; to accept that would destroy it.
 #[test]
 fn without_both_checkpoints_nothing_is_taken_for_damaged_that_is_not() {
     let base = base::rewritten();
-    for harm in ["missing", "damaged"] {
+    for harm in ["missing", "damaged", "one missing", "the other missing"] {
         let folder = tempfile::tempdir().expect("a folder");
         base::copy(base.folder.path(), folder.path());
         let journal = journal_of(folder.path());
-        for name in ["checkpoint", "checkpoint-copy"].map(|name| journal.join(name)) {
-            match harm {
-                "missing" => std::fs::remove_file(&name).expect("removable"),
-                _ => std::fs::write(&name, [7; 4096]).expect("writable"),
+        for name in ["checkpoint", "checkpoint-copy"] {
+            let path = journal.join(name);
+            match (harm, name) {
+                ("missing", _) | ("one missing", "checkpoint") | ("the other missing", "checkpoint-copy") => std::fs::remove_file(&path).expect("removable"),
+                _ => std::fs::write(&path, [7; 4096]).expect("writable"),
             }
         }
         let before = contents(&journal);
         let error = open(folder.path(), (base.config)()).err().expect("it is refused").to_string();
         assert!(error.contains("checkpoint is corrupt"), "{harm}: {error}");
         let found = look(folder.path()).expect("it can be looked at");
-        assert!(found.damages.iter().any(|damage| damage.id == "0-checkpoint" && !damage.is_repairable()), "{harm}: {:?}", found.damages);
+        assert!(found.damages.len() == 1 && found.damages[0].id == "0-checkpoint" && found.damages[0].is_fatal(), "{harm}: {:?}", found.damages);
+        let says = |words: &str| found.damages[0].what.contains(words);
+        assert!(says("nothing can be said of the segments") && says("missing") == harm.contains("missing"), "{harm}: {:?}", found.damages);
+        assert!(found.without_checkpoint && found.logs.values().all(|log| log.lost.is_empty()), "{harm}");
         let all: &dyn Fn(&Damage) -> bool = &|_| true;
         for accepted in [all, &Damage::is_repairable] {
             let repaired = repair(&journal, &found, Original::Kept, accepted);

@@ -177,8 +177,52 @@ fn a_segment_that_is_gone_is_not_the_end() {
     repaired(folder.path(), &ends);
 }
 
+/// The second of segments that were rewritten into one was about to be used again.
+#[test]
+fn what_was_rewritten_and_is_used_again_is_no_damage() {
+    // Behind the next checkpoint another rewriting may not name it any more.
+    for named in [true, false] {
+        let (folder, mut ends, older) = rewritten_with_older();
+        if !named {
+            let before = fs::read(folder.path().join("checkpoint")).expect("readable");
+            let node = open_at_rest(folder.path());
+            while fs::read(folder.path().join("checkpoint")).expect("readable") == before {
+                node.append_batch(&node.log(1), 50, VALUE_BYTES).expect("appended");
+            }
+            ends[0] = node.log(1).end();
+            node.close();
+        }
+        let all = segments(folder.path());
+        let rewritten = all[0].clone();
+        let gone = older.iter().find(|path| !all.contains(&folder.path().join(name_of(path)))).expect("something was rewritten into another");
+        fs::copy(gone, folder.path().join(format!("segment-{:012}", number_of(&all[all.len() - 1]) + 1))).expect("copied");
+        assert!(fs::read(&rewritten).expect("readable")[38..].chunks(8).take(8).any(|number| number == number_of(gone).to_le_bytes()));
+        if !named {
+            let mut header = fs::read(&rewritten).expect("readable");
+            header.truncate(4092);
+            header[36..38].copy_from_slice(&1u16.to_le_bytes());
+            header[46..4084].fill(0);
+            header.extend(record::crc32c(&header).to_le_bytes());
+            OpenOptions::new().write(true).open(&rewritten).expect("openable").write_all_at(&header, 0).expect("writable");
+        }
+        assert_eq!((look(folder.path()).damages, lost(folder.path())), (Vec::new(), 0), "{named}");
+        let node = open(folder.path());
+        node.journal.check_segments(&|_| true).expect("nothing is missing");
+        for (number, end) in (1..).zip(ends) {
+            assert_eq!(node.log(number).end(), end);
+        }
+        node.close();
+    }
+}
+
 /// Log 3 has something only in the second of the segments that were rewritten into one, and the power went before the next checkpoint.
 fn rewritten() -> (tempfile::TempDir, [Offset; 3]) {
+    let (folder, ends, _) = rewritten_with_older();
+    (folder, ends)
+}
+
+/// The same, and copies of the segments before.
+fn rewritten_with_older() -> (tempfile::TempDir, [Offset; 3], Vec<PathBuf>) {
     let folder = tempfile::tempdir().expect("a folder");
     let node = open(folder.path());
     let logs = [node.log(1), node.log(2), node.log(3)];
@@ -194,6 +238,13 @@ fn rewritten() -> (tempfile::TempDir, [Offset; 3]) {
     let ends = [logs[0].end(), logs[1].end(), logs[2].end()];
     node.close();
     let kept = fs::read(folder.path().join("checkpoint")).expect("readable");
+    fs::create_dir(folder.path().join("older")).expect("creatable");
+    let copied = |path: PathBuf| {
+        let to = folder.path().join("older").join(name_of(&path));
+        fs::copy(path, &to).expect("copied");
+        to
+    };
+    let older: Vec<PathBuf> = segments(folder.path()).into_iter().map(copied).collect();
     let node = open_at_rest(folder.path());
     node.trim(&node.log(1), ends[0].0).expect("trimmed");
     // One look: a second would begin with the next checkpoint.
@@ -206,7 +257,7 @@ fn rewritten() -> (tempfile::TempDir, [Offset; 3]) {
     node.close();
     put_checkpoint(folder.path(), &kept);
     assert_eq!(fs::read(&segments(folder.path())[0]).expect("readable")[6], 2, "the first is a rewritten one");
-    (folder, ends)
+    (folder, ends, older)
 }
 
 #[test]
@@ -273,6 +324,12 @@ fn what_takes_the_place_of_records_is_of_their_term() {
         let batches: Vec<_> = Batches::new(&bytes).map(|batch| batch.expect("a batch").1).collect();
         let filler = batches.iter().find(|batch| batch.base() <= range.start && range.start < batch.next()).expect("it is served");
         assert_eq!((filler.records_count, filler.leader_epoch), (0, 1), "{batches:?}");
+        let (there, end) = (node.log(id.0).dense_from(), node.log(id.0).end());
+        assert!(there >= range.end && there < end, "who counts records looks up to {there} for those in {range:?}");
+        node.close();
+        // Another start finds it in a checkpoint, or in the chunk again.
+        let node = open(folder.path());
+        assert_eq!(node.log(id.0).dense_from(), there);
         node.close();
     }
 }
