@@ -164,8 +164,13 @@ pub enum BrokerOpenError {
     #[error("catalog record of settings is not readable by this release")]
     Settings,
     /// Records of a topic are not there.
-    #[error(transparent)]
-    Journal(#[from] journal::OpenError),
+    #[error("journal {number}: {error}")]
+    Journal {
+        /// Of the journal, from 0.
+        number: usize,
+        /// What is missing.
+        error: journal::OpenError,
+    },
 }
 
 /// One node's broker.

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::HashSet;
-use journal::{AppendItem, Log, OpenError};
+use journal::{AppendItem, Log};
 use parking_lot::Mutex;
 use types::LogId;
 
-use crate::Broker;
 use crate::jobs::{Job, NOBODY, Task};
+use crate::{Broker, BrokerOpenError};
 
 /// First byte of the keys of logs that are to end.
 pub(crate) const ENDS_KEY: u8 = b'e';
@@ -151,11 +151,11 @@ impl Broker {
     ///
     /// # Errors
     /// When something is missing.
-    pub(crate) fn restore_ends(&self, found: Found, live: &HashSet<LogId>, settled: &[bool]) -> Result<(), OpenError> {
+    pub(crate) fn restore_ends(&self, found: Found, live: &HashSet<LogId>, settled: &[bool]) -> Result<(), BrokerOpenError> {
         let mut endings = vec![Ending { keys: found.keys, ..Ending::default() }];
         for (number, journal) in self.journals.iter().enumerate() {
             let ends = |id: LogId| !live.contains(&id) && (!settled[number] || is_passing(id) || found.logs.contains(&id));
-            journal.check_segments(&|id| !ends(id))?;
+            journal.check_segments(&|id| !ends(id)).map_err(|error| BrokerOpenError::Journal { number, error })?;
             let mut logs: Vec<Arc<Log>> = journal.log_ids().into_iter().filter(|id| ends(*id)).filter_map(|id| journal.log(id)).collect();
             logs.sort_unstable_by_key(|log| log.id());
             match settled[number] {

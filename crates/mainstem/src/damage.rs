@@ -20,6 +20,9 @@ use crate::output;
 use crate::progress::Bar;
 use crate::proof::prove;
 
+/// Damages in archive objects of a journal that are listed one by one.
+const OBJECTS_SHOWN: usize = 10;
+
 /// All journals of a folder, and what their logs are called.
 pub struct Look {
     pub surveys: Vec<Survey>,
@@ -43,22 +46,34 @@ impl Look {
         let bar = Bar::new(doing, total);
         let mut surveys = Vec::new();
         for number in 0..folder.journals {
-            // One that is not there is empty.
-            let survey = match folder.journal(number) {
-                path if path.is_dir() => journal::survey(&path, number, &store, &|bytes| bar.advance(bytes)),
-                _ => Ok(Survey::default()),
+            let path = folder.journal(number);
+            let survey = match foreign(folder, number) {
+                // What is damaged or lost in it is no concern of this folder's.
+                Some(other) => Ok(Survey::unread(other)),
+                // One that is not there is empty.
+                None if !path.is_dir() => Ok(Survey::default()),
+                None => journal::survey(&path, number, &store, &|bytes| bar.advance(bytes)),
             };
             surveys.push(survey.with_context(|| format!("journal {number}"))?);
         }
         bar.end();
+        let mut others = Vec::new();
+        for (number, (survey, id)) in surveys.iter().zip(&folder.journal_ids).enumerate() {
+            let found = survey.journal.to_string();
+            if found == *id {
+                continue;
+            }
+            let what = if survey.journal.is_nil() {
+                format!("journal {id} is not there; {}", lost_with(number))
+            } else if folder.journal_ids.contains(&found) {
+                format!("it is journal {found}, and not {id}")
+            } else {
+                format!("it is journal {found} of another data folder, and not {id}; {}", lost_with(number))
+            };
+            others.push((format!("{number}-journal"), format!("journal-{number}"), what));
+        }
         let names = log_names(surveys.iter().flat_map(Survey::state));
         surveys.iter_mut().for_each(|survey| survey.miss(&|log| names.is_empty() || names.contains_key(&log)));
-        let other = |(number, id): (usize, &String)| {
-            let found = surveys.get(number)?.journal;
-            let what = if found.is_nil() { format!("journal {id} is not there") } else { format!("it is journal {found}, and not {id}") };
-            (found.to_string() != *id).then(|| (format!("{number}-journal"), format!("journal-{number}"), what))
-        };
-        let others = folder.journal_ids.iter().enumerate().filter_map(other).collect();
         let lacking = |(number, survey): (usize, &Survey)| {
             let journal = survey.journal.to_string();
             let error = DataFolder::check_archive(archive, &journal, survey.objects as usize).err()?;
@@ -75,6 +90,12 @@ impl Look {
     /// How many places are damaged.
     fn places(&self) -> usize {
         self.damages().count() + self.folders().count()
+    }
+
+    /// Is all that is lost listed? Of a journal that is gone, or without a checkpoint, nobody knows what it had.
+    fn is_all_known(&self, journals: &[String]) -> bool {
+        let is_there = |id: &String| self.surveys.iter().any(|survey| survey.journal.to_string() == *id);
+        journals.iter().all(is_there) && self.surveys.iter().all(|survey| !survey.without_checkpoint)
     }
 
     /// In the order of journals.
@@ -122,18 +143,45 @@ impl Look {
         let mut out = String::new();
         for (number, survey) in self.surveys.iter().enumerate() {
             let Survey { last, chunks, runs, bytes, .. } = survey;
-            let _ = writeln!(out, "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read", ByteSize(*bytes));
-        }
-        for Damage { id, file, position, what, .. } in self.damages() {
-            let _ = writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}");
+            let _ = match survey.without_checkpoint || *bytes == 0 {
+                true => writeln!(out, "journal {number}: no records were read"),
+                false => writeln!(out, "journal {number}: to chunk {last}; {chunks} chunks and {runs} runs whole, {} read", ByteSize(*bytes)),
+            };
         }
         for (id, file, what) in self.folders() {
             let _ = writeln!(out, "DAMAGED  {id}  {file}: {what}");
+        }
+        for (number, survey) in self.surveys.iter().enumerate() {
+            let mut objects = 0;
+            for Damage { id, file, position, what, .. } in survey.damages.iter().filter(|damage| {
+                objects += usize::from(damage.is_of_object());
+                !damage.is_of_object() || objects <= OBJECTS_SHOWN
+            }) {
+                let _ = writeln!(out, "DAMAGED  {id}  {file} byte {position}: {what}");
+            }
+            if objects > OBJECTS_SHOWN {
+                let _ = writeln!(out, "         and {} more places in objects of journal {number}, which `mainstem journal verify --json` lists", objects - OBJECTS_SHOWN);
+            }
         }
         for (log, from, until) in self.lost() {
             let _ = writeln!(out, "LOST     {log} offsets {from}..{until}, {} records at most", until - from);
         }
         out
+    }
+}
+
+/// The journal of another data folder whose files are in the place of journal `number`.
+fn foreign(folder: &DataFolder, number: usize) -> Option<uuid::Uuid> {
+    let owners = journal::owners(&folder.journal(number));
+    let is_ours = owners.iter().any(|owner| folder.journal_ids.contains(&owner.to_string()));
+    owners.first().copied().filter(|_| !is_ours && !folder.journal_ids.is_empty())
+}
+
+/// What goes with a journal that is gone; how much that is only the journal said.
+fn lost_with(number: usize) -> &'static str {
+    match number {
+        0 => "all topics, queues, users, settings, groups and committed offsets are lost with it, and what the records of other journals belong to",
+        _ => "all its records are lost, and how many is not known",
     }
 }
 
@@ -155,14 +203,15 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
     match (damages, lost) {
         (0, 0) => look.refused.map_or(Ok(()), |reason| bail!("nothing is damaged or lost, and a start refuses the folder: {reason}")),
         (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
-        _ => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
+        _ if look.is_all_known(&folder.journal_ids) => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
+        _ => bail!("{damages} places are damaged; {lost} ranges of offsets are known to be lost, and not all can be known"),
     }
 }
 
 /// Writes what is whole in a data folder to another one, which a broker opens.
 ///
 /// # Errors
-/// When the other is not empty; when nothing can be done without a checkpoint.
+/// When the other is not empty; when nothing can be done without a checkpoint, or without journal 0.
 pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Result<()> {
     let archive = archive.unwrap_or_else(|| data.join("archive"));
     if std::path::absolute(out)?.starts_with(std::path::absolute(data)?) {
@@ -210,6 +259,9 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         look = Look::at(&copied, &copied.archive(), "reading")?;
     }
     output::print(&look.shown())?;
+    if look.surveys.first().is_none_or(|survey| survey.journal.is_nil()) {
+        bail!("journal 0 is not there: {}; restore a backup", lost_with(0));
+    }
     for (number, survey) in look.surveys.iter().enumerate() {
         if let Some(damage) = survey.damages.iter().find(|damage| damage.is_fatal()) {
             bail!("{}, byte {}: {}: no broker opens a journal without it; restore a backup", damage.file, damage.position, damage.what);
@@ -242,8 +294,13 @@ fn put_in_order(folder: &DataFolder, look: &Look) -> anyhow::Result<bool> {
             None => fs::create_dir(folder.journal(number))?,
         }
     }
-    for left in (0..folder.journals).map(aside).filter(|left| left.exists()) {
-        fs::remove_dir_all(left)?;
+    for (number, survey) in look.surveys.iter().enumerate().filter(|(number, _)| aside(*number).exists()) {
+        if !survey.journal.is_nil() {
+            let journal = survey.journal.to_string();
+            let why = if folder.journal_ids.contains(&journal) { "which is there twice" } else { "of another data folder" };
+            output::print(&format!("LEFT OUT journal-{number}: it is journal {journal}, {why}\n"))?;
+        }
+        fs::remove_dir_all(aside(number))?;
     }
     Ok(found != folder.journal_ids)
 }

@@ -125,13 +125,17 @@ impl DataFolder {
     /// Before journal `number` is opened: is it there, if it was?
     ///
     /// # Errors
-    /// It is not.
+    /// It is not; all files are another's.
     pub fn check_there(&self, number: usize) -> anyhow::Result<()> {
         let (path, Some(id)) = (self.journal(number), self.journal_ids.get(number)) else { return Ok(()) };
         let is_of_journal = |name: &str| ["segment-", "checkpoint"].iter().any(|start| name.starts_with(start));
         let names = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.file_name());
         if names.into_iter().any(|name| is_of_journal(&name.to_string_lossy())) {
-            return Ok(());
+            let owners: Vec<String> = journal::owners(&path).iter().map(ToString::to_string).collect();
+            return match owners.first() {
+                Some(first) if !owners.contains(id) => self.check_owner(number, first),
+                _ => Ok(()),
+            };
         }
         bail!("{} is empty, and meta.toml says that journal {id} is there: is its disk mounted? docs/operations/damage.md says what to do", path.display())
     }

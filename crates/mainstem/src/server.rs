@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use admin::management::{Listening, Management, NotTaken, Server};
 use admin::{AdminState, Phase, Served, operations};
 use anyhow::{Context, anyhow, bail};
-use broker::{Broker, BrokerConfig, LimitKind, ScramMechanism, Settings};
+use broker::{Broker, BrokerConfig, BrokerOpenError, LimitKind, ScramMechanism, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
 use journal::{ArchiveStore, Journal, JournalConfig, JournalStatus};
 use kafka_gateway::{Gateway, GatewayMetrics, SaslMechanism};
@@ -86,7 +86,11 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
             clock: Arc::new(SystemClock),
         },
         journals.clone(),
-    )?;
+    )
+    .map_err(|error| match error {
+        BrokerOpenError::Journal { number, error } => refusal(&error, &config).context(folder.journal(number).display().to_string()),
+        other => other.into(),
+    })?;
     let broker_threads = broker.start();
     prepare_logins(&config, &broker)?;
     let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());

@@ -232,6 +232,9 @@ fn a_restore_that_breaks_off_is_begun_again_and_spares_the_backup() {
     assert!(refused.contains("half of a backup"), "{refused}");
     let done = restore(&data);
     assert!(done.status.success() && text(&done).contains("half of an earlier restore is removed"), "{}", text(&done));
+    let manifest = std::fs::read_to_string(backup.join("backup.toml")).unwrap();
+    let made = manifest.lines().find_map(|line| line.strip_prefix("made = ")).unwrap().trim_matches('"');
+    assert!(made.ends_with('Z') && text(&done).contains(&format!(": as of {made}\n")), "{}", text(&done));
     assert!(!restore(&data).status.success(), "now it is a data folder");
     assert!(Process::start(&data, &[]).terminate().1);
     let before = names(&backup).len();
