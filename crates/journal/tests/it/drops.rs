@@ -7,12 +7,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use journal::disk::IoMode;
-use journal::{AppendError, AppendItem, Log, OpenError};
+use journal::{AppendError, AppendItem, JournalConfig, Log, OpenError};
 use types::{LogId, Offset};
 
 use crate::ends::segments_of;
 use crate::node::{Node, batch, read_all, small};
-use crate::repair::{VALUE_BYTES, look, open};
+use crate::repair::{VALUE_BYTES, look};
+
+/// The keeper looks after segments when it is asked for and when one is sealed, so that no checkpoint comes before it is waited for.
+fn open(folder: &Path) -> Node {
+    Node::open(folder, IoMode::Buffered, JournalConfig { retention_check_ms: 3_600_000, ..small() }).expect("it opens")
+}
 
 /// Waits for as many looks of the keeper as write a checkpoint of now.
 fn wait_for_checkpoint(node: &Node) {
