@@ -1,5 +1,7 @@
 //! The journal as the broker holds it: a thread-safe front of the writer, the keeper and the caches.
 
+mod prepared;
+
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -165,6 +167,10 @@ pub struct Journal {
     durable: AtomicU64,
     prepared: Mutex<Option<PreparedSegment>>,
     disk_full: AtomicBool,
+    /// On a full disk something was written into the reserve of the segment that is written, and more may come.
+    reserve_used: AtomicBool,
+    /// It had no room for what came last.
+    reserve_spent: AtomicBool,
     stopped: Mutex<Option<String>>,
     /// Since when the writer waits for a segment, by the steady clock in ms, at least 1; 0 when it does not.
     segment_wanted: AtomicU64,
@@ -237,6 +243,8 @@ impl Journal {
             durable: AtomicU64::new(0),
             prepared: Mutex::new(None),
             disk_full: AtomicBool::new(false),
+            reserve_used: AtomicBool::new(false),
+            reserve_spent: AtomicBool::new(false),
             stopped: Mutex::new(None),
             segment_wanted: AtomicU64::new(0),
             released: AtomicBool::new(false),
@@ -295,6 +303,15 @@ impl Journal {
             }
         }
         if here { self.queue_here(append, WhenFull::Wait) } else { self.intake.push(append, WhenFull::Wait) }
+    }
+
+    /// Like [`Journal::append`], for data that takes the place of other data, which is let go with it or right after: on a full disk it goes
+    /// into space that is kept for it, and is refused as `DiskFull` when that is used up.
+    ///
+    /// # Errors
+    /// As [`Journal::append`].
+    pub fn append_from_reserve(&self, append: Append) -> Result<(), Append> {
+        self.intake.push(append, WhenFull::FromReserve)
     }
 
     fn queue_here(&self, append: Append, when_full: WhenFull) -> Result<(), Append> {
@@ -640,10 +657,6 @@ impl Journal {
         self.logs.read().values().cloned().collect()
     }
 
-    pub(crate) fn has_prepared(&self) -> bool {
-        self.prepared.lock().is_some()
-    }
-
     /// The writer has something to write and no segment for it.
     pub(crate) fn note_segment_wanted(&self) {
         let prepared = self.prepared.lock();
@@ -666,34 +679,6 @@ impl Journal {
     /// A segment could not be prepared.
     pub(crate) fn note_segment_error(&self, reason: String) {
         *self.segment_error.lock() = Some(reason);
-    }
-
-    pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {
-        let taken = self.prepared.lock().take();
-        self.wake_keeper(false);
-        taken
-    }
-
-    pub(crate) fn offer_prepared(&self, segment: PreparedSegment) {
-        let mut prepared = self.prepared.lock();
-        *prepared = Some(segment);
-        // What waited may go into what was kept back in the segment before it, so that the writer does not take this one.
-        self.segment_wanted.store(0, Ordering::Relaxed);
-        drop(prepared);
-        *self.segment_error.lock() = None;
-        self.set_disk_full(false);
-        self.intake.wake_always();
-    }
-
-    pub(crate) fn set_disk_full(&self, full: bool) {
-        if self.disk_full.swap(full, Ordering::SeqCst) != full {
-            if full {
-                tracing::error!(journal = self.number(), "disk full: writes are refused until space is freed, reads and deletes go on");
-            } else {
-                tracing::info!(journal = self.number(), "disk has space again: writes are accepted");
-            }
-            self.intake.wake_always();
-        }
     }
 
     pub(crate) fn seal(&self, job: SealJob) {

@@ -47,6 +47,8 @@ pub(crate) enum WhenFull {
     Answer,
     /// He keeps it, or it waits in its lane, until there is space.
     Wait,
+    /// It frees as much as it takes: he wants it written into what is kept for that, and hears when that is used up.
+    FromReserve,
 }
 
 /// An append on its way into its lane.

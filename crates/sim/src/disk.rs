@@ -473,6 +473,13 @@ impl File for SimFile {
 
     fn allocate(&self, size: u64) -> io::Result<()> {
         self.disk.touch()?;
+        let more = size.saturating_sub(self.state.lock().bytes.len() as u64);
+        let mut disk = self.disk.inner.lock();
+        if more > 0 && disk.faults.capacity.is_some_and(|capacity| disk.used() + more > capacity) {
+            disk.counters.full += 1;
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        drop(disk);
         let mut state = self.state.lock();
         state.bytes.resize(size as usize, 0);
         // Of what is cut off nothing comes back.

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use journal::disk::Storage;
 use journal::{
     Append, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
-    Writer,
+    SegmentLook, Writer,
 };
 use parking_lot::Mutex;
 use record::{BatchBuilder, Marker};
@@ -433,7 +433,7 @@ impl World {
                 }
             }
             990..993 => {
-                let left = if self.random.one_in(2) { 0 } else { self.segment_bytes / 2 };
+                let left = self.segment_bytes / 8 * [0, 4, 7, 12][self.random.below(4) as usize];
                 let capacity = Some(self.disk.used() + left);
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
@@ -471,7 +471,9 @@ impl World {
         self.next_token += 1;
         let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(connection), token };
         let running = self.running.as_ref().expect("a journal is open between operations");
-        let taken = running.journal.append(Append { to, items: vec![item], acknowledge: true }).is_ok();
+        // What is tied goes on when the disk is full.
+        let take = if matches!(waiting, Waiting::Tie(_)) { Journal::append_from_reserve } else { Journal::append };
+        let taken = take(&running.journal, Append { to, items: vec![item], acknowledge: true }).is_ok();
         if taken {
             self.waiting.insert(token, waiting);
         }
@@ -566,6 +568,9 @@ impl World {
     fn keep(&mut self, coverage: &mut Coverage) {
         if let Some(running) = &mut self.running {
             running.keeper.step(Duration::ZERO);
+            let is_short = |segment: &&SegmentLook| !segment.sealed && segment.bytes < self.segment_bytes;
+            let short = running.journal.segments_listed().iter().filter(is_short).count();
+            coverage.add("segments of a full disk that are shorter", short as u64);
         }
         coverage.add("keeper turns", 1);
     }

@@ -301,12 +301,15 @@ impl Keeper {
 
     /// Keeps one segment ready for the writer.
     fn prepare_next(&mut self) {
-        if self.journal.has_prepared() || self.journal.has_stopped() {
+        if self.journal.has_stopped() {
             return;
+        }
+        if self.journal.has_prepared() {
+            return self.review_prepared();
         }
         let Some(grant) = self.ask_window() else { return };
         // Space that comes back on a full disk is first for what brings back more.
-        if self.journal.is_disk_full() && self.spares.is_empty() && !self.keep_room().unwrap_or(false) {
+        if self.is_short() && self.spares.is_empty() && !self.keep_room().unwrap_or(false) && self.journal.is_disk_full() {
             return;
         }
         match self.make_segment() {
@@ -318,9 +321,12 @@ impl Keeper {
                 }
                 self.next_sequence += 1;
                 self.spares.note_made(self.journal.now_ms());
-                self.journal.offer_prepared(prepared);
+                self.journal.offer_prepared(prepared, !self.has_another());
             }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.journal.set_disk_full(true),
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                self.journal.set_disk_full(true);
+                self.prepare_short();
+            }
             Err(error) => {
                 self.journal.note_segment_error(format!("prepare a segment: {error}"));
                 self.report("prepare a segment", Err(error.into()));
@@ -357,17 +363,16 @@ impl Keeper {
             self.journal.set_spare_segments(self.spares.len());
         } else if !is_there {
             let file = self.storage.create(&name, size)?;
-            return self.begin_segment(file, sequence, SEGMENT_HEADER_BYTES as u64);
+            return self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64);
         }
         let file = self.storage.open(&name)?;
         if file.size()? != size {
             file.allocate(size)?;
         }
-        self.begin_segment(file, sequence, size)
+        self.begin_segment(file, (sequence, size), size)
     }
 
-    fn begin_segment(&self, file: Arc<dyn File>, sequence: u64, written_before: u64) -> io::Result<PreparedSegment> {
-        let size = self.journal.config().segment_bytes;
+    fn begin_segment(&self, file: Arc<dyn File>, (sequence, size): (u64, u64), written_before: u64) -> io::Result<PreparedSegment> {
         let header = SegmentHeader {
             kind: SegmentKind::Journal,
             journal: self.journal.uuid(),

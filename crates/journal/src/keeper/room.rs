@@ -9,12 +9,17 @@ use super::{Keeper, KeeperError};
 use crate::checkpoint;
 use crate::disk::{File, SECTOR};
 use crate::journal::Journal;
+use crate::segments::{PreparedSegment, SEGMENT_HEADER_BYTES, segment_name};
 
 /// Space for the next checkpoint on a full disk; nothing is in it.
 const NAME_RESERVE: &str = "reserve";
 const RESERVE_BYTES_MIN: u64 = 64 << 10;
 /// Space for a rewriting on a short disk; nothing is in it. The rewriting takes the file itself.
 pub(super) const NAME_ROOM: &str = "reserve-rewriting";
+/// On a full disk a segment has at least this part of the usual length: what is reserved for state is not more than half of it.
+const SHORT_SHARE: u64 = 2;
+/// This part of the usual length is left beside such a segment.
+const LEFT_SHARE: u64 = 32;
 /// Less than this is left for others when a rewriting takes what is free.
 const LEFT_BYTES: u64 = 16 << 10;
 
@@ -33,9 +38,16 @@ impl Keeper {
         }
     }
 
+    /// Of this start, or of the one before.
+    fn last_checkpoint_bytes(&self) -> u64 {
+        let is_there = self.checkpoint_bytes > 0;
+        let on_disk = || self.storage.open(checkpoint::NAME).and_then(|file| file.size()).unwrap_or(0);
+        if is_there { self.checkpoint_bytes } else { on_disk() }
+    }
+
     /// Keeps space for the next checkpoint, and for a rewriting. Are they there?
     pub(super) fn keep_room(&self) -> io::Result<bool> {
-        let for_checkpoint = self.keep(NAME_RESERVE, (self.checkpoint_bytes * 2).max(RESERVE_BYTES_MIN))?;
+        let for_checkpoint = self.keep(NAME_RESERVE, (self.last_checkpoint_bytes() * 2).max(RESERVE_BYTES_MIN))?;
         Ok(for_checkpoint && self.keep(NAME_ROOM, room_bytes(&self.journal))?)
     }
 
@@ -51,6 +63,71 @@ impl Keeper {
         match outcome {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(false),
             outcome => outcome.map(|()| true),
+        }
+    }
+
+    /// On a full disk, once its reserve is being used: a segment of what is free beside what is kept for checkpoints and rewriting, for more of
+    /// what frees as much as it takes.
+    pub(super) fn prepare_short(&mut self) {
+        if !self.journal.is_reserve_used() || !self.keep_room().unwrap_or(false) {
+            return;
+        }
+        match self.make_short() {
+            Ok(None) => {}
+            Ok(Some(prepared)) => {
+                self.next_sequence += 1;
+                self.journal.offer_prepared(prepared, true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            Err(error) => self.report("prepare a short segment", Err(error.into())),
+        }
+    }
+
+    /// The file that an attempt has left under the segment's name is used by the next one.
+    fn make_short(&self) -> io::Result<Option<PreparedSegment>> {
+        let (sequence, segment_bytes) = (self.next_sequence, self.journal.config().segment_bytes);
+        let least = segment_bytes / SHORT_SHARE;
+        let name = segment_name(sequence);
+        if self.storage.list()?.contains(&name) {
+            let file = self.storage.open(&name)?;
+            let size = file.size()?;
+            return if size < least { Ok(None) } else { self.begin_segment(file, (sequence, size), size).map(Some) };
+        }
+        // What is kept for checkpoints grows with them.
+        let left = LEFT_BYTES + segment_bytes / LEFT_SHARE + 4 * self.last_checkpoint_bytes();
+        let free = self.storage.free_bytes()?.saturating_sub(left).min(segment_bytes);
+        let size = free / SECTOR as u64 * SECTOR as u64;
+        if size < least {
+            return Ok(None);
+        }
+        let file = self.storage.create(&name, size)?;
+        self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64).map(Some)
+    }
+
+    /// Is there space for another segment, beside the one that is prepared? If not that one is kept for what frees as much as it takes.
+    pub(super) fn has_another(&self) -> bool {
+        let wanted = self.journal.config().segment_bytes + LEFT_BYTES;
+        !self.spares.is_empty() || self.storage.free_bytes().map_or(true, |free| free >= wanted)
+    }
+
+    /// On a full disk: is there space again? Then a short segment that nobody writes is made as long as others.
+    pub(super) fn review_prepared(&mut self) {
+        let segment_bytes = self.journal.config().segment_bytes;
+        if !self.journal.is_disk_full() || self.spares.is_empty() && !self.keep_room().unwrap_or(false) {
+            return;
+        }
+        let free = self.storage.free_bytes().unwrap_or(0).saturating_sub(LEFT_BYTES);
+        if let Some(mut prepared) = self.journal.take_back_short(free) {
+            if prepared.file.allocate(segment_bytes).is_ok() {
+                prepared.size = segment_bytes;
+                if let Some(segment) = self.journal.segments().get(prepared.sequence) {
+                    segment.set_bytes(segment_bytes);
+                }
+            }
+            return self.journal.offer_prepared(prepared, !self.has_another());
+        }
+        if self.journal.has_whole_prepared() && self.has_another() {
+            self.journal.set_disk_full(false);
         }
     }
 

@@ -98,24 +98,31 @@ struct Wants {
     roll: bool,
     /// State has used up even what is reserved for it.
     for_state: bool,
+    /// Something is written into the reserve of a full disk.
+    reserve: bool,
+    /// There was no room for it.
+    reserve_spent: bool,
     /// A block of its own, and the pool has given out all that it may.
     memory: bool,
 }
 
 /// How much a chunk may take where it will be written.
 struct Room {
-    /// For data.
+    /// For data; on a full disk for what may use the reserve.
     data: usize,
     /// For state, trims and markers of transactions, which may use the reserve too: what readers wait for ends also on a full disk.
     state: usize,
     /// Longest chunk that there is memory for.
     memory: usize,
+    /// Data is refused but for what may use the reserve, which goes on while it has room …
     disk_full: bool,
+    /// … here, or in the segment that follows.
+    follows: bool,
     /// A segment follows, or may follow; otherwise data that does not fit waits, and state goes on.
     rolls: bool,
-    /// The journal is being shut down, and no segment follows: nobody would bring one.
+    /// The journal is being shut down, and no segment follows, or none for clients' data: nobody would bring one.
     closing: bool,
-    /// Longest chunk that fits into an empty segment.
+    /// Longest chunk that fits into an empty segment of the usual length.
     largest: usize,
     /// A planted defect: what belongs together is placed one by one.
     #[cfg(feature = "planted")]
@@ -164,6 +171,12 @@ impl<S: Submitter> Writer<S> {
 
     /// Tells the keeper and whoever measures what is waited for.
     fn tell_wants(&mut self, wants: &Wants) {
+        if wants.reserve {
+            self.journal.note_reserve_used();
+        }
+        if wants.reserve_spent {
+            self.journal.note_reserve_spent();
+        }
         if !wants.roll || self.journal.has_prepared() {
             return;
         }
@@ -200,7 +213,9 @@ impl<S: Submitter> Writer<S> {
             self.journal.window().set_waiting(false);
             self.journal.metrics().window_wait_seconds.observe(since.elapsed().as_secs_f64());
         }
-        let reserve = if prepared { 0 } else { segments::STATE_RESERVE_BYTES.min(self.active.size / 4) as usize };
+        let usual = self.journal.config().segment_bytes.min(2 * self.active.size);
+        let reserve = if prepared { 0 } else { segments::STATE_RESERVE_BYTES.min(usual / 4) as usize };
+        let disk_full = self.journal.is_disk_full();
         let unzeroed = if self.zeroing.is_some() {
             self.active.written_before.saturating_sub(self.active.position) as usize
         } else {
@@ -210,10 +225,12 @@ impl<S: Submitter> Writer<S> {
             data: usable.saturating_sub(reserve).min(unzeroed),
             state: usable.min(unzeroed),
             memory,
-            disk_full: !prepared && self.journal.is_disk_full(),
+            disk_full,
+            follows: prepared,
             rolls: prepared || self.zeroing.is_some(),
-            closing: !prepared && self.shutting_down,
-            largest: segments::largest_chunk(self.active.size),
+            closing: (disk_full || !prepared) && self.shutting_down,
+            // A segment that was made on a full disk may be shorter.
+            largest: segments::largest_chunk(self.active.size.max(self.journal.config().segment_bytes)),
             #[cfg(feature = "planted")]
             parts: self.journal.planted() == Some(crate::Planted::PartTogether),
         })
@@ -498,17 +515,25 @@ fn place(
         request.results.push(Err(AppendError::TooLarge));
         return Place::Done;
     }
+    let from_reserve = data && request.when_full == WhenFull::FromReserve;
+    wants.reserve |= from_reserve && room.disk_full;
+    // What is left on a full disk is for what brings space back.
+    let shut_out = data && !from_reserve && room.disk_full;
+    if shut_out {
+        let waits = request.when_full == WhenFull::Wait && !room.closing;
+        return if waits { Place::Held(item) } else { refuse_for_space(request, AppendError::DiskFull) };
+    }
     if bytes > if data { room.data } else { room.state } {
-        let waits = data && request.when_full == WhenFull::Wait;
-        if room.disk_full && plan.is_empty() && (!waits || room.closing) {
+        if room.disk_full && !room.follows && plan.is_empty() {
+            wants.reserve_spent |= from_reserve;
             return refuse_for_space(request, AppendError::DiskFull);
         }
-        if room.closing {
+        if room.closing && !room.follows {
             return refuse_for_space(request, AppendError::Stopped);
         }
         wants.roll = true;
         wants.for_state |= !data;
-        return if data && !room.rolls && (waits || !room.disk_full) { Place::Held(item) } else { Place::Full(item) };
+        return if data && !room.rolls && !room.disk_full { Place::Held(item) } else { Place::Full(item) };
     }
     wants.memory |= plan.is_empty() && bytes > BLOCK_BYTES && bytes > room.memory;
     if bytes > room.memory || bytes > BLOCK_BYTES && !plan.is_empty() || plan.shared.len() + item.entries() > BODIES_MAX {

@@ -138,12 +138,26 @@ impl Node {
 
     /// Appends and waits for the outcome of the first item.
     pub fn append(&self, connection: u64, items: Vec<AppendItem>) -> Result<Appended, AppendError> {
+        self.append_by(connection, items, |here| if here { Journal::append_here } else { Journal::append })
+    }
+
+    /// The same for what takes the place of other data.
+    pub fn append_from_reserve(&self, connection: u64, items: Vec<AppendItem>) -> Result<Appended, AppendError> {
+        self.append_by(connection, items, |_| Journal::append_from_reserve)
+    }
+
+    fn append_by(
+        &self,
+        connection: u64,
+        items: Vec<AppendItem>,
+        how: impl Fn(bool) -> fn(&Journal, Append) -> Result<(), Append>,
+    ) -> Result<Appended, AppendError> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let to = ReplyTo { shard: SHARD, connection: ConnectionId(connection), token };
         let mut append = Append { to, items, acknowledge: true };
         let began = Instant::now();
-        let here = token.is_multiple_of(2);
-        while let Err(refused) = if here { self.journal.append_here(append) } else { self.journal.append(append) } {
+        let take = how(token.is_multiple_of(2));
+        while let Err(refused) = take(&self.journal, append) {
             append = refused;
             assert!(began.elapsed() < PATIENCE, "the queue has room in time");
             std::thread::sleep(Duration::from_micros(100));

@@ -100,12 +100,15 @@ struct SmallDisk {
     storage: RealStorage,
     folder: PathBuf,
     capacity: u64,
+    /// Length to which what is kept for checkpoints was cut or grown last, at least.
+    reserve: Arc<AtomicU64>,
 }
 
 struct OnSmallDisk {
     file: Arc<dyn File>,
     folder: PathBuf,
     capacity: u64,
+    reserve: Arc<AtomicU64>,
 }
 
 /// What all files of a folder take, also those on their way out.
@@ -116,7 +119,7 @@ fn used_bytes(folder: &Path) -> u64 {
 
 impl SmallDisk {
     fn wrap(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(OnSmallDisk { file, folder: self.folder.clone(), capacity: self.capacity })
+        Arc::new(OnSmallDisk { file, folder: self.folder.clone(), capacity: self.capacity, reserve: Arc::clone(&self.reserve) })
     }
 }
 
@@ -167,6 +170,9 @@ impl File for OnSmallDisk {
         if used_bytes(&self.folder) + size.saturating_sub(self.file.size()?) > self.capacity {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        if self.name() == "reserve" {
+            self.reserve.fetch_min(size, Ordering::SeqCst);
+        }
         self.file.allocate(size)
     }
     fn raw_fd(&self) -> Option<std::os::fd::RawFd> {
@@ -179,7 +185,12 @@ fn open_small(folder: &Path, capacity: u64) -> Node {
 }
 
 fn open_small_with(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig) -> Node {
-    let storage = SmallDisk { storage: RealStorage::open(folder, IoMode::Buffered).expect("a folder"), folder: folder.to_owned(), capacity };
+    start_small(folder, capacity, archive, config, Arc::new(AtomicU64::new(u64::MAX)))
+}
+
+fn start_small(folder: &Path, capacity: u64, archive: Arc<dyn ArchiveStore>, config: JournalConfig, reserve: Arc<AtomicU64>) -> Node {
+    let storage = RealStorage::open(folder, IoMode::Buffered).expect("a folder");
+    let storage = SmallDisk { storage, folder: folder.to_owned(), capacity, reserve };
     let submitter = submitter(IoMode::Buffered).expect("always there");
     Node::start(Arc::new(storage), archive, submitter, config).expect("it opens")
 }
@@ -226,6 +237,99 @@ fn a_full_disk_serves_again_when_most_of_it_is_deleted() {
         assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
         node.close();
     }
+}
+
+/// Records go from one log into another, as dead letters do: a piece is written together with what lets go of its originals. A restart in between
+/// finds what there was.
+#[test]
+fn what_takes_the_place_of_other_data_is_written_on_a_full_disk() {
+    for (percent, more, restarts) in [(0, 0, true), (5, 300_000, false), (40, 600_000, true), (40, 900_000, false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = open_small(folder.path(), 14 * SEGMENT + more);
+        let (mut bulk, mut keep) = fill(&node, percent);
+        let (mut moved, end, kept) = (node.log(3), bulk.end().0, keep.end());
+        for (number, from) in (0..end).step_by(60).enumerate() {
+            if restarts && number % 40 == 39 {
+                drop((bulk, keep, moved));
+                node.close();
+                node = open_small(folder.path(), 14 * SEGMENT + more);
+                (bulk, keep, moved) = (node.log(1), node.log(2), node.log(3));
+                assert_eq!((bulk.start(), moved.end(), keep.end()), (Offset(from), Offset(from), kept));
+            }
+            let to = (from + 60).min(end);
+            let copy = || {
+                let bytes = batch(moved.id(), Offset(from), to - from, VALUE_BYTES);
+                let header = BatchHeader::parse(&bytes).expect("a valid batch");
+                let copy = AppendItem::Batch { log: Arc::clone(&moved), bytes, header, gate: None };
+                let gone = AppendItem::Trim { log: Arc::clone(&bulk), to: Offset(to) };
+                node.append_from_reserve(1, vec![AppendItem::Together(vec![copy, gone])])
+            };
+            wait_for(&format!("{percent} %, {more}: {from} of {end} are moved"), || copy().is_ok());
+        }
+        assert_eq!((moved.end(), bulk.start()), (Offset(end), Offset(end)));
+        assert_eq!(read_all(&node.journal, &moved, VALUE_BYTES), moved.end());
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), kept);
+        // Everybody is served when they go.
+        node.trim(&moved, end).expect("deleting goes on");
+        for _ in 0..30 {
+            wait_for(&format!("{percent} %, {more}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+        }
+        drop((bulk, keep, moved));
+        node.close();
+        let node = open_small(folder.path(), 14 * SEGMENT + more);
+        assert_eq!(node.log(3).start(), Offset(end));
+        node.close();
+    }
+}
+
+/// The last checkpoint is of the start before.
+#[test]
+fn a_start_on_a_full_disk_keeps_the_space_for_a_large_checkpoint() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let capacity = 14 * SEGMENT + 300_000;
+    let node = open_small(folder.path(), capacity);
+    for number in 0..20 {
+        let state = AppendItem::State { key: vec![1, number].into(), value: Some(vec![number; 50_000].into()) };
+        node.append(1, vec![state]).expect("there is space");
+    }
+    let (bulk, _) = fill(&node, 0);
+    let length = |name: &str| std::fs::metadata(folder.path().join(name)).expect("it is there").len();
+    assert!(length("checkpoint") > 900_000 && length("reserve") >= length("checkpoint"), "{}", length("reserve"));
+    drop(bulk);
+    node.close();
+    let reserve = Arc::new(AtomicU64::new(u64::MAX));
+    let node = start_small(folder.path(), capacity, Arc::new(MemoryArchive::default()), small(), Arc::clone(&reserve));
+    let bulk = node.log(1);
+    while append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok() {}
+    node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+    wait_for("space comes back", || append_both(&node, [(&bulk, 60), (&bulk, 0)]).is_ok());
+    node.close();
+    let least = reserve.load(Ordering::SeqCst);
+    assert!(least >= length("checkpoint").min(900_000), "cut to {least} bytes");
+}
+
+/// Copies that are larger than their originals end when the reserve does: what was there before goes on.
+#[test]
+fn what_is_larger_than_its_original_leaves_rewriting_its_space() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open_small(folder.path(), 14 * SEGMENT + 300_000);
+    let (bulk, keep) = fill(&node, 10);
+    let (moved, mut gone) = (node.log(3), 0);
+    let refused = (0..1000).find_map(|_| {
+        let bytes = batch(moved.id(), moved.end(), 60, VALUE_BYTES);
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        let copy = AppendItem::Batch { log: Arc::clone(&moved), bytes, header, gate: None };
+        let item = AppendItem::Together(vec![copy, AppendItem::Trim { log: Arc::clone(&bulk), to: Offset(gone + 1) }]);
+        gone += 1;
+        node.append_from_reserve(1, vec![item]).err()
+    });
+    assert_eq!(refused, Some(AppendError::DiskFull));
+    node.trim(&bulk, bulk.end().0).expect("deleting goes on");
+    for _ in 0..30 {
+        wait_for("space comes back", || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+    }
+    assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), keep.end());
+    node.close();
 }
 
 /// The disk is smaller than the window of the journal.

@@ -1,0 +1,80 @@
+//! The segment that the keeper has prepared for the writer, and what is said of the disk while it can prepare none.
+
+use std::sync::atomic::Ordering;
+
+use super::{Journal, JournalStatus};
+use crate::segments::PreparedSegment;
+
+impl Journal {
+    pub(crate) fn has_prepared(&self) -> bool {
+        self.prepared.lock().is_some()
+    }
+
+    /// Is there one that is as long as others?
+    pub(crate) fn has_whole_prepared(&self) -> bool {
+        self.prepared.lock().as_ref().is_some_and(|prepared| prepared.size >= self.config.segment_bytes)
+    }
+
+    pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {
+        let taken = self.prepared.lock().take();
+        self.wake_keeper(false);
+        taken
+    }
+
+    /// A segment for everybody, or on a disk that is full with it, or where it is shorter than others, for what may use the reserve.
+    pub(crate) fn offer_prepared(&self, segment: PreparedSegment, is_last: bool) {
+        let mut prepared = self.prepared.lock();
+        self.set_disk_full(is_last || segment.size < self.config.segment_bytes);
+        *prepared = Some(segment);
+        // What waited may go into what was kept back in the segment before it, so that the writer does not take this one.
+        self.segment_wanted.store(0, Ordering::Relaxed);
+        self.reserve_spent.store(false, Ordering::Relaxed);
+        drop(prepared);
+        *self.segment_error.lock() = None;
+        self.intake.wake_always();
+    }
+
+    /// Is data taken that takes the place of other data? On a full disk it is while there is room for it.
+    pub fn takes_copies(&self) -> bool {
+        match self.status() {
+            JournalStatus::Running => true,
+            JournalStatus::DiskFull => !self.reserve_spent.load(Ordering::Relaxed),
+            JournalStatus::Hindered { .. } | JournalStatus::Stopped { .. } => false,
+        }
+    }
+
+    /// What may use the reserve found no room, and will find none before another segment is there.
+    pub(crate) fn note_reserve_spent(&self) {
+        let prepared = self.prepared.lock();
+        self.reserve_spent.store(prepared.is_none(), Ordering::Relaxed);
+    }
+
+    /// Takes back a prepared segment that is shorter than others, to make it longer, if it lacks no more than so many bytes.
+    pub(crate) fn take_back_short(&self, lacking: u64) -> Option<PreparedSegment> {
+        let whole = self.config.segment_bytes;
+        self.prepared.lock().take_if(|prepared| prepared.size < whole && whole - prepared.size <= lacking)
+    }
+
+    pub(crate) fn note_reserve_used(&self) {
+        if !self.reserve_used.swap(true, Ordering::Relaxed) {
+            self.wake_keeper(false);
+        }
+    }
+
+    pub(crate) fn is_reserve_used(&self) -> bool {
+        self.reserve_used.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_disk_full(&self, full: bool) {
+        if self.disk_full.swap(full, Ordering::SeqCst) != full {
+            self.reserve_used.store(false, Ordering::Relaxed);
+            self.reserve_spent.store(false, Ordering::Relaxed);
+            if full {
+                tracing::error!(journal = self.number(), "disk full: writes are refused until space is freed, reads and deletes go on");
+            } else {
+                tracing::info!(journal = self.number(), "disk has space again: writes are accepted");
+            }
+            self.intake.wake_always();
+        }
+    }
+}
