@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use delivery::{Dead, DeadReason, SubscriptionName};
-use journal::{AppendError, AppendItem, ColdWant, JournalStatus, Log, ReadError, TailRead};
+use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
 use record::{BatchBuilder, BatchError, Batches, Record};
 use types::{Offset, TopicId};
 
@@ -163,12 +163,11 @@ impl Broker {
         let (mut items, covered) = (std::mem::take(&mut copies.items), std::mem::take(&mut copies.covered));
         copies.bytes = 0;
         let (count, journal) = (items.len() as u64, self.journal_number(copies.log.id()));
-        if self.journals()[journal].status() != JournalStatus::Running {
-            // A full disk would take the record that they are archived, and not the copies.
+        if !self.journals()[journal].takes_copies() {
             return Err(DeadLetterError::NotWritten);
         }
         if journal != self.journal_number(shared.log().id()) && !items.is_empty() {
-            self.commit(journal, std::mem::take(&mut items))?;
+            self.commit_from_reserve(journal, std::mem::take(&mut items))?;
         }
         if !self.dead_letters_are_there(shared, covered, items) {
             return Err(DeadLetterError::NotWritten);

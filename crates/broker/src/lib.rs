@@ -582,10 +582,19 @@ impl Broker {
 
     /// The same, and where each item is.
     fn commit_all(&self, journal: usize, items: Vec<AppendItem>) -> AppendResults {
+        self.commit_by(journal, items, Journal::append)
+    }
+
+    /// The same as [`Broker::commit`] for what takes the place of other data.
+    fn commit_from_reserve(&self, journal: usize, items: Vec<AppendItem>) -> Result<(), AppendError> {
+        self.commit_by(journal, items, Journal::append_from_reserve).into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    fn commit_by(&self, journal: usize, items: Vec<AppendItem>, take: fn(&Journal, Append) -> Result<(), Append>) -> AppendResults {
         let token = self.own.next_token.fetch_add(1, Ordering::Relaxed);
         let to = ReplyTo { shard: OWN_SHARD, connection: ConnectionId(token), token };
         let mut append = Append { to, items, acknowledge: true };
-        while let Err(refused) = self.journals[journal].append(append) {
+        while let Err(refused) = take(&self.journals[journal], append) {
             append = refused;
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

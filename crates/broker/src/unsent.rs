@@ -20,6 +20,15 @@ impl Queue for Arc<Journal> {
     }
 }
 
+/// A journal that writes data into its reserve when the disk is full.
+pub(crate) struct FromReserve(pub Arc<Journal>);
+
+impl Queue for FromReserve {
+    fn append(&self, append: Append) -> Result<(), Append> {
+        self.0.append_from_reserve(append)
+    }
+}
+
 /// Whose order is kept.
 type Lane = (ShardId, ConnectionId);
 

@@ -4,6 +4,7 @@ mod channels;
 mod confirms;
 mod consuming;
 mod counts;
+mod full_disk;
 mod garbage;
 mod handshake;
 mod letters;

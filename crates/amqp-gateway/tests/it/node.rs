@@ -66,7 +66,8 @@ impl Node {
         Self::start_in(tempfile::tempdir().expect("a folder"), disk, submit)
     }
 
-    fn start_in(folder: tempfile::TempDir, disk: impl FnOnce(RealStorage) -> Arc<dyn Storage>, submit: Box<dyn Submitter>) -> Self {
+    /// In a folder, which goes with the node.
+    pub fn start_in(folder: tempfile::TempDir, disk: impl FnOnce(RealStorage) -> Arc<dyn Storage>, submit: Box<dyn Submitter>) -> Self {
         let config = JournalConfig { segment_bytes: 4 << 20, tail_bytes: 32 << 20, ..JournalConfig::default() };
         let archive = Arc::new(journal::MemoryArchive::default());
         let storage = disk(RealStorage::open(Path::new(folder.path()), IoMode::Buffered).expect("a folder"));

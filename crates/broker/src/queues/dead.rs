@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use delivery::{Dead, DeadReason, QueueKind};
-use journal::{AppendError, AppendItem, Journal, JournalStatus};
+use journal::{AppendError, AppendItem, Journal};
 use record::{BatchWriter, Record};
 use routing::{Headers, Name, QueueId, Scratch};
 
@@ -223,8 +223,7 @@ impl Sending<'_> {
             return Ok(());
         }
         let home = broker.journal_number(queue.log().id());
-        // A full disk would take the record that they are gone, and not them.
-        if broker.journals()[home].status() != JournalStatus::Running {
+        if !broker.journals()[home].takes_copies() {
             return Err(NotSent::NotWritten);
         }
         let mut items = batches.into_items(broker);
@@ -235,7 +234,7 @@ impl Sending<'_> {
         }
         let near = std::mem::take(&mut items[home]);
         for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-            broker.commit(journal, items)?;
+            broker.commit_from_reserve(journal, items)?;
         }
         if broker.dead_letters_are_there(&queue.shared, covered, near) {
             broker.touch_queue(queue);
@@ -349,7 +348,7 @@ impl Broker {
     /// durable. Copies for which one append is too small come first. False: it is not, and they stay claimed.
     pub(crate) fn dead_letters_are_there(&self, shared: &Arc<crate::SharedSubscription>, runs: Vec<(u64, u64)>, mut copies: Vec<AppendItem>) -> bool {
         let home = self.journal_number(shared.log().id());
-        if !self.journals()[home].takes(&copies, GONE_BYTES) && self.commit(home, std::mem::take(&mut copies)).is_err() {
+        if !self.journals()[home].takes(&copies, GONE_BYTES) && self.commit_from_reserve(home, std::mem::take(&mut copies)).is_err() {
             return false;
         }
         let mut lettering = None;

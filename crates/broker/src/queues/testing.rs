@@ -143,18 +143,25 @@ impl Node {
 
     /// A batch of one record.
     pub fn append(&self, log: &Arc<Log>, value: &[u8], headers: &[(&[u8], Option<&[u8]>)]) -> Result<(), AppendError> {
-        let bytes = BatchBuilder::default().record_with_headers(1_000, None, Some(value), headers).build();
-        let header = BatchHeader::parse(&bytes).expect("a valid batch");
-        let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
-        self.broker.commit(self.broker.journal_number(log.id()), vec![item])
+        self.broker.commit(self.broker.journal_number(log.id()), vec![Self::item(log, value, headers)])
     }
 
-    /// Fills the disk of a log's journal.
+    fn item(log: &Arc<Log>, value: &[u8], headers: &[(&[u8], Option<&[u8]>)]) -> AppendItem {
+        let bytes = BatchBuilder::default().record_with_headers(1_000, None, Some(value), headers).build();
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }
+    }
+
+    /// Fills the disk of a log's journal, and what is kept for data that takes the place of other data.
     pub fn fill(&self, log: &Arc<Log>) {
-        self.disks[self.broker.journal_number(log.id())].full.store(true, Ordering::SeqCst);
+        let journal = self.broker.journal_number(log.id());
+        self.disks[journal].full.store(true, Ordering::SeqCst);
         // The small ones take what is left beside the large ones.
         for bytes in [100_000, 1] {
             let refused = (0..10_000).find_map(|_| self.append(log, &vec![b'x'; bytes], &[]).err());
+            assert_eq!(refused, Some(AppendError::DiskFull));
+            let item = || vec![Self::item(log, &vec![b'x'; bytes], &[])];
+            let refused = (0..10_000).find_map(|_| self.broker.commit_from_reserve(journal, item()).err());
             assert_eq!(refused, Some(AppendError::DiskFull));
         }
     }

@@ -13,7 +13,7 @@ use types::ConnectionId;
 use super::done::{DoneCopy, DoneLogs};
 use super::{SHARD, SharedSubscription};
 use crate::mailbox::{Event, Mailboxes};
-use crate::unsent::Unsent;
+use crate::unsent::{FromReserve, Unsent};
 use crate::{Broker, Reply};
 
 /// Those who wait for one or more writes.
@@ -47,7 +47,8 @@ struct Waiting {
 /// Writes on their way, by token.
 pub(crate) struct Writes {
     mailboxes: Mailboxes,
-    journals: RwLock<Vec<Arc<journal::Journal>>>,
+    /// What is data here takes the place of other data: dead letters, and delayed messages in another order.
+    journals: RwLock<Vec<FromReserve>>,
     state: Mutex<WritesState>,
     pub(super) done: DoneLogs,
 }
@@ -106,7 +107,7 @@ impl Acknowledgement {
 
 impl Writes {
     pub fn new(mailboxes: Mailboxes, journals: &[Arc<journal::Journal>]) -> Self {
-        Self { mailboxes, journals: RwLock::new(journals.to_vec()), state: Mutex::default(), done: DoneLogs::default() }
+        Self { mailboxes, journals: RwLock::new(journals.iter().cloned().map(FromReserve).collect()), state: Mutex::default(), done: DoneLogs::default() }
     }
 
     pub fn mailboxes(&self) -> &Mailboxes {
