@@ -630,6 +630,9 @@ impl Journal {
     pub(crate) fn now_ms(&self) -> i64 {
         self.clock.now_ms()
     }
+    pub(crate) fn steady_ms(&self) -> u64 {
+        self.clock.steady_ms()
+    }
     pub(crate) fn set_durable(&self, index: LogIndex) {
         self.durable.store(index.0, Ordering::Release);
     }
@@ -774,10 +777,5 @@ impl Journal {
             self.archiver_wakes.wait_for(&mut inbox, wait);
         }
         std::mem::take(&mut inbox)
-    }
-
-    #[cfg(feature = "planted")]
-    pub(crate) fn planted(&self) -> Option<crate::Planted> {
-        self.config.planted
     }
 }

@@ -66,7 +66,7 @@ pub use rehearsal::rehearse;
 pub use repair::{Original, Repaired, RepairError, repair};
 pub use run::Run;
 pub use segments::SegmentLook;
-pub use survey::{Damage, LogSurvey, NamedObject, Progress, Survey, SurveyError, named_objects, survey};
+pub use survey::{Damage, LogSurvey, NamedObject, Progress, Survey, SurveyError, named_objects, survey, survey_on};
 pub use transactions::{AbortedTransaction, OpenTransaction};
 pub use unreadable::Unreadable;
 pub use writer::Writer;
@@ -103,4 +103,17 @@ pub enum Planted {
     DropUnwritten,
     /// Takes a log that the checkpoint does not name for dropped.
     DropAbsent,
+    /// Reports damage for a file that has a new name and the header of its last life.
+    BlameUsedAgain,
+    /// Starts without a checkpoint although segments were rewritten.
+    ForgoCheckpoint,
+    /// Decides which records are missing while keeper and archiver run.
+    JudgeLate,
+}
+
+#[cfg(feature = "planted")]
+impl Journal {
+    pub(crate) fn planted(&self) -> Option<Planted> {
+        self.config().planted
+    }
 }

@@ -24,8 +24,14 @@ use crate::recovery::{OpenError, open};
 /// # Errors
 /// Those of the start.
 pub fn rehearse(folder: &Path, number: u16) -> Result<Arc<Journal>, OpenError> {
-    let storage = Rehearsal::of(folder).map_err(|source| OpenError::Io { what: "list the journal's folder", source })?;
-    let config = JournalConfig { number, tail_bytes: 0, cold_bytes: 0, held_bytes: 0, index_bytes: 4 << 20, ..JournalConfig::default() };
+    let storage: Arc<dyn Storage> = Arc::new(RealStorage::read_only(folder));
+    rehearse_on(&storage, &JournalConfig { number, ..JournalConfig::default() })
+}
+
+/// [`rehearse`] of the journal in `storage`, which is only read.
+pub(crate) fn rehearse_on(storage: &Arc<dyn Storage>, config: &JournalConfig) -> Result<Arc<Journal>, OpenError> {
+    let storage = Rehearsal::of(storage).map_err(|source| OpenError::Io { what: "list the journal's folder", source })?;
+    let config = JournalConfig { tail_bytes: 0, cold_bytes: 0, held_bytes: 0, index_bytes: 4 << 20, ..config.clone() };
     let opened = open(config, Arc::new(storage), Arc::new(NoArchive), Idle, Arc::new(SystemClock), uuid::Uuid::nil())?;
     Ok(opened.journal)
 }
@@ -40,15 +46,14 @@ enum Place {
 
 /// A folder as it would be after what was done to it.
 struct Rehearsal {
-    disk: RealStorage,
+    disk: Arc<dyn Storage>,
     names: Mutex<BTreeMap<String, Place>>,
 }
 
 impl Rehearsal {
-    fn of(folder: &Path) -> io::Result<Self> {
-        let disk = RealStorage::read_only(folder);
+    fn of(disk: &Arc<dyn Storage>) -> io::Result<Self> {
         let names = disk.list()?.into_iter().map(|name| (name.clone(), Place::Disk(name))).collect();
-        Ok(Self { disk, names: Mutex::new(names) })
+        Ok(Self { disk: Arc::clone(disk), names: Mutex::new(names) })
     }
 }
 

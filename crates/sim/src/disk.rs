@@ -2,6 +2,8 @@
 //! and reads, writes, syncs and allocations fail when the plan says so. One thread; every choice comes from
 //! one seeded stream.
 
+mod files;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::RawFd;
@@ -11,6 +13,8 @@ use journal::disk::{Completion, File, Storage, Submitter, Wait, Waker, WriteOp};
 use parking_lot::Mutex;
 
 use crate::random::Random;
+
+pub use files::{CHECKPOINT, Taken};
 
 /// Power is lost in units of this.
 const SECTOR: usize = 512;
@@ -22,6 +26,8 @@ pub struct Faults {
     pub write_errors: u64,
     /// One in so many syncs fails.
     pub sync_errors: u64,
+    /// One in so many other writes and syncs fails, those of the keeper.
+    pub file_errors: u64,
     /// Bytes that may be allocated.
     pub capacity: Option<u64>,
 }
@@ -37,6 +43,7 @@ pub struct DiskCounters {
     pub syncs: u64,
     pub write_errors: u64,
     pub sync_errors: u64,
+    pub file_errors: u64,
     pub full: u64,
     pub renames_lost: u64,
 }
@@ -81,14 +88,24 @@ struct Disk {
     /// Of damage, so that it changes nothing else of a run.
     damages: Random,
     vanishing: Random,
+    forgetting: Random,
+    /// A start has had to do with the checkpoint's copy.
+    only_copy: bool,
+    failing: Random,
     faults: Faults,
     counters: DiskCounters,
     /// Everything fails: the process is dead.
     dead: bool,
     /// The process dies after so many more blocking operations.
     fuse: Option<u64>,
+    /// … counted from the next rename of a file whose name begins so.
+    fuse_at_rename: Option<(&'static str, u64)>,
     /// Writes and syncs of the journal that are under way.
     under_way: Vec<Operation>,
+    /// A write of the journal is being carried out.
+    submits: bool,
+    /// What other threads do whenever a file is read.
+    meanwhile: Option<Box<dyn FnMut() + Send>>,
     /// Checksum of every chunk ever submitted, by term and index.
     chunks: BTreeMap<(u32, u64), u64>,
     /// A term and an index that named two chunks.
@@ -99,45 +116,6 @@ enum Operation {
     Write(WriteOp),
     /// Covers the writes of a file that had completed when it was asked for.
     Sync { token: u64, state: Shared, covers: u64 },
-}
-
-/// A bit of a file that is not what was written.
-pub struct Damage {
-    file: Shared,
-    at: usize,
-}
-
-impl Damage {
-    fn flip(&self) {
-        self.file.lock().bytes[self.at] ^= 0x10;
-    }
-}
-
-/// A file that is gone.
-pub struct Taken(Shared);
-
-/// A chunk, as its header describes it (docs/formats/chunk.md).
-struct Chunk {
-    at: usize,
-    bytes: usize,
-    index: u64,
-    durable: u64,
-}
-
-/// Chunks of a segment, one behind the other, as long as their indexes follow each other.
-fn chunks_of(name: &str, bytes: &[u8]) -> Vec<Chunk> {
-    let Some(sequence) = name.strip_prefix("segment-").and_then(|sequence| sequence.parse::<u64>().ok()) else { return Vec::new() };
-    let (mut at, mut chunks) = (4096, Vec::<Chunk>::new());
-    while let Some(header) = bytes.get(at..at + 96).filter(|header| header.starts_with(b"MSCK")) {
-        let number = |from: usize, length: usize| header[from..from + length].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let chunk = Chunk { at, bytes: number(76, 4) as usize, index: number(32, 8), durable: number(40, 8) };
-        if number(24, 8) != sequence || chunks.last().is_some_and(|last| last.index + 1 != chunk.index) {
-            break;
-        }
-        at += chunk.bytes;
-        chunks.push(chunk);
-    }
-    chunks
 }
 
 /// A disk that outlives the processes that use it.
@@ -165,11 +143,17 @@ impl SimDisk {
             random: Random::new(seed),
             damages: Random::new(seed ^ 0x00DA_3A6E),
             vanishing: Random::new(seed ^ 0x6013_0AFE),
+            forgetting: Random::new(seed ^ 0xF026_0770),
+            only_copy: false,
+            failing: Random::new(seed ^ 0x0E10_0E10),
             faults: Faults::default(),
             counters: DiskCounters::default(),
             dead: false,
             fuse: None,
+            fuse_at_rename: None,
             under_way: Vec::new(),
+            submits: false,
+            meanwhile: None,
             chunks: BTreeMap::new(),
             twice: None,
         };
@@ -181,6 +165,35 @@ impl SimDisk {
         self.inner.lock().faults = faults;
     }
 
+    /// From now on one in `count` writes and syncs of the keeper fails; 0: none.
+    pub fn set_file_errors(&self, count: u64) {
+        self.inner.lock().faults.file_errors = count;
+    }
+
+    /// From now on this is done whenever a file is read, but not while it is being done.
+    pub fn set_meanwhile(&self, meanwhile: Option<Box<dyn FnMut() + Send>>) {
+        self.inner.lock().meanwhile = meanwhile;
+    }
+
+    fn let_others_run(&self) {
+        let meanwhile = self.inner.lock().meanwhile.take();
+        if let Some(mut meanwhile) = meanwhile {
+            meanwhile();
+            self.inner.lock().meanwhile = Some(meanwhile);
+        }
+    }
+
+    /// Does a write or sync of a file fail?
+    fn try_file(&self) -> io::Result<()> {
+        let mut disk = self.inner.lock();
+        let count = disk.faults.file_errors;
+        if count > 0 && !disk.submits && disk.failing.one_in(count) {
+            disk.counters.file_errors += 1;
+            return Err(io::Error::from_raw_os_error(5));
+        }
+        Ok(())
+    }
+
     /// What happened so far.
     pub fn counters(&self) -> DiskCounters {
         self.inner.lock().counters
@@ -189,6 +202,11 @@ impl SimDisk {
     /// The process dies after `operations` more blocking operations.
     pub fn light_fuse(&self, operations: u64) {
         self.inner.lock().fuse = Some(operations);
+    }
+
+    /// The process dies after so many blocking operations behind the next rename of a file whose name begins with `prefix`.
+    pub fn light_fuse_at_rename(&self, prefix: &'static str, operations: u64) {
+        self.inner.lock().fuse_at_rename = Some((prefix, operations));
     }
 
     /// Has the fuse burnt down?
@@ -240,79 +258,10 @@ impl SimDisk {
         durable_names.clone_from(names);
     }
 
-    /// Now and then, a bit of the header of one of the newest segments changes.
-    pub fn damage_header(&self) -> Option<Damage> {
+    /// Nothing dies any more.
+    pub fn put_out_fuses(&self) {
         let mut disk = self.inner.lock();
-        if !disk.damages.one_in(4) {
-            return None;
-        }
-        let place = (disk.damages.below(3) as usize, disk.damages.below(4096) as usize);
-        let file = disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).map(|(_, file)| file).nth(place.0)?;
-        let damage = Damage { file: Arc::clone(file), at: place.1 };
-        damage.flip();
-        Some(damage)
-    }
-
-    /// Now and then, the newest segment that has a chunk is gone, with or without those that were prepared behind it.
-    pub fn take_newest(&self) -> Option<Vec<(String, Taken)>> {
-        let mut disk = self.inner.lock();
-        if !disk.vanishing.one_in(6) {
-            return None;
-        }
-        let newest = disk.names.iter().rev().find(|(name, file)| !chunks_of(name, &file.lock().bytes).is_empty())?.0.clone();
-        let with_prepared = disk.vanishing.one_in(2);
-        // An empty folder is a new journal.
-        if !disk.names.keys().any(|name| name == "checkpoint" || (name.starts_with("segment-") && *name < newest)) {
-            return None;
-        }
-        let is_taken = |name: &str| name == newest || (with_prepared && name.starts_with("segment-") && *name > *newest);
-        let taken: Vec<_> = disk.names.iter().filter(|(name, _)| is_taken(name)).map(|(name, file)| (name.clone(), Taken(Arc::clone(file)))).collect();
-        for (name, _) in &taken {
-            disk.names.remove(name);
-            disk.durable_names.remove(name);
-        }
-        Some(taken)
-    }
-
-    /// The files are back.
-    pub fn put_back(&self, taken: Vec<(String, Taken)>) {
-        let mut disk = self.inner.lock();
-        for (name, Taken(file)) in taken {
-            disk.durable_names.insert(name.clone(), Arc::clone(&file));
-            disk.names.insert(name, file);
-        }
-    }
-
-    /// Now and then, a bit of a chunk beyond 4 MiB changes, behind which a chunk says that it had been durable.
-    pub fn damage_long_chunk(&self) -> Option<Damage> {
-        let mut disk = self.inner.lock();
-        let mut found = Vec::new();
-        for (name, file) in disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).take(2) {
-            let chunks = chunks_of(name, &file.lock().bytes);
-            for (number, chunk) in chunks.iter().enumerate() {
-                let is_durable = chunks[number + 1..].iter().any(|later| later.durable >= chunk.index);
-                if chunk.bytes > 4 << 20 && is_durable {
-                    found.push((Arc::clone(file), chunk.at, chunk.bytes));
-                }
-            }
-        }
-        if found.is_empty() || !disk.vanishing.one_in(2) {
-            return None;
-        }
-        let (file, at, bytes) = found.swap_remove(disk.vanishing.below(found.len() as u64) as usize);
-        let damage = Damage { file, at: at + disk.vanishing.below(bytes as u64 - 100_000) as usize };
-        damage.flip();
-        Some(damage)
-    }
-
-    /// The bit is what it was.
-    pub fn mend(&self, damage: &Damage) {
-        damage.flip();
-    }
-
-    /// The fuse is put out.
-    pub fn revive_fuse(&self) {
-        self.inner.lock().fuse = None;
+        (disk.fuse, disk.fuse_at_rename) = (None, None);
     }
 
     /// Bytes in files.
@@ -324,7 +273,7 @@ impl SimDisk {
     pub fn revive(&self) {
         let mut disk = self.inner.lock();
         disk.dead = false;
-        disk.fuse = None;
+        (disk.fuse, disk.fuse_at_rename) = (None, None);
         disk.under_way.clear();
     }
 
@@ -415,6 +364,9 @@ impl Storage for SimDisk {
         let mut disk = self.inner.lock();
         let state = disk.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         disk.names.insert(to.to_owned(), state);
+        if let Some((_, operations)) = disk.fuse_at_rename.take_if(|(prefix, _)| from.starts_with(*prefix)) {
+            disk.fuse = Some(operations);
+        }
         Ok(())
     }
 
@@ -452,6 +404,7 @@ impl File for SimFile {
 
     fn read_at(&self, position: u64, into: &mut [u8]) -> io::Result<usize> {
         self.disk.touch()?;
+        self.disk.let_others_run();
         let state = self.state.lock();
         let from = state.bytes.get(position as usize..).unwrap_or_default();
         let count = from.len().min(into.len());
@@ -461,12 +414,14 @@ impl File for SimFile {
 
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.touch()?;
+        self.disk.try_file()?;
         self.state.lock().write(position, bytes);
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         self.disk.touch()?;
+        self.disk.try_file()?;
         self.state.lock().pending.clear();
         Ok(())
     }
@@ -526,8 +481,10 @@ impl SimSubmitter {
                     return;
                 }
                 if op.dsync { disk.counters.dsync_writes += 1 } else { disk.counters.plain_writes += 1 }
+                disk.submits = true;
                 drop(disk);
                 let outcome = op.file.write_at(op.position, &op.data);
+                self.disk.inner.lock().submits = false;
                 if op.dsync {
                     self.sync_range(&op);
                 }

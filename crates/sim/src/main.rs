@@ -30,12 +30,12 @@ struct Cli {
     operations: u64,
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
-    /// overlap; or all of them one by one
+    /// overlap, blame-used-again, forgo-checkpoint, judge-late; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 14] = [
+const PLANTED: [(&str, Planted); 17] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -50,6 +50,9 @@ const PLANTED: [(&str, Planted); 14] = [
     ("omit-dropped", Planted::OmitDropped),
     ("drop-unwritten", Planted::DropUnwritten),
     ("drop-absent", Planted::DropAbsent),
+    ("blame-used-again", Planted::BlameUsedAgain),
+    ("forgo-checkpoint", Planted::ForgoCheckpoint),
+    ("judge-late", Planted::JudgeLate),
 ];
 
 fn main() -> ExitCode {

@@ -5,12 +5,15 @@
 //! acknowledged is there (class `memory`: unless the power went), offsets have no gaps, terms rise, no
 //! term and index name two chunks, and what the journal says of transactions is what their batches say. The oldest of what is
 //! written moves into an archive meanwhile, and some logs are compacted: of these a record may be gone of which a newer
-//! one is there; of two others what is done behind the start (`world/done.rs`).
+//! one is there; of two others what is done behind the start (`world/done.rs`). Checked before every restart: what
+//! `mainstem journal verify` reports (`world/start.rs`).
 
 mod damage;
 mod done;
 mod drops;
+mod harm;
 mod reads;
+mod start;
 mod ties;
 mod window;
 
@@ -20,7 +23,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use journal::disk::Storage;
 use journal::{
     Append, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
     SegmentLook, Writer,
@@ -204,6 +206,8 @@ struct World {
     drops: drops::Drops,
     /// Records that are done behind the starts of their logs.
     done: done::Done,
+    /// What happens at starts, and to the keeper.
+    starts: Random,
     segment_bytes: u64,
     trace: u64,
 }
@@ -277,6 +281,7 @@ impl World {
             archive_rests: 0,
             drops: drops::Drops::new(seed),
             done: done::Done::new(seed),
+            starts: Random::new(seed ^ 0x57A2_7500),
             segment_bytes: if seed.is_multiple_of(LARGE_RUNS) { LARGE_SEGMENT_BYTES } else { SEGMENT_BYTES },
             trace: seed,
         }
@@ -304,20 +309,9 @@ impl World {
             planted: self.planted,
             ..JournalConfig::default()
         };
-        let storage: Arc<dyn Storage> = Arc::new(self.disk.clone());
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
-        let (archive, uuid) = (Arc::new(self.archive.clone()), uuid::Uuid::from_u128(7));
-        let open = || {
-            let opened = journal::open(config.clone(), storage.clone(), archive.clone(), self.disk.submitter(), clock.clone(), uuid)?;
-            if let Err(error) = opened.journal.check_segments(&|_| true) {
-                // The process ends.
-                self.disk.kill();
-                self.disk.revive();
-                return Err(error);
-            }
-            Ok(opened)
-        };
-        let opened = damage::open(&self.disk, coverage, open)?;
+        let mut start = start::Start { disk: &self.disk, archive: &self.archive, config, clock, random: &mut self.starts };
+        let opened = damage::open(&mut start, coverage)?;
         let sink = Arc::new(Sink::default());
         opened.journal.add_sink(ShardId(0), Arc::clone(&sink) as Arc<dyn EventSink>);
         let mut running = Running { journal: opened.journal, writer: opened.writer, keeper: opened.keeper, archiver: opened.archiver, sink };
@@ -415,23 +409,7 @@ impl World {
                 self.read_some(id, coverage)?;
             }
             935..985 => self.drain(coverage)?,
-            985..990 => {
-                self.disk.light_fuse(1 + self.random.next() % 30);
-                let archives = self.random.one_in(2);
-                for _ in 0..4 {
-                    if archives { self.archive(coverage) } else { self.keep(coverage) }
-                    if archives && !self.disk.is_dead() {
-                        self.step(coverage)?;
-                    }
-                }
-                if self.disk.is_dead() {
-                    coverage.add(if archives { "deaths inside the archiver" } else { "deaths inside the keeper" }, 1);
-                    let power = self.random.one_in(2);
-                    self.crash(power, coverage)?;
-                } else {
-                    self.disk.revive_fuse();
-                }
-            }
+            985..990 => self.harm(coverage)?,
             990..993 => {
                 let left = self.segment_bytes / 8 * [0, 4, 7, 12][self.random.below(4) as usize];
                 let capacity = Some(self.disk.used() + left);
@@ -440,7 +418,7 @@ impl World {
             }
             993..995 => self.disk.set_faults(Faults::default()),
             995..997 => {
-                let faults = Faults { write_errors: 4, sync_errors: 3, capacity: None };
+                let faults = Faults { write_errors: 4, sync_errors: 3, ..Faults::default() };
                 self.disk.set_faults(faults);
                 if self.random.one_in(2) {
                     self.drop_log(coverage);
@@ -454,6 +432,11 @@ impl World {
                 let power = self.random.one_in(2);
                 self.crash(power, coverage)?;
             }
+        }
+        if self.disk.is_dead() {
+            coverage.add("deaths behind a rename", 1);
+            let power = self.random.one_in(2);
+            self.crash(power, coverage)?;
         }
         if let Some((term, index)) = self.disk.chunk_named_twice() {
             return Err(format!("term {term} index {index} names two different chunks"));
@@ -713,6 +696,7 @@ impl World {
             ("syncs", counters.syncs),
             ("failed writes", counters.write_errors),
             ("failed syncs", counters.sync_errors),
+            ("failed writes and syncs of the keeper", counters.file_errors),
             ("allocations refused", counters.full),
             ("renames lost", counters.renames_lost),
             ("objects half written", archive.half_puts),

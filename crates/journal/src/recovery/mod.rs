@@ -118,7 +118,12 @@ pub fn open<S: Submitter>(
     new_uuid: Uuid,
 ) -> Result<Opened<S>, OpenError> {
     let files = Files::list(&*storage)?;
-    let checkpoint = read_checkpoint(&*storage, &files)?;
+    let checkpoint = read_checkpoint(&*storage, &files);
+    #[cfg(feature = "planted")]
+    let forgoes = config.planted == Some(crate::Planted::ForgoCheckpoint) && !files.checkpoint && !files.copy;
+    #[cfg(feature = "planted")]
+    let checkpoint = if forgoes { Ok(None) } else { checkpoint };
+    let checkpoint = checkpoint?;
     let (uuid, replay) = match &checkpoint {
         Some(checkpoint) => (checkpoint.journal, checkpoint.replay),
         None => (
@@ -166,6 +171,11 @@ pub fn open<S: Submitter>(
     };
     restore_archive(&journal, &recovered.state, &recovered.ended)?;
     let missing = |(id, sequence)| misses(&journal, id, sequence).err().map(|error| (id, error));
+    #[cfg(feature = "planted")]
+    let missing = |(id, sequence)| match journal.planted() {
+        Some(crate::Planted::JudgeLate) => Some((id, OpenError::MissingSegment { sequence })),
+        _ => missing((id, sequence)),
+    };
     journal.set_lacking(recovered.lacking.into_iter().filter_map(missing).collect());
     journal.set_recovered_state(recovered.state);
     let archiver = Archiver::new(Arc::clone(&journal));
@@ -634,11 +644,24 @@ impl Journal {
         if let Some((log, base)) = self.take_begun_late().into_iter().find(|(log, _)| wanted(*log)) {
             return Err(OpenError::MissingRecords { log, base });
         }
-        if let Some((_, error)) = self.take_lacking().into_iter().find(|(id, _)| self.log(*id).is_some() && wanted(*id)) {
+        let lacking = self.take_lacking();
+        #[cfg(feature = "planted")]
+        let lacking = self.judge_late(lacking);
+        if let Some((_, error)) = lacking.into_iter().find(|(id, _)| self.log(*id).is_some() && wanted(*id)) {
             return Err(error);
         }
         self.set_checked();
         Ok(())
+    }
+
+    #[cfg(feature = "planted")]
+    fn judge_late(&self, lacking: Vec<(LogId, OpenError)>) -> Vec<(LogId, OpenError)> {
+        let late = self.planted() == Some(crate::Planted::JudgeLate);
+        let is_missing = |(id, error): &(LogId, OpenError)| match error {
+            OpenError::MissingSegment { sequence } if late => misses(self, *id, *sequence).is_err(),
+            _ => true,
+        };
+        lacking.into_iter().filter(is_missing).collect()
     }
 }
 

@@ -140,7 +140,7 @@ impl Scanner {
     fn bytes(&mut self, position: u64, length: usize) -> Result<Option<Bytes>, OpenError> {
         let inside = position.checked_sub(self.buffer_at).map(|at| at as usize);
         if inside.is_none_or(|at| at + length > self.buffer.len()) {
-            let mut fresh = vec![0; length.max(READ_BYTES)];
+            let mut fresh = vec![0; length.max(ahead(&*self.file, position))];
             let got = self
                 .file
                 .read_at(position, &mut fresh)
@@ -199,6 +199,12 @@ impl Scanner {
         }
         Ok(false)
     }
+}
+
+/// How much of a file is read at once from `position` on: no more than it has.
+pub(crate) fn ahead(file: &dyn File, position: u64) -> usize {
+    let left = file.size().map_or(u64::MAX, |size| size.saturating_sub(position));
+    left.min(READ_BYTES as u64).next_multiple_of(SECTOR as u64) as usize
 }
 
 /// The first header of a chunk of segment `sequence`, of whatever journal.

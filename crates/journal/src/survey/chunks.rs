@@ -8,12 +8,10 @@ use types::{LogIndex, Term, Timestamp};
 
 use super::{Hole, Opened, Place, SegmentSurvey, Surveyor};
 use crate::chunk::{ChunkError, ChunkHeader, Entry, EntryKind, FLAG_DELETED, body, check_bodies, decode_directory, split_state};
-use crate::disk::{File, SECTOR, Storage};
-use crate::recovery::scan::{Chain, Scanner, ends_segment};
+use crate::disk::{File, SECTOR};
+use crate::recovery::scan::{Chain, Scanner, ahead, ends_segment};
 use crate::run::Run;
 use crate::segments::{SEGMENT_HEADER_BYTES, segment_name};
-
-const READ_BYTES: usize = 4 << 20;
 
 /// The newest chunk of a segment: its index, its term, its header's CRC.
 type Newest = (LogIndex, Term, u32);
@@ -43,7 +41,7 @@ impl Window {
                     fresh
                 })
             };
-            let ahead = if position < self.careful_until { length } else { length.max(READ_BYTES) };
+            let ahead = if position < self.careful_until { length } else { length.max(ahead(&*self.file, position)) };
             let fresh = match read(ahead) {
                 // A bad block behind what is wanted does not matter here.
                 Err(_) if ahead > length => {

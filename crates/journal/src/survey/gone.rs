@@ -7,7 +7,6 @@ use types::{LogId, LogIndex, Offset};
 
 use super::{Damage, Hole, Opened, Place, SegmentSurvey, Survey, Surveyor};
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
-use crate::disk::Storage;
 use crate::recovery::scan::Chain;
 use crate::recovery::{is_rewritten, short};
 use crate::run::Run;

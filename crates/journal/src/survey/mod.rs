@@ -28,10 +28,11 @@ use crate::archive::{ArchiveStore, Archived, ArchivedLog, decode_records, is_who
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::disk::{File, RealStorage, Storage};
 use crate::index::{IndexCache, SealedIndex};
+use crate::journal::JournalConfig;
 use crate::recovery::scan::{Chain, Scanner};
 use crate::recovery::spare_name;
 use crate::reached;
-use crate::rehearsal::rehearse;
+use crate::rehearsal::rehearse_on;
 use crate::run::Run;
 use crate::segments::{REPLACES_MAX, SEGMENT_HEADER_BYTES, SegmentError, SegmentHeader, SegmentKind, segment_name, sequence_of};
 use crate::state::StateMap;
@@ -223,22 +224,52 @@ pub type Progress<'a> = &'a dyn Fn(u64);
 /// # Errors
 /// `Io`: the folder cannot be listed. `Segment`, `Checkpoint`: written by a newer release.
 pub fn survey(folder: &Path, number: usize, archive: &dyn ArchiveStore, progress: Progress<'_>) -> Result<Survey, SurveyError> {
-    let storage = RealStorage::read_only(folder);
+    let storage: Arc<dyn Storage> = Arc::new(RealStorage::read_only(folder));
+    let config = JournalConfig { number: number as u16, ..JournalConfig::default() };
+    look_at(&storage, folder.display().to_string(), &config, archive, progress)
+}
+
+/// [`survey`] of the journal in `storage`, which is only read.
+///
+/// # Errors
+/// As [`survey`].
+pub fn survey_on(storage: &Arc<dyn Storage>, config: &JournalConfig, archive: &dyn ArchiveStore, progress: Progress<'_>) -> Result<Survey, SurveyError> {
+    look_at(storage, "the journal's folder".to_owned(), config, archive, progress)
+}
+
+fn look_at(
+    storage: &Arc<dyn Storage>,
+    folder: String,
+    config: &JournalConfig,
+    archive: &dyn ArchiveStore,
+    progress: Progress<'_>,
+) -> Result<Survey, SurveyError> {
     let names = storage.list().map_err(|source| SurveyError::Io { what: "list the journal's folder", source })?;
     let mut sequences: Vec<u64> = names.iter().filter_map(|name| sequence_of(name)).collect();
     sequences.sort_unstable();
-    let mut surveyor = Surveyor::new(&storage, number, progress);
+    let mut surveyor = Surveyor::new(&**storage, config.number.into(), progress);
     let checkpoint = surveyor.begin(&names, &mut sequences)?;
+    if let Some(oldest) = sequences.first().filter(|oldest| checkpoint.is_none() && **oldest > 1 && surveyor.found.damages.is_empty()) {
+        // Which segments are needed only a checkpoint says: one that is missing may have been freed.
+        surveyor.missing(1, format!("there is no checkpoint, and segment {oldest} is the oldest"));
+        return Ok(surveyor.found);
+    }
     if surveyor.found.without_checkpoint {
         return Ok(surveyor.found);
     }
     let gone = surveyor.sealed_and_open(&sequences, checkpoint)?;
     surveyor.objects(archive);
-    surveyor.forget_used_again(&names);
+    #[cfg(feature = "planted")]
+    let blames = config.planted == Some(crate::Planted::BlameUsedAgain);
+    #[cfg(not(feature = "planted"))]
+    let blames = false;
+    if !blames {
+        surveyor.forget_used_again(&names);
+    }
     surveyor.short();
     surveyor.found.find_lost();
     surveyor.found.stand_for(gone);
-    surveyor.start(folder);
+    surveyor.start(storage, folder, config);
     Ok(surveyor.found)
 }
 
@@ -280,7 +311,7 @@ pub fn named_objects(folder: &Path, number: usize) -> Result<Vec<NamedObject>, S
 }
 
 struct Surveyor<'a> {
-    storage: &'a RealStorage,
+    storage: &'a dyn Storage,
     number: usize,
     progress: Progress<'a>,
     found: Survey,
@@ -312,7 +343,7 @@ fn words(error: &SegmentError) -> String {
 }
 
 impl<'a> Surveyor<'a> {
-    fn new(storage: &'a RealStorage, number: usize, progress: Progress<'a>) -> Self {
+    fn new(storage: &'a dyn Storage, number: usize, progress: Progress<'a>) -> Self {
         let found = Survey { number, ..Survey::default() };
         Self { storage, number, progress, found, reached: LogIndex(0), end: (1, 0), misnamed: HashMap::new(), replaced: HashSet::new() }
     }
@@ -339,14 +370,14 @@ impl Surveyor<'_> {
     }
 
     /// What a start refuses is damage, also where nothing else was found that is.
-    fn start(&mut self, folder: &Path) {
+    fn start(&mut self, storage: &Arc<dyn Storage>, folder: String, config: &JournalConfig) {
         if !self.found.damages.is_empty() {
             return;
         }
         // Whether a log misses records is found by what is lost.
-        if let Err(error) = rehearse(folder, self.number as u16) {
-            let (id, file) = (format!("{}-start", self.number), folder.display().to_string());
-            self.found.damages.push(Damage { id, file, position: 0, what: error.to_string(), place: Place::Elsewhere });
+        if let Err(error) = rehearse_on(storage, config) {
+            let id = format!("{}-start", self.number);
+            self.found.damages.push(Damage { id, file: folder, position: 0, what: error.to_string(), place: Place::Elsewhere });
         }
     }
 
@@ -429,9 +460,6 @@ impl Surveyor<'_> {
         }
         let chain = replay.map(Chain::from);
         let first = if replay.is_some() { covered_until } else { sequences.first().copied().unwrap_or(1) };
-        if first > 1 && replay.is_none() {
-            self.missing(1, format!("there is no checkpoint, and segment {first} is the oldest"));
-        }
         self.all_open(sequences, first, chain)?;
         let gone = |sequence: &u64| sequences.binary_search(sequence).is_err() && !self.replaced.contains(sequence);
         let logs = checkpoint.iter().flat_map(|checkpoint| &checkpoint.logs);

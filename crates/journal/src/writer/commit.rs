@@ -7,7 +7,7 @@ use std::time::Instant;
 use types::{LogIndex, Offset, ShardId};
 
 use super::build::LOGS_AHEAD;
-use super::{FLUSH_BYTES, FLUSH_INTERVAL, Writer};
+use super::{FLUSH_BYTES, Writer};
 use crate::append::{AppendResults, JournalEvent, ReplyTo};
 use crate::disk::{Completion, File, Submitter};
 use crate::log::Log;
@@ -95,7 +95,8 @@ pub(super) struct Flights {
     /// Last index that the sync under way covers.
     syncing: Option<LogIndex>,
     unflushed_bytes: u64,
-    first_unflushed: Option<Instant>,
+    /// In ms of the steady clock.
+    first_unflushed: Option<u64>,
     mean_bytes: usize,
 }
 
@@ -169,7 +170,7 @@ impl Flights {
         self.unflushed_bytes >= FLUSH_BYTES || self.awaited_received > 0
     }
 
-    pub fn oldest_unflushed(&self) -> Option<Instant> {
+    pub fn oldest_unflushed(&self) -> Option<u64> {
         self.first_unflushed
     }
 
@@ -281,7 +282,7 @@ impl<S: Submitter> Writer<S> {
             let bytes = flight.bytes as u64;
             if !flight.dsync {
                 self.flights.unflushed_bytes += bytes;
-                self.flights.first_unflushed.get_or_insert_with(Instant::now);
+                self.flights.first_unflushed.get_or_insert_with(|| self.journal.steady_ms());
             }
             self.flights.receive_next();
             self.answer(answers);
@@ -341,7 +342,7 @@ impl<S: Submitter> Writer<S> {
         self.flights.unflushed_bytes = 0;
         self.release_durable_front();
         if self.flights.received > 0 {
-            self.flights.first_unflushed = Some(Instant::now());
+            self.flights.first_unflushed = Some(self.journal.steady_ms());
         }
     }
 
@@ -350,7 +351,7 @@ impl<S: Submitter> Writer<S> {
         if self.stopped || self.flights.syncing.is_some() || self.flights.received == 0 {
             return;
         }
-        let overdue = self.flights.first_unflushed.is_some_and(|since| since.elapsed() >= FLUSH_INTERVAL);
+        let overdue = self.until_flush().is_some_and(|left| left.is_zero());
         if !self.flights.wait_for_sync() && !overdue && !self.shutting_down && self.sealing.is_empty() {
             return;
         }

@@ -225,7 +225,8 @@ impl<S: Submitter> Writer<S> {
 
     /// How long a writer with nothing under way may do nothing.
     fn until_flush(&self) -> Option<Duration> {
-        self.flights.oldest_unflushed().map(|since| FLUSH_INTERVAL.saturating_sub(since.elapsed()))
+        let elapsed = |since| Duration::from_millis(self.journal.steady_ms().saturating_sub(since));
+        self.flights.oldest_unflushed().map(|since| FLUSH_INTERVAL.saturating_sub(elapsed(since)))
     }
 
     fn wait_for(&self, may_wait: bool) -> Wait {

@@ -1,52 +1,96 @@
-//! What happens to files between two runs: a bit of a segment's header or of a long chunk has changed, or the newest segment is gone. The start
-//! is refused and everything is there when the file is what it was; or what the model knows is there without it.
+//! What happens to files between two runs: a bit of a segment's header or of a long chunk has changed, or the newest segment is gone, or both
+//! files of the checkpoint. The start is refused and everything is there when the file is what it was; or what the model knows is there without it.
 
-use journal::OpenError;
+use std::path::Path;
+
+use journal::{Damage, OpenError, Opened, Original, RepairError, Survey, repair};
 
 use super::Coverage;
-use crate::disk::SimDisk;
+use super::start::{Start, wrong};
+use crate::disk::{CHECKPOINT, SimSubmitter, Taken};
 
-/// Opens a journal, now and then with a damaged header first.
-pub(super) fn open<T>(disk: &SimDisk, coverage: &mut Coverage, open: impl Fn() -> Result<T, OpenError>) -> Result<T, String> {
+/// No journal can be repaired here: a repair that is not refused for its damage fails.
+const NOWHERE: &str = "/dev/null/journal";
+
+/// Opens a journal, now and then with damaged or missing files first.
+pub(super) fn open(start: &mut Start<'_>, coverage: &mut Coverage) -> Result<Opened<SimSubmitter>, String> {
     let refused = |error: OpenError| format!("does not open: {error}");
-    if let Some(taken) = disk.take_newest() {
-        return match open() {
-            Ok(opened) => {
-                coverage.add("newest segments gone of which nothing counted", 1);
-                Ok(opened)
-            }
-            Err(error) if error.is_damage() => {
-                coverage.add("newest segments missed", 1);
-                disk.put_back(taken);
-                open().map_err(refused)
-            }
-            Err(error) => Err(refused(error)),
-        };
+    let whole = start.verify_whole(coverage)?;
+    if let Some(taken) = start.disk.take_checkpoints() {
+        return without_checkpoints(start, taken, coverage);
     }
-    if let Some(damage) = disk.damage_long_chunk() {
-        let outcome = open();
-        disk.mend(&damage);
-        return match outcome {
-            // It is in a segment that a checkpoint covers.
-            Ok(opened) => Ok(opened),
-            Err(error) if error.is_damage() => {
-                coverage.add("damaged long chunks refused", 1);
-                open().map_err(refused)
-            }
-            Err(error) => Err(refused(error)),
-        };
+    if let Some(taken) = start.disk.take_newest() {
+        let survey = start.verify(coverage)?;
+        if let Ok(opened) = start.attempt(&survey, false)? {
+            coverage.add("newest segments gone of which nothing counted", 1);
+            return Ok(opened);
+        }
+        coverage.add("newest segments missed", 1);
+        start.disk.put_back(taken);
+        return start.open(whole.as_ref())?.map_err(refused);
     }
-    let Some(damage) = disk.damage_header() else { return open().map_err(refused) };
-    match open() {
+    if let Some(damage) = start.disk.damage_long_chunk() {
+        let outcome = start.verify(coverage).and_then(|survey| start.attempt(&survey, true));
+        start.disk.mend(&damage);
+        // It may be in a segment that a checkpoint covers.
+        if let Ok(opened) = outcome? {
+            return Ok(opened);
+        }
+        coverage.add("damaged long chunks refused", 1);
+        return start.open(whole.as_ref())?.map_err(refused);
+    }
+    let Some(damage) = start.disk.damage_header() else { return start.open(whole.as_ref())?.map_err(refused) };
+    let survey = start.verify(coverage)?;
+    if let Ok(opened) = start.attempt(&survey, false)? {
+        coverage.add("damaged headers of segments not begun", 1);
+        return Ok(opened);
+    }
+    coverage.add("damaged headers refused", 1);
+    start.disk.mend(&damage);
+    start.open(whole.as_ref())?.map_err(refused)
+}
+
+/// Both files of the checkpoint are gone. Where segments were rewritten the start is refused for that, nothing can be accepted and nothing
+/// changes; with one of the files everything is there.
+fn without_checkpoints(start: &mut Start<'_>, taken: Vec<(String, Taken)>, coverage: &mut Coverage) -> Result<Opened<SimSubmitter>, String> {
+    let (rewritten, before) = (start.disk.files().rewritten, start.disk.fingerprint());
+    let survey = start.verify(coverage)?;
+    let error = match start.attempt(&survey, false)? {
+        Ok(_) if rewritten => return Err("it opens without a checkpoint, and segments were rewritten".to_owned()),
         Ok(opened) => {
-            coverage.add("damaged headers of segments not begun", 1);
-            Ok(opened)
+            coverage.add("journals replayed without checkpoints", 1);
+            return Ok(opened);
         }
-        Err(error) if error.is_damage() => {
-            coverage.add("damaged headers refused", 1);
-            disk.mend(&damage);
-            open().map_err(refused)
-        }
-        Err(error) => Err(refused(error)),
+        Err(error) => error,
+    };
+    let is_named = survey.damages.iter().any(|damage| damage.file == CHECKPOINT && !damage.is_repairable());
+    if rewritten && !(is_named && matches!(error, OpenError::Checkpoint(_))) {
+        return Err(format!("without a checkpoint it is refused for another reason: {error}; verify reports {:?}", survey.damages));
     }
+    if start.disk.fingerprint() != before {
+        return Err(format!("the start was refused ({error}), and has changed files"));
+    }
+    coverage.add(if rewritten { "both checkpoints missed" } else { "segments missed without checkpoints" }, 1);
+    // Where only segments between others are gone, what is missing with them can be accepted.
+    if survey.damages.iter().any(Damage::is_fatal) {
+        accepts_nothing(&survey)?;
+    }
+    let name = start.disk.put_one_back(taken, start.random);
+    let survey = start.verify(coverage)?;
+    if let Some(wrong) = wrong(&survey) {
+        return Err(format!("with {name} alone verify reports {wrong}"));
+    }
+    start.open(Some(&survey))?.map_err(|error| format!("does not open with {name} alone: {error}"))
+}
+
+/// No damage can be accepted, neither each nor all together.
+fn accepts_nothing(survey: &Survey) -> Result<(), String> {
+    let refuses = |accepted: &dyn Fn(&Damage) -> bool| match repair(Path::new(NOWHERE), survey, Original::Kept, accepted) {
+        Err(RepairError::Beyond { .. } | RepairError::Together { .. }) => Ok(()),
+        _ if !survey.damages.iter().any(accepted) => Ok(()),
+        _ => Err(format!("without a checkpoint damage can be accepted: {:?}", survey.damages)),
+    };
+    refuses(&|_| true)?;
+    refuses(&Damage::is_repairable)?;
+    survey.damages.iter().try_for_each(|one| refuses(&|damage| damage.id == one.id))
 }

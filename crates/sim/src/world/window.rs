@@ -39,6 +39,7 @@ impl World {
     /// Everything that was submitted is answered in the end.
     pub(super) fn settle(&mut self, coverage: &mut Coverage) -> Result<(), String> {
         self.disk.set_faults(Faults::default());
+        self.disk.put_out_fuses();
         self.archive_rests = 0;
         for _ in 0..STEPS_MAX {
             if self.waiting.is_empty() {

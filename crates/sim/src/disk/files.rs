@@ -1,0 +1,189 @@
+//! What happens to files between two runs, and what there is of them.
+
+use std::sync::Arc;
+
+use super::{Shared, SimDisk};
+use crate::random::Random;
+
+/// A checkpoint's two files.
+pub const CHECKPOINT: &str = "checkpoint";
+const COPY: &str = "checkpoint-copy";
+
+/// A bit of a file that is not what was written.
+pub struct Damage {
+    file: Shared,
+    at: usize,
+}
+
+impl Damage {
+    fn flip(&self) {
+        self.file.lock().bytes[self.at] ^= 0x10;
+    }
+}
+
+/// A file that is gone.
+pub struct Taken(Shared);
+
+/// A chunk, as its header describes it (docs/formats/chunk.md).
+struct Chunk {
+    at: usize,
+    bytes: usize,
+    index: u64,
+    durable: u64,
+}
+
+/// Chunks of a segment, one behind the other, as long as their indexes follow each other.
+fn chunks_of(name: &str, bytes: &[u8]) -> Vec<Chunk> {
+    let Some(sequence) = sequence_of(name) else { return Vec::new() };
+    let (mut at, mut chunks) = (4096, Vec::<Chunk>::new());
+    while let Some(header) = bytes.get(at..at + 96).filter(|header| header.starts_with(b"MSCK")) {
+        let chunk = Chunk { at, bytes: number(header, 76, 4) as usize, index: number(header, 32, 8), durable: number(header, 40, 8) };
+        if number(header, 24, 8) != sequence || chunks.last().is_some_and(|last| last.index + 1 != chunk.index) {
+            break;
+        }
+        at += chunk.bytes;
+        chunks.push(chunk);
+    }
+    chunks
+}
+
+/// Which files a start meets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Files {
+    /// A segment's file has its new name and the header of its last life.
+    pub used_again: bool,
+    /// A segment was rewritten.
+    pub rewritten: bool,
+    /// Segments are there that a rewritten one replaces.
+    pub replaced: bool,
+}
+
+/// A number of a header, little-endian.
+fn number(bytes: &[u8], at: usize, length: usize) -> u64 {
+    bytes[at..at + length].iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+fn sequence_of(name: &str) -> Option<u64> {
+    name.strip_prefix("segment-").and_then(|sequence| sequence.parse().ok())
+}
+
+impl SimDisk {
+    /// Now and then, a bit of the header of one of the newest segments changes.
+    pub fn damage_header(&self) -> Option<Damage> {
+        let mut disk = self.inner.lock();
+        if !disk.damages.one_in(4) {
+            return None;
+        }
+        let place = (disk.damages.below(3) as usize, disk.damages.below(4096) as usize);
+        let file = disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).map(|(_, file)| file).nth(place.0)?;
+        let damage = Damage { file: Arc::clone(file), at: place.1 };
+        damage.flip();
+        Some(damage)
+    }
+
+    /// Now and then, the newest segment that has a chunk is gone, with or without those that were prepared behind it.
+    pub fn take_newest(&self) -> Option<Vec<(String, Taken)>> {
+        let mut disk = self.inner.lock();
+        if !disk.vanishing.one_in(6) {
+            return None;
+        }
+        let newest = disk.names.iter().rev().find(|(name, file)| !chunks_of(name, &file.lock().bytes).is_empty())?.0.clone();
+        let with_prepared = disk.vanishing.one_in(2);
+        // An empty folder is a new journal.
+        if !disk.names.keys().any(|name| name == CHECKPOINT || (name.starts_with("segment-") && *name < newest)) {
+            return None;
+        }
+        let is_taken = |name: &str| name == newest || (with_prepared && name.starts_with("segment-") && *name > *newest);
+        let taken: Vec<_> = disk.names.iter().filter(|(name, _)| is_taken(name)).map(|(name, file)| (name.clone(), Taken(Arc::clone(file)))).collect();
+        for (name, _) in &taken {
+            disk.names.remove(name);
+            disk.durable_names.remove(name);
+        }
+        Some(taken)
+    }
+
+    /// The files are back.
+    pub fn put_back(&self, taken: Vec<(String, Taken)>) {
+        let mut disk = self.inner.lock();
+        for (name, Taken(file)) in taken {
+            disk.durable_names.insert(name.clone(), Arc::clone(&file));
+            disk.names.insert(name, file);
+        }
+    }
+
+    /// Now and then, a bit of a chunk beyond 4 MiB changes, behind which a chunk says that it had been durable.
+    pub fn damage_long_chunk(&self) -> Option<Damage> {
+        let mut disk = self.inner.lock();
+        let mut found = Vec::new();
+        for (name, file) in disk.names.iter().rev().filter(|(name, _)| name.starts_with("segment-")).take(2) {
+            let chunks = chunks_of(name, &file.lock().bytes);
+            for (number, chunk) in chunks.iter().enumerate() {
+                let is_durable = chunks[number + 1..].iter().any(|later| later.durable >= chunk.index);
+                if chunk.bytes > 4 << 20 && is_durable {
+                    found.push((Arc::clone(file), chunk.at, chunk.bytes));
+                }
+            }
+        }
+        if found.is_empty() || !disk.vanishing.one_in(2) {
+            return None;
+        }
+        let (file, at, bytes) = found.swap_remove(disk.vanishing.below(found.len() as u64) as usize);
+        let damage = Damage { file, at: at + disk.vanishing.below(bytes as u64 - 100_000) as usize };
+        damage.flip();
+        Some(damage)
+    }
+
+    /// The bit is what it was.
+    pub fn mend(&self, damage: &Damage) {
+        damage.flip();
+    }
+
+    /// Now and then, both files of the checkpoint are gone.
+    pub fn take_checkpoints(&self) -> Option<Vec<(String, Taken)>> {
+        let mut disk = self.inner.lock();
+        if !disk.forgetting.one_in(8) {
+            return None;
+        }
+        let names = [CHECKPOINT, COPY];
+        let taken: Vec<_> = names.iter().filter_map(|name| Some(((*name).to_owned(), Taken(disk.names.remove(*name)?)))).collect();
+        names.iter().for_each(|name| drop(disk.durable_names.remove(*name)));
+        (!taken.is_empty()).then_some(taken)
+    }
+
+    /// One of these is found again.
+    pub fn put_one_back(&self, mut taken: Vec<(String, Taken)>, random: &mut Random) -> String {
+        let found = taken.swap_remove(random.below(taken.len() as u64) as usize);
+        let name = found.0.clone();
+        self.inner.lock().only_copy |= name == COPY;
+        self.put_back(vec![found]);
+        name
+    }
+
+    /// Is there only the copy of a checkpoint, because the other file was taken?
+    pub fn has_only_copy(&self) -> bool {
+        let disk = self.inner.lock();
+        disk.only_copy && !disk.names.contains_key(CHECKPOINT)
+    }
+
+    /// Of all names and bytes.
+    pub fn fingerprint(&self) -> u64 {
+        let sum = |sum: u64, bytes: &[u8]| bytes.chunks(8).fold(sum, |sum, eight| (sum ^ number(eight, 0, eight.len())).wrapping_mul(0x100_0000_01b3).rotate_left(23));
+        self.inner.lock().names.iter().fold(0, |all, (name, file)| sum(sum(all, name.as_bytes()), &file.lock().bytes))
+    }
+
+    /// As headers say (docs/formats/segment.md).
+    pub fn files(&self) -> Files {
+        let (disk, mut files) = (self.inner.lock(), Files::default());
+        for (name, file) in &disk.names {
+            let (Some(sequence), file) = (sequence_of(name), file.lock()) else { continue };
+            let Some(header) = file.bytes.get(..4096).filter(|header| header.starts_with(b"MSSG")) else { continue };
+            files.used_again |= number(header, 4084, 8) != sequence;
+            if number(header, 6, 2) == 2 && number(header, 4084, 8) == sequence {
+                files.rewritten = true;
+                let replaced = (0..number(header, 36, 2) as usize).map(|place| number(header, 38 + place * 8, 8));
+                files.replaced |= replaced.filter(|replaced| *replaced != sequence).any(|replaced| disk.names.keys().any(|name| sequence_of(name) == Some(replaced)));
+            }
+        }
+        files
+    }
+}
