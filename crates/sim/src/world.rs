@@ -395,7 +395,15 @@ impl World {
         }
         match choice {
             0..390 => self.append(coverage),
-            390..420 => self.tie(coverage),
+            390..420 => {
+                self.tie(coverage);
+                // The power goes while what belongs together is being written, and before a flush.
+                if self.random.one_in(24) {
+                    self.step(coverage)?;
+                    self.step(coverage)?;
+                    self.crash(true, coverage)?;
+                }
+            }
             420..449 => self.put_state(),
             449..450 => self.make_log(coverage),
             450..457 => self.trim(),
