@@ -276,18 +276,18 @@ impl Connection {
         self.waiting = Some(Waiting::Channel { token, channel: channel.number, method, then });
     }
 
-    /// Has the controller delete queues that went with their last consumer, or with the connection, and goes on with `then`.
-    pub fn delete_queues(&mut self, queues: Vec<Arc<Queue>>, then: impl FnOnce(&mut Self) + 'static) {
+    /// Has the controller delete queues that went with their last consumer, or with the connection (`goes`), and goes on with `then`.
+    pub fn delete_queues(&mut self, queues: Vec<Arc<Queue>>, goes: bool, then: impl FnOnce(&mut Self) + 'static) {
         if queues.is_empty() {
             return then(self);
         }
         let token = self.take_token();
         let to = self.reply_to(token);
         let again = queues.clone();
-        if self.gateway.broker.control(to, deletion(queues)) {
+        if self.gateway.broker.control(to, deletion(queues, goes)) {
             self.waiting = Some(Waiting::Connection { token, then: Box::new(then) });
         } else {
-            self.gateway.leave_to_controller(deletion(again));
+            self.gateway.leave_to_controller(deletion(again, goes));
             then(self);
         }
     }
@@ -384,20 +384,16 @@ impl Connection {
 pub(crate) fn deletion_of_declared(declaring: OwnQueue) -> crate::gateway::Work {
     Box::new(move |broker| {
         if let Some(queue) = declaring.get() {
-            let _ = broker.delete_queue(queue, false, false);
+            broker.delete_by_itself(queue, true);
         }
         Box::new(())
     })
 }
 
-/// Deletes queues unless somebody uses them again.
-pub(crate) fn deletion(queues: Vec<Arc<Queue>>) -> crate::gateway::Work {
+/// Deletes queues that go by themselves. `goes`: the connection does, and takes what is its own.
+pub(crate) fn deletion(queues: Vec<Arc<Queue>>, goes: bool) -> crate::gateway::Work {
     Box::new(move |broker| {
-        for queue in queues {
-            let owned = queue.owner().is_some();
-            // One that is used again stays, and what the journal does not take now is gone after a restart.
-            let _ = broker.delete_queue(&queue, !owned, false);
-        }
+        queues.iter().for_each(|queue| broker.delete_by_itself(queue, goes && queue.owner().is_some()));
         Box::new(())
     })
 }

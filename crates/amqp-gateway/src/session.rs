@@ -348,7 +348,7 @@ impl Session {
             self.connection.gateway.metrics.channels.dec();
             self.tell(&mut channel);
             let abandoned = self.connection.leave(&mut channel);
-            self.connection.delete_queues(abandoned, move |connection| connection.out.method(number, &channel::CloseOk {}));
+            self.connection.delete_queues(abandoned, false, move |connection| connection.out.method(number, &channel::CloseOk {}));
         }
     }
 
@@ -427,7 +427,7 @@ impl Session {
     fn close_as_asked(&mut self) {
         let mut doomed = self.leave_all();
         doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
-        self.connection.delete_queues(doomed, |connection| connection.out.method(0, &connection::CloseOk {}));
+        self.connection.delete_queues(doomed, true, |connection| connection.out.method(0, &connection::CloseOk {}));
         self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
         self.reason.clear();
         self.end_when_agreed();
@@ -518,7 +518,7 @@ impl Session {
                 self.tell(&mut channel);
                 let abandoned = self.connection.leave(&mut channel);
                 self.connection.out.method(number, &failure.channel_close());
-                self.connection.delete_queues(abandoned, |_| ());
+                self.connection.delete_queues(abandoned, false, |_| ());
             }
             _ => self.close_connection(&failure),
         }
@@ -534,7 +534,7 @@ impl Session {
         self.phase = Phase::Closing { until: self.connection.now + CLOSE_OK_MAX };
         self.connection.waiting = None;
         if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed));
+            self.connection.gateway.leave_to_controller(deletion(doomed, true));
         }
     }
 

@@ -254,11 +254,11 @@ impl Broker {
     /// Deletes what groups have committed of a topic, to be written together with the deletion of the topic; then
     /// [`Broker::forget_late_offsets_of`].
     pub(crate) fn forgotten_offsets_of(&self, topic: &Topic) -> Vec<AppendItem> {
-        let keys = if topic.name.is_empty() { Vec::new() } else { self.groups().forget_topic(&topic.name) };
+        let keys = if topic.name.is_empty() { Vec::new() } else { self.groups().offset_keys(&topic.name) };
         keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect()
     }
 
-    /// A topic is gone: what was under way when it went goes too.
+    /// A topic is gone: what was committed of it and what was under way when it went goes too. What is written once more is little.
     pub(crate) fn forget_late_offsets_of(&self, topic: &Topic) {
         if !topic.name.is_empty() {
             // What is not removed now is removed as expired.

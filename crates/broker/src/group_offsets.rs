@@ -91,9 +91,9 @@ impl Groups {
         self.state.lock().coordinator.offsets(group)
     }
 
-    /// Forgets what is in effect of a topic that goes; the keys to be removed with it.
-    pub(crate) fn forget_topic(&self, topic: &str) -> Vec<Bytes> {
-        self.state.lock().coordinator.forget_topic(topic)
+    /// Keys of what is in effect of a topic.
+    pub(crate) fn offset_keys(&self, topic: &str) -> Vec<Bytes> {
+        self.state.lock().coordinator.offset_keys(topic)
     }
 }
 

@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use journal::{AppendError, AppendItem, ReplyTo};
+use journal::{AppendError, AppendItem, Appended, ReplyTo};
 use parking_lot::{Condvar, Mutex};
 use routing::Name;
 use types::{ConnectionId, ShardId};
@@ -53,7 +53,7 @@ pub enum Stage {
     Done(Box<dyn Any + Send>),
     /// It goes on with `then` once `items` are durable.
     Write {
-        /// For journal 0.
+        /// For journal 0. The first of them counts; what is behind it can be done without.
         items: Vec<AppendItem>,
         /// A virtual host, and the queue of it that comes to life, or goes.
         of: (String, Name),
@@ -82,6 +82,11 @@ impl Pending {
         self.0.get(vhost).is_some_and(|of| of.names.contains(queue))
     }
 
+    /// Is there nothing that waits to be written?
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// How many come to a virtual host.
     pub fn count(&self, vhost: &str) -> usize {
         self.0.get(vhost).map_or(0, |of| of.coming)
@@ -97,13 +102,28 @@ impl Pending {
 #[derive(Default)]
 struct Together {
     items: Vec<AppendItem>,
-    then: Vec<(ReplyTo, AfterWrite)>,
+    then: Vec<Waiting>,
     pending: Pending,
+}
+
+/// What waits for a write.
+struct Waiting {
+    to: ReplyTo,
+    then: AfterWrite,
+    /// The item that is to be durable.
+    item: usize,
+    /// So is the next id of a log.
+    comes: bool,
 }
 
 /// A defect in one piece of work costs its connection, not the thread.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// The outcome of an item.
+pub(crate) fn durable(result: Option<&Result<Appended, AppendError>>) -> Result<(), AppendError> {
+    result.map_or(Err(AppendError::Stopped), |result| result.map(drop))
 }
 
 impl Together {
@@ -112,8 +132,11 @@ impl Together {
         if then.is_empty() {
             return;
         }
-        let written = broker.commit_with_next_log(items);
-        for (to, then) in then {
+        // Of several chunks some may find space and others none.
+        let results = broker.commit_all_with_next_log(items);
+        let next_log = durable(results.last());
+        for Waiting { to, then, item, comes } in then {
+            let written = durable(results.get(item)).and(if comes { next_log } else { Ok(()) });
             let outcome = guarded(|| then(broker, written));
             broker.reply(to, outcome.map_or(Reply::Failed, Reply::Done));
         }
@@ -129,11 +152,12 @@ impl Together {
                     staged = again;
                 }
                 Some(Stage::Write { items, of: (vhost, queue), comes, then }) => {
+                    let item = self.items.len();
                     self.items.extend(items);
                     let pending = self.pending.0.entry(vhost).or_default();
                     pending.names.insert(queue);
                     pending.coming += usize::from(comes);
-                    self.then.push((to, then));
+                    self.then.push(Waiting { to, then, item, comes });
                     if self.items.len() >= TOGETHER_MAX {
                         self.write(broker);
                     }

@@ -365,6 +365,7 @@ impl Broker {
             }
         }
         self.settle_settings();
+        queues.settle(&topics.iter().map(|(_, record)| record.id).collect());
         live.extend(queues.own_logs());
         self.restore_ends(ends, &live, settled)?;
         for (name, record) in topics {

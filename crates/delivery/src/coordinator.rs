@@ -511,6 +511,15 @@ impl<W: Copy> GroupCoordinator<W> {
         Ok(removed.map(|_| offset_key(name, topic, partition)))
     }
 
+    /// Keys of what is committed of a topic.
+    pub fn offset_keys(&self, topic: &str) -> Vec<Bytes> {
+        let all = (topic.to_owned(), 0)..=(topic.to_owned(), u32::MAX);
+        let of_group = |(group, offsets): (&String, &BTreeMap<(String, u32), _>)| -> Vec<Bytes> {
+            offsets.range(all.clone()).map(|((_, partition), _)| offset_key(group, topic, *partition)).collect()
+        };
+        self.offsets.iter().flat_map(of_group).collect()
+    }
+
     /// Forgets all offsets of a topic that is deleted; returns the keys to be removed.
     pub fn forget_topic(&mut self, topic: &str) -> Vec<Bytes> {
         let mut keys = Vec::new();

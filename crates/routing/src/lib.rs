@@ -13,6 +13,7 @@ mod error;
 mod exchange;
 mod header_index;
 mod key_index;
+mod leaving;
 mod matcher;
 mod name;
 mod one_of;

@@ -263,7 +263,7 @@ impl Table {
         }
     }
 
-    fn durable(&self, source: ExchangeId, target: Target) -> bool {
+    pub(crate) fn durable(&self, source: ExchangeId, target: Target) -> bool {
         self.slot(source).durable
             && match target {
                 Target::Queue(id) => self.queues[&id].durable,

@@ -148,10 +148,7 @@ pub(crate) fn cancel(connection: &mut Connection, channel: &mut Channel, method:
     let tag = super::name(consumer_tag.as_bytes())?;
     // What is on its way to the consumer has come when the controller answers, so that nothing is delivered after the answer.
     let work = move |broker: &Arc<broker::Broker>| {
-        for queue in abandoned {
-            // One that is used again stays.
-            let _ = broker.delete_queue(&queue, true, false);
-        }
+        abandoned.iter().for_each(|queue| broker.delete_by_itself(queue, false));
     };
     connection.control(channel, basic::Cancel::ID, work, move |connection, channel, ()| {
         forget(connection, channel, &tag);

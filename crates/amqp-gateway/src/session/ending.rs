@@ -80,7 +80,7 @@ impl Session {
         self.abandon_publishes();
         doomed.extend(self.connection.owned.drain().map(|(_, queue)| queue));
         if !doomed.is_empty() {
-            self.connection.gateway.leave_to_controller(deletion(doomed));
+            self.connection.gateway.leave_to_controller(deletion(doomed, true));
         }
         if let Some(declaring) = self.connection.declaring.take() {
             self.connection.gateway.leave_to_controller(deletion_of_declared(declaring));

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use delivery::QueueKind;
-use journal::{AppendError, AppendItem};
+use journal::{AppendError, AppendItem, AppendResults};
 use routing::Name;
 use types::{ConnectionId, Durability, LogId, TopicId};
 use uuid::Uuid;
@@ -96,11 +96,16 @@ impl Broker {
     }
 
     /// Commits what takes ids of logs, with the next one. Whoever takes others meanwhile waits: the number that is written never falls.
-    pub(crate) fn commit_with_next_log(&self, mut items: Vec<AppendItem>) -> Result<(), AppendError> {
+    pub(crate) fn commit_with_next_log(&self, items: Vec<AppendItem>) -> Result<(), AppendError> {
+        self.commit_all_with_next_log(items).into_iter().find_map(Result::err).map_or(Ok(()), Err)
+    }
+
+    /// The same, with the outcome of each item, and behind them that of the id.
+    pub(crate) fn commit_all_with_next_log(&self, mut items: Vec<AppendItem>) -> AppendResults {
         let next = self.next_log.lock();
         let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
         items.push(AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value });
-        self.commit(0, items)
+        self.commit_all(0, items)
     }
 
     fn begin_declaration(

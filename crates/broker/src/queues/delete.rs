@@ -1,29 +1,32 @@
-//! Deletes queues. Nobody finds a queue from the beginning of its deletion on; what is deleted of the catalog goes to the journal
-//! together with the end of its log and with what other declarations and deletions that wait have to write (see `declare.rs`), and when that
-//! is durable its topic and its subscription go. When it cannot be written they stay: the next start finds the queue.
+//! Deletes queues. What is deleted of the catalog goes to the journal together with the end of a queue's log and with what other declarations
+//! and deletions that wait have to write (see `declare.rs`). The queue is there as before until that is durable: what is published to it
+//! meanwhile goes with it. When it cannot be written the queue stays with all it has, and whoever asked may ask again; where nobody
+//! would, because it goes with its connection or its last consumer or nobody has used it, the thread `queues` does.
 
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use journal::{AppendError, AppendItem};
+use journal::{AppendError, AppendItem, AppendResults};
+use routing::{Name, Removal, RemovedDestination};
 
 use super::admin::QueueError;
 use super::queue::Queue;
-use super::record::QueueRecord;
-use super::{Delays, Vhost};
+use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
+use super::Vhost;
+use super::ticker::Doomed;
 use crate::Broker;
 use crate::catalog::topic_key;
-use crate::jobs::{Pending, Stage, Staged, TOGETHER_MAX};
+use crate::groups::now;
+use crate::jobs::{NOBODY, Pending, Stage, Staged, TOGETHER_MAX, durable};
 use crate::log_ends::in_one;
 
 /// A deletion that has begun.
 struct Deletion {
     queue: Arc<Queue>,
     host: Arc<Vhost>,
-    /// To be written.
+    /// To be written; the first of them counts.
     items: Vec<AppendItem>,
-    delays: Vec<Arc<Delays>>,
     /// How many messages were ready.
     ready: u64,
 }
@@ -32,6 +35,16 @@ impl Queue {
     /// Is it to outlive a restart?
     pub(super) fn is_recorded(&self) -> bool {
         self.durable && self.owner.is_none()
+    }
+
+    /// Has its last consumer gone, or has nobody used it for as long as it may be?
+    fn goes_by_itself(&self) -> bool {
+        let own = self.dispatch.lock();
+        own.machine.consumers() == 0 && (self.auto_delete || own.machine.expires_at().is_some_and(|at| at <= now()))
+    }
+
+    fn may_take_exchanges(&self, broker: &Broker) -> bool {
+        broker.vhosts.get(&self.vhost).is_some_and(|host| host.exchanges.read().may_take_exchanges(self.id))
     }
 }
 
@@ -43,8 +56,33 @@ impl Broker {
     pub fn delete_queue(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
         let Some(mut deletion) = self.begin_deletion(queue, if_unused, if_empty)? else { return Ok(0) };
         let items = std::mem::take(&mut deletion.items);
-        let written = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
+        let written = if items.is_empty() { Ok(()) } else { durable(self.commit_all(0, items).first()) };
         self.end_deletion(deletion, written)
+    }
+
+    /// Deletes a queue that goes by itself: with its connection, or with its last consumer, or because nobody has used it; then it stays if
+    /// it is used again. On the controller's thread.
+    pub fn delete_by_itself(self: &Arc<Self>, queue: &Arc<Queue>, with_connection: bool) {
+        if !with_connection && !queue.goes_by_itself() {
+            return self.run_queue(queue);
+        }
+        match self.delete_queue(queue, false, false) {
+            // Nothing is written any more until a restart.
+            Ok(_) | Err(QueueError::Append(AppendError::Stopped)) => {}
+            Err(error) => {
+                tracing::warn!(%error, ?queue, "queue that goes by itself: tried again");
+                self.ticker.delete_later((Arc::clone(queue), with_connection));
+            }
+        }
+    }
+
+    /// Tries again what [`Broker::delete_by_itself`] could not do. False: the controller is too busy.
+    pub(super) fn try_deletions(&self, doomed: Vec<Doomed>) -> bool {
+        let work = move |broker: &Arc<Self>| {
+            doomed.iter().for_each(|(queue, with_connection)| broker.delete_by_itself(queue, *with_connection));
+            Box::new(()) as Box<dyn Any + Send>
+        };
+        self.control(NOBODY, Box::new(work))
     }
 
     /// Deletes queues, many of them with one write. On the controller's thread. False: the broker ends, and some are left.
@@ -52,22 +90,32 @@ impl Broker {
     /// # Errors
     /// `Append`.
     pub(super) fn delete_queues(self: &Arc<Self>, queues: Vec<Arc<Queue>>) -> Result<bool, QueueError> {
-        let mut queues = queues.into_iter().peekable();
-        while queues.peek().is_some() {
+        let (mut queues, mut left) = (queues.into_iter().peekable(), None);
+        while left.is_some() || queues.peek().is_some() {
             if self.controller.is_closed() {
                 return Ok(false);
             }
             let (mut items, mut begun) = (Vec::new(), Vec::new());
             while items.len() < TOGETHER_MAX
-                && let Some(queue) = queues.next()
+                && let Some(queue) = left.take().or_else(|| queues.next())
             {
+                let alone = queue.may_take_exchanges(self);
+                if alone && !items.is_empty() {
+                    left = Some(queue);
+                    break;
+                }
                 let Some(mut deletion) = self.begin_deletion(&queue, false, false)? else { continue };
+                let item = (!deletion.items.is_empty()).then_some(items.len());
                 items.append(&mut deletion.items);
-                begun.push(deletion);
+                begun.push((deletion, item));
+                if alone {
+                    break;
+                }
             }
-            let written = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
+            let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
             let mut outcome = Ok(());
-            for deletion in begun {
+            for (deletion, item) in begun {
+                let written = item.map_or(Ok(()), |item| durable(results.get(item)));
                 outcome = outcome.and(self.end_deletion(deletion, written).map(drop));
             }
             outcome?;
@@ -78,7 +126,7 @@ impl Broker {
     /// A deletion for the controller, which writes those that wait together. The outcome is that of [`Broker::delete_queue`].
     pub fn staged_deletion(queue: Arc<Queue>, if_unused: bool, if_empty: bool) -> Staged {
         Box::new(move |broker: &Arc<Self>, pending: &Pending| {
-            if pending.holds(&queue.vhost, &queue.name) {
+            if pending.holds(&queue.vhost, &queue.name) || !pending.is_empty() && queue.may_take_exchanges(broker) {
                 return Stage::Wait(Self::staged_deletion(queue, if_unused, if_empty));
             }
             let mut deletion = match broker.begin_deletion(&queue, if_unused, if_empty) {
@@ -111,12 +159,12 @@ impl Broker {
             return Err(QueueError::InUse { queue: name, vhost });
         }
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(None) };
-        if queue.dropped.swap(true, Ordering::SeqCst) {
+        if queue.is_dropped() {
             return Ok(None);
         }
-        let removal = host.exchanges.write().remove_queue(queue.id);
+        let removal = host.exchanges.read().queue_removal(queue.id);
         let mut own = Vec::new();
-        let (mut rest, delays) = self.forgotten(&host, removal);
+        let mut rest = self.records_of_removal(&host, &removal);
         if queue.is_recorded() {
             let delete = |key| AppendItem::State { key, value: None };
             own.push(delete(QueueRecord::key(&queue.vhost, &queue.name)));
@@ -128,20 +176,21 @@ impl Broker {
         }
         let items = in_one(own, rest);
         let ready = if queue.is_stream() { 0 } else { counts.ready };
-        Ok(Some(Deletion { queue: Arc::clone(queue), host, items, delays, ready }))
+        Ok(Some(Deletion { queue: Arc::clone(queue), host, items, ready }))
     }
 
     fn end_deletion(self: &Arc<Self>, deletion: Deletion, written: Result<(), AppendError>) -> Result<u64, QueueError> {
-        let Deletion { queue, host, delays, ready, .. } = deletion;
+        written?;
+        let Deletion { queue, host, ready, .. } = deletion;
+        queue.parts().for_each(|part| part.dropped.store(true, Ordering::SeqCst));
+        let removal = host.exchanges.write().remove_queue(queue.id);
         host.queues.write().remove(queue.name.as_bytes());
         for part in queue.parts() {
-            part.dropped.store(true, Ordering::SeqCst);
             self.vhosts.by_id.write().remove(&part.id);
             self.end(part);
         }
         queue.topic.set_bounded(false);
-        written?;
-        self.drop_delays(delays);
+        self.drop_delays(self.close_delays(&host, &removal, &mut Vec::new()));
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.
         } else if queue.attached {
@@ -156,5 +205,25 @@ impl Broker {
             self.forget_late_offsets_of(&queue.topic);
         }
         Ok(ready)
+    }
+
+    /// What is to be written so that what goes with a queue has no record.
+    fn records_of_removal(&self, host: &Vhost, removal: &Removal) -> Vec<AppendItem> {
+        let delete = |key| AppendItem::State { key, value: None };
+        let mut items = Vec::new();
+        for one in &removal.exchanges {
+            items.extend(one.durable.then(|| delete(ExchangeRecord::key(&host.name, &one.name))));
+            items.extend(self.ends_of_delays(host, &one.name));
+        }
+        for one in removal.bindings.iter().filter(|one| one.durable) {
+            let (to_queue, destination) = match &one.destination {
+                RemovedDestination::Exchange(name) => (false, Some(name.clone())),
+                RemovedDestination::Queue(id) => (true, self.vhosts.queue(*id).map(|queue| queue.name.clone())),
+            };
+            let (Some(destination), Ok(key)) = (destination, Name::new(&one.key)) else { continue };
+            let record = BindingRecord { source: one.source.clone(), to_queue, destination, key, arguments: one.arguments.clone() };
+            items.push(delete(record.key(&host.name)));
+        }
+        items
     }
 }

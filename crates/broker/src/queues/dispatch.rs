@@ -272,23 +272,13 @@ impl Broker {
             own.machine.expires_at().is_some_and(|at| at <= now())
         };
         if expired {
-            self.delete_unused(queue);
+            let doomed = (Arc::clone(queue), false);
+            if !self.try_deletions(vec![doomed.clone()]) {
+                self.ticker.delete_later(doomed);
+            }
         } else {
             self.run_queue(queue);
         }
-    }
-
-    /// Has the controller delete a queue that nobody needs any more.
-    fn delete_unused(&self, queue: &Arc<Queue>) {
-        let queue = Arc::clone(queue);
-        let work = Box::new(move |broker: &Arc<Self>| {
-            let unused = queue.dispatch.lock().machine.consumers() == 0;
-            if unused && let Err(error) = broker.delete_queue(&queue, false, false) {
-                tracing::warn!(%error, ?queue, "queue that nobody uses");
-            }
-            Box::new(()) as Box<dyn std::any::Any + Send>
-        });
-        let _ = self.control(crate::jobs::NOBODY, work);
     }
 
     /// A channel of a gateway.
@@ -475,6 +465,7 @@ impl Broker {
     /// A queue was declared again, or somebody has asked whether it is there.
     pub fn used(&self, queue: &Queue) {
         queue.dispatch.lock().machine.touch(now());
+        self.ticker.keep(queue);
     }
 
     /// May a message with a body of `size` bytes come in, behind those that are on their way? False: it is refused.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 use journal::AppendItem;
 use routing::{Declaration, Destination, Name};
-use types::{LogId, PartitionIndex};
+use types::{LogId, PartitionIndex, TopicId};
 
 use super::admin::{Life, QueueDeclaration, queue_overrides};
 use super::delays;
@@ -48,13 +49,24 @@ impl FoundQueues {
         }
     }
 
-    /// Logs of queues' own topics.
     /// What people call the logs that belong to no topic of Kafka clients.
     pub fn log_names(&self) -> Vec<(LogId, String)> {
         let queues = self.queues.iter().map(|(_, name, record)| (record.log, format!("queue {}", String::from_utf8_lossy(name))));
         queues.chain(self.delays.logs().map(|log| (log, "delayed messages of an exchange".to_owned()))).collect()
     }
 
+    /// Knows the topics that have a record. A queue goes before the topic that it is attached to: where that is not there, the topic was the
+    /// queue's own, of a deletion that an older release could not write.
+    pub fn settle(&mut self, topics: &HashSet<TopicId>) {
+        for (vhost, name, record) in &mut self.queues {
+            if record.attached && !topics.contains(&record.topic) {
+                tracing::warn!(vhost, queue = %name, "queue has a topic of its own that was taken for another's");
+                record.attached = false;
+            }
+        }
+    }
+
+    /// Logs of queues' own topics.
     pub fn own_logs(&self) -> impl Iterator<Item = LogId> + '_ {
         self.queues.iter().filter(|(_, _, record)| !record.attached).map(|(_, _, record)| record.log).chain(self.delays.logs())
     }

@@ -15,6 +15,12 @@ use crate::groups::now;
 /// Longest sleep, in ms.
 const LONGEST: u64 = 60_000;
 
+/// How long a queue whose end could not be written waits for the next try, in ms.
+const RETRY: u64 = 1000;
+
+/// A queue that is to be deleted, and whether it goes with its connection.
+pub(super) type Doomed = (Arc<Queue>, bool);
+
 /// The thread's letter box.
 #[derive(Default)]
 pub(crate) struct Ticker {
@@ -29,6 +35,9 @@ struct State {
     dirty_since: u64,
     /// When which queue is to be looked after, steady ms.
     due: BTreeSet<(u64, QueueId)>,
+    /// Queues that are to be deleted, and when that is tried again.
+    doomed: Vec<Doomed>,
+    retry_at: u64,
     closed: bool,
 }
 
@@ -61,6 +70,21 @@ impl Ticker {
         }
     }
 
+    /// Has a queue deleted by and by: that could not be written.
+    pub fn delete_later(&self, queue: Doomed) {
+        let mut state = self.state.lock();
+        if state.doomed.is_empty() {
+            state.retry_at = now() + RETRY;
+            self.wakes.notify_one();
+        }
+        state.doomed.push(queue);
+    }
+
+    /// Somebody uses `queue` again: it is not deleted by and by.
+    pub fn keep(&self, queue: &Queue) {
+        self.state.lock().doomed.retain(|(doomed, with_connection)| *with_connection || doomed.id != queue.id);
+    }
+
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.wakes.notify_all();
@@ -70,7 +94,7 @@ impl Ticker {
     pub fn run(&self, broker: &Arc<Broker>) {
         let flush_ms = broker.settings().int("mainstem.queue.ack.flush.ms").max(0) as u64;
         loop {
-            let (dirty, due) = {
+            let (dirty, due, doomed) = {
                 let mut state = self.state.lock();
                 loop {
                     if state.closed {
@@ -79,7 +103,8 @@ impl Ticker {
                     let time = now();
                     let flush_at = if state.dirty.is_empty() { u64::MAX } else { state.dirty_since + flush_ms };
                     let due_at = state.due.first().map_or(u64::MAX, |(at, _)| *at);
-                    let next = flush_at.min(due_at);
+                    let retry_at = if state.doomed.is_empty() { u64::MAX } else { state.retry_at };
+                    let next = flush_at.min(due_at).min(retry_at);
                     if next <= time {
                         break;
                     }
@@ -92,8 +117,12 @@ impl Ticker {
                     due.push(queue);
                 }
                 let flush = state.closed || time >= state.dirty_since + flush_ms;
-                (if flush { std::mem::take(&mut state.dirty) } else { Vec::new() }, due)
+                let doomed = if time >= state.retry_at { std::mem::take(&mut state.doomed) } else { Vec::new() };
+                (if flush { std::mem::take(&mut state.dirty) } else { Vec::new() }, due, doomed)
             };
+            if !doomed.is_empty() && !broker.try_deletions(doomed.clone()) {
+                doomed.into_iter().for_each(|queue| self.delete_later(queue));
+            }
             for queue in dirty {
                 broker.write_queue(&queue, None);
             }

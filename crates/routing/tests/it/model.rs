@@ -215,7 +215,9 @@ fn change(random: &mut Random, table: &mut Table, model: &mut Model) {
         }
         23..25 => {
             let id = random.below(6) as u64;
+            let planned = text(&table.queue_removal(QueueId(id)));
             let removal = table.remove_queue(QueueId(id));
+            assert_eq!(planned, text(&removal));
             model.drop_bindings(|binding| binding.end == End::Queue(id), &mut gone);
             model.queues.remove(&id);
             assert_eq!(text(&removal), gone);
