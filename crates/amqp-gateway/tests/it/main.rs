@@ -5,6 +5,7 @@ mod confirms;
 mod consuming;
 mod counts;
 mod full_disk;
+mod deletions;
 mod garbage;
 mod handshake;
 mod letters;

@@ -18,8 +18,8 @@ const UNBLOCKED: &str = "Connection(Unblocked(Unblocked))";
 
 /// What the disk refuses now.
 #[derive(Default)]
-struct Faults {
-    space: AtomicBool,
+pub struct Faults {
+    pub space: AtomicBool,
     writes: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ impl Submitter for Writes {
     }
 }
 
-fn start() -> (Node, Arc<Faults>) {
+pub fn start() -> (Node, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
     let submitter = submitter(IoMode::Buffered).expect("always there");
     let writes = Writes { submitter, faults: Arc::clone(&faults), failed: Vec::new() };
@@ -106,7 +106,7 @@ fn start() -> (Node, Arc<Faults>) {
 }
 
 /// Publishes until the connection is blocked, without confirms; how many messages that were.
-fn fill(node: &mut Node, client: usize, faults: &Faults, to: &'static str) -> u32 {
+pub fn fill(node: &mut Node, client: usize, faults: &Faults, to: &'static str) -> u32 {
     faults.space.store(true, Ordering::SeqCst);
     let (began, mut count) = (Instant::now(), 0);
     loop {

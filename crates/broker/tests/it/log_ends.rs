@@ -165,3 +165,34 @@ fn what_groups_committed_of_a_queue_goes_with_it() {
         node.close();
     }
 }
+
+/// An older release has forgotten a queue whose deletion it could not write, and has attached the next of its name to its own topic.
+#[test]
+fn a_queue_that_is_attached_to_what_was_its_own_topic_has_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::open(folder.path(), 1);
+    let queue = node.queue("work", true);
+    node.fill(queue.log(), 3);
+    let mut value = vec![1];
+    value.extend(queue.topic().id.0.as_bytes());
+    value.extend(queue.log().id().0.to_be_bytes());
+    const ATTACHED: u8 = 8;
+    value.push(ATTACHED);
+    value.extend(0u32.to_be_bytes());
+    let item = AppendItem::State { key: b"qq\x01/work"[..].into(), value: Some(value.into()) };
+    node.append(LogId(0), item);
+    node.close();
+    for _ in 0..2 {
+        let node = Node::open(folder.path(), 1);
+        let queue = node.queue("work", true);
+        assert_eq!((queue.log().end().0, queue.is_attached()), (3, false));
+        node.close();
+    }
+    let node = Node::open(folder.path(), 1);
+    let queue = node.queue("work", true);
+    node.broker.delete_queue(&queue, false, false).expect("deleted");
+    node.close();
+    let node = Node::open(folder.path(), 1);
+    assert!(!exists(&node, "work") && node.broker.topic("work").is_none() && node.journal(0).log_ids().is_empty());
+    node.close();
+}
