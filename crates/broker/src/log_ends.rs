@@ -47,10 +47,26 @@ fn is_passing(id: LogId) -> bool {
     id.0 & PASSING != 0
 }
 
+/// What is to lie in one chunk: does it?
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Fits {
+    items: usize,
+    bytes: usize,
+}
+
+impl Fits {
+    /// With these too; false: it does not.
+    pub fn take(&mut self, items: &[AppendItem]) -> bool {
+        self.items += items.len();
+        self.bytes += items.iter().map(|item| item.body_bytes() + PLACE_BYTES).sum::<usize>();
+        self.items <= TOGETHER_MAX && self.bytes <= TOGETHER_BYTES
+    }
+}
+
 /// Items for one chunk; where that is too much for one, the first of them are, and what comes behind can be done without them.
 pub(crate) fn in_one(mut first: Vec<AppendItem>, rest: Vec<AppendItem>) -> Vec<AppendItem> {
-    let bytes = |items: &[AppendItem]| items.iter().map(|item| item.body_bytes() + PLACE_BYTES).sum::<usize>();
-    let fits = first.len() + rest.len() <= TOGETHER_MAX && bytes(&first) + bytes(&rest) <= TOGETHER_BYTES;
+    let mut fits = Fits::default();
+    let fits = fits.take(&first) && fits.take(&rest);
     let mut items = Vec::new();
     if fits {
         first.extend(rest);

@@ -2,11 +2,11 @@
 //!
 //! I1 A binding is in the list of its source, in that of its destination, in the index of its source, and is found by its
 //! identity: source, destination, key and arguments. I2 An exchange that deletes itself has a binding that leads from it, or never
-//! had one. I3 Exchange 0 is the default exchange: it has no bindings; its routes are the names of queues.
+//! had one, or lost it to [`Table::remove_binding`]. I3 Exchange 0 is the default exchange: it has no bindings; its routes are the names of queues.
 
 use std::ops::Range;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::binding::{Binding, BindingId, Bindings, Bound, Destination, Entry, QueueId, Target, push};
 use crate::error::{BindError, DeclareError, DeleteError, InvalidBinding, NameTooLong, QueueTaken};
@@ -156,10 +156,26 @@ impl Table {
     /// # Errors
     /// As [`DeleteError`] says; the table is as it was.
     pub fn delete(&mut self, name: &[u8], if_unused: bool) -> Result<Removal, DeleteError> {
+        let mut removal = Removal::default();
+        let doomed = self.check_deletion(name, if_unused)?;
+        self.remove_exchanges(Vec::from_iter(doomed), &mut removal);
+        Ok(removal)
+    }
+
+    /// What [`Table::delete`] would take away, in any order.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn deletion(&self, name: &[u8], if_unused: bool) -> Result<Removal, DeleteError> {
+        Ok(self.removal_of(None, self.check_deletion(name, if_unused)?))
+    }
+
+    /// `None`: it is not there.
+    fn check_deletion(&self, name: &[u8], if_unused: bool) -> Result<Option<ExchangeId>, DeleteError> {
         let Some(id) = self.id(name) else {
             return match Name::new(name) {
                 Ok(name) if name.reserved() => Err(DeleteError::Reserved(name)),
-                _ => Ok(Removal::default()),
+                _ => Ok(None),
             };
         };
         let slot = self.slot(id);
@@ -172,9 +188,34 @@ impl Table {
         if if_unused && !slot.outgoing.is_empty() {
             return Err(DeleteError::InUse(slot.name.clone()));
         }
+        Ok(Some(id))
+    }
+
+    /// What goes with a binding, or with an exchange.
+    fn removal_of(&self, binding: Option<BindingId>, exchange: Option<ExchangeId>) -> Removal {
         let mut removal = Removal::default();
-        self.remove_exchanges(vec![id], &mut removal);
-        Ok(removal)
+        let (mut gone, mut left) = (HashSet::new(), HashMap::new());
+        let (mut going, mut doomed): (HashSet<ExchangeId>, _) = (HashSet::from_iter(exchange), Vec::from_iter(exchange));
+        let mut leave = |id: BindingId, doomed: &mut Vec<ExchangeId>| {
+            if !gone.insert(id) {
+                return;
+            }
+            removal.bindings.push(self.removed(id));
+            let source = self.bindings.get(id).source;
+            let slot = self.slot(source);
+            let left = left.entry(source).or_insert(slot.outgoing.len());
+            *left -= 1;
+            if *left == 0 && slot.auto_delete && going.insert(source) {
+                doomed.push(source);
+            }
+        };
+        binding.into_iter().for_each(|id| leave(id, &mut doomed));
+        while let Some(id) = doomed.pop() {
+            let slot = self.slot(id);
+            slot.outgoing.iter().chain(&slot.incoming).for_each(|id| leave(*id, &mut doomed));
+            removal.exchanges.push(RemovedExchange { name: slot.name.clone(), kind: slot.kind, durable: slot.durable });
+        }
+        removal
     }
 
     /// Removes exchanges, and those that delete themselves because of it.
@@ -321,15 +362,43 @@ impl Table {
     ) -> Result<Removal, BindError> {
         check_not_default(source, destination)?;
         let mut removal = Removal::default();
-        let (Some(source), Ok(target)) = (self.id(source), self.target(destination)) else { return Ok(removal) };
-        let Some(id) = self.bindings.find(source, target, key, arguments) else { return Ok(removal) };
-        self.leave_source(id);
+        let Some(id) = self.find(source, destination, key, arguments) else { return Ok(removal) };
+        let source = self.leave_source(id);
         self.leave_destination(id);
         self.forget(id, &mut removal);
         if self.deletes_itself(source) {
             self.remove_exchanges(vec![source], &mut removal);
         }
         Ok(removal)
+    }
+
+    /// What [`Table::unbind`] would take away, in any order.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn unbinding(
+        &self,
+        source: &[u8],
+        destination: Destination<'_>,
+        key: &[u8],
+        arguments: &Arguments,
+    ) -> Result<Removal, BindError> {
+        check_not_default(source, destination)?;
+        let found = self.find(source, destination, key, arguments);
+        Ok(found.map_or_else(Removal::default, |id| self.removal_of(Some(id), None)))
+    }
+
+    /// Takes a binding away and nothing else: its source stays, even if that deletes itself with its last binding.
+    pub fn remove_binding(&mut self, source: &[u8], destination: Destination<'_>, key: &[u8], arguments: &Arguments) {
+        if let Some(id) = self.find(source, destination, key, arguments) {
+            self.leave_source(id);
+            self.leave_destination(id);
+            self.bindings.take(id);
+        }
+    }
+
+    fn find(&self, source: &[u8], destination: Destination<'_>, key: &[u8], arguments: &Arguments) -> Option<BindingId> {
+        self.bindings.find(self.id(source)?, self.target(destination).ok()?, key, arguments)
     }
 
     /// The bindings that lead to a target; to one that is not there none do.
@@ -374,14 +443,18 @@ impl Table {
 
     /// The end of a binding that has left the lists of what remains.
     fn forget(&mut self, id: BindingId, removal: &mut Removal) {
-        let Entry { source, target, key, arguments, .. } = self.bindings.take(id);
-        let durable = self.durable(source, target);
-        let destination = match target {
+        removal.bindings.push(self.removed(id));
+        self.bindings.take(id);
+    }
+
+    fn removed(&self, id: BindingId) -> RemovedBinding {
+        let Entry { source, target, key, arguments, .. } = self.bindings.get(id);
+        let destination = match *target {
             Target::Queue(id) => RemovedDestination::Queue(id),
             Target::Exchange(id) => RemovedDestination::Exchange(self.slot(id).name.clone()),
         };
-        let source = self.slot(source).name.clone();
-        removal.bindings.push(RemovedBinding { source, destination, key, arguments, durable });
+        let (source, durable) = (self.slot(*source).name.clone(), self.durable(*source, *target));
+        RemovedBinding { source, destination, key: key.clone(), arguments: arguments.clone(), durable }
     }
 
     fn view(&self, id: BindingId) -> Binding<'_> {
@@ -408,6 +481,11 @@ impl Table {
     /// All bindings that were made; the default exchange's are not among them.
     pub fn all_bindings(&self) -> impl Iterator<Item = Binding<'_>> {
         self.bindings.ids().map(|id| self.view(id))
+    }
+
+    /// The same, as [`Table::unbind`] would tell them.
+    pub fn all_removed(&self) -> Vec<RemovedBinding> {
+        self.bindings.ids().map(|id| self.removed(id)).collect()
     }
 
     /// Places of bindings, taken or free. A binding keeps its place while it is there, so that whoever looks at all of them may let go of the

@@ -9,8 +9,7 @@ use delivery::{Overflow, QueueKind};
 use journal::{AppendError, AppendItem};
 use parking_lot::{Mutex, RwLock};
 use routing::{
-    Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, InvalidBinding, Kind, Name, QueueId, Removal,
-    RemovedDestination,
+    Arguments, BindError, Bound, Declaration, Declared, DeclareError, DeleteError, Destination, InvalidBinding, Kind, Name, QueueId,
 };
 use types::{ConnectionId, Durability, PartitionIndex};
 use uuid::Uuid;
@@ -22,10 +21,9 @@ use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord};
 use super::stream::{Stream, shown_age};
-use super::{Delays, QUEUE_GROUP, Vhost};
+use super::{QUEUE_GROUP, Vhost};
 use crate::Broker;
 use crate::catalog::TopicRecord;
-use crate::log_ends::in_one;
 use crate::limits::{LimitKind, LimitReached};
 use crate::topic::{Topic, TopicConfig};
 
@@ -351,15 +349,6 @@ impl Broker {
         Ok(declared)
     }
 
-    /// Deletes an exchange with its bindings.
-    ///
-    /// # Errors
-    /// `Delete`, `Append`.
-    pub fn delete_exchange(&self, vhost: &Vhost, name: &[u8], if_unused: bool) -> Result<(), ExchangeError> {
-        let removal = vhost.exchanges.write().delete(name, if_unused)?;
-        Ok(self.forget(vhost, removal)?)
-    }
-
     /// Binds.
     ///
     /// # Errors
@@ -379,7 +368,7 @@ impl Broker {
             let record = wish.clone().record();
             let item = AppendItem::State { key: record.key(&vhost.name), value: Some(BindingRecord::encode(self.vhosts.next_binding.fetch_add(1, Ordering::SeqCst))) };
             if let Err(error) = self.commit(0, vec![item]) {
-                let _ = vhost.exchanges.write().unbind(&wish.source, to, &wish.key, &wish.arguments);
+                vhost.exchanges.write().remove_binding(&wish.source, to, &wish.key, &wish.arguments);
                 return Err(error.into());
             }
         }
@@ -395,61 +384,6 @@ impl Broker {
             Some(QueueKind::Stream) => Err(InvalidBinding::QueueType("rabbit_stream_queue").into()),
             Some(QueueKind::Classic) | None => Ok(()),
         }
-    }
-
-    /// Takes a binding away; one that is not there is no error.
-    ///
-    /// # Errors
-    /// `Bind`, `Append`.
-    pub fn unbind(&self, vhost: &Vhost, wish: &BindingWish) -> Result<(), ExchangeError> {
-        let mut table = vhost.exchanges.write();
-        let to = if wish.to_queue {
-            match table.queue(&wish.destination) {
-                Some(id) => Destination::Queue(id),
-                None => return Ok(()),
-            }
-        } else {
-            Destination::Exchange(&wish.destination)
-        };
-        let removal = table.unbind(&wish.source, to, &wish.key, &wish.arguments)?;
-        drop(table);
-        Ok(self.forget(vhost, removal)?)
-    }
-
-    /// Deletes the records of what was removed.
-    fn forget(&self, vhost: &Vhost, removal: Removal) -> Result<(), AppendError> {
-        let (items, delays) = self.forgotten(vhost, removal);
-        if !items.is_empty() {
-            self.commit(0, in_one(items, Vec::new()))?;
-        }
-        self.drop_delays(delays);
-        Ok(())
-    }
-
-    /// What is to be written so that what was removed has no record; then [`Broker::drop_delays`].
-    pub(super) fn forgotten(&self, vhost: &Vhost, removal: Removal) -> (Vec<AppendItem>, Vec<Arc<Delays>>) {
-        let mut keys = Vec::new();
-        let delays = self.close_delays(vhost, &removal, &mut keys);
-        for one in removal.exchanges.into_iter().filter(|one| one.durable) {
-            keys.push(ExchangeRecord::key(&vhost.name, &one.name));
-        }
-        for one in removal.bindings.into_iter().filter(|one| one.durable) {
-            let (to_queue, destination) = match one.destination {
-                RemovedDestination::Exchange(name) => (false, name),
-                RemovedDestination::Queue(id) => match self.vhosts.queue(id) {
-                    Some(queue) => (true, queue.name.clone()),
-                    None => continue,
-                },
-            };
-            let key = Name::new(&one.key).expect("keys come from short strings");
-            let record = BindingRecord { source: one.source, to_queue, destination, key, arguments: one.arguments };
-            keys.push(record.key(&vhost.name));
-        }
-        let mut items: Vec<AppendItem> = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-        for delays in delays.iter().filter(|delays| delays.queue().durable) {
-            items.extend(self.ends_of(std::slice::from_ref(delays.queue().log())));
-        }
-        (items, delays)
     }
 
     /// Enters the topic of a queue that Kafka clients do not see.

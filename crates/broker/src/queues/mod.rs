@@ -25,6 +25,7 @@ mod policies;
 mod policy_keys;
 mod queue;
 mod record;
+mod removals;
 mod restore;
 mod searches;
 mod stream;

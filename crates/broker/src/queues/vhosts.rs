@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use routing::{Argument, Arguments, Destination, Name, OwnedValue};
+use journal::AppendError;
+use routing::{Argument, Arguments, OwnedValue};
 
-use super::admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError};
+use super::admin::{ExchangeError, QueueDeclaration, QueueError};
 use super::parameters::{parameter_key, policy_key};
 use super::{PolicyScope, QueueArguments, Vhost, Vhosts};
 use crate::Broker;
@@ -109,26 +110,13 @@ impl Broker {
         if !self.delete_queues(vhost.queues())? {
             return Ok(false);
         }
-        let exchanges: Vec<Name> = vhost.exchanges.read().exchanges().map(|exchange| exchange.name().clone()).collect();
-        for name in exchanges.iter().filter(|name| !name.is_empty() && !name.starts_with(b"amq.")) {
-            if self.controller.is_closed() {
-                return Ok(false);
-            }
-            // One that deleted itself with another is not there any more, which is no error.
-            self.delete_exchange(vhost, name, false)?;
+        if self.controller.is_closed() {
+            return Ok(false);
         }
-        // Between exchanges that are always there.
-        let left: Vec<BindingWish> = {
-            let table = vhost.exchanges.read();
-            let wish = |binding: routing::Binding<'_>| {
-                let Destination::Exchange(_) = binding.destination else { return None };
-                let (source, key) = (Name::new(binding.source).ok()?, Name::new(binding.key).ok()?);
-                let destination = binding.destination_name.clone();
-                Some(BindingWish { source, to_queue: false, destination, key, arguments: binding.arguments })
-            };
-            table.all_bindings().filter_map(wish).collect()
-        };
-        left.iter().try_for_each(|binding| self.unbind(vhost, binding))?;
+        match self.delete_exchanges(vhost) {
+            Err(AppendError::Stopped) if self.controller.is_closed() => return Ok(false),
+            deleted => deleted?,
+        }
         let rules = vhost.rule_keys();
         if !rules.is_empty() {
             self.commit_state(rules.into_iter().map(|key| (key, None)).collect())?;

@@ -192,6 +192,12 @@ fn text(removal: &Removal) -> Gone {
     (exchanges, bindings)
 }
 
+fn sorted(mut removal: Removal) -> Removal {
+    removal.exchanges.sort_by_key(|exchange| exchange.name.to_string());
+    removal.bindings.sort_by_key(|binding| format!("{binding:?}"));
+    removal
+}
+
 fn change(random: &mut Random, table: &mut Table, model: &mut Model) {
     let mut gone = Gone::default();
     match random.below(100) {
@@ -199,7 +205,9 @@ fn change(random: &mut Random, table: &mut Table, model: &mut Model) {
         14..16 => {
             let (name, if_unused) = (exchange_name(random), random.chance(50));
             let used = model.bindings.iter().any(|binding| binding.source == name);
+            let planned = table.deletion(name.as_bytes(), if_unused);
             let removed = table.delete(name.as_bytes(), if_unused);
+            assert_eq!(planned.map(sorted), removed.clone().map(sorted));
             if if_unused && used {
                 assert_eq!(removed, Err(DeleteError::InUse(crate::name(&name))));
             } else {
@@ -239,9 +247,11 @@ fn change(random: &mut Random, table: &mut Table, model: &mut Model) {
             let known = if model.bindings.is_empty() { None } else { Some(random.pick(&model.bindings).clone()) };
             let wanted = known.filter(|_| random.chance(80)).unwrap_or_else(|| binding(random));
             let arguments = Arguments::new(wanted.arguments.clone());
+            let planned = table.unbinding(wanted.source.as_bytes(), wanted.end.destination(), wanted.key.as_bytes(), &arguments).unwrap();
             let removal = table.unbind(wanted.source.as_bytes(), wanted.end.destination(), wanted.key.as_bytes(), &arguments).unwrap();
             model.drop_bindings(|binding| *binding == wanted, &mut gone);
             assert_eq!(text(&removal), gone);
+            assert_eq!(sorted(planned), sorted(removal));
         }
     }
 }

@@ -262,3 +262,18 @@ fn a_queue_is_reached_over_bindings_and_alternates_whatever_their_keys_are() {
     let reach = table.exchanges_to(QueueId(1));
     assert!(reach.contains(b"near") && !reach.contains(b"none"));
 }
+
+#[test]
+fn a_binding_that_is_removed_takes_nothing_with_it() {
+    let mut table = Table::new();
+    add_queues(&mut table, 1);
+    table.declare(auto_delete("e", "direct")).unwrap();
+    bind(&mut table, "e", queue(0), "a");
+    let none = Arguments::default();
+    assert_eq!(table.unbinding(b"e", queue(0), b"a", &none).unwrap().exchanges.len(), 1);
+    table.remove_binding(b"e", queue(0), b"b", &none);
+    assert_eq!(route(&table, "e", &["a"]), [0]);
+    table.remove_binding(b"e", queue(0), b"a", &none);
+    assert_eq!((table.binding_count(), route(&table, "e", &["a"])), (0, vec![]));
+    assert!(table.exchange(b"e").is_some());
+}

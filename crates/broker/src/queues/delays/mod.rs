@@ -299,12 +299,19 @@ impl Broker {
     }
 
     /// What deletes the records of what an exchange has delayed, to be written to journal 0 in one chunk with the deletion of its own; then
-    /// [`Broker::close_delays`].
+    /// [`Broker::end_delays`] or [`Broker::close_delays`].
     pub(super) fn ends_of_delays(&self, vhost: &Vhost, exchange: &[u8]) -> Vec<AppendItem> {
         let Some(delays) = vhost.delays(exchange).filter(|delays| delays.queue.durable) else { return Vec::new() };
         let mut items = vec![AppendItem::State { key: DelaysRecord::key(&vhost.name, exchange), value: None }];
         items.extend(self.ends_of(std::slice::from_ref(delays.queue.log())));
         items
+    }
+
+    /// An exchange is gone: what it has delayed goes with it.
+    pub(super) fn end_delays(&self, vhost: &Vhost, exchange: &[u8]) {
+        let Some(delays) = vhost.delays.write().remove(exchange) else { return };
+        delays.queue.dropped.store(true, Ordering::SeqCst);
+        self.drop_delays(vec![delays]);
     }
 
     pub(super) fn drop_delays(&self, closed: Vec<Arc<Delays>>) {

@@ -1,0 +1,170 @@
+//! Exchanges, bindings and virtual hosts that are deleted stay so, however much it is, and whoever asks for something meanwhile.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use broker::append::AppendItem;
+use broker::{BindingWish, Vhost, VhostWish};
+use bytes::Bytes;
+use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
+use types::LogId;
+
+use crate::node::{Node, wait_for};
+
+/// Together with its arguments more than a segment.
+const BINDINGS: usize = 300;
+const ARGUMENT_BYTES: usize = 5_000;
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("a short name")
+}
+
+fn exchange(node: &Node, vhost: &Vhost, exchange: &str) {
+    let arguments = Arguments::default();
+    let declaration = Declaration { name: name(exchange), kind: b"direct", durable: true, auto_delete: false, internal: false, arguments };
+    node.broker.declare_exchange(vhost, declaration).expect("declared");
+}
+
+/// Bindings, each with a large argument.
+fn bind(node: &Node, vhost: &Vhost, source: &str, to: (bool, &str)) {
+    for number in 0..BINDINGS {
+        let value = OwnedValue::Bytes(vec![b'x'; ARGUMENT_BYTES].into());
+        let arguments = Arguments::new(vec![Argument { name: b"about"[..].into(), tag: b'S', value }]);
+        let wish = BindingWish { source: name(source), to_queue: to.0, destination: name(to.1), key: name(&format!("key-{number}")), arguments };
+        node.broker.bind(vhost, wish).expect("bound");
+    }
+}
+
+fn bindings(vhost: &Vhost) -> usize {
+    vhost.exchanges().read().binding_count()
+}
+
+fn put_vhost(node: &Node) -> Arc<Vhost> {
+    put_vhost_named(node, "v")
+}
+
+fn put_vhost_named(node: &Node, name: &str) -> Arc<Vhost> {
+    node.broker.put_vhost(VhostWish { name: name.to_owned(), ..VhostWish::default() }).expect("put");
+    node.broker.vhosts().get(name).expect("it is there")
+}
+
+fn open(folder: &Path) -> Node {
+    Node::open(folder, 1)
+}
+
+fn vhosts(node: &Node) -> Vec<String> {
+    node.broker.vhosts().all().iter().map(|vhost| vhost.name().to_owned()).collect()
+}
+
+#[test]
+fn an_exchange_goes_with_more_bindings_than_a_segment_takes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let vhost = node.vhost();
+    node.queue("q", true);
+    exchange(&node, &vhost, "e");
+    exchange(&node, &vhost, "kept");
+    bind(&node, &vhost, "e", (true, "q"));
+    bind(&node, &vhost, "kept", (false, "e"));
+    node.broker.delete_exchange(&vhost, b"e", false).expect("deleted");
+    assert_eq!(bindings(&vhost), 0);
+    assert!(vhost.exchanges().read().exchange(b"e").is_none());
+    exchange(&node, &vhost, "e");
+    node.close();
+    let node = open(folder.path());
+    assert_eq!(bindings(&node.vhost()), 0, "the exchange that was declared after it has none of them");
+    assert!(node.vhost().exchanges().read().exchange(b"kept").is_some());
+    node.close();
+}
+
+#[test]
+fn a_virtual_host_goes_with_more_bindings_than_a_segment_takes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let vhost = put_vhost(&node);
+    exchange(&node, &vhost, "e");
+    bind(&node, &vhost, "e", (false, "amq.fanout"));
+    let before = node.journal(0).metrics().commits_so_far().0;
+    assert!(node.broker.delete_vhost("v").expect("deleted"));
+    let writes = node.journal(0).metrics().commits_so_far().0 - before;
+    assert!(writes < 100, "{BINDINGS} bindings go together, not with {writes} writes");
+    let vhost = put_vhost(&node);
+    exchange(&node, &vhost, "e");
+    node.close();
+    let node = open(folder.path());
+    assert_eq!(bindings(&put_vhost(&node)), 0);
+    node.close();
+}
+
+#[test]
+fn a_node_that_ends_does_not_wait_for_the_deletion_of_a_virtual_host_which_goes_on_with_the_next_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let vhost = put_vhost(&node);
+    // Between exchanges that are always there.
+    bind(&node, &vhost, "amq.direct", (false, "amq.fanout"));
+    node.broker.shutdown();
+    assert!(node.broker.delete_vhost("v").expect("begun"));
+    assert_eq!(bindings(&vhost), BINDINGS);
+    node.close();
+    let node = open(folder.path());
+    wait_for("it goes", || vhosts(&node) == ["/"]);
+    node.close();
+    let node = open(folder.path());
+    assert_eq!(vhosts(&node), ["/"]);
+    node.close();
+}
+
+fn wish() -> broker::PolicyWish {
+    let (pattern, definition) = (".*".into(), serde_json::json!({"max-length": 1}));
+    broker::PolicyWish { pattern, definition, priority: None, apply_to: None }
+}
+
+#[test]
+fn nothing_is_said_of_a_virtual_host_that_is_deleted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let vhost = put_vhost(&node);
+    let scope = broker::PolicyScope::User;
+    node.broker.put_policy(&vhost, scope, "old", &wish()).expect("put");
+    let binding = BindingWish { source: name("amq.direct"), to_queue: false, destination: name("amq.fanout"), key: name("k"), arguments: Arguments::default() };
+    node.broker.delete_vhost("v").expect("deleted");
+    // Who asked has found it before.
+    let gone = |error: String| assert_eq!(error, "vhost 'v' is deleted");
+    gone(node.broker.put_policy(&vhost, scope, "new", &wish()).expect_err("gone").to_string());
+    gone(node.broker.delete_policy(&vhost, scope, "old").expect_err("gone").to_string());
+    let limits = serde_json::json!({"max-queues": 1});
+    gone(node.broker.put_parameter(&vhost, "vhost-limits", "limits", &limits).expect_err("gone").to_string());
+    gone(node.broker.delete_parameter(&vhost, "vhost-limits", "limits").expect_err("gone").to_string());
+    gone(node.broker.put_vhost_limit(&vhost, "max-queues", Some(0.into())).expect_err("gone").to_string());
+    gone(node.broker.bind(&vhost, binding.clone()).expect_err("gone").to_string());
+    gone(node.broker.unbind(&vhost, &binding).expect_err("gone").to_string());
+    gone(node.broker.delete_exchange(&vhost, b"e", false).expect_err("gone").to_string());
+    node.close();
+    let node = open(folder.path());
+    assert_eq!(vhosts(&node), ["/"]);
+    node.close();
+}
+
+/// Records of a virtual host that is not there, as a release wrote them that took policies while it was deleted.
+#[test]
+fn records_do_not_make_a_virtual_host() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = open(folder.path());
+    let put = |key: &[u8], value: &[u8]| {
+        node.append(LogId(0), AppendItem::State { key: Bytes::copy_from_slice(key), value: Some(Bytes::copy_from_slice(value)) });
+    };
+    put(b"qp\x01vold", b"\x01{\"pattern\":\".*\",\"definition\":{\"max-length\":1},\"priority\":0,\"apply-to\":\"all\"}");
+    put(b"qe\x01ve", b"\x01\x06direct\0\0\0\0\0");
+    // Behind them.
+    put_vhost_named(&node, "w");
+    node.close();
+    let node = open(folder.path());
+    assert_eq!(vhosts(&node), ["/", "w"]);
+    assert_eq!(put_vhost(&node).exchanges().read().exchange_count(), 7);
+    node.close();
+    let node = open(folder.path());
+    let vhost = put_vhost(&node);
+    assert_eq!((vhost.policies().all(broker::PolicyScope::User).len(), vhost.exchanges().read().exchange_count()), (0, 7));
+    node.close();
+}
