@@ -78,7 +78,7 @@ pub use queues::{
     BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
     Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
-    QueueError, QueueTally, Settlement, Sharing, resource_name, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostMetadata, Vhosts,
+    QueueError, QueueTally, Settlement, Sharing, resource_name, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
     VhostSeat,
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};

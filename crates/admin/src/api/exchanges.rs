@@ -109,7 +109,7 @@ pub(crate) fn refused(error: ExchangeError) -> Refusal {
         }
         ExchangeError::TooMany { .. } => Answer::conflict(error.to_string()),
         ExchangeError::Delete(DeleteError::InUse(name)) => Answer::conflict(format!("exchange '{name}' is in use")),
-        ExchangeError::Queue(error @ QueueError::NotFound { .. }) => Answer::not_found(error.to_string()),
+        ExchangeError::Queue(error @ (QueueError::NotFound { .. } | QueueError::VhostDeleted(_))) => Answer::not_found(error.to_string()),
         ExchangeError::Append(error) => Answer::failed(error),
         other => Answer::bad_request(other.to_string()),
     }

@@ -101,7 +101,7 @@ pub(crate) fn queue_of(call: &Call<'_>) -> Result<Arc<Queue>, Refusal> {
 /// Why a queue is as it was.
 fn refused(error: QueueError) -> Refusal {
     match error {
-        QueueError::NotFound { .. } => Answer::not_found(error.to_string()),
+        QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(error.to_string()),
         QueueError::Reserved(_) => Answer::not_allowed(error.to_string()),
         QueueError::NotEmpty { .. } | QueueError::Locked { .. } | QueueError::Unequal(_) => Answer::conflict(error.to_string()),
         QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::Topics { .. } => Answer::conflict(error.to_string()),

@@ -129,6 +129,7 @@ pub(crate) fn refused(error: ExchangeError, vhost: &str) -> Refusal {
         }
         ExchangeError::Delete(DeleteError::InUse(name)) => Answer::bad_request(format!("exchange '{name}' in vhost '{vhost}' in use")),
         ExchangeError::Queue(error @ QueueError::NotFound { .. }) => Answer::no_such(error.to_string()),
+        ExchangeError::Queue(QueueError::VhostDeleted(_)) => Answer::not_found(),
         ExchangeError::Append(error) => Answer::failed(error),
         other => Answer::bad_request(other.to_string()),
     }

@@ -37,7 +37,7 @@ fn described(vhost: &Vhost, policy: &Policy) -> Value {
 /// Why a policy or a parameter is not as it was wanted.
 pub(crate) fn refused(error: ParameterError) -> Refusal {
     match error {
-        ParameterError::NotFound => Answer::not_found(),
+        ParameterError::NotFound | ParameterError::VhostDeleted(_) => Answer::not_found(),
         ParameterError::Append(error) => Answer::failed(error),
         other => Answer::bad_request(other.to_string()),
     }

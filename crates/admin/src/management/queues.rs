@@ -44,7 +44,7 @@ pub(crate) fn queue_of(call: &Call<'_>) -> Result<Arc<Queue>, Refusal> {
 /// Why a queue is not as it was wanted.
 pub(crate) fn refused(error: QueueError) -> Refusal {
     match error {
-        QueueError::NotFound { .. } => Answer::not_found(),
+        QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(),
         QueueError::Reserved(_) => Answer::not_authorised("Access refused."),
         QueueError::NotEmpty { queue, vhost } => Answer::bad_request(format!("queue '{queue}' in vhost '{vhost}' not empty")),
         QueueError::Append(error) => Answer::failed(error),

@@ -21,7 +21,7 @@ use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord};
 use super::stream::{Stream, shown_age};
-use super::{QUEUE_GROUP, Vhost};
+use super::{QUEUE_GROUP, Vhost, VhostDeleted};
 use crate::Broker;
 use crate::catalog::TopicRecord;
 use crate::limits::{LimitKind, LimitReached};
@@ -152,8 +152,8 @@ pub enum QueueError {
         vhost: String,
     },
     /// The virtual host is gone, and with it whoever asks.
-    #[error("vhost '{0}' is deleted")]
-    VhostDeleted(String),
+    #[error(transparent)]
+    VhostDeleted(#[from] VhostDeleted),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -202,6 +202,12 @@ pub struct BindingWish {
     pub key: Name,
     /// The arguments.
     pub arguments: Arguments,
+}
+
+impl From<VhostDeleted> for ExchangeError {
+    fn from(error: VhostDeleted) -> Self {
+        Self::Queue(error.into())
+    }
 }
 
 impl QueueDeclaration {

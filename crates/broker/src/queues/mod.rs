@@ -67,7 +67,7 @@ pub use parts::Part;
 pub(crate) use parts::partition_of;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
-pub use vhosts::VhostMetadata;
+pub use vhosts::{VhostDeleted, VhostMetadata};
 pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;
 pub(crate) use record::QUEUES_KEY;

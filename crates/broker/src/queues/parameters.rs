@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::erlang::{Pairs, Term};
 use super::policies::{Policy, PolicyScope, PolicyWish};
 use super::record::QUEUES_KEY;
-use super::{Vhost, Vhosts};
+use super::{Vhost, VhostDeleted, Vhosts};
 use crate::Broker;
 use crate::limits::LimitKind;
 
@@ -46,6 +46,9 @@ pub enum ParameterError {
     /// Nothing of that name.
     #[error("Parameter does not exist")]
     NotFound,
+    /// The virtual host is gone.
+    #[error(transparent)]
+    VhostDeleted(#[from] VhostDeleted),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -182,7 +185,7 @@ impl Broker {
     /// Sets a parameter of a virtual host: `vhost-limits` `limits`, or an operator's policy. On the controller's thread.
     ///
     /// # Errors
-    /// `Invalid` (also for components that are not there, such as those of shovels and federation), `IsPolicy`, `Append`.
+    /// `Invalid` (also for components that are not there, such as those of shovels and federation), `IsPolicy`, `VhostDeleted`, `Append`.
     pub fn put_parameter(
         self: &Arc<Self>,
         vhost: &Vhost,
@@ -190,6 +193,7 @@ impl Broker {
         name: &str,
         value: &Value,
     ) -> Result<(), ParameterError> {
+        vhost.check_alive()?;
         let invalid = |text: String| Err(ParameterError::Invalid(vec![text]));
         match component {
             "policy" => return Err(ParameterError::IsPolicy("set")),
@@ -223,13 +227,14 @@ impl Broker {
     /// Deletes a parameter of a virtual host. On the controller's thread.
     ///
     /// # Errors
-    /// `NotFound`, `IsPolicy`, `Append`.
+    /// `NotFound`, `IsPolicy`, `VhostDeleted`, `Append`.
     pub fn delete_parameter(
         self: &Arc<Self>,
         vhost: &Vhost,
         component: &str,
         name: &str,
     ) -> Result<(), ParameterError> {
+        vhost.check_alive()?;
         match component {
             "policy" => return Err(ParameterError::IsPolicy("cleared")),
             "operator_policy" => return self.delete_policy(vhost, PolicyScope::Operator, name),
@@ -244,7 +249,7 @@ impl Broker {
     /// Sets one limit of a virtual host, `max-connections` or `max-queues`; `None`: it has none any more. On the controller's thread.
     ///
     /// # Errors
-    /// `Invalid`, `Append`.
+    /// `Invalid`, `VhostDeleted`, `Append`.
     pub fn put_vhost_limit(
         self: &Arc<Self>,
         vhost: &Vhost,
@@ -280,20 +285,24 @@ impl Broker {
         Ok(())
     }
 
-    /// What was found in the catalog, before there are queues that it counts for.
-    pub(super) fn restore_parameters(&self, found: Vec<Found>) {
+    /// What was found in the catalog, before there are queues that it counts for. Tells keys that belong to no virtual host.
+    pub(super) fn restore_parameters(&self, found: Vec<Found>) -> Vec<Bytes> {
+        let mut orphans = Vec::new();
         for one in found {
             match one {
-                Found::Policy { vhost, scope, name, value } => match Policy::restored(&name, &value) {
-                    Some(policy) => self.vhosts.or_new(&vhost).policies.insert(scope, Arc::new(policy)),
-                    None => tracing::warn!(vhost, policy = name, "policy of the catalog that is not readable ignored"),
+                Found::Policy { vhost, scope, name, value } => match (self.vhosts.get(&vhost), Policy::restored(&name, &value)) {
+                    (Some(host), Some(policy)) => host.policies.insert(scope, Arc::new(policy)),
+                    (Some(_), None) => tracing::warn!(vhost, policy = name, "policy of the catalog that is not readable ignored"),
+                    (None, _) => orphans.push(policy_key(&vhost, scope, &name)),
                 },
-                Found::Parameter { vhost, component, name, value } => {
-                    self.vhosts.or_new(&vhost).parameters.put(&component, &name, Some(value))
-                }
+                Found::Parameter { vhost, component, name, value } => match self.vhosts.get(&vhost) {
+                    Some(host) => host.parameters.put(&component, &name, Some(value)),
+                    None => orphans.push(parameter_key(&vhost, &component, &name)),
+                },
                 Found::Global { name, value } => drop(self.vhosts.global.write().insert(name, value)),
             }
         }
+        orphans
     }
 
     /// Keys of the records of all policies and parameters of a virtual host, which go with it.

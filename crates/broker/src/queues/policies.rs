@@ -443,7 +443,7 @@ impl Broker {
     /// Sets a policy, and has all queues and exchanges of the virtual host follow. On the controller's thread.
     ///
     /// # Errors
-    /// `Invalid`, `Append`.
+    /// `Invalid`, `VhostDeleted`, `Append`.
     pub fn put_policy(
         self: &Arc<Self>,
         vhost: &Vhost,
@@ -451,6 +451,7 @@ impl Broker {
         name: &str,
         wish: &PolicyWish,
     ) -> Result<(), ParameterError> {
+        vhost.check_alive()?;
         let policy = Policy::new(name, wish, scope)?;
         if vhost.policies.get(scope, name).is_some_and(|there| there.value() == policy.value()) {
             return Ok(());
@@ -474,6 +475,7 @@ impl Broker {
         scope: PolicyScope,
         name: &str,
     ) -> Result<(), ParameterError> {
+        vhost.check_alive()?;
         vhost.policies.get(scope, name).ok_or(ParameterError::NotFound)?;
         self.commit_state(vec![(parameters::policy_key(&vhost.name, scope, name), None)])?;
         vhost.policies.remove(scope, name);

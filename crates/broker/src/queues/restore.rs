@@ -90,15 +90,24 @@ impl Broker {
         self.restore_delayed_topics(&found.delays);
     }
 
-    /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by.
+    /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by. Those of virtual hosts that are not
+    /// there lead nowhere, unless one of their queues may have messages.
     pub(crate) fn restore_queues(self: &Arc<Self>, mut found: FoundQueues) {
         found.bindings.sort_unstable_by_key(|(number, ..)| *number);
         let next = found.bindings.last().map_or(0, |(number, ..)| number + 1);
         self.vhosts.next_binding.store(next, Ordering::SeqCst);
-        let mut orphans: Vec<Bytes> = Vec::new();
-        self.restore_parameters(found.parameters);
+        for (vhost, ..) in &found.queues {
+            if self.vhosts.get(vhost).is_none() {
+                tracing::warn!(vhost, "queues of a virtual host of which there is no record: it is made again");
+                self.vhosts.or_new(vhost);
+            }
+        }
+        let mut orphans: Vec<Bytes> = self.restore_parameters(found.parameters);
         for (vhost, name, record) in found.exchanges {
-            let host = self.vhosts.or_new(&vhost);
+            let Some(host) = self.vhosts.get(&vhost) else {
+                orphans.push(ExchangeRecord::key(&vhost, &name));
+                continue;
+            };
             let ExchangeRecord { kind, auto_delete, internal, arguments } = record;
             let declaration = Declaration { name: name.clone(), kind: &kind, durable: true, auto_delete, internal, arguments };
             if let Err(error) = host.exchanges().write().declare(declaration) {
@@ -118,7 +127,10 @@ impl Broker {
             self.enter_queue(&host, wish, rules, topic, Life { attached, restored: true });
         }
         for (_, vhost, record) in found.bindings {
-            let host = self.vhosts.or_new(&vhost);
+            let Some(host) = self.vhosts.get(&vhost) else {
+                orphans.push(record.key(&vhost));
+                continue;
+            };
             let mut table = host.exchanges().write();
             let to = if record.to_queue { table.queue(&record.destination).map(Destination::Queue) } else { Some(Destination::Exchange(&record.destination)) };
             if to.is_none_or(|to| table.bind(&record.source, to, &record.key, &record.arguments).is_err()) {

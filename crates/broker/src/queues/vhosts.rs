@@ -26,6 +26,11 @@ pub struct VhostMetadata {
     pub default_queue_type: Option<String>,
 }
 
+/// It is deleted, or is being deleted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("vhost '{0}' is deleted")]
+pub struct VhostDeleted(pub String);
+
 impl Vhost {
     /// What is said of it, as of now.
     pub fn metadata(&self) -> Arc<VhostMetadata> {
@@ -46,10 +51,13 @@ impl Vhost {
         self.deleted.store(deleted, Ordering::SeqCst);
     }
 
+    /// To be asked on the controller's thread before a record is written or deleted that names it: whoever wants that has found it earlier, and
+    /// it may have gone since, or another of its name have come.
+    ///
     /// # Errors
     /// `VhostDeleted`.
-    pub(super) fn check_alive(&self) -> Result<(), QueueError> {
-        if self.is_deleted() { Err(QueueError::VhostDeleted(self.name.to_string())) } else { Ok(()) }
+    pub(crate) fn check_alive(&self) -> Result<(), VhostDeleted> {
+        if self.is_deleted() { Err(VhostDeleted(self.name.to_string())) } else { Ok(()) }
     }
 
     /// A declaration as it counts here: with the type that queues have by default, where they can have it.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use journal::AppendItem;
+use journal::{AppendError, AppendItem};
 
 use super::error::SecurityError;
 use super::password::PasswordHash;
@@ -181,7 +181,7 @@ impl Broker {
 /// Permissions.
 impl Broker {
     fn check_both(&self, vhost: &str, user: &str) -> Result<(), SecurityError> {
-        if self.vhosts.get(vhost).is_none_or(|vhost| vhost.is_deleted()) {
+        if self.vhosts.get(vhost).is_none_or(|vhost| vhost.check_alive().is_err()) {
             return Err(SecurityError::NoVhost(vhost.to_owned()));
         }
         if !self.security.inner.read().users.contains_key(user) {
@@ -259,13 +259,19 @@ impl Broker {
 
 /// Virtual hosts.
 impl Broker {
-    /// Adds a virtual host, or changes what is said of one. True: it is new.
+    /// Adds a virtual host, or changes what is said of one. True: it is new. One that is only half deleted goes before.
     ///
     /// # Errors
     /// `Name`, `TooLong`, `QueueType`, `TooManyVhosts`, `Append`.
-    pub fn put_vhost(&self, wish: VhostWish) -> Result<bool, SecurityError> {
+    pub fn put_vhost(self: &Arc<Self>, wish: VhostWish) -> Result<bool, SecurityError> {
         let VhostWish { name, description, tags, default_queue_type } = wish;
         check_name("vhost name", &name)?;
+        if self.vhosts.get(&name).is_some_and(|vhost| vhost.is_deleted()) {
+            self.delete_vhost(&name)?;
+            if self.vhosts.get(&name).is_some() {
+                return Err(AppendError::Stopped.into());
+            }
+        }
         let there = self.vhosts.get(&name);
         let old = there.as_ref().map(|vhost| vhost.metadata()).unwrap_or_default();
         let metadata = VhostMetadata {
