@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use journal::{AppendError, AppendItem, AppendResults};
-use routing::{Name, Removal, RemovedDestination};
+use routing::Removal;
 
 use super::admin::QueueError;
 use super::queue::Queue;
-use super::record::{BindingRecord, ExchangeRecord, QueueRecord};
+use super::record::{ExchangeRecord, QueueRecord};
 use super::Vhost;
 use super::ticker::Doomed;
 use crate::Broker;
@@ -215,15 +215,8 @@ impl Broker {
             items.extend(one.durable.then(|| delete(ExchangeRecord::key(&host.name, &one.name))));
             items.extend(self.ends_of_delays(host, &one.name));
         }
-        for one in removal.bindings.iter().filter(|one| one.durable) {
-            let (to_queue, destination) = match &one.destination {
-                RemovedDestination::Exchange(name) => (false, Some(name.clone())),
-                RemovedDestination::Queue(id) => (true, self.vhosts.queue(*id).map(|queue| queue.name.clone())),
-            };
-            let (Some(destination), Ok(key)) = (destination, Name::new(&one.key)) else { continue };
-            let record = BindingRecord { source: one.source.clone(), to_queue, destination, key, arguments: one.arguments.clone() };
-            items.push(delete(record.key(&host.name)));
-        }
+        let records = removal.bindings.iter().filter_map(|one| self.binding_record(one));
+        items.extend(records.map(|record| delete(record.key(&host.name))));
         items
     }
 }

@@ -2,14 +2,12 @@
 //! does not take stays. Where it is too much for one chunk it is written in pieces, bindings first, each piece whole or not at all:
 //! whatever ends it in between, the rest is there, in memory and for the next start, and the deletion can be asked for again.
 
-use std::sync::Arc;
-
 use journal::{AppendError, AppendItem};
 use routing::{Destination, Name, Removal, RemovedBinding, RemovedDestination, RemovedExchange, Table};
 
 use super::admin::{BindingWish, ExchangeError};
 use super::record::{BindingRecord, ExchangeRecord};
-use super::{Delays, Vhost};
+use super::Vhost;
 use crate::Broker;
 use crate::log_ends::{Fits, in_one};
 
@@ -124,23 +122,8 @@ impl Broker {
         }
     }
 
-    /// What is to be written so that what was removed has no record; then [`Broker::drop_delays`].
-    pub(super) fn forgotten(&self, vhost: &Vhost, removal: Removal) -> (Vec<AppendItem>, Vec<Arc<Delays>>) {
-        let mut keys = Vec::new();
-        let delays = self.close_delays(vhost, &removal, &mut keys);
-        for one in removal.exchanges.into_iter().filter(|one| one.durable) {
-            keys.push(ExchangeRecord::key(&vhost.name, &one.name));
-        }
-        keys.extend(removal.bindings.iter().filter_map(|one| Some(self.binding_record(one)?.key(&vhost.name))));
-        let mut items: Vec<AppendItem> = keys.into_iter().map(deletion).collect();
-        for delays in delays.iter().filter(|delays| delays.queue().durable) {
-            items.extend(self.ends_of(std::slice::from_ref(delays.queue().log())));
-        }
-        (items, delays)
-    }
-
     /// What is durable of a binding.
-    fn binding_record(&self, one: &RemovedBinding) -> Option<BindingRecord> {
+    pub(super) fn binding_record(&self, one: &RemovedBinding) -> Option<BindingRecord> {
         let (to_queue, destination) = match &one.destination {
             _ if !one.durable => return None,
             RemovedDestination::Exchange(name) => (false, name.clone()),
