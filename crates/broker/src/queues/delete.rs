@@ -1,6 +1,6 @@
 //! Deletes queues. What is deleted of the catalog goes to the journal together with the end of a queue's log and with what other declarations
 //! and deletions that wait have to write (see `declare.rs`). The queue is there as before until that is durable: what is published to it
-//! meanwhile goes with it. When it cannot be written the queue stays with all it has, and whoever asked may ask again; where nobody
+//! meanwhile goes with it. When it cannot be written the queue stays with all it has, and the client may ask again; where nobody
 //! would, because it goes with its connection or its last consumer or nobody has used it, the thread `queues` does.
 
 use std::any::Any;

@@ -304,19 +304,6 @@ impl Broker {
         }
         orphans
     }
-
-    /// Keys of the records of all policies and parameters of a virtual host, which go with it.
-    pub fn records_of_parameters(vhost: &Vhost) -> Vec<Bytes> {
-        let policies = [PolicyScope::User, PolicyScope::Operator].into_iter().flat_map(|scope| {
-            vhost.policies.all(scope).into_iter().map(move |policy| policy_key(&vhost.name, scope, policy.name()))
-        });
-        let parameters = vhost
-            .parameters
-            .all()
-            .into_iter()
-            .map(|(component, name, _)| parameter_key(&vhost.name, &component, &name));
-        policies.chain(parameters).collect()
-    }
 }
 
 /// A record of the catalog.

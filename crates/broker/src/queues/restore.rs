@@ -56,10 +56,11 @@ impl FoundQueues {
     }
 
     /// Knows the topics that have a record. A queue goes before the topic that it is attached to: where that is not there, the topic was the
-    /// queue's own, of a deletion that an older release could not write.
+    /// queue's own, of a deletion that an older release could not write. A topic that is another queue's own stays that one's.
     pub fn settle(&mut self, topics: &HashSet<TopicId>) {
+        let mut owned: HashSet<TopicId> = self.queues.iter().filter(|(.., record)| !record.attached).map(|(.., record)| record.topic).collect();
         for (vhost, name, record) in &mut self.queues {
-            if record.attached && !topics.contains(&record.topic) {
+            if record.attached && !topics.contains(&record.topic) && owned.insert(record.topic) {
                 tracing::warn!(vhost, queue = %name, "queue has a topic of its own that was taken for another's");
                 record.attached = false;
             }

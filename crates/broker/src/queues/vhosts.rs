@@ -51,7 +51,7 @@ impl Vhost {
         self.deleted.store(deleted, Ordering::SeqCst);
     }
 
-    /// To be asked on the controller's thread before a record is written or deleted that names it: whoever wants that has found it earlier, and
+    /// To be asked on the controller's thread before a record is written or deleted that names it: the caller has found it earlier, and
     /// it may have gone since, or another of its name have come.
     ///
     /// # Errors

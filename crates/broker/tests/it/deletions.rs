@@ -1,4 +1,4 @@
-//! Exchanges, bindings and virtual hosts that are deleted stay so, however much it is, and whoever asks for something meanwhile.
+//! Exchanges, bindings and virtual hosts that are deleted stay so, however much it is, also when clients ask for something meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
