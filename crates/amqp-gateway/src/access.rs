@@ -15,7 +15,7 @@
 //! | basic.publish | write on the exchange; to a topic exchange: the key | `Write` on it; to the default exchange: on the queues named |
 //!
 //! Entries are access control entries. For them a queue and an exchange are topics, under the names that Kafka clients see
-//! (`broker::resource_name`), and the default exchange, where it is named as an alternate or for dead letters, is topic `amq.default`.
+//! (`broker::Vhost::resource_name`), and the default exchange, where it is named as an alternate or for dead letters, is topic `amq.default`.
 //!
 //! Source of permissions: RabbitMQ 4.3, `rabbit_channel`, `rabbit_access_control`; of entries: `docs/adr/0021-acls.md`.
 
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use amqp_wire::ReplyCode;
 use broker::{
     AclAnswers, AclOperation, AclResource, Broker, LimitKind, NoChannel, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost,
-    VhostSeat, resource_name,
+    VhostSeat,
 };
 use routing::{Exchange, Kind, Name};
 
@@ -209,9 +209,10 @@ impl Access {
     pub fn check_acl(&mut self, security: &Security, operation: AclOperation, resource: Resource<'_>) -> Result<(), Failure> {
         let Some((answers, address)) = &mut self.acls else { return Ok(()) };
         answers.refresh(security, self.user.as_ref().map(|user| user.name()), *address);
-        let (name, vhost) = (resource.name(), self.vhost.as_ref().map_or("", |vhost| vhost.name()));
-        let topic = || Cow::Owned(resource_name(vhost, name));
-        if answers.may_called(security, (operation, AclResource::Topic), name, topic, false) {
+        let name = resource.name();
+        if let Some(vhost) = &self.vhost
+            && answers.may_called(security, (operation, AclResource::Topic), name, || Cow::Owned(vhost.resource_name(name)), false)
+        {
             return Ok(());
         }
         let (user, vhost) = self.names();

@@ -154,6 +154,7 @@ impl From<QueueError> for Failure {
             QueueError::Locked { .. } => Self::channel(ReplyCode::ResourceLocked, error),
             QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
             QueueError::Unequal(_)
+            | QueueError::TopicTaken { .. }
             | QueueError::Partitioned(_)
             | QueueError::ServerNamed(_)
             | QueueError::TooMany { .. }

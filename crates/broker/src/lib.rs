@@ -78,7 +78,7 @@ pub use queues::{
     BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
     Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
-    QueueError, QueueTally, Settlement, Sharing, resource_name, topic_name, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
+    QueueError, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
     VhostSeat,
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
@@ -163,6 +163,9 @@ pub enum BrokerOpenError {
     /// The record of settings that were changed while the broker ran is of another version, or damaged.
     #[error("catalog record of settings is not readable by this release")]
     Settings,
+    /// What belongs to which queue was left open by an earlier release, and cannot be written.
+    #[error("queues of an earlier release that had one topic cannot be told apart: {0}")]
+    Queues(append::AppendError),
     /// Records of a topic are not there.
     #[error("journal {number}: {error}")]
     Journal {
@@ -240,7 +243,8 @@ impl Broker {
     pub fn open(config: BrokerConfig, journals: Vec<Arc<Journal>>) -> Result<Arc<Self>, BrokerOpenError> {
         let (broker, state, settled) = Self::assemble(config, journals);
         broker.listen();
-        let queues = broker.restore(state, &settled)?;
+        let mut queues = broker.restore(state, &settled)?;
+        broker.write_claims(&mut queues).map_err(BrokerOpenError::Queues)?;
         broker.resume_transactions();
         let broker = Arc::new(broker);
         broker.restore_queues(queues);
@@ -365,7 +369,7 @@ impl Broker {
             }
         }
         self.settle_settings();
-        queues.settle(&topics.iter().map(|(_, record)| record.id).collect());
+        queues.settle(&topics, &mut self.next_log.lock());
         live.extend(queues.own_logs());
         self.restore_ends(ends, &live, settled)?;
         for (name, record) in topics {

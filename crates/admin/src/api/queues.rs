@@ -104,7 +104,7 @@ fn refused(error: QueueError) -> Refusal {
         QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(error.to_string()),
         QueueError::Reserved(_) => Answer::not_allowed(error.to_string()),
         QueueError::NotEmpty { .. } | QueueError::Locked { .. } | QueueError::Unequal(_) => Answer::conflict(error.to_string()),
-        QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::Topics { .. } => Answer::conflict(error.to_string()),
+        QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::Topics { .. } | QueueError::TopicTaken { .. } => Answer::conflict(error.to_string()),
         QueueError::Append(error) => Answer::failed(error),
         other => Answer::invalid("arguments", other.to_string()),
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, GUEST, LoginOutcome, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost, resource_name};
+use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, GUEST, LoginOutcome, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost};
 use routing::{Arguments, Kind, OwnedValue};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -119,7 +119,7 @@ impl Identity {
     /// 401.
     pub fn check_acl(&self, vhost: &str, operation: AclOperation, name: &[u8]) -> Result<(), Refusal> {
         let name = if name.is_empty() { DEFAULT.as_bytes() } else { name };
-        let topic = resource_name(vhost, name);
+        let topic = self.broker.vhosts().resource_name(vhost, name);
         self.check_resource(operation, AclResource::Topic, &topic)
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use amqp_wire::{MethodInfo, Properties, ProtocolHeader, Sender, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
-use broker::{PasswordHash, PasswordWish, Permissions, QueueDeclaration, UserLimits, UserWish, Vhost, VhostWish};
+use broker::append::{Append, AppendItem};
+use broker::{PasswordHash, PasswordWish, Permissions, QueueDeclaration, ReplyTo, UserLimits, UserWish, Vhost, VhostWish};
 use bytes::BytesMut;
 use routing::{Arguments, Name};
-use types::ConnectionId;
+use types::{ConnectionId, ShardId};
 
 use crate::node::{FRAME_MAX, Node, argument, capabilities, publish, start_ok, string};
 
@@ -365,5 +366,53 @@ fn a_virtual_host_of_which_the_end_leaves_something_is_deleted_by_the_next_start
     assert!(node.broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("a new one"));
     let node = node.restart();
     assert!(node.broker.vhosts().get("shop").is_some_and(|vhost| !vhost.is_deleted()));
+    node.stop();
+}
+
+/// Bob in virtual hosts `/` and `a`.
+fn bob_in_two(node: &mut Node) -> [usize; 2] {
+    add(node, "bob", &[], UserLimits::default());
+    node.broker.put_vhost(VhostWish { name: "a".to_owned(), ..VhostWish::default() }).expect("added");
+    ["/", "a"].map(|vhost| {
+        permit(node, vhost, "bob", ".*", ".*", ".*");
+        open(node, "bob", vhost)
+    })
+}
+
+/// By the rule of earlier releases the names of their topics were one.
+#[test]
+fn a_message_for_a_queue_is_in_no_queue_of_another_virtual_host() {
+    let mut node = Node::start();
+    let [slash, other] = bob_in_two(&mut node);
+    node.declare(slash, "a b");
+    node.declare(other, "20b");
+    node.publish(slash, "", "a b", b"of /");
+    node.publish(other, "", "20b", b"of a");
+    assert_eq!(node.get(other, "20b", true).body, b"of a");
+    assert!(node.get(other, "20b", true).method.starts_with("Basic(GetEmpty("));
+    assert_eq!(node.get(slash, "a b", true).body, b"of /");
+    node.stop();
+}
+
+/// Its record is as an earlier release wrote it.
+#[test]
+fn a_topic_that_a_queue_has_kept_is_no_other_queue() {
+    let mut node = Node::start();
+    let [_, other] = bob_in_two(&mut node);
+    node.declare(other, "20b");
+    let declared = node.broker.vhosts().get("a").and_then(|vhost| vhost.queue(b"20b")).expect("declared");
+    let mut value = vec![1];
+    value.extend(declared.topic().id.0.as_bytes());
+    value.extend(declared.log().id().0.to_be_bytes());
+    value.extend([0; 5]);
+    let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token: 0 };
+    let items = vec![AppendItem::State { key: b"qq\x01a20b"[..].into(), value: Some(value.into()) }];
+    assert!(node.broker.journals()[0].append(Append { to, items, acknowledge: false }).is_ok());
+    let mut node = node.restart();
+    assert!(node.broker.topic("a~20b").is_some());
+    let slash = open(&mut node, "bob", "/");
+    node.send(slash, 1, &queue::Declare { queue: short("a b"), durable: true, ..queue::Declare::default() });
+    let text = "PRECONDITION_FAILED - cannot declare queue 'a b' in vhost '/': topic 'a~20b' is another queue's";
+    assert_eq!(channel_error(&mut node, slash), (406, text.to_owned()));
     node.stop();
 }

@@ -132,6 +132,16 @@ pub enum QueueError {
     /// A type of queue whose names are not made up.
     #[error("Cannot declare a server-named queue for type rabbit_{}_queue", super::kind_name(*.0))]
     ServerNamed(QueueKind),
+    /// A topic of that name is another queue: one that has kept the name that an earlier release gave it.
+    #[error("cannot declare queue '{queue}' in vhost '{vhost}': topic '{topic}' is another queue's")]
+    TopicTaken {
+        /// As asked for.
+        queue: Name,
+        /// Where.
+        vhost: String,
+        /// Its name.
+        topic: String,
+    },
     /// A topic of that name that cannot be a queue.
     #[error("topic '{0}' has more than {PARTS_MAX} partitions: it cannot be a queue")]
     Partitioned(String),
@@ -416,7 +426,11 @@ impl Broker {
     }
 
     /// A queue comes to life.
-    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Arc<Queue> {
+    ///
+    /// # Errors
+    /// `TopicTaken`.
+    pub(super) fn enter_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, understood: QueueArguments, topic: Arc<Topic>, life: Life) -> Result<Arc<Queue>, QueueError> {
+        self.check_untaken(&vhost.name, &wish.name, &topic)?;
         let recorded = wish.is_recorded();
         let QueueDeclaration { name, durable, owner, auto_delete, arguments } = wish;
         let stream = (understood.kind == QueueKind::Stream).then(Arc::<Stream>::default);
@@ -463,7 +477,7 @@ impl Broker {
             self.search_attached(&queue);
         }
         queue.parts().for_each(|part| self.begin(part));
-        queue
+        Ok(queue)
     }
 
     /// The subscription of a queue, which knows what may have been given to somebody: what an earlier life had, whether or not its end

@@ -16,7 +16,8 @@ use super::arguments::QueueArguments;
 use super::parts::{self, PARTS_MAX};
 use super::queue::Queue;
 use super::record::QueueRecord;
-use super::{Vhost, topic_name};
+use super::names::topic_name;
+use super::Vhost;
 use crate::Broker;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
 use crate::jobs::{Pending, Stage, Staged};
@@ -64,7 +65,7 @@ impl Broker {
             DeclareStage::Done(outcome) => outcome,
             DeclareStage::Write(items, plan) => {
                 self.commit_with_next_log(items)?;
-                Ok(self.end_declaration(vhost, *plan))
+                self.end_declaration(vhost, *plan)
             }
             DeclareStage::Wait(wish) => Err(QueueError::Reserved(wish.name)),
         }
@@ -87,7 +88,7 @@ impl Broker {
             DeclareStage::Write(items, plan) => {
                 let of = (vhost.name.to_string(), plan.described.name.clone());
                 let then = move |broker: &Arc<Self>, written: Result<(), AppendError>| {
-                    let outcome = written.map(|()| broker.end_declaration(&vhost, *plan)).map_err(QueueError::from);
+                    let outcome = written.map_err(QueueError::from).and_then(|()| broker.end_declaration(&vhost, *plan));
                     Box::new(leave(outcome, own)) as Box<dyn Any + Send>
                 };
                 Stage::Write { items, of, comes: true, then: Box::new(then) }
@@ -185,12 +186,13 @@ impl Broker {
         }
         let described = QueueDeclaration { name, ..wish };
         if let Some(topic) = &there {
+            self.check_untaken(&vhost.name, &described.name, topic)?;
             check_topic(vhost, &described.name, &rules, topic)?;
         }
         if !described.is_recorded() {
             let record = TopicRecord { id: TopicId(Uuid::new_v4()), logs: vec![self.take_log_id()?], overrides: rules.overrides() };
             let topic = self.publish_hidden(record, Durability::Memory);
-            return Ok(DeclareStage::Done(Ok(self.enter_queue(vhost, described, rules, topic, Life::default()))));
+            return Ok(DeclareStage::Done(self.enter_queue(vhost, described, rules, topic, Life::default())));
         }
         let topic = match there {
             Some(topic) => Planned::Attached(topic),
@@ -203,13 +205,21 @@ impl Broker {
         Ok(DeclareStage::Write(items, Box::new(Plan { described, rules, topic })))
     }
 
-    fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Arc<Queue> {
+    fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Result<Arc<Queue>, QueueError> {
         let (topic, attached) = match topic {
             Planned::Attached(topic) => (topic, true),
             Planned::New(Some(name), record) => (self.publish(name, record), false),
             Planned::New(None, record) => (self.publish_hidden(record, self.durability()), false),
         };
         self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })
+    }
+
+    /// A topic is one queue at most: its log is that queue's, with what of it is done.
+    pub(super) fn check_untaken(&self, vhost: &str, queue: &Name, topic: &Topic) -> Result<(), QueueError> {
+        match self.queue_on(topic) {
+            Some(_) => Err(QueueError::TopicTaken { queue: queue.clone(), vhost: vhost.to_owned(), topic: topic.name.clone() }),
+            None => Ok(()),
+        }
     }
 
     /// A log of which somebody but a queue has the record, as a topic that Kafka clients do not see.
@@ -281,7 +291,7 @@ impl Planned {
             Self::New(name, record) => (record.id, record.logs[0], name.is_none(), false),
         };
         let (auto_delete, arguments) = (queue.auto_delete, queue.arguments.clone());
-        let record = QueueRecord { topic, log, auto_delete, hidden, attached, arguments };
+        let record = QueueRecord { topic, log, auto_delete, hidden, attached, own_name: true, arguments };
         AppendItem::State { key: QueueRecord::key(vhost, &queue.name), value: Some(record.encode()) }
     }
 }

@@ -190,6 +190,10 @@ impl Broker {
             self.end(part);
         }
         queue.topic.set_bounded(false);
+        if queue.has_kept_its_name() {
+            // What connections know of entries for it holds for the next of its name no more.
+            self.security.look_again();
+        }
         self.drop_delays(self.close_delays(&host, &removal, &mut Vec::new()));
         if queue.attached && queue.is_stream() {
             // A share group of that name is any other.

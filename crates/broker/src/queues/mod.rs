@@ -8,6 +8,7 @@ mod admin;
 mod arguments;
 mod batches;
 mod burials;
+mod claims;
 mod consumers;
 mod dead;
 mod declare;
@@ -19,6 +20,7 @@ mod faces;
 mod gaps;
 mod laggards;
 mod look;
+mod names;
 mod parameters;
 mod parts;
 mod policies;
@@ -206,54 +208,5 @@ impl Vhosts {
     /// The queue that has this log.
     pub fn queue_of(&self, log: LogId) -> Option<Arc<Queue>> {
         self.queue(QueueId(log.0))
-    }
-}
-
-/// The topic under which Kafka clients see a queue: its [`resource_name`]. `None`: there can be no such topic.
-pub fn topic_name(vhost: &str, queue: &[u8]) -> Option<String> {
-    const NAME_BYTES_MAX: usize = 249;
-    let name = resource_name(vhost, queue);
-    (!queue.is_empty() && name.len() <= NAME_BYTES_MAX && name != "." && name != "..").then_some(name)
-}
-
-/// What access control entries call a queue or exchange: bytes that a topic's name cannot have are written `~XX`; the name of a virtual host
-/// other than `/` stands before it, with `~` between.
-pub fn resource_name(vhost: &str, queue: &[u8]) -> String {
-    let mut name = String::new();
-    if vhost != DEFAULT_VHOST {
-        put_escaped(&mut name, vhost.as_bytes());
-        name.push('~');
-    }
-    put_escaped(&mut name, queue);
-    name
-}
-
-fn put_escaped(name: &mut String, bytes: &[u8]) {
-    use std::fmt::Write;
-    for byte in bytes {
-        match byte {
-            b'.' | b'_' | b'-' => name.push(char::from(*byte)),
-            _ if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
-            _ => drop(write!(name, "~{byte:02X}")),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queues_have_a_name_for_kafka_each_its_own() {
-        assert_eq!(topic_name("/", b"orders.v1_a-b").as_deref(), Some("orders.v1_a-b"));
-        assert_eq!(topic_name("/", "größe 1".as_bytes()).as_deref(), Some("gr~C3~B6~C3~9Fe~201"));
-        assert_eq!(topic_name("shop", b"orders").as_deref(), Some("shop~orders"));
-        // A byte that is written `~6F` and a virtual host cannot be mistaken for each other: an `o` is not escaped.
-        assert_ne!(topic_name("a", b"~"), topic_name("/", b"a~"));
-        assert_eq!(topic_name("/", b""), None);
-        assert_eq!(topic_name("/", b".."), None);
-        assert_eq!(topic_name("/", &[b'~'; 100]), None);
-        assert!(topic_name("/", &[b'a'; 249]).is_some());
-        assert_eq!(topic_name("/", &[b'a'; 250]), None);
     }
 }

@@ -8,7 +8,8 @@
 //!        u8 length, destination,
 //!        u8 length, routing key, arguments      value  u8 version (1), u64 number
 //! number    rises from one binding to the next: bindings are made again in this order, on which hashing depends
-//! flags     1 auto-delete, 2 internal, 4 not shown as a topic, 8 of a topic that was there before
+//! flags     1 auto-delete, 2 internal, 4 not shown as a topic, 8 of a topic that was there before, 16 its own topic is called as `names.rs`
+//!           says; without it by the old rule there, unless the topic has a record of its own, which has its name
 //! arguments u32 count, (u8 length, name, u8 tag of AMQP's field tables, u8 class, content) each
 //! content   void: nothing; bool: u8; int, float, timestamp: u64; decimal: u8 scale, u32; bytes, table, array: u32 length, bytes
 //! ```
@@ -29,6 +30,7 @@ const AUTO_DELETE: u8 = 1;
 const INTERNAL: u8 = 2;
 const HIDDEN: u8 = 4;
 const ATTACHED: u8 = 8;
+const OWN_NAME: u8 = 16;
 
 /// A durable exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(crate) struct QueueRecord {
     pub auto_delete: bool,
     pub hidden: bool,
     pub attached: bool,
+    /// Its topic is called as no other queue's can be; what earlier releases declared is not.
+    pub own_name: bool,
     pub arguments: Arguments,
 }
 
@@ -159,7 +163,7 @@ fn key(kind: u8, vhost: &str) -> BytesMut {
     key
 }
 
-fn flags(set: [(bool, u8); 3]) -> u8 {
+fn flags(set: &[(bool, u8)]) -> u8 {
     set.iter().map(|(is, flag)| u8::from(*is) * flag).sum()
 }
 
@@ -174,7 +178,7 @@ impl ExchangeRecord {
         let mut out = BytesMut::new();
         out.put_u8(VERSION);
         put_short(&mut out, &self.kind);
-        out.put_u8(flags([(self.auto_delete, AUTO_DELETE), (self.internal, INTERNAL), (false, 0)]));
+        out.put_u8(flags(&[(self.auto_delete, AUTO_DELETE), (self.internal, INTERNAL)]));
         put_arguments(&mut out, &self.arguments);
         exact(&out)
     }
@@ -192,7 +196,8 @@ impl QueueRecord {
         out.put_u8(VERSION);
         out.put_slice(self.topic.0.as_bytes());
         out.put_u64(self.log.0);
-        out.put_u8(flags([(self.auto_delete, AUTO_DELETE), (self.hidden, HIDDEN), (self.attached, ATTACHED)]));
+        let set = [(self.auto_delete, AUTO_DELETE), (self.hidden, HIDDEN), (self.attached, ATTACHED), (self.own_name, OWN_NAME)];
+        out.put_u8(flags(&set));
         put_arguments(&mut out, &self.arguments);
         exact(&out)
     }
@@ -234,8 +239,8 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Option<(String, Found)> {
             let topic = TopicId(Uuid::from_u128(value.try_get_u128().ok()?));
             let (log, flags) = (LogId(value.try_get_u64().ok()?), value.try_get_u8().ok()?);
             let is = |flag: u8| flags & flag != 0;
-            let (auto_delete, hidden, attached) = (is(AUTO_DELETE), is(HIDDEN), is(ATTACHED));
-            Found::Queue(Name::new(key).ok()?, QueueRecord { topic, log, auto_delete, hidden, attached, arguments: arguments(&mut value)? })
+            let (auto_delete, hidden, attached, own_name) = (is(AUTO_DELETE), is(HIDDEN), is(ATTACHED), is(OWN_NAME));
+            Found::Queue(Name::new(key).ok()?, QueueRecord { topic, log, auto_delete, hidden, attached, own_name, arguments: arguments(&mut value)? })
         }
         BINDING => {
             let source = short(&mut key)?;
@@ -277,7 +282,7 @@ mod tests {
     fn what_is_encoded_is_decoded_and_nothing_shorter() {
         let arguments = all_arguments();
         let exchange = ExchangeRecord { kind: name("topic"), auto_delete: true, internal: false, arguments: arguments.clone() };
-        let queue = QueueRecord { topic: TopicId(Uuid::from_u128(7)), log: LogId(9), auto_delete: false, hidden: true, attached: true, arguments: arguments.clone() };
+        let queue = QueueRecord { topic: TopicId(Uuid::from_u128(7)), log: LogId(9), auto_delete: false, hidden: true, attached: false, own_name: true, arguments: arguments.clone() };
         let binding = BindingRecord { source: name("from"), to_queue: true, destination: name("to"), key: name("a.*"), arguments };
         let cases = [
             (ExchangeRecord::key("/", b"logs"), exchange.encode(), Found::Exchange(name("logs"), exchange)),

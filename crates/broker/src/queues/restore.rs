@@ -4,28 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use hashbrown::HashSet;
-use journal::AppendItem;
+use journal::{AppendError, AppendItem};
 use routing::{Declaration, Destination, Name};
-use types::{LogId, PartitionIndex, TopicId};
+use types::{LogId, PartitionIndex};
 
 use super::admin::{Life, QueueDeclaration, queue_overrides};
+use super::claims::{self, Claim};
 use super::delays;
 use super::arguments::QueueArguments;
 use super::parameters;
-use super::topic_name;
 use super::record::{self, BindingRecord, ExchangeRecord, Found, QueueRecord};
 use crate::Broker;
-use crate::catalog::TopicRecord;
+use crate::catalog::{NEXT_LOG_KEY, TopicRecord};
 
 /// What was found, by virtual host.
 #[derive(Default)]
 pub(crate) struct FoundQueues {
     exchanges: Vec<(String, Name, ExchangeRecord)>,
-    queues: Vec<(String, Name, QueueRecord)>,
+    queues: Vec<Claim>,
     bindings: Vec<(u64, String, BindingRecord)>,
     parameters: Vec<parameters::Found>,
     delays: delays::Found,
+    /// Records to be written in place of those that were found.
+    claims: Vec<AppendItem>,
 }
 
 impl FoundQueues {
@@ -55,16 +56,9 @@ impl FoundQueues {
         queues.chain(self.delays.logs().map(|log| (log, "delayed messages of an exchange".to_owned()))).collect()
     }
 
-    /// Knows the topics that have a record. A queue goes before the topic that it is attached to: where that is not there, the topic was the
-    /// queue's own, of a deletion that an older release could not write. A topic that is another queue's own stays that one's.
-    pub fn settle(&mut self, topics: &HashSet<TopicId>) {
-        let mut owned: HashSet<TopicId> = self.queues.iter().filter(|(.., record)| !record.attached).map(|(.., record)| record.topic).collect();
-        for (vhost, name, record) in &mut self.queues {
-            if record.attached && !topics.contains(&record.topic) && owned.insert(record.topic) {
-                tracing::warn!(vhost, queue = %name, "queue has a topic of its own that was taken for another's");
-                record.attached = false;
-            }
-        }
+    /// Knows the topics that have a record, by name. What is found out is to be written ([`Broker::write_claims`]).
+    pub fn settle(&mut self, topics: &[(String, TopicRecord)], next_log: &mut u64) {
+        self.claims = claims::settle(&mut self.queues, topics, next_log);
     }
 
     /// Logs of queues' own topics.
@@ -83,12 +77,28 @@ impl Broker {
             }
             let overrides = QueueArguments::new(&record.arguments).map_or_else(|_| queue_overrides(), |rules| rules.overrides());
             let topic = TopicRecord { id: record.topic, logs: vec![record.log], overrides };
-            match topic_name(vhost, name).filter(|_| !record.hidden) {
+            match claims::topic_name(vhost, name, record) {
                 Some(known_as) => self.publish(known_as, topic),
                 None => self.publish_hidden(topic, self.durability()),
             };
         }
         self.restore_delayed_topics(&found.delays);
+    }
+
+    /// Writes which queue has which topic, where the catalog left that open: durable before anybody comes, because another start might find it
+    /// otherwise.
+    ///
+    /// # Errors
+    /// The journal.
+    pub(crate) fn write_claims(&self, found: &mut FoundQueues) -> Result<(), AppendError> {
+        let claims = std::mem::take(&mut found.claims);
+        if claims.is_empty() {
+            return Ok(());
+        }
+        // The next id goes first: a log that some of them name is nobody else's then, whatever becomes of the others.
+        let value = Some(Bytes::copy_from_slice(&self.next_log.lock().to_be_bytes()));
+        let next = AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value };
+        self.commit_from_reserve(0, std::iter::once(next).chain(claims).collect())
     }
 
     /// Makes exchanges, queues and bindings of what was found; records that lead nowhere are deleted by and by. Those of virtual hosts that are not
@@ -125,7 +135,9 @@ impl Broker {
             };
             let QueueRecord { auto_delete, arguments, attached, .. } = record;
             let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete, arguments };
-            self.enter_queue(&host, wish, rules, topic, Life { attached, restored: true });
+            if let Err(error) = self.enter_queue(&host, wish, rules, topic, Life { attached, restored: true }) {
+                tracing::error!(%error, "queue of the catalog left out");
+            }
         }
         for (_, vhost, record) in found.bindings {
             let Some(host) = self.vhosts.get(&vhost) else {

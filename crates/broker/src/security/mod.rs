@@ -193,6 +193,11 @@ impl Security {
     /// Makes a change, and lets everybody look again.
     fn change(&self, change: impl FnOnce(&mut Inner)) {
         change(&mut self.inner.write());
+        self.look_again();
+    }
+
+    /// Lets everybody look again: what entries mean has changed.
+    pub(crate) fn look_again(&self) {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 }

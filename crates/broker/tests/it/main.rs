@@ -4,5 +4,6 @@ mod deletions;
 mod done;
 mod gets;
 mod log_ends;
+mod names;
 mod node;
 mod rehearsal;
