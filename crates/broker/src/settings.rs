@@ -184,7 +184,7 @@ pub const BROKER: &[Setting] = &[
     row("mainstem.segment.bytes", Int(262_144, 1 << 31), "268435456", Enforced, "Length of a journal's segment files. What is larger than half of one, a Kafka client's batch or an AMQP message with its headers, is refused: with 256 KiB, messages above 128 KiB."),
     row("mainstem.journal.window.bytes", Int(-1, MAX), "-1", Enforced, "The files of a journal take at most this much, the rest goes into the archive; -1: no bound."),
     row("mainstem.archive.folder", Text, "", Enforced, "Folder of archive objects; empty: archive in the data folder."),
-    row("mainstem.queue.ack.flush.ms", Int(0, 60_000), "50", Enforced, "What consumers say of messages of queues is durable this many milliseconds later."),
+    row("mainstem.queue.ack.flush.ms", Int(0, 60_000), "50", Enforced, "What consumers say of messages of queues, and that one was purged, is durable this many milliseconds later: a crash before that gives these messages again."),
     row("mainstem.queue.consumer.timeout.ms", Int(0, MAX), "1800000", Enforced, "A consumer of a quorum queue may keep a message for so many milliseconds, where neither it nor its queue says otherwise."),
     row("mainstem.amqp.held.bytes", Int(0, 1 << 30), "1048576", Enforced, "Publishes of an AMQP connection that are held while a journal has no room for them; beyond it nothing is read."),
     row("mainstem.password.iterations", Int(1000, 10_000_000), "600000", Enforced, "Iterations of PBKDF2 for new passwords: what each guess costs who has stolen the hashes, and each first login the broker (0.2 µs an iteration)."),
