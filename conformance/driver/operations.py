@@ -13,6 +13,7 @@ def run(results, binary, moments):
                  lambda: program("drain.py", binary, 60, 20, "verb", 5))
     results.step("a backup under load, restored elsewhere, has all that was acknowledged before it",
                  lambda: program("backup.py", binary))
+    results.step("restores and backups that are killed leave what is refused by name, and are begun again", lambda: program("killed.py", binary, 30, 5, limit=240))
     results.step(f"{moments} backups of three journals under transactions, restored: each transaction is whole or absent, offsets are with their data",
                  lambda: program("moments.py", binary, moments, limit=60 + 30 * moments))
     results.step("a damaged folder is verified, salvaged and repaired, and moves to another file system",

@@ -19,6 +19,7 @@ use crate::data_folder::{DataFolder, FORMAT_VERSION, create_private, write_durab
 use crate::output;
 use crate::progress::Bar;
 use crate::proof::prove;
+use crate::unfinished::{self, Work, mark};
 
 /// Damages in archive objects of a journal that are listed one by one.
 const OBJECTS_SHOWN: usize = 10;
@@ -195,7 +196,6 @@ fn folder_bytes(folder: &Path) -> u64 {
 /// # Errors
 /// When something is damaged or lost, or a start refuses the folder, so that the status says so.
 pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::Result<()> {
-    DataFolder::check_restored(data)?;
     let folder = DataFolder::look(data)?;
     let look = Look::at(&folder, &archive.unwrap_or_else(|| folder.archive()), "reading")?;
     output::print(&if as_json { format!("{}\n", look.json()) } else { look.shown() })?;
@@ -217,18 +217,16 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     if std::path::absolute(out)?.starts_with(std::path::absolute(data)?) {
         bail!("--out {} is in the damaged folder, which stays as it is", out.display());
     }
-    DataFolder::check_restored(data)?;
+    unfinished::check(data)?;
     create_private(out).with_context(|| format!("--out {}", out.display()))?;
-    if fs::read_dir(out)?.next().is_some() {
-        bail!("--out {} is not empty", out.display());
-    }
+    let mark = mark(out, Work::Salvage, &format!("from {}\n", data.display())).context("--out")?;
     let folder = match DataFolder::look(data) {
         Ok(folder) => folder,
         // What it says of itself is lost, unless a newer release has said it.
         Err(error) if is_unreadable(data) => {
             DataFolder::identify(data, out, crate::server::new_cluster_id())?;
             output::print(&format!("LOST     meta.toml: {error:#}; the cluster has another id now\n"))?;
-            DataFolder::look(out)?
+            DataFolder::look_unfinished(out)?
         }
         Err(error) => return Err(error),
     };
@@ -253,7 +251,7 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
         let meta = fs::read_to_string(data.join("meta.toml")).context("meta.toml")?;
         write_durably(out, "meta.toml", &meta)?;
     }
-    let mut copied = DataFolder::look(out)?;
+    let mut copied = DataFolder::look_unfinished(out)?;
     let mut look = Look::at(&copied, &copied.archive(), "reading")?;
     if !look.others.is_empty() && put_in_order(&copied, &look)? {
         look = Look::at(&copied, &copied.archive(), "reading")?;
@@ -278,6 +276,7 @@ pub fn salvage(data: &Path, out: &Path, archive: Option<PathBuf>) -> anyhow::Res
     create_folders(&copied.archive(), look.surveys.iter().filter(|survey| survey.objects > 0).map(|survey| survey.journal.to_string()))?;
     prove(&copied, &Settings::default()).context("no broker starts with what is left; restore a backup")?;
     sync_all(out)?;
+    mark.lift()?;
     output::print(&format!("{} is a data folder with all that was whole; what is lost is listed above\n", out.display())).map(drop)
 }
 

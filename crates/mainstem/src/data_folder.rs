@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
+use crate::unfinished;
+
 /// The newest format that this release reads, and writes into folders that are finalized.
 pub const FORMAT_VERSION: u32 = 1;
-/// There while a backup is being restored to the folder.
-pub const RESTORING: &str = "restoring";
 
 /// A folder that this process owns until it ends.
 pub struct DataFolder {
@@ -86,8 +86,10 @@ impl DataFolder {
             bail!("--data {} is no folder", path.display());
         }
         create_private(path).with_context(|| format!("--data {}", path.display()))?;
-        Self::check_restored(path)?;
+        // Before anything is written to it, and once more when no restore takes it for an empty one any more.
+        unfinished::check(path)?;
         let lock = take_lock(path)?;
+        unfinished::check(path)?;
         let meta_path = path.join("meta.toml");
         let meta = if meta_path.exists() {
             let text = fs::read_to_string(&meta_path).with_context(|| meta_path.display().to_string())?;
@@ -109,17 +111,6 @@ impl DataFolder {
     fn of(path: &Path, meta: Meta, lock: File) -> Self {
         let Meta { format_version, cluster_id, journals, journal_ids, .. } = meta;
         Self { path: path.to_owned(), cluster_id, journals, format_version, journal_ids, _lock: lock }
-    }
-
-    /// Is it more than half of a backup?
-    ///
-    /// # Errors
-    /// It is not: a restore was interrupted, or is under way.
-    pub fn check_restored(path: &Path) -> anyhow::Result<()> {
-        if path.join(RESTORING).exists() {
-            bail!("--data {} holds half of a backup: a restore was interrupted; restore again", path.display());
-        }
-        Ok(())
     }
 
     /// Before journal `number` is opened: is it there, if it was?
@@ -205,8 +196,17 @@ impl DataFolder {
     /// disk will do that cannot be written any more. Of a backup nothing is locked.
     ///
     /// # Errors
-    /// No data folder, of a newer release, or in use.
+    /// No data folder, half of one, of a newer release, or in use.
     pub fn look(path: &Path) -> anyhow::Result<Self> {
+        unfinished::check(path)?;
+        Self::look_unfinished(path)
+    }
+
+    /// The same for who makes it and has its mark.
+    ///
+    /// # Errors
+    /// Like `look`.
+    pub fn look_unfinished(path: &Path) -> anyhow::Result<Self> {
         let meta_path = path.join("meta.toml");
         let text = fs::read_to_string(&meta_path).with_context(|| format!("--data {}: no data folder: {}", path.display(), meta_path.display()))?;
         let meta = read_meta(&text, &meta_path)?;
@@ -303,40 +303,6 @@ fn take_lock(path: &Path) -> anyhow::Result<File> {
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id())?;
     Ok(lock)
-}
-
-/// What says that a folder is half of something that a process makes: a small file that the process holds as long as it does.
-pub struct Mark(#[expect(dead_code, reason = "open files hold locks")] File);
-
-/// What is found of a mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marked {
-    No,
-    /// By a process that has ended before it was done.
-    Left,
-    /// By one that still is at it.
-    Held,
-}
-
-impl Mark {
-    /// Marks a folder.
-    ///
-    /// # Errors
-    /// Those of the file system.
-    pub fn put(folder: &Path, name: &str, text: &str) -> anyhow::Result<Self> {
-        write_durably(folder, name, text)?;
-        let file = File::open(folder.join(name))?;
-        // SAFETY: plain system call on an open descriptor. A file system without locks has none that could be held.
-        unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-        Ok(Self(file))
-    }
-
-    /// Is a folder marked?
-    pub fn look(folder: &Path, name: &str) -> Marked {
-        let Ok(file) = File::open(folder.join(name)) else { return Marked::No };
-        // SAFETY: plain system call on an open descriptor; closing it gives the lock back.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 { Marked::Left } else { Marked::Held }
-    }
 }
 
 /// Writes a small file beside itself, flushes it and puts it in its place.

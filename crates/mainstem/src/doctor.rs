@@ -17,6 +17,7 @@ use types::ByteSize;
 
 use crate::data_folder::DataFolder;
 use crate::output;
+use crate::unfinished;
 use running::Holder;
 use system::{huge_pages, locked_memory, memory, open_files, swap};
 
@@ -173,6 +174,9 @@ fn folder(data: &Path, holder: &Holder, unwritable: Option<&io::Error>) -> Findi
             return bad(ABOUT, format!("{place} cannot be written by {user}: {error}"), advice_for_unwritable(error.kind(), &user, &place.to_string()));
         }
         (Holder::Nobody, None) => {}
+    }
+    if let Err(error) = unfinished::check(data) {
+        return bad(ABOUT, format!("{error:#}"), "docs/operations/backup.md says what it is");
     }
     if !data.join("meta.toml").exists() {
         return match fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some()) {

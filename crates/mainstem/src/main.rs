@@ -38,6 +38,7 @@ mod shard;
 mod stream;
 mod tls;
 mod token_keys;
+mod unfinished;
 mod upgrade;
 mod utc;
 

@@ -5,7 +5,7 @@
 //! DIR/meta.toml          as in the data folder
 //! DIR/journal-N/         checkpoint, sealed segments (hard links where DIR is on the same file system), the open one up to the index
 //! DIR/archive/           objects
-//! DIR/backup.unfinished  while it is made: what is beside it is no backup, and goes when one fails or is made there again
+//! DIR/backup.unfinished  while it is made: what is beside it is no backup, and goes when one fails or is made there again (`unfinished.rs`)
 //! ```
 //!
 //! While it is made, `journal-N/pinned` has second names of the journal's files; the next start removes what a crash leaves of it.
@@ -29,16 +29,15 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 
-use crate::data_folder::{DataFolder, Mark, Marked, create_private, write_durably};
+use crate::data_folder::{DataFolder, create_private, write_durably};
 use crate::output;
 use crate::proof::prove;
+use crate::unfinished::{Mark, Marked, Work};
 use crate::utc::rfc3339;
 use manifest::{FORMAT_VERSION, FilePart, JournalPart, Manifest, ObjectPart};
 
 /// Where second names are, in a journal's folder.
 const PINNED: &str = "pinned";
-/// What says that a folder holds a backup that is being made, or was not finished.
-const UNFINISHED: &str = "backup.unfinished";
 /// Copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -99,13 +98,21 @@ impl Backups {
         if matches!(state.0, State::Running) {
             bail!("a backup to {} is being made", state.1.display());
         }
-        self.check(to)?;
+        let mark = self.claim(to)?;
         self.done.store(0, Ordering::Relaxed);
         self.total.store(0, Ordering::Relaxed);
         let (backups, target) = (Arc::clone(self), to.to_owned());
         let spawned = std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
             let began = Instant::now();
-            let outcome = backups.make(&target).inspect_err(|_| clear(&target));
+            let outcome = backups.make(&target);
+            match &outcome {
+                // With a manifest it is a backup, whatever becomes of this.
+                Ok(()) => drop(mark.lift()),
+                Err(_) => {
+                    let _ = fs::remove_file(target.join(manifest::NAME));
+                    mark.clear(is_ours);
+                }
+            }
             let seconds = began.elapsed().as_secs_f64();
             let state = match outcome {
                 Ok(()) => {
@@ -127,7 +134,8 @@ impl Backups {
         Ok(())
     }
 
-    fn check(&self, to: &Path) -> anyhow::Result<()> {
+    /// A folder that is empty, or holds half of an earlier backup and nothing else, is marked.
+    fn claim(&self, to: &Path) -> anyhow::Result<Mark> {
         if !to.is_absolute() {
             bail!("{} is not an absolute path of the broker's machine", to.display());
         }
@@ -139,18 +147,17 @@ impl Backups {
         if there.starts_with(&data) {
             bail!("{} is in the data folder", to.display());
         }
-        match Mark::look(to, UNFINISHED) {
+        let put = || Mark::put(to, Work::Backup, &format!("{}\n", rfc3339(SystemTime::now())));
+        match Work::Backup.look(to) {
             Marked::Held => bail!("another broker makes a backup to {}", to.display()),
             Marked::Left if !to.join(manifest::NAME).exists() => {
                 tracing::warn!(to = %to.display(), "half of an earlier backup is removed");
-                clear(to);
+                // What others have put there stays, and is refused.
+                put()?.begin_anew(is_ours)
             }
-            Marked::Left | Marked::No => {}
+            Marked::Left => bail!("{} is not empty", to.display()),
+            Marked::No => put(),
         }
-        if fs::read_dir(to).with_context(|| to.display().to_string())?.next().is_some() {
-            bail!("{} is not empty", to.display());
-        }
-        Ok(())
     }
 
     /// How far it is.
@@ -174,7 +181,6 @@ impl Backups {
     fn make(&self, to: &Path) -> anyhow::Result<()> {
         let Source { journals, journal_folders, .. } = &self.source;
         let made = rfc3339(SystemTime::now());
-        let _mark = Mark::put(to, UNFINISHED, &format!("{made}\n"))?;
         // Objects that the journals name at their indexes are not to go before they are copied.
         let _holds: Vec<ArchiveHold> = journals.iter().map(ArchiveHold::new).collect();
         let pinned = Pins::of_all(journals, journal_folders)?;
@@ -190,7 +196,7 @@ impl Backups {
         let meta = fs::read_to_string(self.source.folder.join("meta.toml")).context("meta.toml")?;
         write_durably(to, "meta.toml", &meta)?;
         sync_all(to)?;
-        prove(&DataFolder::look(to)?, &self.source.settings).context("no broker would start with this backup")?;
+        prove(&DataFolder::look_unfinished(to)?, &self.source.settings).context("no broker would start with this backup")?;
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
             release: env!("CARGO_PKG_VERSION").to_owned(),
@@ -199,10 +205,7 @@ impl Backups {
             journals: parts,
             objects,
         };
-        write_durably(to, manifest::NAME, &toml::to_string(&manifest)?)?;
-        // With a manifest it is a backup, whatever becomes of this.
-        let _ = fs::remove_file(to.join(UNFINISHED));
-        Ok(())
+        write_durably(to, manifest::NAME, &toml::to_string(&manifest)?)
     }
 
     fn journal(&self, number: usize, pins: &Pins, to: &Path) -> anyhow::Result<JournalPart> {
@@ -252,20 +255,10 @@ impl Backups {
     }
 }
 
-/// Removes what was made of a backup: a disk that is full of half of one helps nobody, and the next may go to the same place. The folder
-/// was empty when it began; what others have put there since stays.
-fn clear(to: &Path) {
-    for path in fs::read_dir(to).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_ours = name.starts_with("journal-") || ["archive", "meta.toml", "meta.toml.new", "backup.toml.new", "backup.unfinished.new"].contains(&&*name);
-        let _ = match (is_ours, path.is_dir()) {
-            (true, true) => fs::remove_dir_all(&path),
-            (true, false) => fs::remove_file(&path),
-            (false, _) => Ok(()),
-        };
-    }
-    // Last: as long as something is left that is ours, it says so.
-    let _ = fs::remove_file(to.join(UNFINISHED));
+/// Is it part of half of a backup? A disk that is full of half of one helps nobody, and the next may go to the same place. The folder was empty
+/// when it began; what others have put there since stays.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("journal-") || ["archive", "meta.toml", "meta.toml.new", "backup.toml.new"].contains(&name)
 }
 
 /// Second names of a journal's files, as long as this lives.

@@ -10,9 +10,10 @@ use super::manifest::Manifest;
 use super::{PIECE_BYTES, copy, sync_all};
 use crate::archive_folder::UNFINISHED;
 use crate::damage::Look;
-use crate::data_folder::{DataFolder, Mark, Marked, RESTORING, create_private, meta_of, write_durably};
+use crate::data_folder::{DataFolder, create_private, meta_of, write_durably};
 use crate::output;
 use crate::progress::Bar;
+use crate::unfinished::{Work, mark};
 
 /// Restores the backup in `from` to `data`, archive objects to `archive` if they are to be elsewhere.
 ///
@@ -27,38 +28,24 @@ pub fn run(from: &Path, data: &Path, archive: Option<PathBuf>) -> anyhow::Result
     if data.exists() && !data.is_dir() {
         bail!("--data {} is no folder", data.display());
     }
-    match Mark::look(data, RESTORING) {
-        Marked::Held => bail!("somebody else restores to --data {}", data.display()),
-        Marked::Left => {
-            eprintln!("mainstem: half of an earlier restore is removed from {}", data.display());
-            empty(data);
-        }
-        Marked::No => {}
-    }
     create_private(data).with_context(|| format!("--data {}", data.display()))?;
-    if fs::read_dir(data).with_context(|| format!("--data {}", data.display()))?.next().is_some() {
-        bail!("--data {} is not empty", data.display());
-    }
+    let mark = mark(data, Work::Restore, &format!("from {}\n", from.display()))?;
     let target = archive.unwrap_or_else(|| data.join("archive"));
-    let outcome = restore(&manifest, from, data, &target);
-    if outcome.is_err() {
-        // A restart of the broker on half of a backup would be worse than none.
-        empty(data);
+    match restore(&manifest, from, data, &target) {
+        Ok(()) => mark.lift().with_context(|| format!("--data {}", data.display()))?,
+        Err(error) => {
+            // A restart of the broker on half of a backup would be worse than none. The folder was empty before.
+            mark.clear(|_| true);
+            return Err(error);
+        }
     }
-    outcome
-}
-
-/// Removes all that a restore has made. The folder was empty before; the mark that says so goes last.
-fn empty(data: &Path) {
-    let entries = fs::read_dir(data).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()).filter(|path| !path.ends_with(RESTORING)) {
-        let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-    }
-    let _ = fs::remove_file(data.join(RESTORING));
+    let (journals, objects, made) = (manifest.journals.len(), manifest.objects.len(), &manifest.made);
+    // It is restored, whether or not somebody can be told.
+    let _ = output::print(&format!("restored {journals} journals and {objects} archive objects to {}: as of {made}\n", data.display()));
+    Ok(())
 }
 
 fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> anyhow::Result<()> {
-    let _mark = Mark::put(data, RESTORING, &format!("from {}\n", from.display()))?;
     // It says of which cluster it is and how many journals there are, as the manifest does.
     let (cluster_id, journals) = meta_of(from)?;
     if cluster_id != manifest.cluster_id || journals != manifest.journals.len() {
@@ -86,13 +73,7 @@ fn restore(manifest: &Manifest, from: &Path, data: &Path, archive: &Path) -> any
     }
     let meta = fs::read_to_string(from.join("meta.toml")).with_context(|| from.join("meta.toml").display().to_string())?;
     write_durably(data, "meta.toml", &meta)?;
-    check(manifest, data, archive)?;
-    fs::remove_file(data.join(RESTORING))?;
-    sync_all(data)?;
-    let (journals, objects, made) = (manifest.journals.len(), manifest.objects.len(), &manifest.made);
-    // It is restored, whether or not somebody can be told.
-    let _ = output::print(&format!("restored {journals} journals and {objects} archive objects to {}: as of {made}\n", data.display()));
-    Ok(())
+    check(manifest, data, archive)
 }
 
 /// Copies an object, unless it is there already: when only the disk of the journals is lost, all of them are, and a restore that was interrupted
@@ -142,7 +123,7 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
 
 /// Reads all that was copied, compares it with what the backup says of itself, and asks what starts.
 fn check(manifest: &Manifest, data: &Path, archive: &Path) -> anyhow::Result<()> {
-    let look = Look::at(&DataFolder::look(data)?, archive, "checking")?;
+    let look = Look::at(&DataFolder::look_unfinished(data)?, archive, "checking")?;
     if let Some(first) = look.damages().next() {
         bail!("the backup is damaged in {} places, first {} at byte {}: {}", look.damages().count(), first.file, first.position, first.what);
     }

@@ -10,7 +10,7 @@ use prometheus_client::encoding::text::encode;
 
 use super::*;
 use crate::archive_folder::ArchiveReader;
-use running::{Running, back_up, wait_for};
+use running::{CLUSTER, Running, back_up, wait_for};
 
 /// A folder with two journals whose first logs have objects in the archive.
 fn with_objects(folder: &Path) -> Running {
@@ -132,6 +132,77 @@ fn a_restore_asks_whose_object_it_is_and_what_meta_toml_says() {
     }
     fs::write(to.join("meta.toml"), meta).unwrap();
     restore().unwrap();
+}
+
+/// Writes these files of a backup, with half of the last one, or all of it.
+fn stage(from: &Path, to: &Path, files: &[&Path], is_half: bool) {
+    for (number, name) in files.iter().enumerate() {
+        let (target, mut bytes) = (to.join(name), fs::read(from.join(name)).unwrap_or_default());
+        if is_half && number + 1 == files.len() {
+            bytes.truncate(bytes.len() / 2);
+        }
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::write(target, bytes).unwrap();
+    }
+}
+
+/// A kill leaves a beginning of what a backup makes in this order, with a part of the last file; or, where half of one was being removed, any of it
+/// with the mark.
+#[test]
+fn half_of_a_backup_is_none_wherever_a_kill_met_it_and_the_next_one_begins_anew() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, whole, to) = (scratch.path().join("data"), scratch.path().join("whole"), scratch.path().join("to"));
+    let running = with_objects(&data);
+    let backups = running.backups(&data);
+    back_up(&backups, &whole).unwrap();
+    fs::write(whole.join(Work::Backup.name()), "2026-01-01T00:00:00Z\n").unwrap();
+    for name in ["meta.toml", manifest::NAME] {
+        fs::copy(whole.join(name), whole.join(format!("{name}.new"))).unwrap();
+    }
+    let all: Vec<PathBuf> = names_below(&whole).iter().map(|path| path.strip_prefix(&whole).unwrap().to_owned()).collect();
+    let below = |folder: &str| all.iter().filter(|path| path.starts_with(folder)).map(PathBuf::as_path).collect::<Vec<_>>();
+    let (mark, made) = (Path::new(Work::Backup.name()), [below("journal-0"), below("journal-1"), below("archive")].concat());
+    let (new_meta, meta, new_manifest) = (Path::new("meta.toml.new"), Path::new("meta.toml"), Path::new("backup.toml.new"));
+    let mut states: Vec<Vec<&Path>> = Vec::new();
+    // Of many objects each is like the other.
+    let few = |until: &usize| *until < 12 || until % 16 == 0 || *until + 3 > made.len();
+    for until in (0..=made.len()).filter(few) {
+        states.push([&[mark], &made[..until]].concat());
+    }
+    for last in [&[new_meta][..], &[meta], &[meta, new_manifest]] {
+        states.push([&[mark], &made[..], last].concat());
+    }
+    states.extend((0..made.len()).filter(few).map(|one| vec![mark, made[one]]));
+    for (files, is_half) in states.iter().flat_map(|files| [(files, true), (files, false)]) {
+        stage(&whole, &to, files, is_half);
+        assert!(refusal(Manifest::read(&to)).contains("holds no finished backup"), "{files:?}");
+        for said in [refusal(DataFolder::open(&to, 2, CLUSTER)), refusal(crate::damage::verify(&to, None, false))] {
+            assert!(said.contains("it holds a backup that was not finished"), "{said}");
+        }
+        back_up(&backups, &to).unwrap();
+        assert!(Manifest::read(&to).is_ok() && !to.join(mark).exists() && DataFolder::look(&to).is_ok());
+        fs::remove_dir_all(&to).unwrap();
+    }
+    // As soon as the manifest is there it is one, and nobody takes its place.
+    let finished = [&[mark], &made[..], &[meta, Path::new(manifest::NAME)]].concat();
+    stage(&whole, &to, &finished, false);
+    assert!(back_up(&backups, &to).unwrap_err().contains("is not empty"));
+    running.close();
+    restore::run(&to, &scratch.path().join("restored"), None).unwrap();
+}
+
+#[test]
+fn what_an_older_release_left_of_a_mark_is_in_nobodys_way() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (data, to) = (scratch.path().join("data"), scratch.path().join("to"));
+    let running = Running::open_unarchived(&data, 1);
+    let backups = running.backups(&data);
+    fs::create_dir(&to).unwrap();
+    fs::write(to.join("backup.unfinished.new"), "").unwrap();
+    assert!(refusal(DataFolder::open(&to, 1, CLUSTER)).contains("it holds a backup that was not finished"));
+    back_up(&backups, &to).unwrap();
+    assert!(Manifest::read(&to).is_ok() && !to.join("backup.unfinished.new").exists());
+    running.close();
 }
 
 /// A record of a topic that this release does not know.

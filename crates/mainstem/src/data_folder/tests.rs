@@ -44,16 +44,6 @@ fn journals_without_an_identity_get_no_new_one() {
 }
 
 #[test]
-fn a_mark_says_whether_somebody_is_still_at_it() {
-    let folder = tempfile::tempdir().unwrap();
-    assert_eq!(Mark::look(folder.path(), "half"), Marked::No);
-    let mark = Mark::put(folder.path(), "half", "x\n").unwrap();
-    assert_eq!(Mark::look(folder.path(), "half"), Marked::Held);
-    drop(mark);
-    assert_eq!(Mark::look(folder.path(), "half"), Marked::Left);
-}
-
-#[test]
 fn an_older_folder_stays_what_it_is_until_it_is_finalized() {
     let folder = tempfile::tempdir().unwrap();
     drop(DataFolder::open(folder.path(), 1, "first").unwrap());
@@ -70,13 +60,6 @@ fn an_older_folder_stays_what_it_is_until_it_is_finalized() {
     let (found, known) = (format!("format version {}", FORMAT_VERSION + 1), format!("up to {FORMAT_VERSION}"));
     assert!(text.contains(&found) && text.contains(&known), "{text}");
     assert!(DataFolder::look(folder.path()).is_err());
-}
-
-#[test]
-fn half_of_a_backup_is_not_opened() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join(RESTORING), "from /backups\n").unwrap();
-    assert!(refusal(folder.path(), 1).contains("half of a backup"));
 }
 
 #[test]

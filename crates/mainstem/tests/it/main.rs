@@ -6,6 +6,7 @@ mod certificates;
 mod client;
 mod commands;
 mod damages;
+mod kills;
 mod monitoring;
 mod openapi;
 mod operations;
