@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use crate::binding::{Binding, BindingId, Bindings, Bound, Destination, Entry, QueueId, Target, push};
 use crate::error::{BindError, DeclareError, DeleteError, InvalidBinding, NameTooLong, QueueTaken};
@@ -167,7 +167,7 @@ impl Table {
     /// # Errors
     /// The same.
     pub fn deletion(&self, name: &[u8], if_unused: bool) -> Result<Removal, DeleteError> {
-        Ok(self.removal_of(None, self.check_deletion(name, if_unused)?))
+        Ok(self.removal_of(&[], self.check_deletion(name, if_unused)?))
     }
 
     /// `None`: it is not there.
@@ -189,33 +189,6 @@ impl Table {
             return Err(DeleteError::InUse(slot.name.clone()));
         }
         Ok(Some(id))
-    }
-
-    /// What goes with a binding, or with an exchange.
-    fn removal_of(&self, binding: Option<BindingId>, exchange: Option<ExchangeId>) -> Removal {
-        let mut removal = Removal::default();
-        let (mut gone, mut left) = (HashSet::new(), HashMap::new());
-        let (mut going, mut doomed): (HashSet<ExchangeId>, _) = (HashSet::from_iter(exchange), Vec::from_iter(exchange));
-        let mut leave = |id: BindingId, doomed: &mut Vec<ExchangeId>| {
-            if !gone.insert(id) {
-                return;
-            }
-            removal.bindings.push(self.removed(id));
-            let source = self.bindings.get(id).source;
-            let slot = self.slot(source);
-            let left = left.entry(source).or_insert(slot.outgoing.len());
-            *left -= 1;
-            if *left == 0 && slot.auto_delete && going.insert(source) {
-                doomed.push(source);
-            }
-        };
-        binding.into_iter().for_each(|id| leave(id, &mut doomed));
-        while let Some(id) = doomed.pop() {
-            let slot = self.slot(id);
-            slot.outgoing.iter().chain(&slot.incoming).for_each(|id| leave(*id, &mut doomed));
-            removal.exchanges.push(RemovedExchange { name: slot.name.clone(), kind: slot.kind, durable: slot.durable });
-        }
-        removal
     }
 
     /// Removes exchanges, and those that delete themselves because of it.
@@ -385,7 +358,7 @@ impl Table {
     ) -> Result<Removal, BindError> {
         check_not_default(source, destination)?;
         let found = self.find(source, destination, key, arguments);
-        Ok(found.map_or_else(Removal::default, |id| self.removal_of(Some(id), None)))
+        Ok(self.removal_of(found.as_slice(), None))
     }
 
     /// Takes a binding away and nothing else: its source stays, even if that deletes itself with its last binding.
@@ -447,7 +420,7 @@ impl Table {
         self.bindings.take(id);
     }
 
-    fn removed(&self, id: BindingId) -> RemovedBinding {
+    pub(crate) fn removed(&self, id: BindingId) -> RemovedBinding {
         let Entry { source, target, key, arguments, .. } = self.bindings.get(id);
         let destination = match *target {
             Target::Queue(id) => RemovedDestination::Queue(id),
