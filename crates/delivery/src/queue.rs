@@ -367,6 +367,11 @@ impl Queue {
         self.rules.overflow == Overflow::DropHead && self.exceeds(subscription.ready_for_certain(log_end) + subscription.delayed(), self.weights.ready(subscription))
     }
 
+    /// Is something to be dropped, or is it not known yet, because what has come was not weighed?
+    pub fn may_be_over_limit(&self, subscription: &Subscription, log_end: u64) -> bool {
+        self.over_limit(subscription, log_end) || self.rules.overflow == Overflow::DropHead && self.unweighed(subscription, log_end).is_some()
+    }
+
     /// There is no room for the head, which has a body of `size` bytes. False: it is not available.
     pub fn drop_head(&mut self, subscription: &mut Subscription, offset: u64, size: u32, dead: &mut Vec<Dead>) -> bool {
         self.remove(subscription, offset, size, DeadReason::MaxLength, dead)

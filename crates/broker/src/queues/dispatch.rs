@@ -22,7 +22,7 @@ use super::gaps::{SearchedQueue, is_searched};
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
 use super::look::QueueTally;
 use super::policies::InForce;
-use super::queue::{Counts, Got, Queue};
+use super::queue::{Got, Queue};
 use super::Ticker;
 use super::window::{Seen, Window};
 use super::window_memory::WindowMemory;
@@ -438,28 +438,6 @@ impl Broker {
         let purged = own.machine.purge(state, end);
         turn.run();
         purged
-    }
-
-    /// How many messages and consumers there are.
-    pub fn counts(self: &Arc<Self>, queue: &Arc<Queue>) -> Counts {
-        if let Some(stream) = &queue.stream {
-            return self.stream_counts(queue, stream);
-        }
-        let consumers = queue.dispatch.lock().machine.consumers();
-        let mut counts = Counts { consumers, ..Counts::default() };
-        for part in queue.parts() {
-            let (log, mut state) = (part.log(), part.shared.lock());
-            let (start, end) = (log.start().0, log.last_stable().0);
-            if start > state.start() || !is_searched(&mut state, log, end) {
-                drop(state);
-                self.run_queue(part);
-                state = part.shared.lock();
-            }
-            counts.ready += state.ready(end);
-            counts.unacknowledged += state.unacknowledged();
-            counts.dying += state.dying();
-        }
-        counts
     }
 
     /// A queue was declared again, or somebody has asked whether it is there.

@@ -10,9 +10,13 @@ use record::BatchHeader;
 use routing::{Arguments, Name};
 use types::ConnectionId;
 
-use super::queue::Queue;
+use super::gaps::is_searched;
+use super::queue::{Counts, Queue};
 use crate::Broker;
 use crate::connections::Count;
+
+/// Turns that who asks for counts waits for, where a queue is over its limit: a burst of published messages.
+const LIMIT_TURNS: usize = 32;
 
 /// Messages of a queue since the broker was started, or the queue was declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,6 +133,50 @@ pub struct ConsumerLook {
 }
 
 impl Broker {
+    /// How many messages and consumers there are, of a queue with a limit after that was applied to all that has come.
+    pub fn counts(self: &Arc<Self>, queue: &Arc<Queue>) -> Counts {
+        if let Some(stream) = &queue.stream {
+            return self.stream_counts(queue, stream);
+        }
+        let own = queue.dispatch.lock();
+        let (consumers, drops_head) = (own.machine.consumers(), own.machine.rules().drops_head());
+        drop(own);
+        let mut counts = Counts { consumers, ..Counts::default() };
+        for part in queue.parts() {
+            let (log, mut state) = (part.log(), part.shared.lock());
+            let (start, end) = (log.start().0, log.last_stable().0);
+            let is_known = start <= state.start() && is_searched(&mut state, log, end);
+            drop(state);
+            if !is_known {
+                self.run_queue(part);
+            }
+            if drops_head {
+                self.apply_limit(part, end);
+            }
+            let state = part.shared.lock();
+            counts.ready += state.ready(end);
+            counts.unacknowledged += state.unacknowledged();
+            counts.dying += state.dying();
+        }
+        counts
+    }
+
+    /// Who publishes hears of it before the queue has its turn: what is too much in the log below `end` is dropped now.
+    fn apply_limit(self: &Arc<Self>, queue: &Arc<Queue>, end: u64) {
+        let mut before = u64::MAX;
+        for _ in 0..LIMIT_TURNS {
+            let (own, state) = (queue.dispatch.lock(), queue.shared.lock());
+            let ready = state.ready(end);
+            // A turn that has dropped nothing waits for something.
+            if ready >= before || !own.machine.may_be_over_limit(&state, end) {
+                return;
+            }
+            drop((own, state));
+            before = ready;
+            self.run_queue(queue);
+        }
+    }
+
     /// Appends a batch to queues and waits until it is durable. Not on a shard's thread.
     ///
     /// # Errors
@@ -191,3 +239,6 @@ impl Broker {
         all.into_iter().map(look).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
