@@ -3,13 +3,21 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use broker::{Broker, ReplyTo};
+use broker::{Broker, Queue, ReplyTo};
 use types::{ConnectionId, ShardId};
 
 /// Nobody waits for a mail about the outcome: it comes by a channel.
 const NOBODY: ReplyTo = ReplyTo { shard: ShardId(u16::MAX), connection: ConnectionId(u64::MAX), token: 0 };
 /// A command that takes longer is answered as if the broker were too busy, though it may still be done.
 const CONTROL_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for the counts of a queue.
+const COUNTS_MAX: Duration = Duration::from_secs(10);
+
+/// Waits until the counts of a queue are known, by which it is judged whether it is empty: right after a start they may be searched for. When that
+/// takes long, what is not known counts as messages. On a thread that may wait, as those of requests may.
+pub fn await_counts(broker: &Arc<Broker>, queue: &Arc<Queue>) {
+    broker.wait_for_counts(queue, COUNTS_MAX);
+}
 
 /// `None`: it has too much to do.
 pub fn control<T: Send + 'static>(broker: &Arc<Broker>, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Option<T> {

@@ -11,6 +11,7 @@ use super::call::{Call, Fields, name_of};
 use super::listing::list;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
+use crate::control::await_counts;
 use crate::management::authority::passes_on_to;
 use crate::management::queues::NO_CONNECTION;
 use crate::management::rates::Subject;
@@ -229,6 +230,9 @@ fn delete(call: &Call<'_>) -> Outcome {
     check_not_owned(&queue)?;
     call.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if_unused"), call.flag("if_empty"));
+    if if_empty {
+        await_counts(call.broker(), &queue);
+    }
     if call.dry_run() {
         let held = call.broker().counts(&queue);
         if (if_unused && held.consumers > 0) || (if_empty && held.ready + held.unacknowledged > 0) {
@@ -252,6 +256,7 @@ fn purge(call: &Call<'_>) -> Outcome {
     if queue.is_stream() {
         return Err(Answer::conflict("a stream is not purged: truncate its topic"));
     }
+    await_counts(call.broker(), &queue);
     let purged = if call.dry_run() { call.broker().counts(&queue).ready } else { call.control(move |broker| broker.purge(&queue))? };
     Ok(Answer::of(json!({"purged": purged})))
 }

@@ -17,6 +17,7 @@ use super::listing::{list, one};
 use super::rates::{self, Subject};
 use super::route::{Access, Route, route};
 use super::values;
+use crate::control::await_counts;
 
 pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/queues", Access::Management, all),
@@ -207,6 +208,9 @@ fn delete(call: &Call<'_>) -> Outcome {
     check_not_owned(&queue)?;
     call.who.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if-unused"), call.flag("if-empty"));
+    if if_empty {
+        await_counts(call.broker(), &queue);
+    }
     call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?.map_err(refused)?;
     Ok(Answer::done())
 }
@@ -226,6 +230,7 @@ fn purge(call: &Call<'_>) -> Outcome {
     check_not_owned(&queue)?;
     call.who.check_permission(queue.vhost(), Permission::Read, queue.name())?;
     call.who.check_resource(AclOperation::Read, AclResource::Group, queue.understood().group())?;
+    await_counts(call.broker(), &queue);
     call.control(move |broker| broker.purge(&queue))?;
     Ok(Answer::done())
 }

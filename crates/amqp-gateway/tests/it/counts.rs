@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use amqp_wire::{Table, basic, queue, short};
 use broker::{CreateTopic, Queue};
@@ -263,6 +264,35 @@ fn who_waits_for_counts_hears_of_all_that_was_stable_when_it_was_asked() {
     drop(behind);
     node.wait_until("it is searched", |node| node.others == [77]);
     assert_eq!(node.broker.counts(&jobs).ready, 1);
+    node.stop();
+}
+
+/// Who asks by HTTP whether a queue is empty waits on a thread of its own.
+#[test]
+fn a_thread_waits_until_counts_are_known() {
+    let mut node = Node::start();
+    let client = node.open();
+    node.declare(client, "jobs");
+    let to = broker::ReplyTo { shard: ShardId(0), connection: ConnectionId(1000), token: 77 };
+    assert!(node.broker.init_transactions("id", 60_000, None, Some(9), to).is_ok());
+    node.wait_until("the id is known", |node| node.others == [77]);
+    let mut producer = Producer(9, 0);
+    producer.begin(&node, &found(&node, "jobs"), 7, "open");
+    // After a start none of it is in memory, and who reads it has other things to do.
+    let node = node.restart();
+    let jobs = found(&node, "jobs");
+    let held = Held::put(&node);
+    producer.end(&node, &jobs, Marker::Abort);
+    assert!(!node.broker.wait_for_counts(&jobs, Duration::from_millis(50)), "they are not known");
+    let (broker, waited) = (Arc::clone(&node.broker), Arc::clone(&jobs));
+    let waiter = std::thread::spawn(move || {
+        let known = broker.wait_for_counts(&waited, Duration::from_secs(60));
+        (known, broker.counts(&waited).ready)
+    });
+    drop(held);
+    assert_eq!(waiter.join().expect("no panic"), (true, 0));
+    assert!(node.broker.wait_for_counts(&jobs, Duration::ZERO), "nobody waits for what is known");
+    assert_eq!(node.broker.delete_queue(&jobs, false, true).expect("it is empty"), 0);
     node.stop();
 }
 

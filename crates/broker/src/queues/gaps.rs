@@ -11,6 +11,8 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use delivery::{Gaps, Searched};
@@ -20,7 +22,7 @@ use types::Offset;
 
 use super::dispatch::Dispatch;
 use super::queue::Queue;
-use super::searches::Search;
+use super::searches::{Asker, Search};
 use crate::jobs::NOBODY;
 use crate::{Broker, aborted};
 
@@ -353,7 +355,25 @@ impl Broker {
     pub fn await_search(self: &Arc<Self>, queue: &Arc<Queue>, to: ReplyTo) -> bool {
         // Which begins the search where that is necessary.
         self.counts(queue);
-        self.vhosts.searches.await_one(queue.parts().map(|part| part.log()), to)
+        self.vhosts.searches.await_one(queue.parts().map(|part| part.log()), Asker::Connection(to))
+    }
+
+    /// Waits until the counts of a queue are known, or nobody can know them. Not on a shard's thread, nor on the controller's. False: it takes
+    /// longer than that.
+    pub fn wait_for_counts(self: &Arc<Self>, queue: &Arc<Queue>, max: Duration) -> bool {
+        let until = Instant::now() + max;
+        for _ in queue.parts() {
+            let (to, answer) = mpsc::sync_channel(1);
+            // Which begins the search where that is necessary.
+            self.counts(queue);
+            if !self.vhosts.searches.await_one(queue.parts().map(|part| part.log()), Asker::Thread(to)) {
+                break;
+            }
+            if let Err(RecvTimeoutError::Timeout) = answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                return false;
+            }
+        }
+        true
     }
 }
 

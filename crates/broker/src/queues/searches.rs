@@ -3,6 +3,7 @@
 //! when they asked.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -20,22 +21,30 @@ const ASKERS_MAX: usize = 10_000;
 #[derive(Default)]
 pub(super) struct Searches(Mutex<HashMap<LogId, UnderWay>>);
 
+/// Who waits for a search.
+pub(super) enum Asker {
+    /// A connection.
+    Connection(ReplyTo),
+    /// A thread that may wait. It is told by the other end being closed, too.
+    Thread(SyncSender<()>),
+}
+
 /// A search of one log.
 #[derive(Default)]
 struct UnderWay {
     /// Those who wait until all below an offset is searched.
-    askers: Vec<(ReplyTo, u64)>,
+    askers: Vec<(Asker, u64)>,
     /// Somebody has met offsets since the last look that are to be read: they may lie behind those that the search was begun for.
     again: bool,
 }
 
 impl Searches {
-    /// Has `to` answered when one of these logs is searched up to where it is stable now; false: none is searched.
-    pub fn await_one<'a>(&self, mut logs: impl Iterator<Item = &'a Arc<Log>>, to: ReplyTo) -> bool {
+    /// Has `asker` answered when one of these logs is searched up to where it is stable now; false: none is searched.
+    pub fn await_one<'a>(&self, mut logs: impl Iterator<Item = &'a Arc<Log>>, asker: Asker) -> bool {
         let mut under_way = self.0.lock();
         let Some(log) = logs.find(|log| under_way.contains_key(&log.id())) else { return false };
         let Some(search) = under_way.get_mut(&log.id()).filter(|search| search.askers.len() < ASKERS_MAX) else { return false };
-        search.askers.push((to, log.last_stable().0));
+        search.askers.push((asker, log.last_stable().0));
         true
     }
 }
@@ -83,8 +92,14 @@ impl Search {
         self.answer(askers);
     }
 
-    fn answer(&self, askers: Vec<(ReplyTo, u64)>) {
-        askers.into_iter().for_each(|(to, _)| self.broker.reply(to, Reply::Done(Box::new(()))));
+    fn answer(&self, askers: Vec<(Asker, u64)>) {
+        for (asker, _) in askers {
+            match asker {
+                Asker::Connection(to) => self.broker.reply(to, Reply::Done(Box::new(()))),
+                // Who has given up waiting hears nothing.
+                Asker::Thread(to) => drop(to.try_send(())),
+            }
+        }
     }
 }
 
