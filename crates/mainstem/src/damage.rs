@@ -32,6 +32,8 @@ pub struct Look {
     others: Vec<(String, String, String)>,
     /// Journals that name objects, and no folder is there that has them; likewise.
     archives: Vec<(String, String, String)>,
+    /// Each journal that `meta.toml` names is there, under whatever number.
+    has_all_journals: bool,
     /// Nothing of all that, and a start refuses the folder for this reason.
     pub refused: Option<String>,
 }
@@ -81,7 +83,8 @@ impl Look {
             Some((objects_name(number), format!("archive/{journal}"), error.to_string()))
         };
         let archives = surveys.iter().enumerate().filter_map(lacking).collect();
-        let mut look = Self { surveys, names, others, archives, refused: None };
+        let has_all_journals = folder.journal_ids.iter().all(|id| surveys.iter().any(|survey| survey.journal.to_string() == *id));
+        let mut look = Self { surveys, names, others, archives, has_all_journals, refused: None };
         if look.places() == 0 && look.lost().is_empty() {
             look.refused = prove(folder, &Settings::default()).err().map(|error| format!("{error:#}"));
         }
@@ -93,10 +96,10 @@ impl Look {
         self.damages().count() + self.folders().count()
     }
 
-    /// Is all that is lost listed? Of a journal that is gone, or without a checkpoint, nobody knows what it had.
-    fn is_all_known(&self, journals: &[String]) -> bool {
-        let is_there = |id: &String| self.surveys.iter().any(|survey| survey.journal.to_string() == *id);
-        journals.iter().all(is_there) && self.surveys.iter().all(|survey| !survey.without_checkpoint)
+    /// Is all that is lost listed? Of a journal that is gone, or without a checkpoint, nobody knows what it had, nor of chunks of which nothing is
+    /// readable what was at the end of a log.
+    fn is_all_known(&self) -> bool {
+        self.has_all_journals && self.surveys.iter().all(|survey| !survey.without_checkpoint) && !self.damages().any(Damage::hides_ends)
     }
 
     /// In the order of journals.
@@ -137,7 +140,7 @@ impl Look {
                 json!({"number": number, "uuid": uuid, "index": index, "chunks": survey.chunks, "runs": survey.runs, "bytes": survey.bytes})
             })
             .collect();
-        json!({"journals": journals, "damages": damages, "lost": lost, "refused": self.refused})
+        json!({"journals": journals, "damages": damages, "lost": lost, "loss_known": self.is_all_known(), "refused": self.refused})
     }
 
     fn shown(&self) -> String {
@@ -203,7 +206,7 @@ pub fn verify(data: &Path, archive: Option<PathBuf>, as_json: bool) -> anyhow::R
     match (damages, lost) {
         (0, 0) => look.refused.map_or(Ok(()), |reason| bail!("nothing is damaged or lost, and a start refuses the folder: {reason}")),
         (0, _) => bail!("nothing is damaged, but records are missing: a segment is gone; restore a backup"),
-        _ if look.is_all_known(&folder.journal_ids) => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
+        _ if look.is_all_known() => bail!("{damages} places are damaged, {lost} ranges of offsets are lost"),
         _ => bail!("{damages} places are damaged; {lost} ranges of offsets are known to be lost, and not all can be known"),
     }
 }

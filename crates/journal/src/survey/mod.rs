@@ -60,6 +60,12 @@ impl Damage {
         !matches!(self.place, Place::Elsewhere | Place::Object)
     }
 
+    /// May more be lost with it than what is listed of logs? Of chunks of which nothing is known, or that are gone, what a log had at its very end is
+    /// not known.
+    pub fn hides_ends(&self) -> bool {
+        matches!(self.place, Place::Elsewhere | Place::Hole(_) | Place::Newest { .. } | Place::End(_))
+    }
+
     /// Is it in an object of the archive?
     pub fn is_of_object(&self) -> bool {
         self.place == Place::Object

@@ -477,6 +477,7 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
     fs::remove_dir_all(without.join("journal-0")).expect("removable");
     let (ok, said) = verify(&without);
     assert!(!ok && said.contains("0-journal") && said.contains("all topics, queues, users, settings, groups") && said.contains("not all can be known"), "{said}");
+    assert!(!is_loss_known(&without));
     let (ok, said) = salvage(&without, "none");
     assert!(!ok && said.contains("journal 0 is not there: all topics, queues, users, settings, groups") && said.contains("restore a backup"), "{said}");
 
@@ -522,6 +523,33 @@ fn what_is_wrong_is_said_with_its_journal_and_what_to_do() {
     assert!(at == Some(0) && listed == 10 && said.contains(&format!("and {} more places in objects", count - 10)), "{said}");
 }
 
+/// What `verify --json` says.
+fn is_loss_known(data: &Path) -> bool {
+    let (_, said) = mainstem(&["journal", "verify", "--json"], &[("--data", data)]);
+    let found: serde_json::Value = serde_json::from_str(said.lines().find(|line| line.starts_with('{')).expect("an object")).expect("JSON");
+    found["loss_known"].as_bool().expect("it is said")
+}
+
+#[test]
+fn what_was_at_the_end_of_a_journal_is_lost_without_a_count() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (data, flags) = (scratch.path().join("data"), ["--set", "mainstem.segment.bytes=262144"]);
+    let process = Process::start(&data, &flags);
+    assert_eq!(change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 1})).status, 201);
+    for _ in 0..40 {
+        assert_eq!(change(&process, "POST", "/v1/topics/t/records", json!({"value": "v".repeat(20_000)})).status, 201);
+    }
+    assert!(process.terminate().1);
+    assert!(is_loss_known(&data), "nothing is lost");
+    let segments: Vec<PathBuf> = files(&data.join("journal-0")).into_iter().filter(|path| path.to_string_lossy().contains("/segment-")).collect();
+    let has_chunks = |path: &PathBuf| fs::read(path).expect("readable").windows(4).any(|part| part == b"MSCK");
+    let newest = segments.iter().rposition(has_chunks).expect("one that was written");
+    segments[newest..].iter().for_each(|path| fs::remove_file(path).expect("removable"));
+    let (ok, said) = mainstem(&["journal", "verify"], &[("--data", &data)]);
+    assert!(!ok && said.contains("had come to chunk") && said.contains("not all can be known"), "{said}");
+    assert!(!is_loss_known(&data));
+}
+
 /// Messages of a queue that are lost, in a sealed segment and in the one that was written, are none of its messages.
 #[test]
 fn messages_that_a_repair_has_replaced_do_not_count() {
@@ -553,6 +581,7 @@ fn messages_that_a_repair_has_replaced_do_not_count() {
     let range = |line: &str| line.split(" offsets ").nth(1)?.split(',').next()?.split_once("..").map(|(from, until)| (number(from), number(until)));
     let lost: u64 = said.lines().filter(|line| line.starts_with("LOST")).filter_map(range).map(|(from, until)| until - from).sum();
     assert!(named.len() == 2 && lost >= 2, "{said}");
+    assert!(is_loss_known(&data) && !said.contains("not all can be known"), "{said}");
     let accepting: Vec<&str> = flags.iter().copied().chain(named.iter().flat_map(|name| ["--accept-loss", name])).collect();
     assert!(Process::start(&data, &accepting).terminate().1);
     let process = Process::start(&data, &flags);
