@@ -284,6 +284,7 @@ fn a_thread_waits_until_counts_are_known() {
     let held = Held::put(&node);
     producer.end(&node, &jobs, Marker::Abort);
     assert!(!node.broker.wait_for_counts(&jobs, Duration::from_millis(50)), "they are not known");
+    assert!(node.broker.delete_queue(&jobs, false, true).is_err(), "by what is known it has messages");
     let (broker, waited) = (Arc::clone(&node.broker), Arc::clone(&jobs));
     let waiter = std::thread::spawn(move || {
         let known = broker.wait_for_counts(&waited, Duration::from_secs(60));
