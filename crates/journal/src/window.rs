@@ -40,10 +40,11 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// For a window of at least four segments.
+    /// For a window of at least four segments. Half of it is the archiver's, if that is not more than a few segments: while it moves some of
+    /// them as many are written.
     pub fn new(window: u64, segment: u64) -> Self {
         let full = window.saturating_sub(segment);
-        let room = (full / 4).clamp(segment.min(full), ROOM_SEGMENTS_MAX * segment);
+        let room = (full / 2).clamp(segment.min(full), ROOM_SEGMENTS_MAX * segment);
         Self { calm: full.saturating_sub(room), hurry: full.saturating_sub(room / 2), full, segment }
     }
 
@@ -85,6 +86,8 @@ pub(crate) struct WindowState {
     /// Bytes that the archive has taken since the start.
     taken: AtomicU64,
     relief: AtomicU8,
+    /// All that is live in segments below is on its way into the archive.
+    emptied_below: AtomicU64,
     /// State finds no room.
     wanted_by_state: AtomicBool,
     /// The keeper adds no segment.
@@ -118,6 +121,16 @@ impl WindowState {
             1 => Relief::Nothing,
             _ => Relief::Failing,
         }
+    }
+
+    /// The archiver is about to take all that is live in the segments below one.
+    pub fn set_emptied_below(&self, sequence: u64) {
+        self.emptied_below.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Is it soon to be freed, and so not worth a rewriting?
+    pub fn is_being_emptied(&self, sequence: u64) -> bool {
+        sequence < self.emptied_below.load(Ordering::Relaxed)
     }
 
     /// Asks for a segment for state. True for the first that asks.

@@ -5,11 +5,13 @@
 //! The interface is asynchronous; a store of the local file system does its work when it is polled, on the thread that polls
 //! it, which here is one of the archive's or of the readers of history.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -32,6 +34,8 @@ pub struct FolderArchive {
 
 /// Written at once: a commit waits for one such piece at most.
 const PIECE_BYTES: usize = 512 << 10;
+/// Threads that store objects at once: each mostly waits for the disk, which makes what several wait for durable together.
+const AT_ONCE: usize = 24;
 /// Behind the name of what is being written.
 pub const UNFINISHED: &str = "#1";
 
@@ -78,23 +82,26 @@ impl FolderArchive {
         Ok(Self { folder: folder.canonicalize()?, store, writing: RealStorage::open(folder, mode)?, reading: RealStorage::reading(folder, mode) })
     }
 
-    /// Creates the folder of an object, durably.
-    fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        let missing: Vec<&Path> = folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
-        for folder in missing.into_iter().rev() {
-            match std::fs::create_dir(folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
+    /// Creates folders of objects, durably.
+    fn create_folders(&self, folders: &BTreeSet<&Path>) -> io::Result<()> {
+        let mut changed = BTreeSet::new();
+        for folder in folders {
+            let missing: Vec<&Path> = folder.ancestors().take_while(|folder| *folder != self.folder && !folder.is_dir()).collect();
+            for folder in missing.into_iter().rev() {
+                match std::fs::create_dir(folder) {
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                    _ => {}
+                }
+                changed.extend(folder.parent());
             }
-            folder.parent().map_or(Ok(()), sync)?;
         }
-        Ok(())
+        changed.into_iter().try_for_each(sync)
     }
 
     /// Writes an object under a name that is not its own, durably.
     fn write_unfinished(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let file = self.writing.create(name, bytes.len().next_multiple_of(SECTOR) as u64)?;
-        let mut memory = vec![0; PIECE_BYTES + SECTOR];
+        let mut memory = vec![0; bytes.len().min(PIECE_BYTES).next_multiple_of(SECTOR) + SECTOR];
         let skip = memory.as_ptr().align_offset(SECTOR);
         for (number, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
             let sectors = &mut memory[skip..skip + piece.len().next_multiple_of(SECTOR)];
@@ -124,6 +131,27 @@ impl FolderArchive {
 /// Makes what happened in a folder durable.
 fn sync(folder: &Path) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
+}
+
+/// Does the same with all of them, several at once; after an error with no more.
+fn at_once<T: Sync>(all: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let some = || {
+        while !failed.load(Ordering::Relaxed)
+            && let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            work(one).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        // Where there is no thread to be had the others do its part.
+        let spawn = |_| std::thread::Builder::new().name("archive".to_owned()).spawn_scoped(scope, some).ok();
+        let others: Vec<_> = (1..all.len().min(AT_ONCE)).filter_map(spawn).collect();
+        let own = some();
+        let died = || io::Error::other("a thread that stores objects has ended");
+        others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(died()))).fold(own, Result::and)
+    })
 }
 
 /// An object is written beside its name, with a `#` and a number behind it, and renamed.
@@ -175,11 +203,15 @@ impl ArchiveStore for ArchiveReader {
 
 impl ArchiveStore for FolderArchive {
     fn put(&self, name: &str, bytes: Bytes) -> io::Result<()> {
-        let path = self.folder.join(name);
-        let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        self.create_folder(folder)?;
-        self.write(name, &bytes)?;
-        sync(folder)
+        self.put_all(&[(name.to_owned(), bytes)])
+    }
+
+    fn put_all(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
+        let paths: Vec<PathBuf> = objects.iter().map(|(name, _)| self.folder.join(name)).collect();
+        let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
+        self.create_folders(&folders)?;
+        at_once(objects, |(name, bytes)| self.write(name, bytes))?;
+        at_once(&folders.into_iter().collect::<Vec<_>>(), |folder| sync(folder))
     }
 
     fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -225,6 +257,13 @@ mod tests {
         for name in ["one/7/a", "one/7/b", "one/8/a", "two/7/a"] {
             archive.put(name, bytes.clone()).expect("put");
         }
+        let many: Vec<_> = (0..100).map(|number| (format!("three/{number}/a"), bytes.slice(..number * 97))).collect();
+        archive.put_all(&many).expect("put");
+        for (name, bytes) in &many {
+            let mut into = vec![0; bytes.len() + 1];
+            let got = archive.read_at(name, 0, &mut into).expect("read");
+            assert_eq!(into[..got], bytes[..], "{name}");
+        }
         let mut names = archive.list("one").expect("listed");
         names.sort();
         assert_eq!(names, ["one/7/a", "one/7/b", "one/8/a"]);
@@ -248,5 +287,23 @@ mod tests {
         drop(archive);
         FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
         assert!(!folder.path().join("archive/one/8/b#1").exists());
+    }
+    #[test]
+    fn several_objects_are_stored_at_once_and_an_error_is_told() {
+        let meeting = std::sync::Barrier::new(AT_ONCE);
+        let all: Vec<usize> = (0..10 * AT_ONCE).collect();
+        at_once(&all, |_| {
+            meeting.wait();
+            Ok(())
+        })
+        .expect("all of them meet");
+        let done = AtomicUsize::new(0);
+        let outcome = at_once(&all, |number| {
+            done.fetch_add(1, Ordering::Relaxed);
+            if *number == 3 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+        });
+        assert_eq!(outcome.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
+        at_once(&[] as &[usize], |_| Err(io::ErrorKind::Other.into())).expect("there is nothing to do");
+        assert!(done.into_inner() >= 4);
     }
 }

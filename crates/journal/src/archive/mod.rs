@@ -51,6 +51,13 @@ pub trait ArchiveStore: Send + Sync {
     /// # Errors
     /// Of the store. There may be an object then or not.
     fn put(&self, name: &str, bytes: Bytes) -> io::Result<()>;
+    /// Keeps several objects as `put` does, in less time than one after another if the store can.
+    ///
+    /// # Errors
+    /// Of the store. There may be any of them then.
+    fn put_all(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
+        objects.iter().try_for_each(|(name, bytes)| self.put(name, bytes.clone()))
+    }
     /// Fills `into` from `position` on, as far as the object goes; returns the bytes read.
     ///
     /// # Errors

@@ -423,7 +423,7 @@ impl Archiver {
         self.journal.metrics().compaction_written_bytes.inc_by(object.batch_bytes());
         // Whatever is left of it, it was dealt with.
         let taken = object.batch_bytes() + 1;
-        let made = vec![self.put(object, kept_aborted, true)?];
+        let made = self.put(vec![(object, kept_aborted)], true)?;
         self.commit(Pending { append: None, made, gone: replaces, passed: Vec::new(), taken });
         Ok(())
     }

@@ -164,6 +164,10 @@ impl Archiver {
         let (mut wait, mut busy) = (Duration::ZERO, Duration::ZERO);
         while so(&self.journal) && !self.journal.is_shutting_down() {
             let results = self.journal.take_archiver_inbox(wait).results;
+            // It may have ceased to be so while this waited: what is to be done now is another thread's.
+            if results.is_none() && !so(&self.journal) {
+                return;
+            }
             let began = Instant::now();
             let turn = self.turn(results);
             busy += began.elapsed();
@@ -427,23 +431,26 @@ impl Archiver {
         ObjectWriter::new(self.journal.uuid(), log, id, base)
     }
 
-    /// Ends an object and puts it into the store. `aborted` are the transactions whose markers it holds.
-    fn put(&mut self, object: ObjectWriter, aborted: Vec<AbortedTransaction>, cleaned: bool) -> Result<Arc<Archived>, ArchiverError> {
-        let (bytes, mut archived) = object.finish(cleaned, aborted);
-        if !cleaned {
-            // The object says it; nobody asks its record, which is kept in memory.
-            archived.aborted = Vec::new();
-        }
-        let archived = Arc::new(archived);
-        if archived.length > 0 {
-            let outcome = self.journal.archive().store.put(&archived.name(self.journal.uuid()), bytes);
-            if let Err(error) = outcome {
-                self.retire(archived);
-                return Err(error.into());
+    /// Ends objects and puts them into the store, each with the transactions whose markers it holds. None is left of them when that fails.
+    fn put(&mut self, objects: Vec<(ObjectWriter, Vec<AbortedTransaction>)>, cleaned: bool) -> Result<Vec<Arc<Archived>>, ArchiverError> {
+        let (mut made, mut stored) = (Vec::with_capacity(objects.len()), Vec::with_capacity(objects.len()));
+        for (object, aborted) in objects {
+            let (bytes, mut archived) = object.finish(cleaned, aborted);
+            if !cleaned {
+                // The object says it; nobody asks its record, which is kept in memory.
+                archived.aborted = Vec::new();
             }
-            self.journal.metrics().archive_objects.inc();
-            self.journal.metrics().archive_written_bytes.inc_by(archived.length);
+            if archived.length > 0 {
+                stored.push((archived.name(self.journal.uuid()), bytes));
+            }
+            made.push(Arc::new(archived));
         }
-        Ok(archived)
+        if let Err(error) = self.journal.archive().store.put_all(&stored) {
+            made.into_iter().for_each(|object| self.retire(object));
+            return Err(error.into());
+        }
+        self.journal.metrics().archive_objects.inc_by(stored.len() as u64);
+        self.journal.metrics().archive_written_bytes.inc_by(made.iter().map(|object| object.length).sum());
+        Ok(made)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A log with little in the oldest segments stays there, and is merged with others by rewriting, until it is enough for an
 //! object: a small object costs as much to keep track of as a large one. When room in the window is short and nobody has more, less
-//! is enough.
+//! is enough; then the oldest segments are emptied whole, so that none of them has to be rewritten first, for which there may be no room.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::sweep::Sweep;
 use super::{Archiver, ArchiverError, Pending, Turn};
 use crate::archive::{Archived, ObjectWriter};
 use crate::cold::{ColdWant, ReadError};
-use crate::index::SealedIndex;
+use crate::index::{LogRow, SealedIndex};
 use crate::log::Log;
 use crate::run::Run;
 use crate::segments::Segment;
@@ -28,8 +28,12 @@ type PlacedRuns = Vec<(Arc<Segment>, Run)>;
 const OBJECTS_AT_ONCE: u64 = 4;
 /// A log with less than this part of an object in the oldest segments stays there.
 const WORTH_SHARE: u64 = 8;
-/// In a hurry a log with less than this part of that does.
+/// In a hurry a log with less than this part of that does, …
 const LITTLE_SHARE: u64 = 16;
+/// … unless another one has that much: then this part of it is enough, …
+const BESIDE_SHARE: u64 = 4;
+/// … or nobody has, in all of the window, or a segment is waited for: then this part of it is.
+const LEAST_SHARE: u64 = 16;
 
 /// What a log has in the segments that are to go.
 struct Candidate {
@@ -47,9 +51,29 @@ struct Live {
     compacting: bool,
 }
 
+impl Live {
+    /// What the log with the most has.
+    fn most(&self) -> u64 {
+        self.logs.first().map_or(0, |candidate| candidate.bytes)
+    }
+
+    /// What those have that have enough.
+    fn bytes_of(&self, enough: u64) -> u64 {
+        self.logs.iter().map(|candidate| candidate.bytes).filter(|bytes| *bytes >= enough).sum()
+    }
+}
+
 impl Archiver {
     /// Moves a part of what is beyond the calm mark of the window.
     pub(super) fn move_beyond_window(&mut self) -> Result<Turn, ArchiverError> {
+        let outcome = self.move_oldest();
+        if !matches!(outcome, Ok(Turn::Waiting)) {
+            self.journal.window().set_emptied_below(0);
+        }
+        outcome
+    }
+
+    fn move_oldest(&mut self) -> Result<Turn, ArchiverError> {
         let Some(marks) = self.journal.marks() else { return Ok(Turn::Idle) };
         let used = self.journal.used_bytes();
         let Some(excess) = used.checked_sub(marks.calm).filter(|excess| *excess > 0) else {
@@ -62,7 +86,7 @@ impl Archiver {
         let sealed = self.journal.segments().sealed();
         let (mut victims, mut freed) = (Vec::new(), 0);
         let mut wanted = excess;
-        let (worth, left) = loop {
+        let (enough, mut live) = loop {
             for (segment, index) in &sealed[victims.len()..] {
                 if freed >= wanted {
                     break;
@@ -70,20 +94,36 @@ impl Archiver {
                 freed += segment.bytes();
                 victims.push(Arc::clone(index));
             }
-            let mut victims_live = self.live_in(&victims, hurried)?;
-            if hurried && victims_live.logs.is_empty() && victims_live.compacting {
+            let mut live = self.live_in(&victims, hurried)?;
+            if hurried && live.logs.is_empty() && live.compacting {
                 // A pass may end anywhere; what of it is not in the archive yet can be moved then.
                 self.give_up_pass();
-                victims_live = self.live_in(&victims, hurried)?;
+                live = self.live_in(&victims, hurried)?;
             }
-            let left = victims_live.left || !victims_live.logs.is_empty();
-            let worth = self.worth_moving(victims_live.logs, used, hurried);
             // Where the oldest segments hold too little of each log, it is looked further.
-            if !worth.is_empty() || !hurried || victims.len() == sealed.len() {
-                break (worth, left);
+            let all = victims.len() == sealed.len();
+            let enough = self.enough(live.most(), hurried, all, used);
+            if !live.logs.is_empty() && live.most() >= enough || !hurried || all {
+                break (enough, live);
             }
             wanted *= 2;
         };
+        let left = live.left || !live.logs.is_empty();
+        if enough < self.journal.config().object_bytes / WORTH_SHARE {
+            // What is moved at once is all of some segments rather than something of each.
+            while live.bytes_of(enough) > self.room_at_once() {
+                let fewer = &victims[..victims.len() - 1];
+                let live_in_fewer = self.live_in(fewer, hurried)?;
+                if live_in_fewer.logs.is_empty() || live_in_fewer.most() < enough {
+                    break;
+                }
+                victims.pop();
+                live = live_in_fewer;
+            }
+        }
+        live.logs.retain(|candidate| candidate.bytes >= enough);
+        self.journal.window().set_emptied_below(if hurried { self.emptied_below(&victims, &live)? } else { 0 });
+        let worth = live.logs;
         // A segment that somebody holds is not written again.
         drop((sealed, victims));
         let objects = self.gather(worth)?;
@@ -92,19 +132,12 @@ impl Archiver {
             self.found(if left && hurried { Relief::Nothing } else { Relief::Likely });
             return Ok(Turn::Idle);
         }
-        let mut made = Vec::new();
-        for (log, object) in objects {
+        let with_aborted = |(log, object): (Arc<Log>, ObjectWriter)| {
             let range = object.base()..object.next();
             let aborted = log.aborted_between(range.start, range.end);
-            let aborted = aborted.into_iter().filter(|aborted| range.contains(&aborted.last)).collect();
-            match self.put(object, aborted, false) {
-                Ok(archived) => made.push(archived),
-                Err(error) => {
-                    made.into_iter().for_each(|object| self.retire(object));
-                    return Err(error);
-                }
-            }
-        }
+            (object, aborted.into_iter().filter(|aborted| range.contains(&aborted.last)).collect())
+        };
+        let made = self.put(objects.into_iter().map(with_aborted).collect(), false)?;
         self.found(Relief::Likely);
         let taken = made.iter().map(|object| object.bytes).sum();
         self.commit(Pending { append: None, made, gone: Vec::new(), passed: Vec::new(), taken });
@@ -142,24 +175,47 @@ impl Archiver {
         Ok(Live { logs, left, compacting })
     }
 
-    /// Those that have enough for an object. The shorter of room the window is, the less is enough, if nobody has more.
-    fn worth_moving(&self, mut logs: Vec<Candidate>, used: u64, hurried: bool) -> Vec<Candidate> {
-        let Some(window) = self.journal.config().window_bytes else { return Vec::new() };
+    /// How much of a log is enough for an object, if `most` is what one has; `all`: of all sealed segments. The shorter of room the window is, the
+    /// less, if nobody has more.
+    fn enough(&self, most: u64, hurried: bool, all: bool, used: u64) -> u64 {
         let worth = self.journal.config().object_bytes / WORTH_SHARE;
-        let most = logs.first().map_or(0, |candidate| candidate.bytes);
-        let enough = match used {
+        let little = worth / LITTLE_SHARE;
+        let is_over = |window| used >= window + window / 2;
+        match most {
             _ if most >= worth || !hurried => worth,
-            _ if most >= worth / LITTLE_SHARE || used < window + window / 2 => worth / LITTLE_SHARE,
-            _ => 0,
-        };
-        logs.retain(|candidate| candidate.bytes >= enough);
-        logs
+            _ if most >= little && !self.journal.window().is_held() => little / BESIDE_SHARE,
+            _ if most >= little || most >= little / LEAST_SHARE && all => little / LEAST_SHARE,
+            _ if self.journal.config().window_bytes.is_some_and(is_over) => 0,
+            _ => little,
+        }
+    }
+
+    /// The first of some segments that keeps something when the logs in `taken` have nothing left there: those before it are empty then.
+    fn emptied_below(&self, victims: &[Arc<SealedIndex>], taken: &Live) -> Result<u64, ArchiverError> {
+        let taken: HashSet<LogId> = taken.logs.iter().map(|candidate| candidate.log.id()).collect();
+        let mut below = 0;
+        for index in victims {
+            let stays = |row: &LogRow| {
+                let is_live = |log: Arc<Log>| row.next > log.start().max(log.archived_until());
+                !taken.contains(&row.log) && self.journal.log(row.log).is_some_and(is_live)
+            };
+            if index.rows()?.iter().any(stays) {
+                break;
+            }
+            below = index.info().sequence + 1;
+        }
+        Ok(below)
+    }
+
+    /// Bytes of batches that are gathered for one append.
+    fn room_at_once(&self) -> u64 {
+        OBJECTS_AT_ONCE * self.journal.config().object_bytes
     }
 
     /// Reads what some of the candidates have, in the order of the journal, into objects.
     fn gather(&mut self, candidates: Vec<Candidate>) -> Result<Vec<(Arc<Log>, ObjectWriter)>, ArchiverError> {
         let object_bytes = self.journal.config().object_bytes;
-        let mut room = OBJECTS_AT_ONCE * object_bytes;
+        let mut room = self.room_at_once();
         let mut logs: HashMap<LogId, (Arc<Log>, Vec<ObjectWriter>)> = HashMap::new();
         let mut runs = Vec::new();
         for Candidate { log, until, .. } in candidates {

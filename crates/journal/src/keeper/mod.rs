@@ -525,8 +525,16 @@ impl Keeper {
         self.storage.sync_folder()
     }
 
-    /// Takes a dead segment out of the table and keeps or removes its file.
-    fn free(&mut self, sequence: u64) -> io::Result<()> {
+    /// Takes dead segments out of the table and keeps or removes their files.
+    fn free(&mut self, sequences: &[u64]) -> io::Result<()> {
+        if sequences.is_empty() {
+            return Ok(());
+        }
+        let outcome = sequences.iter().try_for_each(|sequence| self.free_one(*sequence));
+        outcome.and(self.storage.sync_folder())
+    }
+
+    fn free_one(&mut self, sequence: u64) -> io::Result<()> {
         let Some(segment) = self.journal.segments().get(sequence) else { return Ok(()) };
         self.journal.segments().remove(sequence);
         self.journal.cold().forget(segment.id);
@@ -549,7 +557,6 @@ impl Keeper {
             return Err(error);
         }
         self.journal.set_spare_segments(self.spares.len());
-        self.storage.sync_folder()?;
         self.journal.metrics().segments_freed.inc();
         Ok(())
     }

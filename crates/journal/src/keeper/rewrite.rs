@@ -41,9 +41,8 @@ impl Keeper {
         }
         let covered = self.checkpointed.min(self.pinned_from.unwrap_or(u64::MAX));
         usage.retain(|used| used.sequence < covered);
-        for used in usage.extract_if(.., |used| used.live_bytes == 0) {
-            self.free(used.sequence)?;
-        }
+        let dead: Vec<u64> = usage.extract_if(.., |used| used.live_bytes == 0).map(|used| used.sequence).collect();
+        self.free(&dead)?;
         if self.is_room_coming(self.journal.file_bytes()) {
             self.look.wanted = true;
             return Ok(());
@@ -68,7 +67,8 @@ impl Keeper {
         let mut outcome = Ok(());
         for _ in 0..TURN_MAX {
             let limits = self.limits()?;
-            let Some(victims) = choose(usage, &limits, |sequence| self.unreadable.contains(&sequence)) else { break };
+            let blocked = |sequence| self.unreadable.contains(&sequence) || self.journal.window().is_being_emptied(sequence) && !limits.short;
+            let Some(victims) = choose(usage, &limits, blocked) else { break };
             let first = victims[0].sequence;
             let at = usage.iter().position(|used| used.sequence == first).unwrap_or(0);
             // What was rewritten is rewritten again only behind a checkpoint. It parts its neighbours too.
@@ -195,10 +195,7 @@ impl Keeper {
         let replaced: Vec<u64> = sources[1..].iter().map(|(replaced, _)| replaced.sequence).collect();
         // A segment that somebody holds is not written again.
         drop(sources);
-        for replaced in replaced {
-            self.free(replaced)?;
-        }
-        Ok(())
+        Ok(self.free(&replaced)?)
     }
 
     /// Copies what is live: log by log, but what belongs to logs that share runs in the order in which it lies, so that the runs of each
