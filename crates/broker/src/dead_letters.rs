@@ -188,6 +188,11 @@ impl Broker {
     pub(crate) fn read_log(&self, log: &Arc<Log>, from: u64, last: u64, max_bytes: usize) -> Result<(Vec<Record>, u64), DeadLetterError> {
         let journal = self.journal_of(log.id());
         let until = Offset(last + 1).min(log.high_watermark());
+        let start = log.start();
+        if from < start.0 && start < until {
+            // What is behind the start is there.
+            return Ok((Vec::new(), start.0));
+        }
         let (slices, next) = match journal.read_tail(log, Offset(from)..until, max_bytes, true) {
             TailRead::Data { slices, next, .. } => (slices, next),
             TailRead::Cold => {
@@ -195,6 +200,8 @@ impl Broker {
                 let data = journal.read_cold(&[want], max_bytes).pop().transpose()?;
                 data.map_or_else(|| (Default::default(), until), |data| (data.slices, data.next))
             }
+            // Trimmed meanwhile: the next call finds the start.
+            TailRead::OutOfRange if from < log.start().0 => return Ok((Vec::new(), log.start().0.min(last + 1))),
             TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),
         };
         let bytes = slices.concat();

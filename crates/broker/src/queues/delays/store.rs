@@ -246,6 +246,8 @@ impl Store {
     fn index(&mut self, broker: &Broker) -> Result<bool, DelayError> {
         let queue = &self.delays.queue;
         let end = queue.log().last_stable().0;
+        // What lies before the start has left, some of it before the last restart: then the start may be beyond what was looked at.
+        self.indexed = self.indexed.max(queue.log().start().0);
         if self.indexed >= end {
             return Ok(false);
         }

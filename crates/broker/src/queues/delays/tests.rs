@@ -7,7 +7,10 @@ use delivery::RecordState;
 use routing::{Arguments, Declaration};
 use smallvec::SmallVec;
 
-use super::record::{DELAY_HEADER, Delay};
+use types::SystemClock;
+
+use super::clock::DelayClock;
+use super::record::{ClockRecord, DELAY_HEADER, Delay};
 use super::store::Store;
 use super::Delays;
 use crate::queues::admin::BindingWish;
@@ -83,5 +86,37 @@ fn what_takes_a_whole_segment_leaves_too() {
         delays.count() == 0
     });
     assert_eq!(queue.log().end().0, 2);
+    node.close();
+}
+
+/// What has left before a restart may lie where the first piece ends that is read after it.
+#[test]
+fn what_is_behind_messages_that_left_before_a_restart_leaves_after_it() {
+    let node = Node::open(1);
+    node.broker.set_undertaker(Arc::new(Plain(b"")));
+    let delays = exchange(&node);
+    let queue = node.queue_in(0);
+    bind(&node, &queue);
+    let clock = &node.broker.delays.clock;
+    let later = clock.now() + 3_600_000;
+    for (count, due) in [(100, later), (300, 1), (100, later)] {
+        let due = Delay { due, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
+        for _ in 0..count {
+            node.append(delays.queue().log(), &[7; 4_000], &[(DELAY_HEADER, Some(&due))]).expect("taken");
+        }
+    }
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    wait_for("those between have left", || {
+        store.step(&node.broker, clock);
+        queue.log().end().0 == 300
+    });
+    let hour_later = DelayClock::new(Arc::new(SystemClock));
+    hour_later.resume(Some(ClockRecord { boot: 0, ahead: 0, seen: later }));
+    let mut store = Store::new(Arc::clone(&delays), Vec::new(), Arc::default());
+    wait_for("all have left", || {
+        store.step(&node.broker, &hour_later);
+        delays.count() == 0
+    });
+    assert_eq!(queue.log().end().0, 500);
     node.close();
 }
