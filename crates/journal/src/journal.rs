@@ -247,7 +247,8 @@ impl Journal {
             reserve_spent: AtomicBool::new(false),
             stopped: Mutex::new(None),
             segment_wanted: AtomicU64::new(0),
-            released: AtomicBool::new(false),
+            // What was let go before a start, nobody has looked after yet.
+            released: AtomicBool::new(true),
             segment_error: Mutex::new(None),
             shutting_down: AtomicBool::new(false),
             keeper: Mutex::default(),

@@ -95,6 +95,26 @@ fn what_is_dead_behind_the_last_checkpoint_goes_when_nothing_more_is_written() {
     node.close();
 }
 
+/// Nothing more is written, and nobody looks for retention.
+#[test]
+fn what_was_let_go_just_before_a_stop_goes_after_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = || JournalConfig { retention_check_ms: 3_600_000, ..small() };
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("it opens");
+    let log = node.log(1);
+    while node.journal.metrics().segments_sealed.get() < 15 {
+        node.append_batch(&log, 50, VALUE_BYTES).expect("there is space");
+    }
+    node.trim(&log, log.end().0).expect("trimmed");
+    drop(log);
+    node.close();
+    let bytes = || segment_bytes(folder.path());
+    assert!(bytes() > 10 * SEGMENT, "{} bytes", bytes());
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("it opens");
+    wait_for(&format!("{} bytes", bytes()), || bytes() <= 3 * SEGMENT);
+    node.close();
+}
+
 /// A disk of so many bytes.
 struct SmallDisk {
     storage: RealStorage,
