@@ -171,6 +171,8 @@ pub struct Journal {
     reserve_used: AtomicBool,
     /// It had no room for what came last.
     reserve_spent: AtomicBool,
+    /// Of what is kept for state on a full disk less than half is left.
+    state_short: AtomicBool,
     stopped: Mutex<Option<String>>,
     /// Since when the writer waits for a segment, by the steady clock in ms, at least 1; 0 when it does not.
     segment_wanted: AtomicU64,
@@ -245,6 +247,7 @@ impl Journal {
             disk_full: AtomicBool::new(false),
             reserve_used: AtomicBool::new(false),
             reserve_spent: AtomicBool::new(false),
+            state_short: AtomicBool::new(false),
             stopped: Mutex::new(None),
             segment_wanted: AtomicU64::new(0),
             // What was let go before a start, nobody has looked after yet.

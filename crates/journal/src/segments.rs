@@ -183,6 +183,8 @@ pub(crate) struct PreparedSegment {
     pub size: u64,
     /// Bytes from the start that have been written in an earlier life of the file.
     pub written_before: u64,
+    /// No data goes into it: it was made on a full disk, for what is said of data that is let go.
+    pub for_state: bool,
 }
 
 /// Where chunks of the active segment must end so that the chunk that ends it and its index fit behind them.

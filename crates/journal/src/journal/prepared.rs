@@ -15,6 +15,11 @@ impl Journal {
         self.prepared.lock().as_ref().is_some_and(|prepared| prepared.size >= self.config.segment_bytes)
     }
 
+    /// Is there one that data goes into?
+    pub(crate) fn has_prepared_for_data(&self) -> bool {
+        self.prepared.lock().as_ref().is_some_and(|prepared| !prepared.for_state)
+    }
+
     pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {
         let taken = self.prepared.lock().take();
         self.wake_keeper(false);
@@ -25,10 +30,13 @@ impl Journal {
     pub(crate) fn offer_prepared(&self, segment: PreparedSegment, is_last: bool) {
         let mut prepared = self.prepared.lock();
         self.set_disk_full(is_last || segment.size < self.config.segment_bytes);
+        self.state_short.store(false, Ordering::Relaxed);
+        if !segment.for_state {
+            self.reserve_spent.store(false, Ordering::Relaxed);
+        }
         *prepared = Some(segment);
         // What waited may go into what was kept back in the segment before it, so that the writer does not take this one.
         self.segment_wanted.store(0, Ordering::Relaxed);
-        self.reserve_spent.store(false, Ordering::Relaxed);
         drop(prepared);
         *self.segment_error.lock() = None;
         self.intake.wake_always();
@@ -46,13 +54,24 @@ impl Journal {
     /// What may use the reserve found no room, and will find none before another segment is there.
     pub(crate) fn note_reserve_spent(&self) {
         let prepared = self.prepared.lock();
-        self.reserve_spent.store(prepared.is_none(), Ordering::Relaxed);
+        self.reserve_spent.store(prepared.as_ref().is_none_or(|prepared| prepared.for_state), Ordering::Relaxed);
     }
 
     /// Takes back a prepared segment that is shorter than others, to make it longer, if it lacks no more than so many bytes.
     pub(crate) fn take_back_short(&self, lacking: u64) -> Option<PreparedSegment> {
         let whole = self.config.segment_bytes;
         self.prepared.lock().take_if(|prepared| prepared.size < whole && whole - prepared.size <= lacking)
+    }
+
+    /// Of what is kept for state little is left, and no segment follows.
+    pub(crate) fn note_state_short(&self) {
+        if !self.state_short.swap(true, Ordering::Relaxed) {
+            self.wake_keeper(false);
+        }
+    }
+
+    pub(crate) fn is_state_short(&self) -> bool {
+        self.state_short.load(Ordering::Relaxed)
     }
 
     pub(crate) fn note_reserve_used(&self) {

@@ -307,10 +307,10 @@ impl Keeper {
         if self.journal.has_prepared() {
             return self.review_prepared();
         }
-        let Some(grant) = self.ask_window() else { return };
+        let Some(grant) = self.ask_window() else { return self.prepare_for_state() };
         // Space that comes back on a full disk is first for what brings back more.
         if self.is_short() && self.spares.is_empty() && !self.keep_room().unwrap_or(false) && self.journal.is_disk_full() {
-            return;
+            return self.prepare_for_state();
         }
         match self.make_segment() {
             Ok(prepared) => {
@@ -384,7 +384,7 @@ impl Keeper {
         file.sync()?;
         self.storage.sync_folder()?;
         self.journal.segments().insert(sequence, Arc::clone(&file));
-        Ok(PreparedSegment { sequence, file, size, written_before })
+        Ok(PreparedSegment { sequence, file, size, written_before, for_state: false })
     }
 
     /// True when something was sealed.

@@ -25,6 +25,8 @@ use crate::segments::{SEGMENT_HEADER_BYTES, Segment, SegmentHeader, SegmentKind,
 pub(crate) const NAME_REWRITING: &str = "rewriting";
 /// Runs are merged up to this length, so that history reads in large pieces.
 const MERGED_RUN_BYTES: usize = 1 << 20;
+/// When state has little room a checkpoint is written for this part of a segment; one for state alone is more than that.
+const GAIN_WHEN_SHORT_SHARE: u64 = 16;
 /// Rewritings of one turn, …
 const TURN_MAX: usize = 32;
 /// … which ends after so many ms.
@@ -56,7 +58,9 @@ impl Keeper {
         let behind = usage.iter().filter(|used| used.sequence >= self.checkpointed);
         let gain: u64 = behind.map(|used| used.file_bytes.saturating_sub(used.kept_bytes)).sum();
         // It is written twice.
-        let is_worth = gain > 2 * self.checkpoint_bytes && gain >= self.journal.config().segment_bytes / 2;
+        let segment_bytes = self.journal.config().segment_bytes;
+        // Where what is said of records finds no room soon a little is enough; the space for a checkpoint is there.
+        let is_worth = gain > 2 * self.checkpoint_bytes && gain >= segment_bytes / 2 || self.journal.is_state_short() && gain >= segment_bytes / GAIN_WHEN_SHORT_SHARE;
         self.look.held_back = is_worth && !self.is_quiet_since(self.look.sealed) && !self.is_short();
         is_worth && !self.look.held_back
     }

@@ -18,6 +18,8 @@ const RESERVE_BYTES_MIN: u64 = 64 << 10;
 pub(super) const NAME_ROOM: &str = "reserve-rewriting";
 /// On a full disk a segment has at least this part of the usual length: what is reserved for state is not more than half of it.
 const SHORT_SHARE: u64 = 2;
+/// A segment for state alone has this part of it: two of them come out of what is kept for a rewriting.
+const STATE_SHARE: u64 = 8;
 /// This part of the usual length is left beside such a segment.
 const LEFT_SHARE: u64 = 32;
 /// Less than this is left for others when a rewriting takes what is free.
@@ -70,16 +72,59 @@ impl Keeper {
     /// what frees as much as it takes.
     pub(super) fn prepare_short(&mut self) {
         if !self.journal.is_reserve_used() || !self.keep_room().unwrap_or(false) {
-            return;
+            return self.prepare_for_state();
         }
         match self.make_short() {
-            Ok(None) => {}
+            Ok(None) => self.prepare_for_state(),
             Ok(Some(prepared)) => {
                 self.next_sequence += 1;
                 self.journal.offer_prepared(prepared, true);
             }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.prepare_for_state(),
             Err(error) => self.report("prepare a short segment", Err(error.into())),
+        }
+    }
+
+    /// On a full disk, where even what is said of records that are let go finds no room soon: a small segment for that alone, out of what is kept
+    /// for rewriting if there is nothing else. Nothing in it is needed behind the next checkpoint: two of them take turns for as long as it takes.
+    pub(super) fn prepare_for_state(&mut self) {
+        if !self.journal.is_state_short() || !self.journal.is_disk_full() {
+            return;
+        }
+        match self.make_for_state() {
+            Ok(prepared) => {
+                self.next_sequence += 1;
+                self.journal.offer_prepared(PreparedSegment { for_state: true, ..prepared }, true);
+            }
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            Err(error) => self.report("prepare a segment for state", Err(error.into())),
+        }
+    }
+
+    fn make_for_state(&self) -> io::Result<PreparedSegment> {
+        let (sequence, wanted) = (self.next_sequence, self.journal.config().segment_bytes / STATE_SHARE / SECTOR as u64 * SECTOR as u64);
+        let name = segment_name(sequence);
+        let (file, size) = if self.storage.list()?.contains(&name) {
+            let file = self.storage.open(&name)?;
+            let size = file.size()?.max(wanted);
+            self.from_room(wanted, || file.allocate(size))?;
+            (file, size)
+        } else {
+            (self.from_room(wanted, || self.storage.create(&name, wanted))?, wanted)
+        };
+        self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64)
+    }
+
+    /// Takes so much of what is kept for a rewriting, if it does not go without that.
+    fn from_room<T>(&self, bytes: u64, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match take() {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                let room = self.storage.open(NAME_ROOM).map_err(|_| error)?;
+                let left = room.size()?.saturating_sub(bytes + LEFT_BYTES);
+                room.allocate(left / SECTOR as u64 * SECTOR as u64)?;
+                take()
+            }
+            outcome => outcome,
         }
     }
 
@@ -119,14 +164,17 @@ impl Keeper {
         let free = self.storage.free_bytes().unwrap_or(0).saturating_sub(LEFT_BYTES);
         if let Some(mut prepared) = self.journal.take_back_short(free) {
             if prepared.file.allocate(segment_bytes).is_ok() {
-                prepared.size = segment_bytes;
+                (prepared.size, prepared.for_state) = (segment_bytes, false);
                 if let Some(segment) = self.journal.segments().get(prepared.sequence) {
                     segment.set_bytes(segment_bytes);
                 }
             }
             return self.journal.offer_prepared(prepared, !self.has_another());
         }
-        if self.journal.has_whole_prepared() && self.has_another() {
+        if !self.journal.has_whole_prepared() {
+            // A file that is kept for the next one makes this one longer.
+            self.drop_spare();
+        } else if self.has_another() {
             self.journal.set_disk_full(false);
         }
     }
@@ -148,7 +196,9 @@ impl Keeper {
         }
         // Another journal may take what is free meanwhile; what is kept is there in any case.
         let kept = if self.keep_room()? { room_bytes(&self.journal) } else { 0 };
-        let free = self.storage.free_bytes()?.saturating_sub(LEFT_BYTES);
+        // A segment for state may have taken a part of it.
+        let left = || self.storage.open(NAME_ROOM).and_then(|room| room.size()).unwrap_or(0);
+        let free = self.storage.free_bytes()?.saturating_sub(LEFT_BYTES).max(left());
         Ok(Limits { segment_bytes, room_bytes: if kept > 0 { kept } else { free }, short: true })
     }
 }

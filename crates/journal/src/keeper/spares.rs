@@ -92,6 +92,18 @@ impl Spares {
 }
 
 impl Keeper {
+    /// Removes a spare, if there is one.
+    pub(super) fn drop_spare(&mut self) {
+        let Some((at, name)) = self.spares.choose(u64::MAX) else { return };
+        match self.storage.discard(name, None) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => self.report("remove a spare segment file", Err(error.into())),
+            _ => {
+                self.spares.take(at);
+                self.journal.set_spare_segments(self.spares.len());
+            }
+        }
+    }
+
     /// Removes a spare that is not kept, unless other files are on their way out.
     pub(super) fn give_back_spare(&mut self) {
         if self.journal.has_stopped() || self.journal.is_unchecked() || !self.is_quiet_since(self.spares.failed) {

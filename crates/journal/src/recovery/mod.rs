@@ -358,6 +358,7 @@ fn active_segment(journal: &Journal, sequence: u64, file: Arc<dyn File>, size: u
         size,
         position: SEGMENT_HEADER_BYTES as u64,
         written_before: SEGMENT_HEADER_BYTES as u64,
+        for_state: false,
         runs: SegmentRuns::new(journal.recent(), sequence),
         state: StateChanges::default(),
         touched: TouchedLogs::new(journal.drops()),

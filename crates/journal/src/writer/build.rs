@@ -116,7 +116,9 @@ struct Room {
     memory: usize,
     /// Data is refused but for what may use the reserve, which goes on while it has room …
     disk_full: bool,
-    /// … here, or in the segment that follows.
+    /// … here, or in the segment that follows, if that is not for state alone.
+    follows_for_data: bool,
+    /// A segment follows.
     follows: bool,
     /// A segment follows, or may follow; otherwise data that does not fit waits, and state goes on.
     rolls: bool,
@@ -214,8 +216,16 @@ impl<S: Submitter> Writer<S> {
             self.journal.metrics().window_wait_seconds.observe(since.elapsed().as_secs_f64());
         }
         let usual = self.journal.config().segment_bytes.min(2 * self.active.size);
-        let reserve = if prepared { 0 } else { segments::STATE_RESERVE_BYTES.min(usual / 4) as usize };
-        let disk_full = self.journal.is_disk_full();
+        let kept = segments::STATE_RESERVE_BYTES.min(usual / 4) as usize;
+        let (disk_full, follows_for_data) = (self.journal.is_disk_full(), self.journal.has_prepared_for_data());
+        if disk_full && !prepared && usable < kept / 2 {
+            self.journal.note_state_short();
+        }
+        let reserve = match (self.active.for_state, follows_for_data) {
+            (true, _) => usable,
+            (false, true) => 0,
+            (false, false) => kept,
+        };
         let unzeroed = if self.zeroing.is_some() {
             self.active.written_before.saturating_sub(self.active.position) as usize
         } else {
@@ -226,6 +236,7 @@ impl<S: Submitter> Writer<S> {
             state: usable.min(unzeroed),
             memory,
             disk_full,
+            follows_for_data,
             follows: prepared,
             rolls: prepared || self.zeroing.is_some(),
             closing: (disk_full || !prepared) && self.shutting_down,
@@ -524,11 +535,12 @@ fn place(
         return if waits { Place::Held(item) } else { refuse_for_space(request, AppendError::DiskFull) };
     }
     if bytes > if data { room.data } else { room.state } {
-        if room.disk_full && !room.follows && plan.is_empty() {
+        let follows = if data { room.follows_for_data } else { room.follows };
+        if room.disk_full && !follows && plan.is_empty() {
             wants.reserve_spent |= from_reserve;
             return refuse_for_space(request, AppendError::DiskFull);
         }
-        if room.closing && !room.follows {
+        if room.closing && !follows {
             return refuse_for_space(request, AppendError::Stopped);
         }
         wants.roll = true;

@@ -68,6 +68,8 @@ pub(crate) struct ActiveSegment {
     pub position: u64,
     /// Up to here the file's blocks have been written before; a commit there costs no metadata.
     pub written_before: u64,
+    /// No data goes into it. After a restart it is like others.
+    pub for_state: bool,
     pub runs: SegmentRuns,
     pub state: StateChanges,
     /// Logs that have something in it, each once.
@@ -292,7 +294,7 @@ impl<S: Submitter> Writer<S> {
     /// Takes the segment that the keeper has prepared; the old one is sealed once it is durable. Its last chunk says that the other is there,
     /// so that recovery misses that one if it is gone.
     fn roll(&mut self) -> bool {
-        let Some(PreparedSegment { sequence, file, size, written_before }) = self.journal.take_prepared() else {
+        let Some(PreparedSegment { sequence, file, size, written_before, for_state }) = self.journal.take_prepared() else {
             return false;
         };
         assert_eq!(sequence, self.active.sequence + 1, "segments follow each other");
@@ -303,6 +305,7 @@ impl<S: Submitter> Writer<S> {
             size,
             position: crate::segments::SEGMENT_HEADER_BYTES as u64,
             written_before,
+            for_state,
             runs: SegmentRuns::new(self.journal.recent(), sequence),
             state: StateChanges::default(),
             touched: TouchedLogs::new(self.journal.drops()),

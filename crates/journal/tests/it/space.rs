@@ -105,6 +105,11 @@ fn what_was_let_go_just_before_a_stop_goes_after_the_start() {
     while node.journal.metrics().segments_sealed.get() < 15 {
         node.append_batch(&log, 50, VALUE_BYTES).expect("there is space");
     }
+    drop(log);
+    node.close();
+    // Nothing is sealed, and it ends at once: nobody looks.
+    let node = Node::open(folder.path(), IoMode::Buffered, config()).expect("it opens");
+    let log = node.log(1);
     node.trim(&log, log.end().0).expect("trimmed");
     drop(log);
     node.close();
@@ -298,6 +303,47 @@ fn what_takes_the_place_of_other_data_is_written_on_a_full_disk() {
         node.close();
         let node = open_small(folder.path(), 14 * SEGMENT + more);
         assert_eq!(node.log(3).start(), Offset(end));
+        node.close();
+    }
+}
+
+/// Acknowledgements that free nothing, attempts that fail: far more of it than a segment takes, with restarts.
+#[test]
+fn what_is_said_of_records_finds_room_on_a_full_disk_however_much_it_is() {
+    for (percent, more) in [(0, 0), (30, 300_000), (45, 900_000)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = open_small(folder.path(), 14 * SEGMENT + more);
+        let (mut bulk, mut keep) = fill(&node, percent);
+        let (end, kept) = (bulk.end().0, keep.end());
+        // Nothing is let go with them: they use up what is there for data that takes the place of other data.
+        let copy = |node: &Node, log: &Arc<Log>| {
+            let bytes = batch(log.id(), log.end(), 20, VALUE_BYTES);
+            let header = BatchHeader::parse(&bytes).expect("a valid batch");
+            node.append_from_reserve(1, vec![AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }])
+        };
+        let copies = node.log(3);
+        while copy(&node, &copies).is_ok() {}
+        drop(copies);
+        for number in 0..1200_u64 {
+            if number % 500 == 499 {
+                drop((bulk, keep));
+                node.close();
+                node = open_small(folder.path(), 14 * SEGMENT + more);
+                (bulk, keep) = (node.log(1), node.log(2));
+            }
+            let state = || AppendItem::State { key: vec![1, (number % 7) as u8].into(), value: Some(number.to_be_bytes().to_vec().into()) };
+            wait_for(&format!("{percent} %, {more}: state {number} is taken"), || node.append(1, vec![state()]).is_ok());
+            assert_eq!(append_both(&node, [(&bulk, 1), (&keep, 1)]), Err(AppendError::DiskFull), "what is kept for state is for nothing else");
+        }
+        assert!(used_bytes(folder.path()) <= 14 * SEGMENT + more);
+        assert_eq!((bulk.end(), keep.end()), (Offset(end), kept));
+        assert_eq!(read_all(&node.journal, &keep, VALUE_BYTES), kept);
+        node.trim(&bulk, end).expect("deleting goes on");
+        let copies = node.log(3);
+        node.trim(&copies, copies.end().0).expect("deleting goes on");
+        for _ in 0..30 {
+            wait_for(&format!("{percent} %, {more}: space comes back"), || append_both(&node, [(&bulk, 60), (&keep, 0)]).is_ok());
+        }
         node.close();
     }
 }
