@@ -70,7 +70,10 @@ def consumers(broker, quotas):
             channel.basic_ack(method.delivery_tag)
 
         channel.basic_consume("limited", take)
-        connection.process_data_events(1 if name == "slow" else 0)
+        if name == "slow":
+            # What it may have at once.
+            connection.process_data_events(1)
+        # The other may take all there is with its first look.
         start = time.monotonic()
         while time.monotonic() < start + seconds:
             connection.process_data_events(0.05)
