@@ -99,7 +99,8 @@ fn what_is_behind_messages_that_left_before_a_restart_leaves_after_it() {
     bind(&node, &queue);
     let clock = &node.broker.delays.clock;
     let later = clock.now() + 3_600_000;
-    for (count, due) in [(100, later), (300, 1), (100, later)] {
+    // Few before, so that they leave at once, and more between than is read at once.
+    for (count, due) in [(20, later), (300, 1), (100, later)] {
         let due = Delay { due, keys: SmallVec::from_slice(&[&b""[..]]) }.encode();
         for _ in 0..count {
             node.append(delays.queue().log(), &[7; 4_000], &[(DELAY_HEADER, Some(&due))]).expect("taken");
@@ -117,6 +118,6 @@ fn what_is_behind_messages_that_left_before_a_restart_leaves_after_it() {
         store.step(&node.broker, &hour_later);
         delays.count() == 0
     });
-    assert_eq!(queue.log().end().0, 500);
+    assert_eq!(queue.log().end().0, 420);
     node.close();
 }
