@@ -176,6 +176,15 @@ def fetched(got, record, lock):
     return min([got.began - lock - LATE, *earlier[-3:]])
 
 
+def may_be_too_late(record, lock):
+    """Is everything confirmed of this record said by somebody whose lock may have run out before: who was given the record long before a poll
+    returned it, or slept? Such a record may have died meanwhile, and a broker that is past it takes what is said of it."""
+    def slept(end):
+        earlier = [began for began in record.polls[end.member] if began < end.got.began]
+        return end.done > min([end.got.began, *earlier[-3:]]) + lock
+    return all(slept(one) for one in record.said if one.type in TERMINAL and counts(one, record, lock))
+
+
 def same_answer(before, after, record, kills, lock):
     """A member that said it when the broker was killed, and was given the record again, may have both confirmed."""
     same = before.member == after.member and before.got.count == after.got.count

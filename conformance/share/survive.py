@@ -140,11 +140,12 @@ def unburied(records, written, letters):
         if (letter.key(), letter.value(), own) != (key, value, headers):
             yield f"{place} is not as it was among the dead letters: {letter.key()} {letter.value()} {own}"
     for place in written:
-        ends, told = events.outcome(records.get(place, events.Record()), LOCK_MS), there.get(place)
+        record, told = records.get(place, events.Record()), there.get(place)
+        ends = events.outcome(record, LOCK_MS)
         if told is None and ends in (None, "REJECT"):
-            yield f"{place} is neither accepted nor among the dead letters: {records.get(place)}"
-        if told is not None and ends == "ACCEPT":
-            yield f"{place} was accepted, and is among the dead letters: {told}"
+            yield f"{place} is neither accepted nor among the dead letters: {record}"
+        if told is not None and ends == "ACCEPT" and not events.may_be_too_late(record, LOCK_MS * 1000):
+            yield f"{place} was accepted, and is among the dead letters: {told}; {record.got}, {record.said}"
         if told is not None and ends == "REJECT" and told["__dlq.errors.message"] != "rejected":
             yield f"{place} was rejected, and is told to be {told}"
         if told is not None and ends is None and int(told["__dlq.errors.delivery.count"]) != LIMIT:

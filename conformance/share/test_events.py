@@ -31,11 +31,14 @@ class Story:
             self.lines.append(f"{member} failed 0 {offset} {kind} {round(failed * SECOND)} INVALID_RECORD_STATE")
         return self
 
-    def complaints(self, *kills):
+    def records(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "members.out"
             path.write_text("".join(f"{line}\n" for line in self.lines))
-            return list(events.check(events.read([path]), LOCK_MS, LIMIT, [round(at * SECOND) for at in kills]))
+            return events.read([path])
+
+    def complaints(self, *kills):
+        return list(events.check(self.records(), LOCK_MS, LIMIT, [round(at * SECOND) for at in kills]))
 
 
 class Events(unittest.TestCase):
@@ -98,6 +101,13 @@ class Events(unittest.TestCase):
         story = Story().got("a", 0, 1, 5).got("a", 2, 1, 8).got("a", 1, 1, 8.1).got("b", 1, 1, 11)
         self.fine(story, 5.5)
         self.found(story, "the same delivery twice", 4.3)
+
+    def test_accepted_when_it_had_died(self):
+        """What "a" gets at 8 may have been fetched from 5 on, and have died at 7."""
+        slept = Story().got("a", 0, 1, 5).got("a", 1, 5, 8).said("a", 1, "ACCEPT", 8.1, 8.2)
+        self.assertTrue(events.may_be_too_late(slept.records()[0, 1], LOCK_MS * 1000))
+        awake = slept.got("b", 0, 1, 5).got("b", 2, 1, 7).got("b", 3, 1, 7.5).got("b", 4, 1, 7.9).got("b", 1, 5, 8).said("b", 1, "ACCEPT", 8.3, 8.4)
+        self.assertFalse(events.may_be_too_late(awake.records()[0, 1], LOCK_MS * 1000))
 
 
 if __name__ == "__main__":

@@ -122,6 +122,19 @@ impl Burials {
         taken
     }
 
+    /// Takes out what is dead; what was refused stays. Who waited for it waits no longer once the caller is done with what it took before.
+    fn take_dead(&mut self) -> Vec<Dead> {
+        let mut dead = Vec::new();
+        self.waiting.retain(|burial| {
+            if let Burial::Dead(one) = burial {
+                dead.push(*one);
+            }
+            matches!(burial, Burial::Refused(_))
+        });
+        self.ended += dead.iter().map(|one| one.last - one.first + 1).sum::<u64>();
+        dead
+    }
+
     /// Takes those out who need not wait any more.
     fn served(&mut self) -> Vec<Arc<Asker>> {
         let served = self.askers.partition_point(|(wanted, _)| *wanted <= self.ended);
@@ -228,6 +241,11 @@ impl Broker {
             return None;
         }
         queue.burials.lock().as_mut().map(|burials| burials.take())
+    }
+
+    /// Takes out what of a queue is dead and waits behind what is being sent.
+    pub(super) fn take_dead_that_wait(&self, queue: &Queue) -> Vec<Dead> {
+        queue.burials.lock().as_mut().map_or_else(Vec::new, |burials| burials.take_dead())
     }
 
     /// Is there nothing more to bury? Then the queue is at rest, and nobody waits for it.

@@ -3,7 +3,8 @@
 //! journals the copy comes first. Many leave in one append: what one append takes is bounded, so that others have their turn in between.
 //!
 //! A message is done with when that append is durable. If it is not taken the message stays claimed, and is released with all else that
-//! could not be sent: it is tried again after a while. With what its death adds to it a message may be larger than a segment takes: it stays in
+//! could not be sent: it is tried again after a while. On a full disk all that is dead in the queue waits then and goes on with the first: segments
+//! become free one after the other, and what they give makes room for the next ones. With what its death adds to it a message may be larger than a segment takes: it stays in
 //! its queue, out of the way of the others, and is tried again each hour.
 
 use std::sync::atomic::Ordering;
@@ -30,6 +31,8 @@ const APPEND_MESSAGES: usize = 2000;
 const GONE_BYTES: usize = 64 << 10;
 /// What no segment has room for is tried again after so many ms.
 const TOO_LARGE_RETRY_MS: u64 = 3_600_000;
+/// What a full disk does not take is tried again after so many ms, from the first on.
+const FULL_RETRY_MS: u64 = 1_000;
 /// What is dead within so many offsets is read together.
 const TOGETHER_OFFSETS: u64 = 4000;
 
@@ -339,9 +342,20 @@ impl Broker {
         let undertaker = &**undertaker;
         let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered };
         let sent = (0..dead.len()).try_for_each(|at| sending.send(dead, at)).and_then(|()| sending.append());
-        if let (Err(error), Some(first)) = (sent, dead.first()) {
+        let Err(error) = sent else { return };
+        if matches!(error, NotSent::NotWritten) && self.journal_of(queue.log().id()).is_disk_full() {
+            return self.put_off_all(queue, dead);
+        }
+        if let Some(first) = dead.first() {
             tracing::warn!(%error, ?queue, first = first.first, "dead messages wait to be sent");
         }
+    }
+
+    /// The disk is full: what of the queue is dead and not sent waits, this and all that comes behind it.
+    fn put_off_all(&self, queue: &Queue, dead: &[Dead]) {
+        let behind = self.take_dead_that_wait(queue);
+        let (mut state, at) = (queue.shared.lock(), now() + FULL_RETRY_MS);
+        dead.iter().chain(&behind).for_each(|one| state.put_off_dead(one.first, one.last, at));
     }
 
     /// Appends copies of dead records of a subscription, of its journal, together with the record that those are done with; they are when that is

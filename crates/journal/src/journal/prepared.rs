@@ -15,9 +15,9 @@ impl Journal {
         self.prepared.lock().as_ref().is_some_and(|prepared| prepared.size >= self.config.segment_bytes)
     }
 
-    /// Is there one that data goes into?
-    pub(crate) fn has_prepared_for_data(&self) -> bool {
-        self.prepared.lock().as_ref().is_some_and(|prepared| !prepared.for_state)
+    /// Whether data goes into it; `None`: there is none.
+    pub(crate) fn prepared_takes_data(&self) -> Option<bool> {
+        self.prepared.lock().as_ref().map(|prepared| !prepared.for_state)
     }
 
     pub(crate) fn take_prepared(&self) -> Option<PreparedSegment> {

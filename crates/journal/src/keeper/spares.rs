@@ -94,13 +94,21 @@ impl Spares {
 impl Keeper {
     /// Removes a spare, if there is one.
     pub(super) fn drop_spare(&mut self) {
-        let Some((at, name)) = self.spares.choose(u64::MAX) else { return };
+        let Some((at, name)) = self.spares.choose(u64::MAX).map(|(at, name)| (at, name.to_owned())) else { return };
+        if self.discard_spare(&name) {
+            self.spares.take(at);
+            self.journal.set_spare_segments(self.spares.len());
+        }
+    }
+
+    /// False: it is still there.
+    fn discard_spare(&mut self, name: &str) -> bool {
         match self.storage.discard(name, None) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => self.report("remove a spare segment file", Err(error.into())),
-            _ => {
-                self.spares.take(at);
-                self.journal.set_spare_segments(self.spares.len());
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.report("remove a spare segment file", Err(error.into()));
+                false
             }
+            _ => true,
         }
     }
 
@@ -110,16 +118,14 @@ impl Keeper {
             return;
         }
         let now = self.journal.now_ms();
-        let Some(names) = self.spares.surplus(now).filter(|_| self.storage.dead_bytes() == 0) else { return };
-        let Some(name) = names.pop() else { return };
-        match self.storage.discard(&name, None) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                names.push(name);
-                self.spares.failed = now;
-                self.report("remove a spare segment file", Err(error.into()));
-            }
-            _ => self.journal.set_spare_segments(self.spares.len()),
+        let surplus = self.spares.surplus(now).and_then(|names| names.last().cloned());
+        let Some(name) = surplus.filter(|_| self.storage.dead_bytes() == 0) else { return };
+        if !self.discard_spare(&name) {
+            self.spares.failed = now;
+            return;
         }
+        self.spares.surplus(now).into_iter().for_each(|names| drop(names.pop()));
+        self.journal.set_spare_segments(self.spares.len());
     }
 }
 

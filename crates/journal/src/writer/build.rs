@@ -208,7 +208,8 @@ impl<S: Submitter> Writer<S> {
         if memory < SECTOR * 2 {
             return None;
         }
-        let prepared = self.journal.has_prepared();
+        let takes_data = self.journal.prepared_takes_data();
+        let (prepared, follows_for_data) = (takes_data.is_some(), takes_data == Some(true));
         let end = if prepared && self.has_too_much_state() { 0 } else { segments::usable_end(&self.active, self.active.size) };
         let usable = end.saturating_sub(self.active.position) as usize;
         if let Some(since) = self.window_wait.take_if(|_| prepared) {
@@ -217,7 +218,7 @@ impl<S: Submitter> Writer<S> {
         }
         let usual = self.journal.config().segment_bytes.min(2 * self.active.size);
         let kept = segments::STATE_RESERVE_BYTES.min(usual / 4) as usize;
-        let (disk_full, follows_for_data) = (self.journal.is_disk_full(), self.journal.has_prepared_for_data());
+        let disk_full = self.journal.is_disk_full();
         if disk_full && !prepared && usable < kept / 2 {
             self.journal.note_state_short();
         }
