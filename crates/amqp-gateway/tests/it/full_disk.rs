@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::node::Node;
 
-/// Longest wait for one more letter: what is refused is tried again after half a minute.
+/// Longest wait for one more letter.
 const PATIENCE: Duration = Duration::from_secs(90);
 const CAPACITY: u64 = 34 << 20;
 const BODY_BYTES: usize = 20_000;

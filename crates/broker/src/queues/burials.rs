@@ -342,8 +342,13 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::channel;
 
+    use std::sync::atomic::Ordering;
+
+    use super::Burial;
     use crate::queues::testing::{Node, Plain, arguments, wait_for};
+    use ::record::{BatchBuilder, BatchHeader};
     use delivery::DeadReason;
+    use journal::AppendItem;
     use routing::Arguments;
 
     #[test]
@@ -369,6 +374,40 @@ mod tests {
         wait_for("it is dead-lettered", || grave.log().end().0 == 1 && jobs.shared.lock().dying() == 0);
         broker.letters.close();
         thread.join().expect("no panic");
+        node.close();
+    }
+
+    #[test]
+    fn what_a_full_disk_does_not_take_waits_for_what_died_before() {
+        let node = Node::open(1);
+        let (broker, count) = (&node.broker, super::TAKEN_MAX + 100);
+        let (grave, to_grave) = (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
+        let jobs = node.queue("jobs", to_grave);
+        let numbered = (0..count).fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
+        let bytes = numbered.build();
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
+        broker.set_undertaker(Arc::new(Plain(b"dead")));
+        let (rules, mut dead) = (broker.rules_of(&jobs.shared), Vec::new());
+        jobs.shared.lock().drop_available(0, count - 1, DeadReason::Expired, &rules, &mut dead);
+        node.fill(node.queue("junk", Arguments::default()).log());
+        broker.bury(&jobs.shared, dead, &rules);
+        let first = broker.next_burials(&jobs).expect("some wait");
+        assert_eq!(first.iter().map(Burial::messages).sum::<u64>(), super::TAKEN_MAX);
+        let first: Vec<_> = first.into_iter().filter_map(|one| if let Burial::Dead(dead) = one { Some(dead) } else { None }).collect();
+        broker.send_letters(&jobs, &first);
+        assert_eq!((jobs.shared.lock().claimed_dead(0, count), grave.log().end().0), (vec![], 0), "all of it waits");
+        assert_eq!(jobs.shared.lock().dying(), count);
+        node.disks[0].full.store(false, Ordering::SeqCst);
+        wait_for("there is space", || !broker.journals()[0].is_disk_full());
+        wait_for("all are dead-lettered", || {
+            broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
+            broker.bury_some(&jobs);
+            jobs.shared.lock().dying() == 0
+        });
+        let (letters, _) = broker.read_log(grave.log(), 0, count, usize::MAX).expect("readable");
+        let numbers = letters.iter().map(|letter| letter.value.clone().expect("a number"));
+        assert!(numbers.eq((0..count).map(|number| number.to_be_bytes().to_vec())), "in their order");
         node.close();
     }
 }
