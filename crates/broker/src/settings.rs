@@ -439,6 +439,10 @@ impl Settings {
         if assignors.is_empty() {
             return refuse("group.consumer.assignors", "it names at least one".to_owned());
         }
+        let mut super_users = self.text("super.users").0.split(';').map(str::trim).filter(|one| !one.is_empty());
+        if super_users.any(|one| one.strip_prefix("User:").is_none_or(str::is_empty)) {
+            return refuse("super.users", "it names users as User:NAME, with semicolons between them".to_owned());
+        }
         Ok(())
     }
 

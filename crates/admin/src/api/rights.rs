@@ -1,15 +1,16 @@
 //! What who asks may see and do: by RabbitMQ's permissions and, where they count, by access control entries (`docs/adr/0021-acls.md`), which
-//! ask for the operation that Kafka's API of the same purpose asks for. Topics and groups count as things of virtual host `/`; a queue and an
-//! exchange are topics for entries. Administrators may do everything, and tag `monitoring` sees everything but records.
+//! ask for the operation that Kafka's API of the same purpose asks for. A topic that is a queue belongs to the queue's virtual host; other topics,
+//! and groups, count as things of virtual host `/`; a queue and an exchange are topics for entries. The group that all queues share is the
+//! administrators'. Administrators may do everything, and tag `monitoring` sees everything but records.
 
-use broker::{AclOperation, AclResource, CLUSTER, Permission, Vhost};
+use broker::{AclOperation, AclResource, CLUSTER, Permission, QUEUE_GROUP, Vhost};
 use hashbrown::HashMap;
 
 use super::answer::{Answer, Refusal};
 use super::call::Call;
 
-/// The virtual host whose permissions count for topics and groups.
-const TOPICS_VHOST: &str = "/";
+/// The virtual host whose permissions count for groups.
+const GROUPS_VHOST: &str = "/";
 
 impl Call<'_> {
     /// May who asks do this with a queue or an exchange? Entries ask for what is usual with the permission.
@@ -77,7 +78,12 @@ impl Call<'_> {
     /// # Errors
     /// 403.
     pub fn check_topic(&self, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Refusal> {
-        self.check(permission, operation, AclResource::Topic, name)
+        if self.caller.who.is_administrator() {
+            return Ok(());
+        }
+        let (vhost, thing) = self.broker().thing_of_topic(name);
+        self.check_only_permission(&vhost, permission, &thing)?;
+        self.check_granted(operation, AclResource::Topic, name)
     }
 
     /// May who asks do this with a group of this name?
@@ -85,17 +91,14 @@ impl Call<'_> {
     /// # Errors
     /// 403.
     pub fn check_group(&self, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Refusal> {
-        self.check(permission, operation, AclResource::Group, name)
-    }
-
-    fn check(&self, permission: Permission, operation: AclOperation, resource: AclResource, name: &str) -> Result<(), Refusal> {
-        let who = &self.caller.who;
-        if who.is_administrator() {
+        if self.caller.who.is_administrator() {
             return Ok(());
         }
-        let permitted = who.check_only_permission(TOPICS_VHOST, permission, name.as_bytes());
-        permitted.map_err(|_| self.not_permitted(TOPICS_VHOST, permission, name.as_bytes()))?;
-        self.check_granted(operation, resource, name)
+        if name == QUEUE_GROUP {
+            return Err(Answer::not_allowed(format!("group {name:?} belongs to the queues of all virtual hosts: it takes tag administrator")));
+        }
+        self.check_only_permission(GROUPS_VHOST, permission, name.as_bytes())?;
+        self.check_granted(operation, AclResource::Group, name)
     }
 
     /// Do entries allow it? Whoever may create or delete topics of the cluster need not be named at each.
@@ -126,19 +129,23 @@ impl Call<'_> {
 
     /// May who asks see a topic of this name?
     pub fn sees_topic(&self, name: &str) -> bool {
-        self.sees(AclResource::Topic, name)
+        self.caller.who.monitors() || {
+            let (vhost, thing) = self.broker().thing_of_topic(name);
+            self.sees(AclResource::Topic, name, &vhost, &thing)
+        }
     }
 
     /// May who asks see a group of this name?
     pub fn sees_group(&self, name: &str) -> bool {
-        self.sees(AclResource::Group, name)
+        self.caller.who.monitors() || name != QUEUE_GROUP && self.sees(AclResource::Group, name, GROUPS_VHOST, name.as_bytes())
     }
 
-    fn sees(&self, resource: AclResource, name: &str) -> bool {
+    /// By any permission, and by entries.
+    fn sees(&self, resource: AclResource, name: &str, vhost: &str, thing: &[u8]) -> bool {
         let who = &self.caller.who;
         let any = [Permission::Configure, Permission::Write, Permission::Read];
-        let permitted = |permission| who.check_only_permission(TOPICS_VHOST, permission, name.as_bytes()).is_ok();
-        who.monitors() || (any.into_iter().any(permitted) && who.check_resource(AclOperation::Describe, resource, name).is_ok())
+        let permitted = |permission| who.check_only_permission(vhost, permission, thing).is_ok();
+        any.into_iter().any(permitted) && who.check_resource(AclOperation::Describe, resource, name).is_ok()
     }
 
     /// May who asks see the settings of a topic or a group that he sees?

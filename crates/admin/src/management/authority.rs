@@ -171,7 +171,8 @@ impl Identity {
     }
 
     /// # Errors
-    /// 401 in RabbitMQ's words, by what is missing; 404: a virtual host that it may not look into.
+    /// 401 in RabbitMQ's words, by what is missing; 404: a virtual host that it may not look into. Other than RabbitMQ, whoever sees all virtual hosts
+    /// by tag `monitoring` makes policies only where he has permissions.
     pub fn check(&self, access: Access, vhost: Option<&str>) -> Result<(), Refusal> {
         if !self.has(&["administrator", "monitoring", "policymaker", "management"]) {
             return Err(Answer::not_authorised("Not management user"));
@@ -188,6 +189,10 @@ impl Identity {
         let known = |vhost: &str| self.broker.vhosts().get(vhost).is_some();
         match vhost.filter(|_| access != Access::Administrator) {
             Some(vhost) if known(vhost) && !self.sees(vhost) => Err(Answer::no_such("Not Found")),
+            // Who sees everything changes nothing by that.
+            Some(vhost) if access == Access::Policymaker && known(vhost) && !self.is_administrator() && !self.enters(vhost) => {
+                Err(Answer::not_authorised("User not authorised to access virtual host"))
+            }
             _ => Ok(()),
         }
     }

@@ -19,6 +19,7 @@
 use std::fmt::Write;
 
 use super::{DEFAULT_VHOST, Vhost, Vhosts};
+use crate::Broker;
 
 const NAME_BYTES_MAX: usize = 249;
 
@@ -65,6 +66,25 @@ fn name(vhost: &str, queue: &[u8], apart: bool) -> String {
     name
 }
 
+/// Virtual host and name of the queue that would be called so; `None`: none would.
+pub(super) fn read_back(name: &str) -> Option<(String, Vec<u8>)> {
+    let (mut vhost, mut read, mut rest) = (None, Vec::new(), name.as_bytes());
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        match (first, behind) {
+            (b'~', [high, low, left @ ..]) if begins_like_an_escape(behind) => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16).unwrap_or_default() as u8;
+                read.push(digit(high) << 4 | digit(low));
+                rest = left;
+            }
+            (b'~', _) if vhost.is_none() => vhost = Some(std::mem::take(&mut read)),
+            _ => read.push(*first),
+        }
+    }
+    let vhost = vhost.map_or_else(|| Some(DEFAULT_VHOST.to_owned()), |vhost| String::from_utf8(vhost).ok())?;
+    (resource_name(&vhost, &read) == name).then_some((vhost, read))
+}
+
 fn put_byte(name: &mut String, byte: u8) {
     let _ = write!(name, "~{byte:02X}");
 }
@@ -95,6 +115,21 @@ impl Vhosts {
     /// The same, of a virtual host that need not be there.
     pub fn resource_name(&self, vhost: &str, name: &[u8]) -> String {
         self.get(vhost).map_or_else(|| resource_name(vhost, name), |vhost| vhost.resource_name(name))
+    }
+}
+
+impl Broker {
+    /// What a topic is for permissions: virtual host and name of the queue that it is, or would be. A topic of its own belongs to virtual host `/`,
+    /// also if a queue is attached to it.
+    pub fn thing_of_topic(&self, name: &str) -> (String, Vec<u8>) {
+        let own = || (DEFAULT_VHOST.to_owned(), name.as_bytes().to_vec());
+        match self.topic(name) {
+            None => read_back(name).unwrap_or_else(own),
+            Some(topic) => match self.queue_on(&topic).filter(|queue| !queue.is_attached()) {
+                Some(queue) => (queue.vhost().to_owned(), queue.name().to_vec()),
+                None => own(),
+            },
+        }
     }
 }
 
@@ -141,6 +176,17 @@ mod tests {
         }
     }
 
+    #[test]
+    fn names_that_no_queue_has_are_not_read_back() {
+        assert_eq!(read_back("shop~orders"), Some(("shop".to_owned(), b"orders".to_vec())));
+        assert_eq!(read_back("a~20b"), Some(("/".to_owned(), b"a b".to_vec())));
+        for name in ["~2Forders", "a~b~c", "~41", "shop~~61", "~FF~x", "a~4"] {
+            let read = read_back(name);
+            assert!(read.as_ref().is_none_or(|(vhost, queue)| resource_name(vhost, queue) == name), "{name}: {read:?}");
+        }
+        assert_eq!((read_back("~41"), read_back("a~b~c"), read_back("~FF~x")), (None, None, None));
+    }
+
     /// All texts of these bytes up to a length.
     fn texts(of: &[u8], bytes_max: usize) -> Vec<Vec<u8>> {
         let (mut all, mut last) = (vec![Vec::new()], vec![Vec::new()]);
@@ -159,7 +205,8 @@ mod tests {
             for vhost in texts(of, in_vhost) {
                 let vhost = String::from_utf8(vhost).expect("of ASCII");
                 for queue in texts(of, in_queue) {
-                    let name = resource_name(&vhost, &queue);
+                        let name = resource_name(&vhost, &queue);
+                    assert_eq!(read_back(&name), Some((vhost.clone(), queue.clone())), "{name}");
                     if let Some(other) = names.insert(name.clone(), (vhost.clone().into(), queue.clone())) {
                         panic!("{name} is {} of {vhost}, and another: {other:?}", queue.escape_ascii());
                     }
