@@ -185,6 +185,13 @@ def may_be_too_late(record, lock):
     return all(slept(one) for one in record.said if one.type in TERMINAL and counts(one, record, lock))
 
 
+def may_have_been_copied(record, kills, lock):
+    """Was the broker killed before everything confirmed of this record was said, when somebody had had it before that kill? Between two journals the
+    copy among the dead letters comes first: a kill leaves it, and the record is given out again."""
+    sure = [one for one in record.said if one.type in TERMINAL and counts(one, record, lock)]
+    return all(any_between(kills, record.got[0].began, one.got.at) for one in sure)
+
+
 def same_answer(before, after, record, kills, lock):
     """A member that said it when the broker was killed, and was given the record again, may have both confirmed."""
     same = before.member == after.member and before.got.count == after.got.count

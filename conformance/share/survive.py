@@ -103,7 +103,7 @@ def check(members, disturber, written, letters):
     if letters is None:
         complaints = list(lost(records, written, members.disruptions))
     else:
-        complaints = list(unburied(records, written, letters))
+        complaints = list(unburied(records, written, letters, sorted(disturber.broker_kills)))
     assert not complaints, f"{len(complaints)} records, the first is {complaints[0]}"
     counts = collections.Counter(events.outcome(record, LOCK_MS) for record in records.values())
     said = collections.Counter(one.type for record in records.values() for one in record.said if one.done)
@@ -128,8 +128,10 @@ def lost(records, written, disruptions):
             yield f"{place} was not done with: {record}"
 
 
-def unburied(records, written, letters):
-    """With dead letters: each record was accepted, or is there as it was; nothing is there that was accepted."""
+def unburied(records, written, letters, kills):
+    """With dead letters: each record was accepted, or is there as it was; nothing is there that was accepted, but for what a kill or a lock that ran
+    out explains."""
+    explained = lambda record: events.may_be_too_late(record, LOCK_MS * 1000) or events.may_have_been_copied(record, kills, LOCK_MS * 1000)
     there = {}
     for letter in letters:
         own = [header for header in letter.headers() or [] if not header[0].startswith("__dlq.")]
@@ -144,7 +146,7 @@ def unburied(records, written, letters):
         ends = events.outcome(record, LOCK_MS)
         if told is None and ends in (None, "REJECT"):
             yield f"{place} is neither accepted nor among the dead letters: {record}"
-        if told is not None and ends == "ACCEPT" and not events.may_be_too_late(record, LOCK_MS * 1000):
+        if told is not None and ends == "ACCEPT" and not explained(record):
             yield f"{place} was accepted, and is among the dead letters: {told}; {record.got}, {record.said}"
         if told is not None and ends == "REJECT" and told["__dlq.errors.message"] != "rejected":
             yield f"{place} was rejected, and is told to be {told}"

@@ -109,6 +109,13 @@ class Events(unittest.TestCase):
         awake = slept.got("b", 0, 1, 5).got("b", 2, 1, 7).got("b", 3, 1, 7.5).got("b", 4, 1, 7.9).got("b", 1, 5, 8).said("b", 1, "ACCEPT", 8.3, 8.4)
         self.assertFalse(events.may_be_too_late(awake.records()[0, 1], LOCK_MS * 1000))
 
+    def test_accepted_when_a_kill_had_left_its_copy(self):
+        story = Story().got("a", 1, 1, 5).said("a", 1, "REJECT", 5.1, failed=5.3).got("b", 1, 1, 6).said("b", 1, "ACCEPT", 6.1, 6.2)
+        record = story.records()[0, 1]
+        self.assertTrue(events.may_have_been_copied(record, [round(5.2 * SECOND)], LOCK_MS * 1000))
+        for other in (4, 6.15):
+            self.assertFalse(events.may_have_been_copied(record, [round(other * SECOND)], LOCK_MS * 1000))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -11,9 +11,29 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::GroupError;
+
+/// So many protocols are compared one by one.
+const FEW: usize = 8;
+
+/// Names of these protocols that all members know. Takes as long as all names are together: members may have a hundred thousand of them.
+fn known_to_all<'a, W: 'a>(protocols: &'a [(String, Bytes)], members: impl Iterator<Item = &'a Member<W>>) -> HashSet<&'a str> {
+    let mut known: HashSet<&str> = protocols.iter().map(|(name, _)| name.as_str()).collect();
+    for member in members {
+        let of_member = member.protocols.iter().map(|(name, _)| name.as_str());
+        if member.protocols.len() <= FEW {
+            known.retain(|name| of_member.clone().any(|other| other == *name));
+        } else {
+            known = of_member.filter(|name| known.contains(name)).collect();
+        }
+        if known.is_empty() {
+            break;
+        }
+    }
+    known
+}
 
 /// How long a rebalance that nobody joins takes at least.
 const AWAY_MS_MIN: u64 = 1_000;
@@ -294,9 +314,8 @@ impl<W: Copy> Group<W> {
             return true;
         }
         let others = self.members.values().filter(|member| member.id != request.member_id);
-        let known = |name: &String| others.clone().all(|member| member.protocols.iter().any(|(other, _)| other == name));
         self.protocol_type.as_ref().is_none_or(|kind| *kind == request.protocol_type)
-            && request.protocols.iter().any(|(name, _)| known(name))
+            && !known_to_all(&request.protocols, others).is_empty()
     }
 
     pub(crate) fn check_member(&self, id: &str, instance: Option<&str>) -> Result<(), GroupError> {
@@ -520,14 +539,15 @@ impl<W: Copy> Group<W> {
 
     /// Each member votes for the first of its protocols that all know.
     pub(crate) fn vote(&self) -> Option<String> {
-        let known = |name: &String| self.members.values().all(|member| member.protocols.iter().any(|(other, _)| other == name));
-        let mut votes: BTreeMap<&String, usize> = BTreeMap::new();
+        let first = self.members.values().next()?;
+        let known = known_to_all(&first.protocols, self.members.values());
+        let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in self.members.values() {
-            if let Some((name, _)) = member.protocols.iter().find(|(name, _)| known(name)) {
+            if let Some((name, _)) = member.protocols.iter().find(|(name, _)| known.contains(name.as_str())) {
                 *votes.entry(name).or_default() += 1;
             }
         }
-        votes.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name.clone())
+        votes.into_iter().max_by_key(|(_, count)| *count).map(|(name, _)| name.to_owned())
     }
 
     pub(crate) fn sync(&mut self, request: SyncRequest, waiter: W, now: u64, out: &mut Vec<Effect<W>>) {

@@ -5,7 +5,8 @@
 //! I1 A mark comes into an empty folder before anything else does, by one step, under its own name: a kill leaves either an empty folder or a
 //!    marked one.
 //! I2 It goes last, after all else is durable, or after all else is removed.
-//! I3 Who begins again keeps the mark that is there.
+//! I3 Who begins again keeps the mark that is there. It is his only while it is locked by him under its name: its maker may have been done and
+//!    have removed it meanwhile.
 //! I4 No broker and no command opens a folder that is marked, except its maker. A backup is whole as soon as its manifest is there.
 //!
 //! `NAME.new` alone in a folder is what a kill left of a release that wrote the mark beside itself and renamed it. With other files beside it, it is
@@ -14,6 +15,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ use anyhow::{Context, bail};
 
 use crate::backup::manifest;
 
-/// How often, and how long apart, a lock is tried that somebody may hold who only looks.
+/// How often, and how long apart, a mark is tried that somebody may hold who only looks.
 const LOCK_TRIES: usize = 20;
 const LOCK_WAIT: Duration = Duration::from_millis(10);
 
@@ -47,6 +49,8 @@ pub enum Marked {
 pub struct Mark {
     folder: PathBuf,
     work: Work,
+    /// It was there before: so may be half of something.
+    was_left: bool,
     /// Open files hold locks.
     file: File,
 }
@@ -120,9 +124,8 @@ pub fn check(folder: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// There is something else in the folder; another process is at it. Those of the file system.
 pub fn mark(folder: &Path, work: Work, text: &str) -> anyhow::Result<Mark> {
-    let marked = work.look(folder);
     let mark = Mark::put(folder, work, text)?;
-    if marked == Marked::No {
+    if !mark.was_left {
         return Ok(mark);
     }
     eprintln!("mainstem: half of an earlier {} is removed from {}", work.noun(), folder.display());
@@ -136,24 +139,46 @@ impl Mark {
     /// # Errors
     /// The folder is not empty; another process has the mark. Those of the file system.
     pub fn put(folder: &Path, work: Work, text: &str) -> anyhow::Result<Self> {
-        let is_left = work.look(folder) != Marked::No;
-        if !is_left {
-            check_empty(folder, &[])?;
+        for _ in 0..LOCK_TRIES {
+            if let Some(mark) = Self::try_to_put(folder, work, text)? {
+                return Ok(mark);
+            }
+            std::thread::sleep(LOCK_WAIT);
         }
+        bail!("another process is at work in {}", folder.display())
+    }
+
+    /// `None`: another process has the mark, or has just made or removed it: what is in the folder now is to be looked at again.
+    fn try_to_put(folder: &Path, work: Work, text: &str) -> anyhow::Result<Option<Self>> {
         let path = folder.join(work.name());
         let shown = || path.display().to_string();
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path).with_context(shown)?;
-        if !hold(&file) {
-            bail!("another process is at work in {}", folder.display());
+        let was_left = match work.look(folder) {
+            Marked::Held => return Ok(None),
+            Marked::Left => true,
+            Marked::No => {
+                check_empty(folder, &[])?;
+                false
+            }
+        };
+        // What an earlier release left has another name.
+        let is_new = !was_left || !path.exists();
+        let file = match OpenOptions::new().write(true).create_new(is_new).open(&path) {
+            Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound) => return Ok(None),
+            opened => opened.with_context(shown)?,
+        };
+        if is_held(&file) || !is_at(&file, &path) {
+            return Ok(None);
         }
-        let mut mark = Self { folder: folder.to_owned(), work, file };
+        let mut mark = Self { folder: folder.to_owned(), work, was_left, file };
         let file = &mut mark.file;
         let written = file.set_len(0).and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all()).and_then(|()| sync_with_parent(folder));
         // A broker that was started meanwhile has either seen the mark, or is seen here.
-        let outcome = written.with_context(shown).and_then(|()| if is_left { Ok(()) } else { check_empty(folder, &[work.name()]) });
+        let older = work.older_name();
+        let others: &[&str] = if was_left { &[work.name(), &older] } else { &[work.name()] };
+        let outcome = written.with_context(shown).and_then(|()| if is_new { check_empty(folder, others) } else { Ok(()) });
         match outcome {
-            Ok(()) => Ok(mark),
-            Err(error) if is_left => Err(error),
+            Ok(()) => Ok(Some(mark)),
+            Err(error) if !is_new => Err(error),
             Err(error) => {
                 let _ = mark.lift();
                 Err(error)
@@ -225,18 +250,14 @@ fn sync_with_parent(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Locks a file. A file system without locks has none that another could hold.
-fn hold(file: &File) -> bool {
-    for _ in 0..LOCK_TRIES {
-        if !is_held(file) {
-            return true;
-        }
-        std::thread::sleep(LOCK_WAIT);
-    }
-    false
+/// Is it still the file of this name? Who had it locked may have removed it since it was opened.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |data: fs::Metadata| (data.dev(), data.ino());
+    file.metadata().map(place).is_ok_and(|opened| fs::metadata(path).map(place).is_ok_and(|named| named == opened))
 }
 
-/// Has another process locked a file? Otherwise it is locked by this one, until the file is closed.
+/// Has another process locked a file? Otherwise it is locked by this one, until the file is closed. A file system without locks has none that
+/// another could hold.
 fn is_held(file: &File) -> bool {
     // SAFETY: plain system call on an open descriptor.
     let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0;

@@ -233,14 +233,11 @@ fn delete(call: &Call<'_>) -> Outcome {
     if if_empty {
         await_counts(call.broker(), &queue);
     }
-    if call.dry_run() {
-        let held = call.broker().counts(&queue);
-        if (if_unused && held.consumers > 0) || (if_empty && held.ready + held.unacknowledged > 0) {
-            return Err(Answer::conflict("the queue has consumers or messages"));
-        }
-        return Ok(Answer::done());
-    }
-    let done = call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?;
+    let done = if call.dry_run() {
+        call.broker().check_deletion(&queue, if_unused, if_empty).map(drop)
+    } else {
+        call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?.map(drop)
+    };
     done.map_err(|error| match error {
         error @ (QueueError::NotFound { .. } | QueueError::Append(_)) => refused(error),
         other => Answer::conflict(other.to_string()),

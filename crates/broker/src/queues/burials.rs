@@ -153,6 +153,8 @@ pub(crate) struct BurialsUnderWay {
     /// How many they are.
     count: AtomicUsize,
     queues: Mutex<HashMap<QueueId, Arc<Queue>>>,
+    /// Until when what has died waits, in steady ms, of those whose journal has taken nothing.
+    put_off: Mutex<HashMap<QueueId, u64>>,
 }
 
 impl BurialsUnderWay {
@@ -167,6 +169,21 @@ impl BurialsUnderWay {
     fn end(&self, queue: &Queue) {
         self.queues.lock().remove(&queue.id);
         self.count.fetch_sub(1, Ordering::Release);
+    }
+
+    /// What of a queue has died waits until then.
+    pub(super) fn put_off(&self, queue: &Queue, until: u64) {
+        self.put_off.lock().insert(queue.id, until);
+    }
+
+    /// Until when it waits, if it does.
+    pub(super) fn put_off_until(&self, queue: &Queue) -> Option<u64> {
+        self.put_off.lock().get(&queue.id).copied()
+    }
+
+    /// Nothing of a queue waits any more.
+    pub(super) fn go_on(&self, queue: &Queue) {
+        self.put_off.lock().remove(&queue.id);
     }
 }
 
@@ -345,11 +362,13 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::Burial;
-    use crate::queues::testing::{Node, Plain, arguments, wait_for};
+    use crate::queues::testing::{Node, Plain, arguments, name, wait_for};
     use ::record::{BatchBuilder, BatchHeader};
     use delivery::DeadReason;
     use journal::AppendItem;
     use routing::Arguments;
+
+    use crate::BindingWish;
 
     #[test]
     fn what_is_dead_before_there_is_a_gateway_waits_for_it_and_no_longer() {
@@ -380,7 +399,7 @@ mod tests {
     #[test]
     fn what_a_full_disk_does_not_take_waits_for_what_died_before() {
         let node = Node::open(1);
-        let (broker, count) = (&node.broker, super::TAKEN_MAX + 100);
+        let (broker, count, later) = (&node.broker, super::TAKEN_MAX + 200, super::TAKEN_MAX + 100);
         let (grave, to_grave) = (node.queue("dead", Arguments::default()), arguments(&[("x-dead-letter-exchange", "")]));
         let jobs = node.queue("jobs", to_grave);
         let numbered = (0..count).fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
@@ -389,7 +408,7 @@ mod tests {
         broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
         broker.set_undertaker(Arc::new(Plain(b"dead")));
         let (rules, mut dead) = (broker.rules_of(&jobs.shared), Vec::new());
-        jobs.shared.lock().drop_available(0, count - 1, DeadReason::Expired, &rules, &mut dead);
+        jobs.shared.lock().drop_available(0, later - 1, DeadReason::Expired, &rules, &mut dead);
         node.fill(node.queue("junk", Arguments::default()).log());
         broker.bury(&jobs.shared, dead, &rules);
         let first = broker.next_burials(&jobs).expect("some wait");
@@ -397,9 +416,14 @@ mod tests {
         let first: Vec<_> = first.into_iter().filter_map(|one| if let Burial::Dead(dead) = one { Some(dead) } else { None }).collect();
         broker.send_letters(&jobs, &first);
         assert_eq!((jobs.shared.lock().claimed_dead(0, count), grave.log().end().0), (vec![], 0), "all of it waits");
-        assert_eq!(jobs.shared.lock().dying(), count);
+        assert_eq!(jobs.shared.lock().dying(), later);
         node.disks[0].full.store(false, Ordering::SeqCst);
         wait_for("there is space", || !broker.journals()[0].is_disk_full());
+        let mut dead = Vec::new();
+        jobs.shared.lock().drop_available(later, count - 1, DeadReason::Expired, &rules, &mut dead);
+        broker.bury(&jobs.shared, dead, &rules);
+        broker.bury_some(&jobs);
+        assert_eq!((jobs.shared.lock().dying(), grave.log().end().0), (count, 0), "what dies now does not overtake it");
         wait_for("all are dead-lettered", || {
             broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
             broker.bury_some(&jobs);
@@ -408,6 +432,44 @@ mod tests {
         let (letters, _) = broker.read_log(grave.log(), 0, count, usize::MAX).expect("readable");
         let numbers = letters.iter().map(|letter| letter.value.clone().expect("a number"));
         assert!(numbers.eq((0..count).map(|number| number.to_be_bytes().to_vec())), "in their order");
+        node.close();
+    }
+
+    #[test]
+    fn letters_are_not_copied_again_and_again_while_the_disk_of_another_journal_is_full() {
+        let node = Node::open(2);
+        let broker = &node.broker;
+        broker.set_undertaker(Arc::new(Plain(b"")));
+        let (near, far) = (node.queue_in(0), node.queue_in(1));
+        for queue in [&near, &far] {
+            let (source, destination, key) = (name("amq.fanout"), queue.name().clone(), name(""));
+            let wish = BindingWish { source, to_queue: true, destination, key, arguments: Arguments::default() };
+            broker.bind(&node.vhost(), wish).expect("bound");
+        }
+        let to_both = || arguments(&[("x-dead-letter-exchange", "amq.fanout")]);
+        let mut made = (0..).map(|number| node.queue(&format!("jobs-{number}"), to_both()));
+        let jobs = made.find(|queue| broker.journal_number(queue.log().id()) == 0).expect("logs go to the journals in turn");
+        [b"one", b"two"].iter().for_each(|body| node.append(jobs.log(), &body[..], &[]).expect("taken"));
+        let junk = (0..).map(|number| node.queue(&format!("junk-{number}"), Arguments::default())).find(|queue| broker.journal_number(queue.log().id()) == 1);
+        node.fill(junk.expect("likewise").log());
+        let (rules, mut dead) = (broker.rules_of(&jobs.shared), Vec::new());
+        jobs.shared.lock().drop_available(0, 1, DeadReason::Expired, &rules, &mut dead);
+        broker.bury(&jobs.shared, dead, &rules);
+        for _ in 0..3 {
+            broker.bury_some(&jobs);
+            assert_eq!((jobs.shared.lock().dying(), near.log().end().0), (2, 0), "they wait for both");
+            wait_for("they are tried again", || {
+                broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
+                !jobs.shared.lock().claimed_dead(0, 1).is_empty()
+            });
+        }
+        node.disks[1].full.store(false, Ordering::SeqCst);
+        wait_for("they arrive", || {
+            broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
+            broker.bury_some(&jobs);
+            jobs.shared.lock().dying() == 0
+        });
+        assert_eq!((near.log().end().0, far.log().end().0), (2, 2), "each once");
         node.close();
     }
 }

@@ -3,15 +3,16 @@
 //! journals the copy comes first. Many leave in one append: what one append takes is bounded, so that others have their turn in between.
 //!
 //! A message is done with when that append is durable. If it is not taken the message stays claimed, and is released with all else that
-//! could not be sent: it is tried again after a while. On a full disk all that is dead in the queue waits then and goes on with the first: segments
-//! become free one after the other, and what they give makes room for the next ones. With what its death adds to it a message may be larger than a segment takes: it stays in
+//! could not be sent: it is tried again after a while. On a full disk all that is dead in the queue waits then, with what dies meanwhile, and goes on
+//! with the first: segments become free one after the other, and what they give makes room for the next ones. A letter to a journal of which the disk
+//! is full waits alone: those to others go. With what its death adds to it a message may be larger than a segment takes: it stays in
 //! its queue, out of the way of the others, and is tried again each hour.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use delivery::{Dead, DeadReason, QueueKind};
-use journal::{AppendError, AppendItem, Journal};
+use journal::{AppendError, AppendItem, Journal, JournalStatus};
 use record::{BatchWriter, Record};
 use routing::{Headers, Name, QueueId, Scratch};
 
@@ -33,6 +34,8 @@ const GONE_BYTES: usize = 64 << 10;
 const TOO_LARGE_RETRY_MS: u64 = 3_600_000;
 /// What a full disk does not take is tried again after so many ms, from the first on.
 const FULL_RETRY_MS: u64 = 1_000;
+/// The same of a journal that has stopped.
+const STOPPED_RETRY_MS: u64 = 30_000;
 /// What is dead within so many offsets is read together.
 const TOGETHER_OFFSETS: u64 = 4000;
 
@@ -95,6 +98,11 @@ struct Way<'a> {
     taken: bool,
     /// It has to be alone in its append, and others are in the one that is being made.
     wants_alone: bool,
+    /// It waits for space on the disk of another journal.
+    waits: bool,
+    /// The journal of the queue, and by journal whether it takes copies, if that was asked for this append.
+    home: usize,
+    takes_copies: Vec<Option<bool>>,
 }
 
 impl Address for Way<'_> {
@@ -106,6 +114,13 @@ impl Address for Way<'_> {
             exchange.route(letter.keys, letter.headers, &mut self.scratch, &mut self.found);
         }
         self.taken = !self.found.is_empty();
+        let found = std::mem::take(&mut self.found);
+        self.waits = found.iter().any(|id| self.is_far_and_full(*id, letter));
+        self.found = found;
+        if self.waits {
+            self.taken = false;
+            return None;
+        }
         let mut targets = Targets::new();
         for target in self.found.iter().filter_map(|id| self.broker.vhosts.queue(*id)) {
             if letter.passed.contains(target.name()) {
@@ -145,6 +160,8 @@ struct Sending<'a> {
     messages: usize,
     /// Of which the append has all copies there are to be: runs, both ends included.
     covered: Vec<(u64, u64)>,
+    /// What waits for another journal, likewise.
+    waiting: Vec<(u64, u64)>,
 }
 
 /// What of these is claimed when it goes was not sent, and is released.
@@ -207,6 +224,12 @@ impl Sending<'_> {
         } else if from < offset {
             self.cover(from, offset - 1);
         }
+        if self.way.waits {
+            match self.waiting.last_mut() {
+                Some((_, end)) if *end + 1 == offset => *end = offset,
+                _ => self.waiting.push((offset, offset)),
+            }
+        }
         Ok(offset + 1)
     }
 
@@ -222,10 +245,11 @@ impl Sending<'_> {
         let (broker, queue) = (self.broker, self.queue);
         let (covered, batches) = (std::mem::take(&mut self.covered), std::mem::take(&mut self.way.batches));
         (self.way.bytes, self.messages) = (0, 0);
+        self.way.takes_copies.fill(None);
         if covered.is_empty() {
             return Ok(());
         }
-        let home = broker.journal_number(queue.log().id());
+        let home = self.way.home;
         if !broker.journals()[home].takes_copies() {
             return Err(NotSent::NotWritten);
         }
@@ -266,15 +290,28 @@ impl<'a> Way<'a> {
         // What is appended together is one item of a journal.
         let room = broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
         let bytes_max = APPEND_BYTES.min(room / 4);
-        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken: false, wants_alone: false }
+        let (home, takes_copies) = (broker.journal_number(queue.log().id()), vec![None; broker.journals().len()]);
+        let (taken, wants_alone, waits) = (false, false, false);
+        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken, wants_alone, waits, home, takes_copies }
+    }
+
+    /// Does another journal, which takes nothing, have this queue's log? What was copied to others before it refuses would be copied again.
+    fn is_far_and_full(&mut self, id: QueueId, letter: &Letter<'_>) -> bool {
+        let (broker, home) = (self.broker, self.home);
+        if broker.journals().len() == 1 {
+            return false;
+        }
+        let Some(target) = broker.vhosts.queue(id).filter(|target| !letter.passed.contains(target.name())) else { return false };
+        let journal = broker.journal_number(target.part(letter.headers, self.offset).log().id());
+        journal != home && !*self.takes_copies[journal].get_or_insert_with(|| broker.journals()[journal].takes_copies())
     }
 
     /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
     fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
         self.body_bytes = record.value.as_ref().map_or(0, bytes::Bytes::len);
-        (self.offset, self.taken, self.wants_alone) = (record.offset.0, false, false);
+        (self.offset, self.taken, self.wants_alone, self.waits) = (record.offset.0, false, false, false);
         undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);
-        self.taken || !self.understood.letters_wait
+        !self.waits && (self.taken || !self.understood.letters_wait)
     }
 }
 
@@ -316,7 +353,9 @@ impl Broker {
         let (Some(undertaker), Some(vhost)) = (self.undertaker.get(), vhost) else { return };
         let mut way = Way::new(self, queue, &understood, &vhost);
         for record in record::records(batch).unwrap_or_default() {
-            way.take(&**undertaker, &record, &dead);
+            if !way.take(&**undertaker, &record, &dead) && way.waits {
+                tracing::warn!(?queue, "a refused message is not among the dead letters: the disk of another journal is full");
+            }
         }
         for (journal, items) in way.batches.into_items(self).into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             if let Err(error) = self.commit(journal, items) {
@@ -337,24 +376,52 @@ impl Broker {
             return self.touch_queue(queue);
         }
         let (Some(undertaker), Some(vhost)) = (self.undertaker.get(), vhost) else { return };
+        let Some(dead) = self.behind_those_that_wait(queue, dead) else { return };
+        let _claim = Claim { queue, dead: &dead };
         let way = Way::new(self, queue, &understood, &vhost);
-        let (read, covered) = (Vec::new(), Vec::new());
+        let (read, covered, waiting) = (Vec::new(), Vec::new(), Vec::new());
         let undertaker = &**undertaker;
-        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered };
-        let sent = (0..dead.len()).try_for_each(|at| sending.send(dead, at)).and_then(|()| sending.append());
-        let Err(error) = sent else { return };
-        if matches!(error, NotSent::NotWritten) && self.journal_of(queue.log().id()).is_disk_full() {
-            return self.put_off_all(queue, dead);
+        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered, waiting };
+        let sent = (0..dead.len()).try_for_each(|at| sending.send(&dead, at)).and_then(|()| sending.append());
+        if !sending.waiting.is_empty() {
+            let (mut state, at) = (queue.shared.lock(), now() + FULL_RETRY_MS);
+            sending.waiting.iter().for_each(|(first, last)| state.put_off_dead(*first, *last, at));
         }
-        if let Some(first) = dead.first() {
+        let Err(error) = sent else { return };
+        if matches!(error, NotSent::NotWritten) {
+            self.put_off_all(queue, &dead);
+        }
+        if !self.journal_of(queue.log().id()).is_disk_full()
+            && let Some(first) = dead.first()
+        {
             tracing::warn!(%error, ?queue, first = first.first, "dead messages wait to be sent");
         }
     }
 
-    /// The disk is full: what of the queue is dead and not sent waits, this and all that comes behind it.
+    /// What of `dead` is to be sent now, in its order. `None`: it waits as long as what died before it. When all that waited is due again it comes
+    /// in the order of its offsets, with what has died since.
+    fn behind_those_that_wait(&self, queue: &Queue, dead: &[Dead]) -> Option<Vec<Dead>> {
+        let mut all = dead.to_vec();
+        if let Some(until) = self.vhosts.burials.put_off_until(queue) {
+            let mut state = queue.shared.lock();
+            if state.is_put_off_until(until) {
+                dead.iter().for_each(|one| state.put_off_dead(one.first, one.last, until));
+                return None;
+            }
+            drop(state);
+            self.vhosts.burials.go_on(queue);
+            all.extend(self.take_dead_that_wait(queue));
+            all.sort_unstable_by_key(|one| one.first);
+        }
+        Some(all)
+    }
+
+    /// The journal of the queue takes nothing: what of the queue is dead and not sent waits, this and all that comes behind it.
     fn put_off_all(&self, queue: &Queue, dead: &[Dead]) {
         let behind = self.take_dead_that_wait(queue);
-        let (mut state, at) = (queue.shared.lock(), now() + FULL_RETRY_MS);
+        let has_stopped = matches!(self.journal_of(queue.log().id()).status(), JournalStatus::Stopped { .. });
+        let (mut state, at) = (queue.shared.lock(), now() + if has_stopped { STOPPED_RETRY_MS } else { FULL_RETRY_MS });
+        self.vhosts.burials.put_off(queue, at);
         dead.iter().chain(&behind).for_each(|one| state.put_off_dead(one.first, one.last, at));
     }
 

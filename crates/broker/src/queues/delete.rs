@@ -11,7 +11,7 @@ use journal::{AppendError, AppendItem, AppendResults};
 use routing::Removal;
 
 use super::admin::QueueError;
-use super::queue::Queue;
+use super::queue::{Counts, Queue};
 use super::record::{ExchangeRecord, QueueRecord};
 use super::Vhost;
 use super::ticker::Doomed;
@@ -145,8 +145,11 @@ impl Broker {
         })
     }
 
-    /// `None`: it is deleted already.
-    fn begin_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Option<Deletion>, QueueError> {
+    /// May the queue go? Its counts.
+    ///
+    /// # Errors
+    /// `NotEmpty`, `InUse`.
+    pub fn check_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Counts, QueueError> {
         let counts = self.counts(queue);
         // As in RabbitMQ, a stream goes whoever reads it and whatever is in it, and does not count.
         let (if_unused, if_empty) = (if_unused && !queue.is_stream(), if_empty && !queue.is_stream());
@@ -158,6 +161,12 @@ impl Broker {
         if if_unused && counts.consumers > 0 {
             return Err(QueueError::InUse { queue: name, vhost });
         }
+        Ok(counts)
+    }
+
+    /// `None`: it is deleted already.
+    fn begin_deletion(self: &Arc<Self>, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<Option<Deletion>, QueueError> {
+        let counts = self.check_deletion(queue, if_unused, if_empty)?;
         let Some(host) = self.vhosts.get(&queue.vhost) else { return Ok(None) };
         if queue.is_dropped() {
             return Ok(None);

@@ -486,6 +486,7 @@ impl Broker {
         if let Some(stream) = &queue.stream {
             return self.end_stream(queue, stream);
         }
+        self.vhosts.burials.go_on(queue);
         let mut own = queue.dispatch.lock();
         self.ticker.set_due(queue.id, own.due.take(), None);
         let mut consumers: Vec<_> = own.in_use.take().into_iter().flat_map(|in_use| in_use.consumers).collect();

@@ -80,6 +80,11 @@ impl Subscription {
         }
     }
 
+    /// Does anything wait that was put off until `at`?
+    pub fn is_put_off_until(&self, at: u64) -> bool {
+        self.has_dying() && self.in_flight.iter().any(|run| run.value.consumer == DEAD_LETTERS && run.value.deadline == at)
+    }
+
     /// What is dead in `first..=last` is done with, without a copy or with one that is durable.
     pub fn buried(&mut self, first: u64, last: u64) {
         for run in self.dying_within(first, last) {

@@ -254,3 +254,17 @@ fn cooperative_members_give_up_in_one_rebalance_and_get_in_the_next() {
     assert_eq!(room.synced(gets).expect("synced").assignment, "2");
     assert_eq!(room.state(), GroupState::Stable);
 }
+
+/// Comparing each with each would be ten thousand million comparisons for each request.
+#[test]
+fn members_may_have_a_hundred_thousand_protocols() {
+    let named = |from: usize| (from..from + 100_000).map(|number| (format!("protocol-{number}"), Bytes::new())).collect();
+    let with = |from| JoinRequest { protocols: named(from), ..join("") };
+    let mut room = Room::new();
+    let (first, second) = (room.enter(with(0)).1, room.enter(with(99_999)).1);
+    let stranger = room.ask_to_join(with(100_000));
+    assert_eq!(room.joined(stranger).expect("told").error, Some(GroupError::InconsistentProtocol));
+    room.pass(2 * INITIAL_DELAY_MS);
+    let chosen = [first, second].map(|waiter| room.joined(waiter).expect("joined").protocol);
+    assert_eq!(chosen, [Some("protocol-99999".to_owned()), Some("protocol-99999".to_owned())]);
+}

@@ -1,6 +1,6 @@
 //! DescribeCluster, DescribeTopicPartitions, DescribeLogDirs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use broker::{AclOperation, AclResource, Broker, Topic};
 use kafka_wire::describe_cluster::{DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse};
@@ -122,16 +122,20 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
         return Ok(Outcome::answer(DescribeLogDirsResponse { error_code: code.code(), ..DescribeLogDirsResponse::default() }));
     }
     let broker = &context.gateway.broker;
-    let wanted = |name: &str, partition: i32| match &request.topics {
-        None => true,
-        Some(topics) => topics.iter().any(|topic| topic.topic.as_str() == name && topic.partitions.contains(&partition)),
-    };
+    // By name, whatever is repeated.
+    let asked: Option<HashMap<&str, HashSet<i32>>> = request.topics.as_ref().map(|topics| {
+        let mut asked: HashMap<&str, HashSet<i32>> = HashMap::new();
+        topics.iter().for_each(|topic| asked.entry(topic.topic.as_str()).or_default().extend(&topic.partitions));
+        asked
+    });
+    let of_topic = |name: &str| asked.as_ref().map_or(Some(None), |asked| asked.get(name).map(Some));
     let results = broker.journals().iter().map(|journal| {
         let topics = broker.topics().into_iter().filter_map(|topic| {
+            let wanted = of_topic(&topic.name)?;
             let logs = topic.logs();
             let own = logs.iter().enumerate().filter(|(_, log)| broker.journal_number(log.id()) == usize::from(journal.number()));
             let partitions: Vec<_> = own
-                .filter(|(index, _)| wanted(&topic.name, *index as i32))
+                .filter(|(index, _)| wanted.is_none_or(|wanted| wanted.contains(&(*index as i32))))
                 .map(|(index, log)| DescribeLogDirsPartition {
                     partition_index: index as i32,
                     partition_size: log.live_bytes() as i64,

@@ -35,7 +35,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         let known = broker.topic(&topic.name);
         let denied = context.asking().check_topic(AclOperation::Describe, &topic.name).err();
         let at = response.topics.len();
-        let twice = repeated(&topic.partitions);
+        let (twice, mut told) = (repeated(&topic.partitions), HashSet::new());
         let mut answers = Vec::with_capacity(topic.partitions.len());
         for partition in topic.partitions {
             if let Some(code) = denied {
@@ -44,7 +44,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 continue;
             }
             if twice.contains(&partition.partition_index) {
-                if !answers.iter().any(|one: &ListOffsetsPartitionResponse| one.partition_index == partition.partition_index) {
+                if told.insert(partition.partition_index) {
                     let (partition_index, error_code) = (partition.partition_index, ErrorCode::InvalidRequest.code());
                     answers.push(ListOffsetsPartitionResponse { partition_index, error_code, ..Default::default() });
                 }

@@ -17,6 +17,7 @@ mod offsets;
 mod one_journal;
 mod order;
 mod quotas;
+mod repeated;
 mod share;
 mod transactions;
 mod two_journals;

@@ -30,6 +30,44 @@ fn a_mark_says_whether_somebody_is_still_at_it() {
     }
 }
 
+/// Who begins while another is nearly done has seen its mark, and must not take it over once it is gone.
+#[test]
+fn what_another_has_finished_meanwhile_stays() {
+    for work in ALL {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Mark::put(folder.path(), work, "x\n").unwrap();
+        fs::write(folder.path().join("meta.toml"), "whole").unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| mark(folder.path(), work, "y\n").map(drop));
+            std::thread::sleep(LOCK_WAIT * 5);
+            first.lift().unwrap();
+            assert!(said(second.join().unwrap()).contains("is not empty"), "{work:?}");
+        });
+        assert_eq!(names(folder.path()).collect::<Vec<_>>(), ["meta.toml"]);
+    }
+}
+
+/// Whatever the moment at which two are at it, what one has finished is whole, and is marked by nobody.
+#[test]
+fn of_several_that_begin_again_and_again_none_removes_what_another_has_finished() {
+    for round in 0..200 {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(Work::Restore.name()), "x\n").unwrap();
+        let finished = std::sync::atomic::AtomicUsize::new(0);
+        let work = || {
+            for _ in 0..10 {
+                if let Ok(mark) = mark(folder.path(), Work::Restore, "y\n") {
+                    fs::write(folder.path().join("meta.toml"), "whole").unwrap();
+                    finished.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    mark.lift().unwrap();
+                }
+            }
+        };
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(work))));
+        assert_eq!((finished.into_inner(), names(folder.path()).collect::<Vec<_>>()), (1, vec!["meta.toml".to_owned()]), "round {round}");
+    }
+}
+
 #[test]
 fn nobody_opens_a_marked_folder() {
     for (work, what) in [(Work::Restore, "a restore was interrupted; run `mainstem restore` to it again"), (Work::Salvage, "run `mainstem journal salvage` to it again"), (Work::Backup, "not finished")] {

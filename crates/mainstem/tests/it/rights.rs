@@ -135,6 +135,60 @@ fn settings_of_a_group_are_for_those_who_see_it() {
     assert_eq!(ask_as(&process, "bob", "DELETE", "/v1/filters/readers", &Value::Null).status, 403);
 }
 
+#[test]
+fn a_topic_that_is_a_queue_belongs_to_the_virtual_host_of_the_queue() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "PUT", "/v1/vhosts/other", &json!({}));
+    make(&process, "PUT", "/v1/queues/other/pay", &json!({}));
+    make(&process, "PUT", "/v1/queues/%2F/a%20b", &json!({}));
+    make(&process, "POST", "/v1/topics/other~pay/records", &json!({"value": "secret"}));
+    let none = Value::Null;
+    let requests = [
+        ("GET", "/v1/topics/other~pay", none.clone()),
+        ("GET", "/v1/topics/other~pay/records", none.clone()),
+        ("POST", "/v1/topics/other~pay/records", json!({"value": "forged"})),
+        ("PATCH", "/v1/topics/other~pay/config", json!({"set": {"mainstem.durability": "memory"}})),
+        ("POST", "/v1/topics/other~pay/truncate", json!({"partitions": [{"partition": 0, "before": -1}]})),
+        ("GET", "/v1/live?node=false&topic=other~pay", none.clone()),
+        ("DELETE", "/v1/topics/other~pay", none.clone()),
+    ];
+    for (method, path, body) in &requests {
+        let refused = ask_as(&process, "bob", method, path, body);
+        assert_eq!(refused.status, 404, "{method} {path}: {}", refused.body);
+    }
+    let list = ask_as(&process, "bob", "GET", "/v1/topics?internal=true", &none).body.to_string();
+    assert!(list.contains("a~20b") && !list.contains("other"), "{list}");
+    let taken = ask_as(&process, "bob", "POST", "/v1/topics", &json!({"name": "other~new"}));
+    assert_eq!(taken.status, 403, "it would be a queue of another virtual host: {}", taken.body);
+    assert_eq!(ask_as(&process, "bob", "GET", "/v1/topics/a~20b", &none).status, 200);
+    let messages = make(&process, "GET", "/v1/topics/other~pay/records", &none).body.to_string();
+    assert!(messages.contains("secret") && !messages.contains("forged"), "{messages}");
+    // What is refused to nobody who has permissions there.
+    make(&process, "PUT", "/v1/users/bob/permissions/other", &json!({"configure": "", "write": "", "read": "^pay$"}));
+    let statuses = requests.map(|(method, path, body)| ask_as(&process, "bob", method, path, &body).status);
+    assert_eq!((&statuses[..2], &statuses[2..5], statuses[6]), (&[200, 200][..], &[403, 403, 403][..], 403));
+    // What holds for a group that is all queues' is an administrator's.
+    let rules = json!({"set": {"share.delivery.count.limit": "5"}});
+    for (method, body) in [("GET", &none), ("PATCH", &rules)] {
+        assert_eq!(ask_as(&process, "bob", method, "/v1/groups/amqp.queue/config", body).status, 403, "{method}");
+    }
+}
+
+#[test]
+fn who_sees_all_virtual_hosts_makes_policies_where_he_has_permissions() {
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "PUT", "/v1/users/bob", &json!({"password": "bob", "tags": ["policymaker", "monitoring"]}));
+    make(&process, "PUT", "/v1/vhosts/other", &json!({}));
+    let policy = json!({"pattern": "^q", "definition": {"max-length": 9}});
+    let status = |method: &str, path: &str, body: &Value| ask_as(&process, "bob", method, path, body).status;
+    assert_eq!(status("PUT", "/api/policies/other/short", &policy), 401);
+    assert_eq!(status("GET", "/api/policies/other", &Value::Null), 200);
+    assert_eq!(status("PUT", "/api/policies/%2F/short", &policy), 201);
+    assert_eq!(status("DELETE", "/api/policies/%2F/short", &Value::Null), 204);
+    make(&process, "PUT", "/api/policies/other/short", &policy);
+    assert_eq!(status("DELETE", "/api/policies/other/short", &Value::Null), 401);
+}
+
 /// Two changes, sent at the same moment.
 fn at_once(process: &Process, changes: [(&str, &str, &str, Value); 2]) -> [Answer; 2] {
     let start = std::sync::Barrier::new(2);

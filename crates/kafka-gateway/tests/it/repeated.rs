@@ -1,0 +1,50 @@
+//! Requests that repeat things by the hundred thousand take as long as they are large: compared each with each they would not end in these tests.
+
+use std::path::Path;
+
+use kafka_wire::ErrorCode;
+use kafka_wire::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
+
+use crate::node::{Node, flexible};
+
+const LIST_OFFSETS: (i16, i16) = (2, 7);
+const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
+const MANY: i32 = 300_000;
+
+fn start(folder: &Path, partitions: i32) -> (Node, usize) {
+    let mut node = Node::start(folder, &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", partitions);
+    (node, client)
+}
+
+#[test]
+fn offsets_of_partitions_that_are_all_named_twice() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    let partition = |index| ListOffsetsPartition { partition_index: index, current_leader_epoch: -1, timestamp: -1, ..Default::default() };
+    let partitions = (0..MANY).chain(0..MANY).map(partition).collect();
+    let request = ListOffsetsRequest { replica_id: -1, topics: vec![ListOffsetsTopic { name: "t".into(), partitions, ..Default::default() }], ..Default::default() };
+    node.send(client, LIST_OFFSETS, 1, |writer| request.encode(writer, LIST_OFFSETS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = ListOffsetsResponse::decode(&mut flexible(LIST_OFFSETS, body), LIST_OFFSETS.1).expect("an answer");
+    let answers = &response.topics[0].partitions;
+    let refused = |index, code| code == ErrorCode::InvalidRequest.code() && answers[index as usize].partition_index == index;
+    assert!(answers.len() == MANY as usize && (0..MANY).all(|index| refused(index, answers[index as usize].error_code)), "each once");
+    node.stop();
+}
+
+#[test]
+fn sizes_of_a_topic_that_is_named_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 5_000);
+    let topic = |index| DescribableLogDirTopic { topic: "t".into(), partitions: vec![index % 4_000], ..Default::default() };
+    let request = DescribeLogDirsRequest { topics: Some((0..MANY).map(topic).collect()), ..Default::default() };
+    node.send(client, DESCRIBE_LOG_DIRS, 1, |writer| request.encode(writer, DESCRIBE_LOG_DIRS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = DescribeLogDirsResponse::decode(&mut flexible(DESCRIBE_LOG_DIRS, body), DESCRIBE_LOG_DIRS.1).expect("an answer");
+    let topics: Vec<_> = response.results.iter().flat_map(|result| &result.topics).collect();
+    assert_eq!(topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 4_000, "each once");
+    node.stop();
+}
