@@ -165,8 +165,10 @@ fn a_topic_that_is_a_queue_belongs_to_the_virtual_host_of_the_queue() {
     assert!(messages.contains("secret") && !messages.contains("forged"), "{messages}");
     // What is refused to nobody who has permissions there.
     make(&process, "PUT", "/v1/users/bob/permissions/other", &json!({"configure": "", "write": "", "read": "^pay$"}));
-    let statuses = requests.map(|(method, path, body)| ask_as(&process, "bob", method, path, &body).status);
-    assert_eq!((&statuses[..2], &statuses[2..5], statuses[6]), (&[200, 200][..], &[403, 403, 403][..], 403));
+    // What is live has no end.
+    let once = requests.iter().filter(|(_, path, _)| !path.starts_with("/v1/live"));
+    let statuses: Vec<u16> = once.map(|(method, path, body)| ask_as(&process, "bob", method, path, body).status).collect();
+    assert_eq!(statuses, [200, 200, 403, 403, 403, 403]);
     // What holds for a group that is all queues' is an administrator's.
     let rules = json!({"set": {"share.delivery.count.limit": "5"}});
     for (method, body) in [("GET", &none), ("PATCH", &rules)] {
