@@ -34,6 +34,8 @@ const GONE_BYTES: usize = 64 << 10;
 const TOO_LARGE_RETRY_MS: u64 = 3_600_000;
 /// What a full disk does not take is tried again after so many ms, from the first on.
 const FULL_RETRY_MS: u64 = 1_000;
+/// So many ms more for each message that waits for another journal.
+const WAITING_RETRY_MS: u64 = 4;
 /// The same of a journal that has stopped.
 const STOPPED_RETRY_MS: u64 = 30_000;
 /// What is dead within so many offsets is read together.
@@ -384,7 +386,9 @@ impl Broker {
         let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered, waiting };
         let sent = (0..dead.len()).try_for_each(|at| sending.send(&dead, at)).and_then(|()| sending.append());
         if !sending.waiting.is_empty() {
-            let (mut state, at) = (queue.shared.lock(), now() + FULL_RETRY_MS);
+            // All of them are read then to see where they go: the more there are, the later.
+            let count: u64 = sending.waiting.iter().map(|(first, last)| last - first + 1).sum();
+            let (mut state, at) = (queue.shared.lock(), now() + (FULL_RETRY_MS + WAITING_RETRY_MS * count).min(STOPPED_RETRY_MS));
             sending.waiting.iter().for_each(|(first, last)| state.put_off_dead(*first, *last, at));
         }
         let Err(error) = sent else { return };
