@@ -63,17 +63,23 @@ impl Meta {
     }
 }
 
-/// Creates a folder that is not there yet, for its owner and his group only: in what is stored are messages, and hashes and keys of passwords.
-/// One that is there stays as it is.
+/// What this process creates from now on is for its user alone, in whatever folder: in what is stored are messages, and hashes and keys of passwords.
+pub fn keep_private() {
+    const OTHERS: libc::mode_t = 0o077;
+    // SAFETY: plain system call.
+    unsafe { libc::umask(OTHERS) };
+}
+
+/// Creates a folder that is not there yet, for its owner only. One that is there stays as it is.
 ///
 /// # Errors
 /// Those of the file system; something else has the name.
 pub fn create_private(path: &Path) -> io::Result<()> {
-    const OWNER_AND_GROUP: u32 = 0o750;
+    const OWNER: u32 = 0o700;
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    match DirBuilder::new().mode(OWNER_AND_GROUP).create(path) {
+    match DirBuilder::new().mode(OWNER).create(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
         outcome => outcome,
     }

@@ -1,14 +1,17 @@
 //! The log in a file: when it has grown to a size it is renamed to `FILE.1`, the one before to `FILE.2`, and so on; the oldest goes. Lines are
-//! whole in one file. When a line cannot be written (a full disk) it goes to stderr. When the file has been moved or deleted, a new one is
+//! whole in one file, which is for its owner and his group: who collects logs is no owner of messages. When a line cannot be written (a full disk) it goes to stderr. When the file has been moved or deleted, a new one is
 //! begun when configuration is read again (SIGHUP), or the next time that it would be ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
+
+/// The owner writes, his group reads.
+const OWNER_AND_GROUP: u32 = 0o640;
 
 /// Where, how long, how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +57,11 @@ impl RotatingLog {
 }
 
 fn append_to(path: &Path) -> io::Result<(File, u64)> {
+    let is_new = !path.exists();
     let file = OpenOptions::new().create(true).append(true).open(path)?;
+    if is_new {
+        file.set_permissions(fs::Permissions::from_mode(OWNER_AND_GROUP))?;
+    }
     let bytes = file.metadata()?.len();
     Ok((file, bytes))
 }

@@ -49,7 +49,11 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Command, JournalCommand};
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if matches!(command, Command::Serve(_) | Command::Restore { .. } | Command::Journal(JournalCommand::Salvage { .. })) {
+        data_folder::keep_private();
+    }
+    let outcome = match command {
         Command::Serve(arguments) => server::run(*arguments),
         Command::Inspect { file } => inspect(&file),
         Command::Ask(command) => client::run(command),

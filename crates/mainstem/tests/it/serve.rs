@@ -1,5 +1,8 @@
 //! `mainstem serve` as an operator sees it.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
 use serde_json::json;
 
 use crate::administration::change;
@@ -38,6 +41,35 @@ fn it_starts_answers_and_ends_with_success_on_sigterm() {
     for word in ["kafka", "admin", "data", "durability", "fsync"] {
         assert!(text.contains(word), "{word} in the start block: {text}");
     }
+}
+
+/// Names and modes of all that is in a folder and may be read by others than its owner.
+fn readable(folder: &Path) -> Vec<(PathBuf, u32)> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let each = entries.flat_map(|path| {
+        let data = std::fs::metadata(&path).expect("it is there");
+        let below = if data.is_dir() { readable(&path) } else { Vec::new() };
+        let own = (data.permissions().mode() & 0o077 != 0).then(|| (path, data.permissions().mode()));
+        below.into_iter().chain(own)
+    });
+    each.collect()
+}
+
+#[test]
+fn files_are_for_their_owner_in_a_folder_that_was_there_for_everybody() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o755)).unwrap();
+    let log = folder.path().join("mainstem.log");
+    let process = Process::start(&data, &["--log-file", log.to_str().unwrap()]);
+    change(&process, "POST", "/v1/topics", &json!({"name": "t", "partitions": 1}));
+    let (text, success) = process.terminate();
+    assert!(success, "{text}");
+    assert_eq!(readable(&data), []);
+    assert!(std::fs::read_dir(&data).unwrap().count() > 2);
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o640, "the group reads the log");
 }
 
 #[test]
