@@ -64,7 +64,7 @@ fn files_are_for_their_owner_in_a_folder_that_was_there_for_everybody() {
     std::fs::set_permissions(&data, PermissionsExt::from_mode(0o755)).unwrap();
     let log = folder.path().join("mainstem.log");
     let process = Process::start(&data, &["--log-file", log.to_str().unwrap()]);
-    change(&process, "POST", "/v1/topics", &json!({"name": "t", "partitions": 1}));
+    change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 1}));
     let (text, success) = process.terminate();
     assert!(success, "{text}");
     assert_eq!(readable(&data), []);
