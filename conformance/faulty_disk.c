@@ -82,6 +82,12 @@ int fsync(int fd)
     return real(fd);
 }
 
+int syncfs(int fd)
+{
+    REAL(int, "syncfs", ENOSPC, int)
+    return real(fd);
+}
+
 int fallocate(int fd, int mode, off_t start, off_t length)
 {
     REAL(int, "fallocate", 0, int, int, off_t, off_t)

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use std::thread::Thread;
 
 use bytes::Bytes;
 use journal::ArchiveStore;
-use journal::disk::{IoMode, RealStorage, SECTOR, Storage};
+use journal::disk::{File, IoMode, RealStorage, SECTOR, Storage};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Name;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -34,8 +35,13 @@ pub struct FolderArchive {
 
 /// Written at once: a commit waits for one such piece at most.
 const PIECE_BYTES: usize = 512 << 10;
-/// Threads that store objects at once: each mostly waits for the disk, which makes what several wait for durable together.
+/// Threads that store objects at once: each mostly waits for the disk.
 const AT_ONCE: usize = 24;
+/// From so many objects on the file system is made durable as a whole, twice, in place of each file and each folder: the disk then does not flush
+/// for each of them while commits wait for it.
+const TOGETHER: usize = 8;
+/// Threads that write them.
+const WRITERS: usize = 4;
 /// Behind the name of what is being written.
 pub const UNFINISHED: &str = "#1";
 
@@ -98,8 +104,8 @@ impl FolderArchive {
         changed.into_iter().try_for_each(sync)
     }
 
-    /// Writes an object under a name that is not its own, durably.
-    fn write_unfinished(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+    /// Writes an object under a name that is not its own.
+    fn write_unfinished(&self, name: &str, bytes: &[u8]) -> io::Result<Arc<dyn File>> {
         let file = self.writing.create(name, bytes.len().next_multiple_of(SECTOR) as u64)?;
         let mut memory = vec![0; bytes.len().min(PIECE_BYTES).next_multiple_of(SECTOR) + SECTOR];
         let skip = memory.as_ptr().align_offset(SECTOR);
@@ -110,31 +116,69 @@ impl FolderArchive {
             file.write_at((number * PIECE_BYTES) as u64, sectors)?;
         }
         file.allocate(bytes.len() as u64)?;
-        file.sync()
+        Ok(file)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let unfinished = format!("{name}{UNFINISHED}");
+    /// Writes an object under its unfinished name; `then` goes on with the file.
+    fn write(&self, name: &str, bytes: &[u8], then: impl FnOnce(&str, &dyn File) -> io::Result<()>) -> io::Result<()> {
+        let unfinished = unfinished(name);
         match self.writing.remove(&unfinished) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let outcome = self.write_unfinished(&unfinished, bytes).and_then(|()| self.writing.rename(&unfinished, name));
+        let outcome = self.write_unfinished(&unfinished, bytes).and_then(|file| then(&unfinished, &*file));
         if outcome.is_err() {
-            // What cannot be removed either goes at the next start.
-            let _ = self.writing.remove(&unfinished);
+            self.give_up(name);
         }
         outcome
     }
+
+    /// What cannot be removed either goes at the next start.
+    fn give_up(&self, name: &str) {
+        let _ = self.writing.remove(&unfinished(name));
+    }
+
+    /// Each durable by itself.
+    fn put_each(&self, objects: &[(String, Bytes)], folders: BTreeSet<&Path>) -> io::Result<()> {
+        at_once(AT_ONCE, objects, |(name, bytes)| self.write(name, bytes, |unfinished, file| file.sync().and_then(|()| self.writing.rename(unfinished, name))))?;
+        at_once(AT_ONCE, &folders.into_iter().collect::<Vec<_>>(), |folder| sync(folder))
+    }
+
+    /// All durable together: first what is in them, then their names.
+    fn put_together(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
+        let written = at_once(WRITERS, objects, |(name, bytes)| self.write(name, bytes, |_, _| Ok(())));
+        let last = || objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&unfinished(name)));
+        let named = written.and_then(|()| last()).and_then(|()| objects.iter().try_for_each(|(name, _)| self.writing.rename(&unfinished(name), name)));
+        if named.is_err() {
+            objects.iter().for_each(|(name, _)| self.give_up(name));
+        }
+        named.and_then(|()| objects.last().map_or(Ok(()), |(name, _)| self.sync_all(name)))
+    }
+
+    /// Makes the file system durable, and one file and its folder by themselves: not every system tells an error of the whole.
+    fn sync_all(&self, name: &str) -> io::Result<()> {
+        let whole = std::fs::File::open(&self.folder)?;
+        // SAFETY: plain system call on an open descriptor.
+        if unsafe { libc::syncfs(whole.as_raw_fd()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let path = self.folder.join(name);
+        sync(&path)?;
+        path.parent().map_or(Ok(()), sync)
+    }
 }
 
-/// Makes what happened in a folder durable.
+fn unfinished(name: &str) -> String {
+    format!("{name}{UNFINISHED}")
+}
+
+/// Makes a file, or what happened in a folder, durable.
 fn sync(folder: &Path) -> io::Result<()> {
     std::fs::File::open(folder)?.sync_all()
 }
 
 /// Does the same with all of them, several at once; after an error with no more.
-fn at_once<T: Sync>(all: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
+fn at_once<T: Sync>(threads: usize, all: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> io::Result<()> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let some = || {
         while !failed.load(Ordering::Relaxed)
@@ -147,7 +191,7 @@ fn at_once<T: Sync>(all: &[T], work: impl Fn(&T) -> io::Result<()> + Sync) -> io
     std::thread::scope(|scope| {
         // Where there is no thread to be had the others do its part.
         let spawn = |_| std::thread::Builder::new().name("archive".to_owned()).spawn_scoped(scope, some).ok();
-        let others: Vec<_> = (1..all.len().min(AT_ONCE)).filter_map(spawn).collect();
+        let others: Vec<_> = (1..all.len().min(threads)).filter_map(spawn).collect();
         let own = some();
         let died = || io::Error::other("a thread that stores objects has ended");
         others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(died()))).fold(own, Result::and)
@@ -210,8 +254,7 @@ impl ArchiveStore for FolderArchive {
         let paths: Vec<PathBuf> = objects.iter().map(|(name, _)| self.folder.join(name)).collect();
         let folders: BTreeSet<&Path> = paths.iter().filter_map(|path| path.parent()).collect();
         self.create_folders(&folders)?;
-        at_once(objects, |(name, bytes)| self.write(name, bytes))?;
-        at_once(&folders.into_iter().collect::<Vec<_>>(), |folder| sync(folder))
+        if objects.len() < TOGETHER { self.put_each(objects, folders) } else { self.put_together(objects) }
     }
 
     fn read_at(&self, name: &str, position: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -292,18 +335,18 @@ mod tests {
     fn several_objects_are_stored_at_once_and_an_error_is_told() {
         let meeting = std::sync::Barrier::new(AT_ONCE);
         let all: Vec<usize> = (0..10 * AT_ONCE).collect();
-        at_once(&all, |_| {
+        at_once(AT_ONCE, &all, |_| {
             meeting.wait();
             Ok(())
         })
         .expect("all of them meet");
         let done = AtomicUsize::new(0);
-        let outcome = at_once(&all, |number| {
+        let outcome = at_once(AT_ONCE, &all, |number| {
             done.fetch_add(1, Ordering::Relaxed);
             if *number == 3 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
         });
         assert_eq!(outcome.map_err(|error| error.kind()), Err(io::ErrorKind::StorageFull));
-        at_once(&[] as &[usize], |_| Err(io::ErrorKind::Other.into())).expect("there is nothing to do");
+        at_once(AT_ONCE, &[] as &[usize], |_| Err(io::ErrorKind::Other.into())).expect("there is nothing to do");
         assert!(done.into_inner() >= 4);
     }
 }
