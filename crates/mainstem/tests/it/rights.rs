@@ -176,6 +176,19 @@ fn a_topic_that_is_a_queue_belongs_to_the_virtual_host_of_the_queue() {
     }
 }
 
+/// A stream goes whatever is in it.
+#[test]
+fn what_would_come_of_a_deletion_is_what_comes_of_it() {
+    let (_folder, process) = with_bob(".*", &[]);
+    for (name, kind, expected) in [("s", "stream", 204), ("c", "classic", 409)] {
+        make(&process, "PUT", &format!("/v1/queues/%2F/{name}"), &json!({"type": kind}));
+        make(&process, "POST", &format!("/v1/topics/{name}/records"), &json!({"value": "v"}));
+        let path = format!("/v1/queues/%2F/{name}?if_empty=true");
+        let statuses = [format!("{path}&dry_run=true"), path].map(|path| ask_as(&process, "root", "DELETE", &path, &Value::Null).status);
+        assert_eq!(statuses, [expected; 2], "{kind}");
+    }
+}
+
 #[test]
 fn who_sees_all_virtual_hosts_makes_policies_where_he_has_permissions() {
     let (_folder, process) = with_bob(".*", &[]);

@@ -43,6 +43,14 @@ fn it_starts_answers_and_ends_with_success_on_sigterm() {
     }
 }
 
+#[test]
+fn a_super_user_is_named_as_a_principal() {
+    for wrong in ["bob", "User:ann;bob", "Group:admins", "User:"] {
+        let said = refusal(&["--set", &format!("super.users={wrong}")]);
+        assert!(said.contains("super.users") && said.contains(wrong) && said.contains("User:NAME"), "{said}");
+    }
+}
+
 /// Names and modes of all that is in a folder and may be read by others than its owner.
 fn readable(folder: &Path) -> Vec<(PathBuf, u32)> {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
