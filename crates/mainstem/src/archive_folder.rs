@@ -331,6 +331,26 @@ mod tests {
         FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
         assert!(!folder.path().join("archive/one/8/b#1").exists());
     }
+
+    #[test]
+    fn of_objects_that_are_not_all_stored_no_half_is_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mode, _) = journal::disk::probe(folder.path(), None).expect("some way of I/O");
+        let archive = FolderArchive::open(&folder.path().join("archive"), mode).expect("a folder");
+        let in_the_way = folder.path().join("archive/one/15/a");
+        std::fs::create_dir_all(&in_the_way).expect("a folder");
+        let all: Vec<_> = (0..20).map(|number| (format!("one/{number}/a"), Bytes::from(vec![number; 5000]))).collect();
+        archive.put_all(&all).expect_err("a folder has one's name");
+        let unfinished = (0..20).filter(|number| folder.path().join(format!("archive/one/{number}/a{UNFINISHED}")).exists()).count();
+        assert_eq!(unfinished, 0);
+        std::fs::remove_dir(in_the_way).expect("it is empty");
+        archive.put_all(&all).expect("again");
+        for (name, bytes) in &all {
+            let mut into = vec![0; bytes.len()];
+            assert_eq!((archive.read_at(name, 0, &mut into).expect("read"), &into[..]), (bytes.len(), &bytes[..]), "{name}");
+        }
+    }
+
     #[test]
     fn several_objects_are_stored_at_once_and_an_error_is_told() {
         let meeting = std::sync::Barrier::new(AT_ONCE);
