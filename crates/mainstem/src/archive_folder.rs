@@ -146,18 +146,19 @@ impl FolderArchive {
 
     /// All durable together: first what is in them, then their names.
     fn put_together(&self, objects: &[(String, Bytes)]) -> io::Result<()> {
+        // Opened before: it tells of errors since then.
+        let whole = std::fs::File::open(&self.folder)?;
         let written = at_once(WRITERS, objects, |(name, bytes)| self.write(name, bytes, |_, _| Ok(())));
-        let last = || objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&unfinished(name)));
+        let last = || objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&whole, &unfinished(name)));
         let named = written.and_then(|()| last()).and_then(|()| objects.iter().try_for_each(|(name, _)| self.writing.rename(&unfinished(name), name)));
         if named.is_err() {
             objects.iter().for_each(|(name, _)| self.give_up(name));
         }
-        named.and_then(|()| objects.last().map_or(Ok(()), |(name, _)| self.sync_all(name)))
+        named.and_then(|()| objects.last().map_or(Ok(()), |(name, _)| self.sync_all(&whole, name)))
     }
 
     /// Makes the file system durable, and one file and its folder by themselves: not every system tells an error of the whole.
-    fn sync_all(&self, name: &str) -> io::Result<()> {
-        let whole = std::fs::File::open(&self.folder)?;
+    fn sync_all(&self, whole: &std::fs::File, name: &str) -> io::Result<()> {
         // SAFETY: plain system call on an open descriptor.
         if unsafe { libc::syncfs(whole.as_raw_fd()) } != 0 {
             return Err(io::Error::last_os_error());

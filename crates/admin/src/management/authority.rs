@@ -171,8 +171,8 @@ impl Identity {
     }
 
     /// # Errors
-    /// 401 in RabbitMQ's words, by what is missing; 404: a virtual host that it may not look into. Other than RabbitMQ, whoever sees all virtual hosts
-    /// by tag `monitoring` makes policies only where he has permissions.
+    /// 401 in RabbitMQ's words, by what is missing; 404: a virtual host that it may not look into. Other than in RabbitMQ, tag `monitoring` shows
+    /// all virtual hosts and allows no policies in them: that takes permissions there.
     pub fn check(&self, access: Access, vhost: Option<&str>) -> Result<(), Refusal> {
         if !self.has(&["administrator", "monitoring", "policymaker", "management"]) {
             return Err(Answer::not_authorised("Not management user"));

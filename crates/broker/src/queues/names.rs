@@ -205,7 +205,7 @@ mod tests {
             for vhost in texts(of, in_vhost) {
                 let vhost = String::from_utf8(vhost).expect("of ASCII");
                 for queue in texts(of, in_queue) {
-                        let name = resource_name(&vhost, &queue);
+                    let name = resource_name(&vhost, &queue);
                     assert_eq!(read_back(&name), Some((vhost.clone(), queue.clone())), "{name}");
                     if let Some(other) = names.insert(name.clone(), (vhost.clone().into(), queue.clone())) {
                         panic!("{name} is {} of {vhost}, and another: {other:?}", queue.escape_ascii());

@@ -262,8 +262,8 @@ fn members_may_have_a_hundred_thousand_protocols() {
     let with = |from| JoinRequest { protocols: named(from), ..join("") };
     let mut room = Room::new();
     let (first, second) = (room.enter(with(0)).1, room.enter(with(99_999)).1);
-    let stranger = room.ask_to_join(with(100_000));
-    assert_eq!(room.joined(stranger).expect("told").error, Some(GroupError::InconsistentProtocol));
+    let other = room.ask_to_join(with(100_000));
+    assert_eq!(room.joined(other).expect("told").error, Some(GroupError::InconsistentProtocol));
     room.pass(2 * INITIAL_DELAY_MS);
     let chosen = [first, second].map(|waiter| room.joined(waiter).expect("joined").protocol);
     assert_eq!(chosen, [Some("protocol-99999".to_owned()), Some("protocol-99999".to_owned())]);
