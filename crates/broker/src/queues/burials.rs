@@ -366,7 +366,7 @@ mod tests {
     use ::record::{BatchBuilder, BatchHeader};
     use delivery::DeadReason;
     use journal::AppendItem;
-    use routing::Arguments;
+    use routing::{Argument, Arguments, OwnedValue};
 
     use crate::BindingWish;
 
@@ -432,6 +432,34 @@ mod tests {
         let (letters, _) = broker.read_log(grave.log(), 0, count, usize::MAX).expect("readable");
         let numbers = letters.iter().map(|letter| letter.value.clone().expect("a number"));
         assert!(numbers.eq((0..count).map(|number| number.to_be_bytes().to_vec())), "in their order");
+        node.close();
+    }
+
+    #[test]
+    fn the_next_turn_finds_all_that_died_before_it_buried() {
+        let node = Node::open(1);
+        let (broker, count) = (&node.broker, 10_000_u64);
+        for round in 0..20 {
+            let limit = Argument { name: b"x-max-length".as_slice().into(), tag: b'l', value: OwnedValue::Int(3) };
+            let to_grave = Argument { name: b"x-dead-letter-exchange".as_slice().into(), tag: b'S', value: OwnedValue::Bytes(b"".as_slice().into()) };
+            let jobs = node.queue(&format!("jobs-{round}"), Arguments::new(vec![limit, to_grave]));
+            let batch = (0..count).fold(BatchBuilder::default(), |batch, number| batch.record(1_000, None, Some(&number.to_be_bytes())));
+            let bytes = batch.build();
+            let header = BatchHeader::parse(&bytes).expect("a valid batch");
+            broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
+            std::thread::scope(|threads| {
+                let turns = [(); 2].map(|()| threads.spawn(|| (0..count / 1000).for_each(|_| broker.run_queue(&jobs))));
+                while !turns.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                    let state = jobs.shared.lock();
+                    let buried = jobs.burials.lock().as_ref().map_or(0, |burials| burials.begun);
+                    assert_eq!(state.dying(), buried, "round {round}");
+                }
+            });
+            let slot = jobs.burials.lock();
+            let firsts = slot.iter().flat_map(|burials| &burials.waiting).map(|burial| if let Burial::Dead(dead) = burial { dead.first } else { 0 });
+            assert!(firsts.is_sorted(), "in their order");
+            assert_eq!(slot.as_ref().map(|burials| burials.begun), Some(count - 3));
+        }
         node.close();
     }
 

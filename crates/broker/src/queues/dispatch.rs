@@ -741,10 +741,11 @@ impl Turn<'_> {
             dead.clear();
         }
         let (broker, queue) = (self.broker, self.queue);
-        drop(self);
         if !dead.is_empty() {
+            // Likewise: they are buried in the order in which they died, however many threads give the queue its turns.
             broker.bury_of_queue(queue, dead);
         }
+        drop(self);
         broker.resume(woken);
         abandoned
     }

@@ -127,9 +127,10 @@ impl Sayer<'_> {
             }
         }
         self.broker.write_subscription(&shared, &mut state, Some(asker));
+        // Before others may say something: in the order in which they died.
+        self.broker.bury(&shared, dead, &rules);
         drop(state);
         self.broker.wake_subscription(&shared);
-        self.broker.bury(&shared, dead, &rules);
         Ok(())
     }
 }
