@@ -6,7 +6,7 @@ use std::sync::Arc;
 use amqp_wire::EncodedProperties;
 use broker::{Broker, Delivery, LimitKind, MessageTraits, Vhost};
 use bytes::Bytes;
-use delivery::{Overflow, UnderWay};
+use delivery::Overflow;
 use record::BatchWriter;
 use routing::Scratch;
 
@@ -69,8 +69,12 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
     message.write(broker.now_ms(), &mut writer);
     let batch = writer.finish();
     let wanted = targets.len();
+    // As long as it is not in their logs.
+    let mut admissions = Vec::new();
     targets.retain(|queue| {
-        let admitted = broker.admits(queue, UnderWay::NONE, card.body.len());
+        let admission = broker.admit(queue, 1, card.body.len());
+        let admitted = admission.is_ok();
+        admissions.extend(admission.ok().flatten());
         if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
             broker.bury_refused(queue, batch.clone());
         }

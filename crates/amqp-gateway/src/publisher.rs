@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
-use broker::{Broker, Log, Queue, ReplyTo, Vhosts, Waits};
-use delivery::UnderWay;
+use broker::{Admission, Broker, Log, Queue, ReplyTo, Vhosts, Waits};
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
 use smallvec::SmallVec;
@@ -93,60 +92,48 @@ struct Turn {
     since: Instant,
 }
 
-/// Messages on their way to one queue, in their order.
-struct Line {
-    /// Where its log ended when none of them was there.
-    log_end: u64,
-    /// Where it ended behind those of a turn, if that is known.
-    ends: VecDeque<(u64, u64)>,
-    /// The turn of each that has one, and the bytes of all up to it.
-    sums: VecDeque<(u64, u64)>,
-    /// How many have a turn; the others are held.
-    begun: usize,
-    /// Bytes of those that have arrived.
-    before: u64,
+/// What one queue that may refuse some has admitted of this connection.
+struct Admitted {
+    admission: Admission,
+    turns: VecDeque<AdmittedTurn>,
 }
 
-impl Line {
-    fn new(log_end: u64) -> Self {
-        Self { log_end, ends: VecDeque::new(), sums: VecDeque::new(), begun: 0, before: 0 }
-    }
+/// What of it goes with one turn.
+struct AdmittedTurn {
+    number: u64,
+    count: u64,
+    /// Where the log ends behind it, if that is known, else 0.
+    log_end: u64,
+}
 
-    fn push(&mut self, bytes: u64) {
-        let sum = self.sums.back().map_or(self.before, |(_, sum)| *sum);
-        self.sums.push_back((u64::MAX, sum + bytes));
-    }
-
+impl Admitted {
     /// The next `count` go with this turn.
-    fn begin(&mut self, turn: u64, count: u64) {
-        let begun = self.sums.iter_mut().skip(self.begun).take(count as usize).map(|(of, _)| *of = turn).count();
-        self.begun += begun;
+    fn begin(&mut self, number: u64, count: u64) {
+        self.admission.sent(count);
+        match self.turns.back_mut() {
+            Some(last) if last.number == number => last.count += count,
+            _ => self.turns.push_back(AdmittedTurn { number, count, log_end: 0 }),
+        }
     }
 
-    fn bytes_of_first(&self, count: u64) -> u64 {
-        let last = usize::try_from(count).ok().and_then(|count| self.sums.get(count.checked_sub(1)?));
-        last.map_or(0, |(_, sum)| sum - self.before)
-    }
-
-    fn under_way<'a>(&self, bytes_of_first: &'a dyn Fn(u64) -> u64) -> UnderWay<'a> {
-        let messages = self.sums.len() as u64;
-        UnderWay { messages, bytes: self.bytes_of_first(messages), bytes_of_first, log_end: self.log_end }
+    /// A turn's are in the log, which ends there behind them.
+    fn ends(&mut self, number: u64, log_end: u64) {
+        if let Some(turn) = self.turns.iter_mut().find(|turn| turn.number == number) {
+            turn.log_end = turn.log_end.max(log_end);
+        }
     }
 
     /// Those of turns before `first` have arrived; false: that is all.
     fn arrived(&mut self, first: u64) -> bool {
-        let before = self.sums.len();
-        while let Some((_, sum)) = self.sums.front().copied().filter(|(turn, _)| *turn < first) {
-            self.before = sum;
-            self.sums.pop_front();
-            self.begun -= 1;
+        let over = self.turns.partition_point(|turn| turn.number < first);
+        let (mut count, mut log_end) = (0, 0);
+        for turn in self.turns.drain(..over) {
+            (count, log_end) = (count + turn.count, log_end.max(turn.log_end));
         }
-        self.log_end += (before - self.sums.len()) as u64;
-        while let Some((_, end)) = self.ends.front().copied().filter(|(turn, _)| *turn < first) {
-            self.log_end = self.log_end.max(end);
-            self.ends.pop_front();
+        if count > 0 {
+            self.admission.arrived(count, log_end);
         }
-        !self.sums.is_empty()
+        self.admission.holds() || !self.turns.is_empty()
     }
 }
 
@@ -172,7 +159,7 @@ pub(crate) struct Publisher {
     stopped: bool,
     last_targets: (SmallVec<[QueueId; 2]>, Targets),
     /// Messages that are on their way to queues which may refuse some.
-    bounded: hashbrown::HashMap<QueueId, Line>,
+    bounded: hashbrown::HashMap<QueueId, Admitted>,
 }
 
 impl Publisher {
@@ -206,22 +193,22 @@ impl Publisher {
         self.last_targets.1.clone()
     }
 
-    /// Does a queue that may refuse some take one more message, behind those that are on their way to it?
-    pub fn admits(&self, broker: &Arc<Broker>, queue: &Arc<Queue>, body_bytes: usize) -> bool {
-        match self.bounded.get(&queue.id()) {
-            None => broker.admits(queue, UnderWay::NONE, body_bytes),
-            Some(line) => broker.admits(queue, line.under_way(&|count| line.bytes_of_first(count)), body_bytes),
+    /// Does a queue that may refuse some take one more message, behind all that are on their way to it? Then it counts until its turn has its outcome.
+    pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, body_bytes: usize) -> bool {
+        if let Some(admitted) = self.bounded.get_mut(&queue.id()) {
+            return admitted.admission.admit(broker, 1, body_bytes);
         }
+        let mut fresh = Admitted { admission: Admission::to(queue), turns: VecDeque::new() };
+        let admits = fresh.admission.admit(broker, 1, body_bytes);
+        if admits {
+            self.bounded.insert(queue.id(), fresh);
+        }
+        admits
     }
 
     /// The number of this turn, on this connection.
     pub fn turn(&self) -> u64 {
         self.first + self.turns.len() as u64
-    }
-
-    /// Counts a message for a queue that may refuse some, until its turn has its outcome.
-    pub fn count(&mut self, queue: &Queue, body_bytes: usize) {
-        self.bounded.entry(queue.id()).or_insert_with(|| Line::new(queue.log().last_stable().0)).push(body_bytes as u64);
     }
 
     /// Adds a message for queues, at least one, in the order of their ids.
@@ -290,7 +277,7 @@ impl Publisher {
             let count = u64::from(batch.writer.count());
             if !self.bounded.is_empty() {
                 for id in &batch.ids {
-                    self.bounded.entry(*id).and_modify(|line| line.begin(number, count));
+                    self.bounded.entry(*id).and_modify(|admitted| admitted.begin(number, count));
                 }
             }
             let bytes = batch.writer.finish();
@@ -370,8 +357,8 @@ impl Publisher {
         let Some(turn) = number.checked_sub(self.first).and_then(|at| self.turns.get_mut(at as usize)) else { return 0 };
         for (place, result) in turn.parts[part].iter().zip(results) {
             let sent = &turn.batches[*place as usize];
-            if let (Some(line), Ok(appended)) = (sent.bounded.and_then(|id| self.bounded.get_mut(&id)), result) {
-                line.ends.push_back((number, appended.base.0 + sent.count));
+            if let (Some(admitted), Ok(appended)) = (sent.bounded.and_then(|id| self.bounded.get_mut(&id)), result) {
+                admitted.ends(number, appended.base.0 + sent.count);
             }
             // A queue that is gone has taken what was meant for it along.
             if !matches!(result, Ok(_) | Err(AppendError::LogDeleted)) {
@@ -393,7 +380,7 @@ impl Publisher {
             self.first += 1;
         }
         let first = self.first;
-        self.bounded.retain(|_, line| line.arrived(first));
+        self.bounded.retain(|_, admitted| admitted.arrived(first));
         self.rests += u64::from(self.is_idle());
         self.lost += lost;
         lost

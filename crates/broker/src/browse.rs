@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::BytesMut;
-use delivery::UnderWay;
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
 use record::{BatchBuilder, BatchError, BatchHeader, Record, SlicedBatch, records_within, repacked};
 use record::{sliced_batches, stamp_append_time, validate_produced, whole};
@@ -151,11 +150,8 @@ impl Broker {
         let log = logs.get(partition).ok_or(PublishError::Partition { count: logs.len() })?;
         let now = self.now_ms();
         let (bytes, header) = checked(topic, wanted, now)?;
-        if let Some(queue) = self.vhosts().queue_of(log.id()).filter(|_| topic.is_bounded())
-            && !self.admits(&queue, UnderWay::NONE, bytes.len())
-        {
-            return Err(PublishError::QueueFull);
-        }
+        let queue = self.vhosts().queue_of(log.id()).filter(|_| topic.is_bounded());
+        let _admitted = queue.map(|queue| self.admit(&queue, 1, bytes.len())).transpose().map_err(|_| PublishError::QueueFull)?;
         let timestamp = header.max_timestamp;
         let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
         let appended = self.commit_all(self.journal_number(log.id()), vec![item]).pop().ok_or(AppendError::Stopped)??;

@@ -75,10 +75,10 @@ pub use limits::{LimitKind, LimitReached, Limits, OwnLimit};
 pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
+    Admission, BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
     Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
-    QueueError, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
+    QueueError, QueueFull, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
     VhostSeat,
 };
 pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};

@@ -44,7 +44,7 @@ pub use group::{Answer, Effect, GroupState, JoinRequest, Joined, Member, SyncReq
 pub use kinds::{ConsumerGroupSummary, GroupLine, ShareGroupSummary};
 pub use offsets::CommittedOffset;
 pub use queue::{
-    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Overflow, Queue, QueueKind, QueueRules, TakenBack, UnderWay,
+    ChannelId, Consume, ConsumerStatus, DeleteRefused, Delivery, Head, InExclusiveUse, Line, Overflow, Queue, QueueKind, QueueRules, TakenBack,
     look_ahead_max,
 };
 pub use reconcile::MemberState;

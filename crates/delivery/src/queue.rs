@@ -34,7 +34,7 @@ mod time_outs;
 mod weights;
 
 pub use consumers::{ChannelId, Consume, ConsumerStatus, InExclusiveUse};
-pub use intake::UnderWay;
+pub use intake::Line;
 pub use rules::{Overflow, QueueRules, look_ahead_max};
 pub use time_outs::TakenBack;
 

@@ -175,10 +175,7 @@ fn refuse(connection: &mut Connection, message: &Message<'_>, targets: &mut Targ
     let (before, size) = (targets.len(), message.body_bytes());
     let (broker, publisher) = (&connection.gateway.broker, &mut connection.publisher);
     targets.retain(|queue| {
-        let admitted = !queue.may_refuse() || publisher.admits(broker, queue, size);
-        if admitted && queue.may_refuse() {
-            publisher.count(queue, size);
-        }
+        let admitted = !queue.may_refuse() || publisher.admit(broker, queue, size);
         if !admitted && queue.understood().overflow == Overflow::RejectPublishDeadLetter {
             let mut alone = BatchWriter::with_capacity(message.record_bytes());
             message.write(connection.now_ms, &mut alone);

@@ -278,6 +278,32 @@ fn what_the_queue_has_got_is_not_counted_as_being_under_way_too() {
 }
 
 #[test]
+fn what_all_publishers_have_under_way_is_counted() {
+    let mut node = Node::start();
+    for (round, kind) in ["classic", "quorum"].into_iter().cycle().take(10).enumerate() {
+        let client = node.open();
+        let arguments = Table::build(|fields| {
+            fields.put(short("x-max-length"), 50);
+            fields.put(short("x-overflow"), "reject-publish");
+            fields.put(short("x-queue-type"), kind);
+        });
+        node.ask(client, 1, &queue::Declare { queue: short("full"), durable: true, arguments: arguments.view(), ..queue::Declare::default() });
+        let clients: Vec<usize> = (0..10).map(|_| node.open()).collect();
+        clients.iter().for_each(|client| node.select_confirms(*client));
+        for _ in 0..5 {
+            clients.iter().for_each(|client| node.raw_alone(*client, &publishes(10)));
+        }
+        // One goes without having been told.
+        node.close(clients[0]);
+        let kept: u64 = clients[1..].iter().map(|client| kept_and_refused(&mut node, *client, 50).0).sum();
+        let end = node.subscription("full").0.log().last_stable().0;
+        assert!(kept <= end && end == if kind == "classic" { 50 } else { 51 }, "round {round}, {kind}: {kept} of {end}");
+        node.ask(client, 1, &queue::Delete { queue: short("full"), ..queue::Delete::default() });
+    }
+    node.stop();
+}
+
+#[test]
 fn frames_in_a_wrong_order_end_the_connection() {
     let mut node = Node::start();
     let mut header = BytesMut::new();

@@ -2,7 +2,7 @@
 //! before it is answered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use delivery::{Overflow, QueueKind};
@@ -453,6 +453,7 @@ impl Broker {
                 arguments: arguments.clone(),
                 in_force: RwLock::new(Arc::clone(&in_force)),
                 may_refuse: AtomicBool::new(understood.overflow != Overflow::DropHead),
+                line: OnceLock::new(),
                 topic: Arc::clone(&topic),
                 attached,
                 dispatch: Mutex::new(Dispatch::new(&in_force, auto_delete, &shared)),

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use ::record::{BatchHeader, BatchWriter};
-use delivery::UnderWay;
 use hashbrown::HashMap;
 use journal::{AppendItem, Log};
 use routing::QueueId;
 use smallvec::SmallVec;
 
+use super::admission::Admission;
 use super::queue::Queue;
 use crate::Broker;
 
@@ -21,12 +21,14 @@ const BATCH_BYTES: usize = 256 << 10;
 /// The queues, or partitions of queues, that a record goes to.
 pub(super) type Targets = SmallVec<[Arc<Queue>; 2]>;
 
+/// What was admitted by queues that may refuse some, until it is in their logs.
+pub(super) type Admitted = HashMap<QueueId, Admission>;
+
 /// Batches in the order in which they are appended.
 #[derive(Default)]
 pub(super) struct Batches {
     all: Vec<(Targets, BatchWriter)>,
-    /// Messages and bytes on their way to queues that may refuse some.
-    waiting: HashMap<QueueId, (u64, u64)>,
+    admitted: Admitted,
 }
 
 impl Batches {
@@ -54,20 +56,11 @@ impl Batches {
 
     /// Does a queue take a message with a body of `size` bytes, behind those that are on their way to it? Then it counts.
     pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, size: usize) -> bool {
-        if !queue.understood().is_bounded() {
-            return true;
-        }
-        let waiting = self.waiting.entry(queue.id()).or_default();
-        let under_way = UnderWay { messages: waiting.0, bytes: waiting.1, ..UnderWay::NONE };
-        let admitted = broker.admits(queue, under_way, size);
-        if admitted {
-            *waiting = (waiting.0 + 1, waiting.1 + size as u64);
-        }
-        admitted
+        !queue.understood().is_bounded() || self.admitted.entry(queue.id()).or_insert_with(|| Admission::to(queue)).admit(broker, 1, size)
     }
 
-    /// What is to be appended, by journal.
-    pub fn into_items(self, broker: &Broker) -> Vec<Vec<AppendItem>> {
+    /// What is to be appended, by journal, and what of it was admitted, to be kept until it is there.
+    pub fn into_items(mut self, broker: &Broker) -> (Vec<Vec<AppendItem>>, Admitted) {
         let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
         for (targets, batch) in self.all {
             let bytes = batch.finish();
@@ -80,6 +73,7 @@ impl Batches {
                 items.extend(AppendItem::for_all(logs, &bytes, header));
             }
         }
-        items
+        self.admitted.values_mut().for_each(|admission| admission.sent(u64::MAX));
+        (items, self.admitted)
     }
 }

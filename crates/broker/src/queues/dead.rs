@@ -255,7 +255,7 @@ impl Sending<'_> {
         if !broker.journals()[home].takes_copies() {
             return Err(NotSent::NotWritten);
         }
-        let mut items = batches.into_items(broker);
+        let (mut items, _admitted) = batches.into_items(broker);
         let fits = |(journal, items): (&Arc<Journal>, &Vec<AppendItem>)| items.iter().all(|item| journal.takes(std::slice::from_ref(item), 0));
         if !broker.journals().iter().zip(&items).all(fits) {
             broker.put_off_too_large(&queue.shared, &covered);
@@ -359,7 +359,8 @@ impl Broker {
                 tracing::warn!(?queue, "a refused message is not among the dead letters: the disk of another journal is full");
             }
         }
-        for (journal, items) in way.batches.into_items(self).into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+        let (items, _admitted) = way.batches.into_items(self);
+        for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
             if let Err(error) = self.commit(journal, items) {
                 tracing::warn!(%error, ?queue, "a refused message is not among the dead letters");
             }

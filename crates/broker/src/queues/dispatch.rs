@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, Searched, UnderWay};
+use delivery::{ChannelId, Consume, ConsumerId, Dead, Head, Overflow, Queue as Machine, QueueKind, Searched};
 use journal::ReplyTo;
 use parking_lot::MutexGuard;
 use record::Record;
@@ -444,21 +444,6 @@ impl Broker {
     pub fn used(&self, queue: &Queue) {
         queue.dispatch.lock().machine.touch(now());
         self.ticker.keep(queue);
-    }
-
-    /// May a message with a body of `size` bytes come in, behind those that are on their way? False: it is refused.
-    pub fn admits(self: &Arc<Self>, queue: &Arc<Queue>, under_way: UnderWay<'_>, size: usize) -> bool {
-        if !queue.understood().is_bounded() {
-            return true;
-        }
-        let end = queue.log().last_stable().0;
-        let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
-        if queue.log().start().0 > state.start() || !is_searched(&mut state, queue.log(), end) {
-            drop((own, state));
-            self.run_queue(queue);
-            (own, state) = (queue.dispatch.lock(), queue.shared.lock());
-        }
-        !own.machine.refuses(&state, end, under_way, u32::try_from(size).unwrap_or(u32::MAX))
     }
 
     /// Policies are others: what they throw out goes at once.

@@ -5,6 +5,7 @@
 //! no record, and is gone after a restart.
 
 mod admin;
+mod admission;
 mod arguments;
 mod batches;
 mod burials;
@@ -51,6 +52,7 @@ use types::{Durability, LogId};
 use crate::arc_table::ArcTable;
 use crate::topic::TopicConfig;
 
+pub use admission::{Admission, QueueFull};
 pub use admin::{BindingWish, ExchangeError, QueueDeclaration, QueueError, Unequal, made_up_name};
 pub use arguments::{InvalidArgument, QueueArguments, kind_name};
 pub use consumers::{ChannelFlow, ConsumeError, Consuming, Deliveries, Delivery, Gone, GoneReason, Outcome, Settlement};

@@ -1,7 +1,7 @@
 //! A queue: a log, its subscription, its rules, and who consumes.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, RwLock};
@@ -30,6 +30,8 @@ pub struct Queue {
     pub(super) in_force: RwLock<Arc<InForce>>,
     /// It may turn messages away, as things are.
     pub(super) may_refuse: AtomicBool,
+    /// What was admitted and is not known to be in the log, where the queue may refuse some.
+    pub(super) line: OnceLock<Box<Mutex<delivery::Line>>>,
     pub(super) topic: Arc<Topic>,
     /// The topic was there before, and stays when the queue goes.
     pub(super) attached: bool,
@@ -71,6 +73,10 @@ pub enum Got {
 }
 
 impl Queue {
+    pub(super) fn line(&self) -> &Mutex<delivery::Line> {
+        self.line.get_or_init(Box::default)
+    }
+
     /// Its id, which no other queue ever had.
     pub fn id(&self) -> QueueId {
         self.id
@@ -171,9 +177,9 @@ mod tests {
     #[test]
     fn a_queue_that_nobody_uses_is_small() {
         // How far the log was searched for offsets without messages takes 8 bytes of the first, 16 of the subscription, and what the log knows of
-        // such offsets 32 of that. Another 16 of the log name who knows which of its records nobody needs any more.
+        // such offsets 32 of that. Another 16 of the log name who knows which of its records nobody needs any more, and 16 of the first what it has admitted.
         let most = [
-            ("Queue", size_of::<Queue>(), 288),
+            ("Queue", size_of::<Queue>(), 304),
             ("Dispatch, which is part of it", size_of::<Dispatch>(), 136),
             ("the machine in that", size_of::<delivery::Queue>(), 56),
             ("SharedSubscription", size_of::<SharedSubscription>(), 208),

@@ -3,40 +3,142 @@
 //! A classic queue refuses what would be too much. A quorum queue takes the message with which it is too full, and refuses from then on,
 //! until it is down to four fifths. What consumers wait for does not stay, and so does not fill a queue.
 //!
+//! All who publish to the queue stand in one [`Line`]: what one of them has had admitted takes the room that the others find.
+//!
 //! Source: RabbitMQ 4.3, `rabbit_amqqueue_process`, `rabbit_fifo`; asked of the real one.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
 
 use super::{Overflow, Queue, QueueKind};
 use crate::Subscription;
 
-/// Messages that were taken in for a queue and are not in its log yet, in their order.
-#[derive(Clone, Copy)]
-pub struct UnderWay<'a> {
-    /// How many.
-    pub messages: u64,
-    /// Bytes of their bodies.
-    pub bytes: u64,
+/// Messages that were admitted to a queue and are not known to be in its log, in the order in which they were admitted. Of those that the log
+/// has got nobody may have been told yet: where it ends says how many these are, about, if others append to it at the same time.
+///
+/// Memory: 24 bytes for what was admitted together, and an entry for each publisher that has something here.
+#[derive(Debug, Default)]
+pub struct Line {
+    /// Where the log ended when it had none of them, as far as is known.
+    log_end: u64,
+    /// What was admitted together.
+    entries: VecDeque<Entry>,
+    /// Messages and bytes that were ever before the first.
+    before: (u64, u64),
+    publishers: HashMap<u64, Share>,
+    last_publisher: u64,
+}
+
+/// Messages of one publisher.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    publisher: u64,
+    /// How many there were ever up to the last of them, and the bytes of their bodies.
+    up_to: (u64, u64),
+}
+
+/// Messages that a publisher has in the line, in its order: `arrived` that are behind others', then those without an outcome, then `withdrawn`.
+#[derive(Debug, Default)]
+struct Share {
+    count: u64,
+    arrived: u64,
+    withdrawn: u64,
+}
+
+impl Line {
+    /// A number for one who publishes in an order of his own.
+    pub fn join(&mut self) -> u64 {
+        self.last_publisher += 1;
+        self.last_publisher
+    }
+
+    /// So many messages of a publisher were admitted, with bodies of `bytes` together; the log ends at `log_end`.
+    pub fn push(&mut self, publisher: u64, log_end: u64, (count, bytes): (u64, u64)) {
+        if self.entries.is_empty() {
+            self.log_end = log_end;
+        }
+        self.publishers.entry(publisher).or_default().count += count;
+        let (messages, sum) = self.up_to_last();
+        self.entries.push_back(Entry { publisher, up_to: (messages + count, sum + bytes) });
+    }
+
+    /// The publisher's next `count` have their outcome. `log_end`: the log ended there behind the last of them, if that is known, else 0.
+    pub fn arrived(&mut self, publisher: u64, count: u64, log_end: u64) {
+        if let Some(share) = self.publishers.get_mut(&publisher) {
+            share.arrived = (share.arrived + count).min(share.count - share.withdrawn);
+        }
+        self.advance();
+        // Between what others have in the line the log may have got what has not been told.
+        if self.publishers.keys().all(|other| *other == publisher) {
+            self.log_end = self.log_end.max(log_end);
+        }
+    }
+
+    /// The publisher goes: nothing is told of what it has in the line, of which the last `withdrawn` do not come.
+    pub fn leave(&mut self, publisher: u64, withdrawn: u64) {
+        if let Some(share) = self.publishers.get_mut(&publisher) {
+            share.withdrawn = withdrawn.min(share.count);
+            share.arrived = share.count - share.withdrawn;
+        }
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while let Some(first) = self.entries.front().copied()
+            && let Some(share) = self.publishers.get_mut(&first.publisher)
+        {
+            let count = first.up_to.0 - self.before.0;
+            if share.arrived >= count {
+                share.arrived -= count;
+                self.log_end += count;
+            } else if share.withdrawn == share.count {
+                share.withdrawn -= count;
+            } else {
+                break;
+            }
+            share.count -= count;
+            if share.count == 0 {
+                self.publishers.remove(&first.publisher);
+            }
+            self.before = first.up_to;
+            self.entries.pop_front();
+        }
+    }
+
+    fn up_to_last(&self) -> (u64, u64) {
+        self.entries.back().map_or(self.before, |last| last.up_to)
+    }
+
+    /// Messages in the line.
+    fn messages(&self) -> u64 {
+        self.up_to_last().0 - self.before.0
+    }
+
+    /// Bytes of the bodies of all.
+    fn bytes(&self) -> u64 {
+        self.up_to_last().1 - self.before.1
+    }
+
     /// Bytes of the bodies of the first so many.
-    pub bytes_of_first: &'a dyn Fn(u64) -> u64,
-    /// Where the log ended when none of them was in it. What it has got since is taken for the first of them: who took them in is told later.
-    pub log_end: u64,
-}
+    fn bytes_of_first(&self, count: u64) -> u64 {
+        let wanted = self.before.0 + count.min(self.messages());
+        let whole = self.entries.partition_point(|entry| entry.up_to.0 <= wanted);
+        let (messages, bytes) = whole.checked_sub(1).map_or(self.before, |last| self.entries[last].up_to);
+        let part = self.entries.get(whole).map_or(0, |next| (next.up_to.1 - bytes) / (next.up_to.0 - messages) * (wanted - messages));
+        bytes + part - self.before.1
+    }
 
-impl UnderWay<'static> {
-    /// None at all.
-    pub const NONE: Self = Self { messages: 0, bytes: 0, bytes_of_first: &|_| 0, log_end: u64::MAX };
-}
-
-impl UnderWay<'_> {
     /// How many of them are in the log that ends at `log_end`.
-    fn arrived(&self, log_end: u64) -> u64 {
-        log_end.saturating_sub(self.log_end).min(self.messages)
+    fn in_log(&self, log_end: u64) -> u64 {
+        log_end.saturating_sub(self.log_end).min(self.messages())
     }
 }
 
 impl Queue {
-    /// Is a message refused that has a body of `size` bytes and comes behind `under_way`? The log ends at `log_end`. A classic queue asks
-    /// for room also when a consumer waits for this one.
-    pub fn refuses(&mut self, subscription: &Subscription, log_end: u64, under_way: UnderWay<'_>, size: u32) -> bool {
+    /// Is one refused of `count` messages that have bodies of `size` bytes together, and come behind `line`? The log ends at `log_end`. A classic
+    /// queue asks for room also when a consumer waits for them.
+    pub fn refuses(&mut self, subscription: &Subscription, log_end: u64, line: &Line, (count, size): (u64, u64)) -> bool {
         if self.rules.overflow == Overflow::DropHead {
             return false;
         }
@@ -44,12 +146,14 @@ impl Queue {
         if self.refusing {
             return true;
         }
-        let more = if self.rules.kind == QueueKind::Classic { (1, u64::from(size)) } else { (0, 0) };
+        let more = if self.rules.kind == QueueKind::Classic { (1, size) } else { (0, 0) };
         let fits = |messages: u64, bytes: u64| !self.exceeds(messages + more.0, bytes + more.1);
         let (ready, ready_bytes) = (subscription.ready_for_certain(log_end), self.weights.ready(subscription));
-        let arrived = under_way.arrived(log_end);
-        let weighed = under_way.arrived(self.weights.until(subscription).min(log_end));
-        let left = (under_way.messages - arrived, under_way.bytes - (under_way.bytes_of_first)(weighed));
+        let arrived = line.in_log(log_end);
+        let weighed = line.in_log(self.weights.until(subscription).min(log_end));
+        // All but the last come before that one.
+        let ahead = line.messages() + count.saturating_sub(1);
+        let left = (ahead - arrived, line.bytes() - line.bytes_of_first(weighed));
         let messages = ready + left.0;
         if fits(messages, ready_bytes + left.1) {
             return false;
@@ -59,7 +163,7 @@ impl Queue {
             return true;
         }
         let gone = arrived + (taken - ready).min(left.0);
-        !fits(under_way.messages - gone, under_way.bytes - (under_way.bytes_of_first)(gone))
+        !fits(ahead - gone, line.bytes() - line.bytes_of_first(gone))
     }
 
     /// Something has changed: a quorum queue that is too full refuses from now on, one that has room enough no longer.

@@ -1,8 +1,8 @@
 //! Whose turn it is, what is dropped and what comes back, as RabbitMQ 4.3 answered when it was asked the same.
 
 use delivery::{
-    ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, DeleteRefused, Head, InExclusiveUse, Overflow, Queue, QueueKind,
-    QueueRules, Subscription, UnderWay, Verdict,
+    ChannelId, Consume, ConsumerId, ConsumerStatus, Dead, DeadReason, DeleteRefused, Head, InExclusiveUse, Line, Overflow, Queue, QueueKind,
+    QueueRules, Subscription, Verdict,
 };
 use QueueKind::{Classic, Quorum};
 
@@ -62,7 +62,7 @@ impl Rig {
     }
 
     fn publish_sized(&mut self, size: u32, level: u8) -> bool {
-        if self.queue.refuses(&self.subscription, self.end(), UnderWay::NONE, size) {
+        if self.queue.refuses(&self.subscription, self.end(), &Line::default(), (1, u64::from(size))) {
             return false;
         }
         self.log.push((size, level));
@@ -276,7 +276,15 @@ fn a_full_queue_refuses_what_is_published() {
     assert_eq!([(); 4].map(|()| rig.publish_sized(1, 0)), [true, true, false, false]);
     assert_eq!(rig.get(), Some(1));
     assert_eq!([(); 2].map(|()| rig.publish_sized(1, 0)), [true, false]);
-    assert!(rig.queue.refuses(&rig.subscription, rig.end(), UnderWay { messages: 1, bytes: 1, ..UnderWay::NONE }, 1));
+    assert_eq!(rig.get(), Some(2));
+    let mut line = Line::default();
+    assert!(!rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "for one there is room");
+    assert!(rig.queue.refuses(&rig.subscription, rig.end(), &line, (2, 2)), "not for two together");
+    let other = line.join();
+    line.push(other, rig.end(), (1, 1));
+    assert!(rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "it is another's");
+    line.leave(other, 1);
+    assert!(!rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "which does not come");
     let mut rig = Rig::new(QueueRules { length_max: Some(0), ..rules }, false);
     rig.consume('A', 0, 0);
     assert!(!rig.publish_sized(1, 0), "also while a consumer waits");
@@ -392,4 +400,58 @@ fn a_purge_takes_dead_letters_that_nobody_took() {
     let end = rig.end();
     assert_eq!(rig.queue.purge(&mut rig.subscription, end), 3);
     assert_eq!((rig.subscription.dying(), rig.subscription.start(), rig.ready()), (0, 3, 0));
+}
+
+#[test]
+fn what_several_publishers_have_in_line_is_counted_once_whoever_is_told_first() {
+    let rules = QueueRules { length_max: Some(6), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
+    let mut rig = Rig::new(rules, false);
+    let mut line = Line::default();
+    let (one, other) = (line.join(), line.join());
+    for publisher in [one, other, one, other] {
+        line.push(publisher, rig.end(), (1, 1));
+    }
+    let room = |rig: &mut Rig, line: &Line| {
+        let end = rig.end();
+        (1..).find(|count| rig.queue.refuses(&rig.subscription, end, line, (*count, 1))).expect("it is full at last") - 1
+    };
+    assert_eq!(room(&mut rig, &line), 2);
+    // All are in the log, and nobody has been told.
+    [(); 4].iter().for_each(|()| assert!(rig.publish_sized(1, 0)));
+    assert_eq!(room(&mut rig, &line), 2);
+    line.arrived(other, 2, 4);
+    assert_eq!(room(&mut rig, &line), 2);
+    line.push(other, rig.end(), (1, 1));
+    assert_eq!(room(&mut rig, &line), 1);
+    line.arrived(one, 2, 3);
+    assert_eq!(room(&mut rig, &line), 1);
+    // What has come by another way is known once the log's end is told.
+    assert!(rig.publish_sized(1, 0) && rig.publish_sized(1, 0));
+    line.arrived(other, 1, 6);
+    assert_eq!(room(&mut rig, &line), 0);
+}
+
+#[test]
+fn bytes_in_line_are_those_of_what_the_log_has_not_got() {
+    let rules = QueueRules { bytes_max: Some(100), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
+    let mut rig = Rig::new(rules, false);
+    let mut line = Line::default();
+    let (one, other) = (line.join(), line.join());
+    line.push(one, 0, (3, 30));
+    line.push(other, 0, (1, 20));
+    line.push(one, 0, (1, 5));
+    let room = |rig: &mut Rig, line: &Line| {
+        let end = rig.end();
+        (1..).find(|bytes| rig.queue.refuses(&rig.subscription, end, line, (1, *bytes))).expect("it is full at last") - 1
+    };
+    assert_eq!(room(&mut rig, &line), 45);
+    assert!(rig.publish_sized(10, 0));
+    assert_eq!(room(&mut rig, &line), 45, "a third of those that came together");
+    assert!(rig.publish_sized(10, 0) && rig.publish_sized(10, 0));
+    line.arrived(one, 3, 3);
+    assert_eq!(room(&mut rig, &line), 45);
+    line.leave(one, 1);
+    assert_eq!(room(&mut rig, &line), 45, "it is behind another's");
+    line.leave(other, 1);
+    assert_eq!(room(&mut rig, &line), 70, "neither comes");
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{AclOperation, Broker, Cause, Limit, LimitKind, Log, Reply, ReplyTo, TopicConfig};
+use broker::{AclOperation, Admission, Broker, Cause, Limit, LimitKind, Log, QueueFull, Reply, ReplyTo, TopicConfig};
 use bytes::{Bytes, BytesMut};
-use delivery::{Claim, ProducerEpoch, TransactionError, UnderWay, Version};
+use delivery::{Claim, ProducerEpoch, TransactionError, Version};
 use kafka_wire::produce::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
     TopicProduceData, TopicProduceResponse,
@@ -52,6 +52,8 @@ struct ProduceWait {
     bytes: u64,
     /// What topics' quotas ask the connection to wait.
     debt: Duration,
+    /// What queues have admitted that may be full, until it is known to be in their logs.
+    admitted: Vec<Admission>,
 }
 
 /// Why a partition's data is refused.
@@ -82,6 +84,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         records: 0,
         bytes: 0,
         debt: Duration::ZERO,
+        admitted: Vec::new(),
     };
     let mut items: ByJournal<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
     let whole = check_request(&request).or_else(|| check_transaction(&request, context));
@@ -169,7 +172,9 @@ impl ProduceWait {
             let checked = match (&whole, &topic) {
                 (Some(code), _) => Err((*code).into()),
                 (None, None) => Err(unknown.into()),
-                (None, Some(topic)) => check_partition(topic, partition, context.version).and_then(|checked| check_room(broker, topic.bounded, checked)),
+                (None, Some(topic)) => check_partition(topic, partition, context.version).and_then(|checked| {
+                    if topic.bounded { check_room(broker, &mut self.admitted, checked) } else { Ok(checked) }
+                }),
             };
             let answers = &mut self.response.responses[at].partition_responses;
             let mut answer = PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
@@ -337,16 +342,23 @@ fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> 
 }
 
 /// A queue that refuses messages when it is full does so whoever they come from.
-fn check_room(broker: &Arc<Broker>, bounded: bool, checked: (AppendItem, BatchHeader)) -> Result<(AppendItem, BatchHeader), Refusal> {
+fn check_room(
+    broker: &Arc<Broker>,
+    admitted: &mut Vec<Admission>,
+    checked: (AppendItem, BatchHeader),
+) -> Result<(AppendItem, BatchHeader), Refusal> {
     let (AppendItem::Batch { log, bytes, .. }, header) = &checked else { return Ok(checked) };
-    // All but its last record come before that one.
-    let under_way = UnderWay { messages: header.records_count as u64 - 1, ..UnderWay::NONE };
-    let full = bounded && broker.vhosts().queue_of(log.id()).is_some_and(|queue| !broker.admits(&queue, under_way, bytes.len()));
-    if full {
-        let message = Some("The queue is full".to_owned());
-        return Err(Refusal { code: ErrorCode::PolicyViolation, message, log_start: log.start().0 as i64, records: Vec::new() });
+    let Some(queue) = broker.vhosts().queue_of(log.id()) else { return Ok(checked) };
+    match broker.admit(&queue, header.records_count as u64, bytes.len()) {
+        Ok(admission) => {
+            admitted.extend(admission);
+            Ok(checked)
+        }
+        Err(QueueFull) => {
+            let message = Some("The queue is full".to_owned());
+            Err(Refusal { code: ErrorCode::PolicyViolation, message, log_start: log.start().0 as i64, records: Vec::new() })
+        }
     }
-    Ok(checked)
 }
 
 /// Compaction goes by keys. The one case in which records are looked into on their way in.

@@ -15,7 +15,7 @@ mod store;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -269,6 +269,7 @@ impl Broker {
             burials: Mutex::default(),
             in_force: RwLock::new(in_force),
             may_refuse: false.into(),
+            line: OnceLock::new(),
             stream: None,
             topic,
             attached: false,

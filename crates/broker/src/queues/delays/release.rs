@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::Delays;
 use super::record::Delay;
 use super::store::{DelayError, put};
-use crate::queues::batches::{Batches, Targets};
+use crate::queues::batches::{Admitted, Batches, Targets};
 use crate::queues::queue::Queue;
 use crate::Broker;
 
@@ -30,6 +30,8 @@ pub(super) struct Copies {
     before: Vec<(usize, Vec<AppendItem>)>,
     /// In the journal of the exchange's log, together with that.
     together: Vec<AppendItem>,
+    /// As long as these are not in their queues.
+    _admitted: Admitted,
 }
 
 impl Copies {
@@ -98,12 +100,12 @@ impl Broker {
             }
         }
         let home = self.journal_number(delays.queue.log().id());
-        let mut items = batches.into_items(self);
+        let (mut items, admitted) = batches.into_items(self);
         // What is too large for one append comes first as well.
         let fits = self.journals()[home].takes(&items[home], LEFT_BYTES);
         let together = if fits { std::mem::take(&mut items[home]) } else { Vec::new() };
         let before = items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()).collect();
-        Ok(Copies { before, together })
+        Ok(Copies { before, together, _admitted: admitted })
     }
 
     /// A queue that is full may refuse; nobody is there any more to be told.
