@@ -109,6 +109,8 @@ pub enum Planted {
     ForgoCheckpoint,
     /// Decides which records are missing while keeper and archiver run.
     JudgeLate,
+    /// Makes no segments for state on a full disk.
+    ForgoState,
 }
 
 #[cfg(feature = "planted")]

@@ -269,6 +269,11 @@ impl SimDisk {
         self.inner.lock().used()
     }
 
+    /// Bytes of a file; 0 if it is not there.
+    pub fn size_of(&self, name: &str) -> u64 {
+        self.inner.lock().names.get(name).map_or(0, |state| state.lock().bytes.len() as u64)
+    }
+
     /// A new process may use the disk.
     pub fn revive(&self) {
         let mut disk = self.inner.lock();

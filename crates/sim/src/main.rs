@@ -30,12 +30,12 @@ struct Cli {
     operations: u64,
     /// Find a planted defect: acknowledge, skip-sync, rewrite, keep-term, dsync, part, free-shared, torn-shared, short-sight, unmarked,
     /// omit-dropped, drop-unwritten, drop-absent,
-    /// overlap, blame-used-again, forgo-checkpoint, judge-late; or all of them one by one
+    /// overlap, blame-used-again, forgo-checkpoint, judge-late, forgo-state; or all of them one by one
     #[arg(long)]
     planted: Option<String>,
 }
 
-const PLANTED: [(&str, Planted); 17] = [
+const PLANTED: [(&str, Planted); 18] = [
     ("acknowledge", Planted::AcknowledgeBeforeSync),
     ("skip-sync", Planted::SkipSync),
     ("rewrite", Planted::RewriteAcknowledged),
@@ -53,6 +53,7 @@ const PLANTED: [(&str, Planted); 17] = [
     ("blame-used-again", Planted::BlameUsedAgain),
     ("forgo-checkpoint", Planted::ForgoCheckpoint),
     ("judge-late", Planted::JudgeLate),
+    ("forgo-state", Planted::ForgoState),
 ];
 
 fn main() -> ExitCode {

@@ -11,6 +11,7 @@
 mod damage;
 mod done;
 mod drops;
+mod full;
 mod harm;
 mod reads;
 mod start;
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use journal::{
-    Append, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
+    Append, AppendError, AppendItem, AppendResults, Archiver, Compaction, EventSink, Journal, JournalConfig, JournalEvent, Keeper, Log, Planted, ReplyTo, Retention,
     SegmentLook, Writer,
 };
 use parking_lot::Mutex;
@@ -67,6 +68,8 @@ const LARGE_RUNS: u64 = 25;
 /// … and one in so many batches there is as long as this and more.
 const LARGE_BATCHES: u64 = 60;
 const LARGE_BYTES: u64 = 4_300_000;
+/// One in so many times that a disk has space again it is filled before.
+const FULL_FOR_LONG: u64 = 3;
 /// … and objects are about so long.
 const OBJECT_BYTES: u64 = 16 << 10;
 
@@ -191,6 +194,8 @@ struct World {
     running: Option<Running>,
     logs: BTreeMap<LogId, ModelLog>,
     state: State,
+    /// How often it was, for want of space.
+    state_refused: u64,
     ties: ties::Ties,
     waiting: BTreeMap<u64, Waiting>,
     next_token: u64,
@@ -270,6 +275,7 @@ impl World {
             running: None,
             logs: BTreeMap::new(),
             state: State::default(),
+            state_refused: 0,
             ties: ties::Ties::default(),
             waiting: BTreeMap::new(),
             next_token: 1,
@@ -424,7 +430,9 @@ impl World {
                 self.disk.set_faults(Faults { capacity, ..Faults::default() });
                 coverage.add("disks filled", 1);
             }
-            993..995 => self.disk.set_faults(Faults::default()),
+            993 => self.disk.set_faults(Faults::default()),
+            994 if self.starts.one_in(FULL_FOR_LONG) => self.go_on_when_full(coverage)?,
+            994 => self.disk.set_faults(Faults::default()),
             995..997 => {
                 let faults = Faults { write_errors: 4, sync_errors: 3, ..Faults::default() };
                 self.disk.set_faults(faults);
@@ -604,6 +612,7 @@ impl World {
                 }
                 (Waiting::Drop(id), result) => self.drop_answered(id, result, coverage),
                 (Waiting::Tie(number), result) => self.tie_answered(number, result.is_ok(), coverage)?,
+                (Waiting::State { .. }, Err(AppendError::DiskFull)) => self.state_refused += 1,
                 (_, Err(_)) => coverage.add("appends refused", 1),
             }
         }

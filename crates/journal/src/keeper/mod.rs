@@ -476,6 +476,8 @@ impl Keeper {
     fn write_checkpoint_if_due(&mut self) {
         // Segments are freed only behind a checkpoint: within a window it may not be long in coming.
         let latest = self.journal.marks().map_or(2 << 30, |marks| (marks.full - marks.calm) / 2);
+        // Likewise on a full disk, where two small segments take turns.
+        let latest = if self.journal.is_disk_full() { 0 } else { latest };
         if self.bytes_since_checkpoint < (self.checkpoint_bytes * 20).min(latest) || self.journal.is_unchecked() {
             return;
         }

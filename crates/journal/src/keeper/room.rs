@@ -91,6 +91,10 @@ impl Keeper {
         if !self.journal.is_state_short() || !self.journal.is_disk_full() {
             return;
         }
+        #[cfg(feature = "planted")]
+        if self.journal.planted() == Some(crate::Planted::ForgoState) {
+            return;
+        }
         match self.make_for_state() {
             Ok(prepared) => {
                 self.next_sequence += 1;
