@@ -508,18 +508,25 @@ impl Keeper {
         write_all(&*self.create_checkpoint(bytes.len() as u64)?, &bytes)?;
         self.put_checkpoint(checkpoint::NAME)?;
         // What is kept for the next checkpoint is not for the copy: on a full disk there is none.
-        let copied = self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).and_then(|file| write_all(&*file, &bytes));
-        match copied.and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY)) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => drop(self.storage.remove(checkpoint::NAME_COPY)),
+        self.checkpoint_bytes = bytes.len() as u64;
+        let copied = if self.keep_room()? {
+            self.storage.create(checkpoint::NAME_NEW, bytes.len() as u64).and_then(|file| write_all(&*file, &bytes)).and_then(|()| self.put_checkpoint(checkpoint::NAME_COPY))
+        } else {
+            Err(io::ErrorKind::StorageFull.into())
+        };
+        match copied {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                drop(self.storage.remove(checkpoint::NAME_COPY));
+                self.keep_room()?;
+            }
             outcome => outcome?,
         }
         self.checkpointed = self.replay.segment;
-        self.checkpoint_bytes = bytes.len() as u64;
         self.bytes_since_checkpoint = 0;
         self.rewritten_since_checkpoint = false;
         self.journal.window().set_others(room::other_bytes(&self.journal, self.checkpoint_bytes));
         self.journal.metrics().checkpoints.inc();
-        self.keep_room().map(drop)
+        Ok(())
     }
 
     fn put_checkpoint(&self, name: &str) -> io::Result<()> {
