@@ -4,6 +4,7 @@
 
 pub mod api;
 mod bindings;
+mod bodies;
 mod console;
 mod control;
 pub mod exposition;

@@ -4,6 +4,8 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::bodies::Unread;
+
 /// Pages of other places may neither show what is answered nor run anything of it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
@@ -115,6 +117,16 @@ impl Answer {
     /// 408.
     pub fn too_slow() -> Refusal {
         Self::refusal(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body does not come", None)
+    }
+
+    /// A body that is not read.
+    pub fn unread(why: Unread, most: usize) -> Refusal {
+        match why {
+            Unread::TooLarge => Self::too_large(most),
+            Unread::TooSlow => Self::too_slow(),
+            Unread::TooManyValues => Self::bad_request("the body has too many values for its length"),
+            Unread::Busy => Self::busy(),
+        }
     }
 
     /// 413.

@@ -3,7 +3,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,17 +16,14 @@ use super::live::Live;
 use super::login::log_in;
 use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
+use crate::bodies::{self, Bounds};
 use crate::management::{self, Management};
 use crate::operations::Operator;
 use crate::origin::{self, Asked, Peers};
 use crate::paths::{Found, find, segments};
 
-/// Bytes of a body …
-const BODY_MAX: usize = 1 << 20;
-/// … and of one that is read before it is known who sends it.
+/// Bytes of a body that is read before it is known who sends it.
 const OPEN_BODY_MAX: usize = 16 << 10;
-/// How long a body may take to come, after its head.
-const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What requests share.
 #[derive(Default)]
@@ -84,13 +80,13 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     let api = Arc::clone(&server.api);
     if route.access == Access::Open {
-        let body = if changes { read(&parts.headers, body, OPEN_BODY_MAX).await? } else { Vec::new() };
+        let body = if changes { read(&parts.headers, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }).await? } else { Vec::new() };
         return answer_open(&api, &management, route, &body, (&parts.headers, peers.peer)).await;
     }
     let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller, route));
     judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
-    let body = read(&parts.headers, body, BODY_MAX).await?;
+    let body = read(&parts.headers, body, Bounds::USUAL).await?;
     blocking(move || {
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -127,18 +123,13 @@ async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, bod
 
 /// # Errors
 /// 408, 413, 415, 400.
-async fn read(headers: &HeaderMap, body: Body, most: usize) -> Result<Vec<u8>, Refusal> {
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|bytes| bytes > most) {
-        return Err(Answer::too_large(most));
-    }
-    let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, most)).await.map_err(|_| Answer::too_slow())?;
-    let read = read.map_err(|_| Answer::too_large(most))?;
+async fn read(headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Vec<u8>, Refusal> {
+    let read = bodies::read(headers, body, bounds).await.map_err(|unread| Answer::unread(unread, bounds.bytes))?.bytes;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !read.is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return Err(Answer::not_json());
     }
-    Ok(read.to_vec())
+    Ok(read)
 }
 
 /// # Errors

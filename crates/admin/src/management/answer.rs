@@ -4,6 +4,8 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use serde_json::{Value, json};
 
+use crate::bodies::Unread;
+
 /// An answer.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -105,6 +107,17 @@ impl Answer {
     }
 
     /// The controller, or whoever else would do it, has too much to do.
+    /// A body that is not read.
+    pub fn unread(why: Unread, most: usize) -> Refusal {
+        let (status, reason) = match why {
+            Unread::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most} bytes here")),
+            Unread::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body does not come".to_owned()),
+            Unread::TooManyValues => (StatusCode::BAD_REQUEST, "the body has too many values for its length".to_owned()),
+            Unread::Busy => return Self::busy(),
+        };
+        Self::refusal(status, "bad_request", reason)
+    }
+
     pub fn busy() -> Refusal {
         Self::refusal(StatusCode::SERVICE_UNAVAILABLE, "busy", "the broker has too much to do, try again")
     }

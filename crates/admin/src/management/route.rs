@@ -5,6 +5,7 @@ use axum::http::Method;
 use super::answer::Outcome;
 use super::call::Call;
 use super::{bindings, channels, connections, consumers, definitions, exchanges, health, messages, nodes, overview, parameters, permissions, policies, queues, users, vhosts};
+use crate::bodies::Bounds;
 use crate::paths;
 
 /// Who may ask for something.
@@ -29,6 +30,17 @@ pub(crate) struct Route {
     pub path: &'static str,
     pub access: Access,
     pub handler: fn(&Call<'_>) -> Outcome,
+}
+
+impl Route {
+    /// What a body may be like.
+    pub fn body_bounds(&self) -> Bounds {
+        match self.path {
+            "/definitions" | "/definitions/{vhost}" => Bounds::DEFINITIONS,
+            "/exchanges/{vhost}/{name}/publish" => Bounds::MESSAGE,
+            _ => Bounds::USUAL,
+        }
+    }
 }
 
 /// Shorthand for a row.

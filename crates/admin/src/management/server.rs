@@ -1,5 +1,5 @@
-//! Serves the API: on the administration port under `/api`, and on a port of its own if that is wanted. A request's name and password
-//! are looked at before its body is read; answers are made on a few threads that may wait.
+//! Serves the API: on the administration port under `/api`, and on a port of its own if that is wanted. Who asks, for what, and whether he may,
+//! is looked at before a request's body is read; answers are made on a few threads that may wait.
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,12 +16,10 @@ use super::answer::{Answer, Outcome, Refusal};
 use super::authority::Identity;
 use super::call::Call;
 use super::rates::EVERY;
-use super::route::{Found, find};
+use super::route::{Found, Route, find};
+use crate::bodies::{self, Bounds};
 use crate::origin::{self, Asked, Peers};
-use crate::paths::segments;
-
-/// Bytes of a body. Definitions of tens of thousands of queues fit.
-const BODY_MAX: usize = 64 << 20;
+use crate::paths::{Filled, segments};
 
 /// The API before and after there is a broker to manage.
 #[derive(Clone, Default)]
@@ -78,12 +76,13 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
     };
     let (parts, body) = request.into_parts();
     let who = management.authenticate(&parts.headers, peers.peer).await?;
-    let Ok(body) = axum::body::to_bytes(body, BODY_MAX).await else {
-        return Err(Answer::with_status(StatusCode::PAYLOAD_TOO_LARGE, json!({"error": "bad_request", "reason": "the body is too large"})));
-    };
+    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
+    let note = |status| who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), status);
+    let judged = segments(parts.uri.path().strip_prefix("/api").unwrap_or_default()).ok_or_else(Answer::not_found);
+    let (segments, bounds) = judged.and_then(|segments| permit(&who, &method, &segments).map(|bounds| (segments, bounds))).inspect_err(|refusal| note(refusal.status))?;
+    let body = bodies::read(&parts.headers, body, bounds).await.map_err(|unread| Answer::unread(unread, bounds.bytes)).inspect_err(|refusal| note(refusal.status))?;
     blocking(move || {
-        let outcome = call(&management, &who, &parts, &body);
-        let method = if parts.method == Method::HEAD { Method::GET } else { parts.method };
+        let outcome = call(&management, &who, (&method, &segments), &parts, &body.bytes);
         let (Ok(answer) | Err(answer)) = &outcome;
         who.audit(method.as_str(), parts.uri.path(), peers.peer.ip(), answer.status);
         outcome
@@ -91,20 +90,31 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Result<Answ
     .await?
 }
 
+/// The row of the table that is asked for.
+///
+/// # Errors
+/// 404, 405.
+fn route_of<'s>(method: &Method, segments: &'s [String]) -> Result<(&'static Route, Filled<'s>), Refusal> {
+    match find(method, segments) {
+        Found::Route(route, filled) => Ok((route, filled)),
+        Found::OtherMethod(allowed) => Err(Answer::method_not_allowed(allowed)),
+        Found::Nothing => Err(Answer::not_found()),
+    }
+}
+
+/// May he who asks do that? What may the body be like?
+fn permit(who: &Identity, method: &Method, segments: &[String]) -> Result<Bounds, Refusal> {
+    let (route, filled) = route_of(method, segments)?;
+    let vhost = filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| *value);
+    who.check(route.access, vhost)?;
+    Ok(route.body_bounds())
+}
+
 /// Does what a request asks for.
-fn call(management: &Arc<Management>, who: &Identity, parts: &Parts, body: &[u8]) -> Outcome {
-    let path = parts.uri.path().strip_prefix("/api").unwrap_or_default();
-    let segments = segments(path).ok_or_else(Answer::not_found)?;
-    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method.clone() };
-    let (route, filled) = match find(&method, &segments) {
-        Found::Route(route, filled) => (route, filled),
-        Found::OtherMethod(allowed) => return Err(Answer::method_not_allowed(allowed)),
-        Found::Nothing => return Err(Answer::not_found()),
-    };
+fn call(management: &Arc<Management>, who: &Identity, (method, segments): (&Method, &[String]), parts: &Parts, body: &[u8]) -> Outcome {
+    let (route, filled) = route_of(method, segments)?;
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
     let call = Call { management, who, filled, query, headers: &parts.headers, body };
-    let vhost = call.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| *value);
-    who.check(route.access, vhost)?;
     management.rates.touch();
     (route.handler)(&call)
 }
