@@ -169,7 +169,7 @@ impl Broker {
         if journal != self.journal_number(shared.log().id()) && !items.is_empty() {
             self.commit_from_reserve(journal, std::mem::take(&mut items))?;
         }
-        if !self.dead_letters_are_there(shared, covered, items) {
+        if self.dead_letters_are_there(shared, covered, items).is_err() {
             return Err(DeadLetterError::NotWritten);
         }
         self.write_subscription(shared, &mut shared.lock(), None);

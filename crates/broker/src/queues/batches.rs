@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::admission::Admission;
 use super::queue::Queue;
+use super::unfinished::{Journals, Marked};
 use crate::Broker;
 
 /// Batches among which a record looks for one that goes where it goes.
@@ -20,6 +21,11 @@ const BATCH_BYTES: usize = 256 << 10;
 
 /// The queues, or partitions of queues, that a record goes to.
 pub(super) type Targets = SmallVec<[Arc<Queue>; 2]>;
+
+/// The journals that have the logs of these.
+pub(super) fn journals_of(broker: &Broker, targets: &Targets) -> Journals {
+    Journals::of(targets.iter().map(|queue| broker.journal_number(queue.log().id())))
+}
 
 /// What was admitted by queues that may refuse some, until it is in their logs.
 pub(super) type Admitted = HashMap<QueueId, Admission>;
@@ -60,17 +66,24 @@ impl Batches {
     }
 
     /// What is to be appended, by journal, and what of it was admitted, to be kept until it is there.
-    pub fn into_items(mut self, broker: &Broker) -> (Vec<Vec<AppendItem>>, Admitted) {
-        let mut items: Vec<Vec<AppendItem>> = broker.journals().iter().map(|_| Vec::new()).collect();
+    pub fn into_items(self, broker: &Broker) -> (Vec<Vec<AppendItem>>, Admitted) {
+        let (items, admitted) = self.into_marked(broker);
+        (items.into_iter().map(|items| items.into_iter().map(|(_, item)| item).collect()).collect(), admitted)
+    }
+
+    /// The same, each with the journals that have it.
+    pub fn into_marked(mut self, broker: &Broker) -> (Vec<Marked>, Admitted) {
+        let mut items: Vec<Marked> = broker.journals().iter().map(|_| Vec::new()).collect();
         for (targets, batch) in self.all {
             let bytes = batch.finish();
             let header = BatchHeader::parse(&bytes).expect("a batch that was just written");
+            let journals = journals_of(broker, &targets);
             let mut logs: Vec<Vec<Arc<Log>>> = items.iter().map(|_| Vec::new()).collect();
             for queue in targets {
                 logs[broker.journal_number(queue.log().id())].push(Arc::clone(queue.log()));
             }
             for (items, logs) in items.iter_mut().zip(&logs) {
-                items.extend(AppendItem::for_all(logs, &bytes, header));
+                items.extend(AppendItem::for_all(logs, &bytes, header).into_iter().map(|item| (journals, item)));
             }
         }
         self.admitted.values_mut().for_each(|admission| admission.sent(u64::MAX));

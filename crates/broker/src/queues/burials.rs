@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use routing::QueueId;
 
 use super::queue::Queue;
+use super::unfinished::Unfinished;
 use crate::Broker;
 use crate::mailbox::Reply;
 
@@ -155,6 +156,8 @@ pub(crate) struct BurialsUnderWay {
     queues: Mutex<HashMap<QueueId, Arc<Queue>>>,
     /// Until when what has died waits, in steady ms, of those whose journal has taken nothing.
     put_off: Mutex<HashMap<QueueId, u64>>,
+    /// What is left of appends, of those of which another journal has not taken all.
+    unfinished: Mutex<HashMap<QueueId, Vec<Unfinished>>>,
 }
 
 impl BurialsUnderWay {
@@ -179,6 +182,23 @@ impl BurialsUnderWay {
     /// Until when it waits, if it does.
     pub(super) fn put_off_until(&self, queue: &Queue) -> Option<u64> {
         self.put_off.lock().get(&queue.id).copied()
+    }
+
+    /// What is left of a queue's appends, to be appended or put back.
+    pub(super) fn take_unfinished(&self, queue: &Queue) -> Vec<Unfinished> {
+        self.unfinished.lock().remove(&queue.id).unwrap_or_default()
+    }
+
+    pub(super) fn put_unfinished(&self, queue: &Queue, left: Vec<Unfinished>) {
+        if !left.is_empty() && !queue.is_dropped() {
+            self.unfinished.lock().insert(queue.id, left);
+        }
+    }
+
+    /// A queue is gone, and what waited with it.
+    pub(super) fn forget(&self, queue: &Queue) {
+        self.go_on(queue);
+        self.unfinished.lock().remove(&queue.id);
     }
 
     /// Nothing of a queue waits any more.
@@ -498,6 +518,61 @@ mod tests {
             jobs.shared.lock().dying() == 0
         });
         assert_eq!((near.log().end().0, far.log().end().0), (2, 2), "each once");
+        node.close();
+    }
+
+    /// One that waits is tried again, and so is the other one.
+    fn try_again(broker: &Arc<crate::Broker>, jobs: &Arc<super::Queue>) {
+        broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
+        broker.bury_some(jobs);
+    }
+
+    #[test]
+    fn letters_that_one_journal_has_taken_and_another_has_not_are_copied_once() {
+        const COUNT: u64 = 100;
+        let node = Node::open(4);
+        let broker = &node.broker;
+        broker.set_undertaker(Arc::new(Plain(b"")));
+        let targets = [0, 1, 2].map(|journal| node.queue_in(journal));
+        for queue in &targets {
+            let (source, destination, key) = (name("amq.fanout"), queue.name().clone(), name(""));
+            let wish = BindingWish { source, to_queue: true, destination, key, arguments: Arguments::default() };
+            broker.bind(&node.vhost(), wish).expect("bound");
+        }
+        let made = |what: &'static str, journal: usize| {
+            let queue = |number| node.queue(&format!("{what}-{number}"), arguments(&[("x-dead-letter-exchange", "amq.fanout")]));
+            (0..).map(queue).find(|queue| broker.journal_number(queue.log().id()) == journal).expect("logs go to the journals in turn")
+        };
+        let (jobs, tried, filled) = (made("jobs", 0), made("tried", 3), made("filled", 2));
+        let batch = (0..COUNT).fold(BatchBuilder::default(), |batch, _| batch.record(1_000, None, Some(&[7; 1000])));
+        let bytes = batch.build();
+        let header = BatchHeader::parse(&bytes).expect("a valid batch");
+        broker.commit(0, vec![AppendItem::Batch { log: Arc::clone(jobs.log()), bytes, header, gate: None }]).expect("taken");
+        // What is kept for letters has room for some, and not for all of them; that was not asked for yet.
+        let steps = node.fill_for_clients(tried.log(), None);
+        node.fill_for_clients(filled.log(), Some(steps));
+        assert!(broker.journals()[2].is_disk_full() && broker.journals()[2].takes_copies());
+        let (rules, mut dead) = (broker.rules_of(&jobs.shared), Vec::new());
+        jobs.shared.lock().drop_available(0, COUNT - 1, DeadReason::Expired, &rules, &mut dead);
+        broker.bury(&jobs.shared, dead, &rules);
+        let ends = || [0, 1, 2].map(|at: usize| targets[at].log().end().0);
+        broker.bury_some(&jobs);
+        let taken = ends()[1];
+        assert!(taken > 0, "the second has those of the first append");
+        for _ in 0..3 {
+            assert_eq!((ends(), jobs.shared.lock().dying()), ([0, taken, 0], COUNT), "all wait for the third");
+            wait_for("they are tried again", || {
+                broker.expire_subscription(&jobs.shared, &mut jobs.shared.lock(), &broker.rules_of(&jobs.shared));
+                !jobs.shared.lock().claimed_dead(0, COUNT).is_empty()
+            });
+            broker.bury_some(&jobs);
+        }
+        node.disks[2].full.store(false, Ordering::SeqCst);
+        wait_for("they arrive", || {
+            try_again(broker, &jobs);
+            jobs.shared.lock().dying() == 0
+        });
+        assert_eq!(ends(), [COUNT; 3], "each once");
         node.close();
     }
 }

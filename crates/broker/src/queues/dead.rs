@@ -12,15 +12,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use delivery::{Dead, DeadReason, QueueKind};
-use journal::{AppendError, AppendItem, Journal, JournalStatus};
+use journal::{AppendItem, Journal, JournalStatus};
 use record::{BatchWriter, Record};
 use routing::{Headers, Name, QueueId, Scratch};
 
 use super::Vhost;
-use super::batches::{Batches, Targets};
+use super::batches::{Batches, Targets, journals_of};
 use super::burials::Burial;
 use super::policies::Understood;
 use super::queue::Queue;
+use super::unfinished::{Journals, Marked, Unfinished};
 use crate::Broker;
 use crate::dead_letters::DeadLetterError;
 use crate::groups::now;
@@ -76,8 +77,6 @@ pub(crate) type TheUndertaker = OnceLock<Arc<dyn Undertaker>>;
 enum NotSent {
     #[error(transparent)]
     Read(#[from] DeadLetterError),
-    #[error(transparent)]
-    Append(#[from] AppendError),
     #[error("the journal of the queue takes nothing")]
     NotWritten,
 }
@@ -102,6 +101,10 @@ struct Way<'a> {
     wants_alone: bool,
     /// It waits for space on the disk of another journal.
     waits: bool,
+    /// The journals that it goes to.
+    journals: Journals,
+    /// Journals of which no copy is taken now: earlier letters wait for them.
+    behind: Journals,
     /// The journal of the queue, and by journal whether it takes copies, if that was asked for this append.
     home: usize,
     takes_copies: Vec<Option<bool>>,
@@ -139,6 +142,7 @@ impl Address for Way<'_> {
         if targets.is_empty() || !self.taken && self.understood.letters_wait {
             return None;
         }
+        self.journals = journals_of(self.broker, &targets);
         // No segment may have room for it: then that is not the others' fault.
         self.wants_alone = letter.record_bytes > self.bytes_max && self.bytes > 0;
         if self.wants_alone {
@@ -160,10 +164,12 @@ struct Sending<'a> {
     read_from: u64,
     read_to: u64,
     messages: usize,
-    /// Of which the append has all copies there are to be: runs, both ends included.
-    covered: Vec<(u64, u64)>,
+    /// Of which the append has all copies there are to be: runs, both ends included, and where the copies go.
+    covered: Vec<(u64, u64, Journals)>,
     /// What waits for another journal, likewise.
     waiting: Vec<(u64, u64)>,
+    /// Appends that other journals have not taken whole.
+    unfinished: Vec<Unfinished>,
 }
 
 /// What of these is claimed when it goes was not sent, and is released.
@@ -189,7 +195,7 @@ impl Sending<'_> {
         for (first, last) in claimed {
             let mut from = first.max(self.queue.log().start().0);
             if first < from {
-                self.cover(first, last.min(from - 1));
+                self.cover(first, last.min(from - 1), Journals::default());
             }
             while from <= last && !self.queue.is_dropped() {
                 if self.way.bytes >= self.way.bytes_max || self.messages >= APPEND_MESSAGES {
@@ -211,7 +217,7 @@ impl Sending<'_> {
         let Some(record) = self.read.get(at).filter(|record| record.offset.0 <= last) else {
             // Nothing is there to be copied.
             let next = self.read.get(at).map_or(self.read_to, |record| record.offset.0).clamp(from + 1, last + 1);
-            self.cover(from, next - 1);
+            self.cover(from, next - 1, Journals::default());
             return Ok(next);
         };
         let offset = record.offset.0;
@@ -222,9 +228,9 @@ impl Sending<'_> {
         }
         if taken {
             self.messages += 1;
-            self.cover(from, offset);
+            self.cover(from, offset, self.way.journals);
         } else if from < offset {
-            self.cover(from, offset - 1);
+            self.cover(from, offset - 1, Journals::default());
         }
         if self.way.waits {
             match self.waiting.last_mut() {
@@ -235,10 +241,10 @@ impl Sending<'_> {
         Ok(offset + 1)
     }
 
-    fn cover(&mut self, first: u64, last: u64) {
+    fn cover(&mut self, first: u64, last: u64, journals: Journals) {
         match self.covered.last_mut() {
-            Some((_, end)) if *end + 1 == first => *end = last,
-            _ => self.covered.push((first, last)),
+            Some((_, end, before)) if *end + 1 == first && *before == journals => *end = last,
+            _ => self.covered.push((first, last, journals)),
         }
     }
 
@@ -255,22 +261,82 @@ impl Sending<'_> {
         if !broker.journals()[home].takes_copies() {
             return Err(NotSent::NotWritten);
         }
-        let (mut items, _admitted) = batches.into_items(broker);
-        let fits = |(journal, items): (&Arc<Journal>, &Vec<AppendItem>)| items.iter().all(|item| journal.takes(std::slice::from_ref(item), 0));
+        let (mut items, _admitted) = batches.into_marked(broker);
+        let fits = |(journal, items): (&Arc<Journal>, &Marked)| items.iter().all(|(_, item)| journal.takes(std::slice::from_ref(item), 0));
         if !broker.journals().iter().zip(&items).all(fits) {
-            broker.put_off_too_large(&queue.shared, &covered);
+            let runs: Vec<(u64, u64)> = covered.iter().map(|(first, last, _)| (*first, *last)).collect();
+            broker.put_off_too_large(&queue.shared, &runs);
             return Ok(());
         }
         let near = std::mem::take(&mut items[home]);
+        let (mut left, mut refusing) = (Vec::new(), Journals::default());
         for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-            broker.commit_from_reserve(journal, items)?;
+            let (waiting, now): (Marked, Marked) = items.into_iter().partition(|(journals, _)| journals.meets(refusing));
+            let mut refused = broker.commit_letters(journal, unmarked(now));
+            if !refused.is_empty() {
+                refusing.add(journal);
+            }
+            refused.extend(unmarked(waiting));
+            if !refused.is_empty() {
+                left.push((journal, refused));
+            }
         }
-        if broker.dead_letters_are_there(&queue.shared, covered, near) {
-            broker.touch_queue(queue);
-            Ok(())
-        } else {
-            Err(NotSent::NotWritten)
+        let (waiting, near): (Marked, Marked) = near.into_iter().partition(|(journals, _)| journals.meets(refusing));
+        let (waits, now): (Vec<_>, Vec<_>) = covered.into_iter().partition(|(_, _, journals)| journals.meets(refusing));
+        let runs = |all: Vec<(u64, u64, Journals)>| all.into_iter().map(|(first, last, _)| (first, last)).collect();
+        if !refusing.is_none() {
+            self.leave(Unfinished { runs: runs(waits), far: left, near: unmarked(waiting) });
         }
+        let (now, near): (Vec<(u64, u64)>, _) = (runs(now), unmarked(near));
+        if now.is_empty() {
+            return Ok(());
+        }
+        match broker.dead_letters_are_there(&queue.shared, now.clone(), near) {
+            Ok(()) => {
+                broker.touch_queue(queue);
+                Ok(())
+            }
+            Err(near) => {
+                // Others may have their copies.
+                if broker.journals().len() > 1 {
+                    self.unfinished.push(Unfinished { runs: now, far: Vec::new(), near });
+                }
+                Err(NotSent::NotWritten)
+            }
+        }
+    }
+
+    /// What is left of an append waits for a while, and with it whatever goes to the journals that have not taken it.
+    fn leave(&mut self, left: Unfinished) {
+        let (mut state, at) = (self.queue.shared.lock(), now() + FULL_RETRY_MS);
+        left.runs.iter().for_each(|(first, last)| state.put_off_dead(*first, *last, at));
+        drop(state);
+        self.way.behind.join(left.journals());
+        self.unfinished.push(left);
+    }
+
+    /// Appends what is left of earlier appends. False: the queue's own journal takes nothing.
+    fn finish_earlier(&mut self) -> bool {
+        let mut takes = true;
+        for mut left in self.broker.vhosts.burials.take_unfinished(self.queue) {
+            if takes && left.finish(self.broker, self.queue) {
+                self.broker.touch_queue(self.queue);
+                continue;
+            }
+            takes &= !left.far.is_empty();
+            self.leave(left);
+        }
+        takes
+    }
+}
+
+fn unmarked(items: Marked) -> Vec<AppendItem> {
+    items.into_iter().map(|(_, item)| item).collect()
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.broker.vhosts.burials.put_unfinished(self.queue, std::mem::take(&mut self.unfinished));
     }
 }
 
@@ -293,8 +359,9 @@ impl<'a> Way<'a> {
         let room = broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
         let bytes_max = APPEND_BYTES.min(room / 4);
         let (home, takes_copies) = (broker.journal_number(queue.log().id()), vec![None; broker.journals().len()]);
-        let (taken, wants_alone, waits) = (false, false, false);
-        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken, wants_alone, waits, home, takes_copies }
+        let (taken, wants_alone, waits, nowhere) = (false, false, false, Journals::default());
+        let (journals, behind) = (nowhere, nowhere);
+        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken, wants_alone, waits, journals, behind, home, takes_copies }
     }
 
     /// Does another journal, which takes nothing, have this queue's log? What was copied to others before it refuses would be copied again.
@@ -305,13 +372,13 @@ impl<'a> Way<'a> {
         }
         let Some(target) = broker.vhosts.queue(id).filter(|target| !letter.passed.contains(target.name())) else { return false };
         let journal = broker.journal_number(target.part(letter.headers, self.offset).log().id());
-        journal != home && !*self.takes_copies[journal].get_or_insert_with(|| broker.journals()[journal].takes_copies())
+        journal != home && (self.behind.has(journal) || !*self.takes_copies[journal].get_or_insert_with(|| broker.journals()[journal].takes_copies()))
     }
 
     /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
     fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
         self.body_bytes = record.value.as_ref().map_or(0, bytes::Bytes::len);
-        (self.offset, self.taken, self.wants_alone, self.waits) = (record.offset.0, false, false, false);
+        (self.offset, self.taken, self.wants_alone, self.waits, self.journals) = (record.offset.0, false, false, false, Journals::default());
         undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);
         !self.waits && (self.taken || !self.understood.letters_wait)
     }
@@ -384,8 +451,13 @@ impl Broker {
         let way = Way::new(self, queue, &understood, &vhost);
         let (read, covered, waiting) = (Vec::new(), Vec::new(), Vec::new());
         let undertaker = &**undertaker;
-        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered, waiting };
-        let sent = (0..dead.len()).try_for_each(|at| sending.send(&dead, at)).and_then(|()| sending.append());
+        let unfinished = Vec::new();
+        let mut sending = Sending { broker: self, queue, undertaker, way, read, read_from: 0, read_to: 0, messages: 0, covered, waiting, unfinished };
+        let sent = if sending.finish_earlier() {
+            (0..dead.len()).try_for_each(|at| sending.send(&dead, at)).and_then(|()| sending.append())
+        } else {
+            Err(NotSent::NotWritten)
+        };
         if !sending.waiting.is_empty() {
             // All of them are read then to see where they go: the more there are, the later.
             let count: u64 = sending.waiting.iter().map(|(first, last)| last - first + 1).sum();
@@ -431,13 +503,24 @@ impl Broker {
     }
 
     /// Appends copies of dead records of a subscription, of its journal, together with the record that those are done with; they are when that is
-    /// durable. Copies for which one append is too small come first. False: it is not, and they stay claimed.
-    pub(crate) fn dead_letters_are_there(&self, shared: &Arc<crate::SharedSubscription>, runs: Vec<(u64, u64)>, mut copies: Vec<AppendItem>) -> bool {
+    /// durable. Copies for which one append is too small come first.
+    ///
+    /// # Errors
+    /// It is not, and they stay claimed: copies that are left.
+    pub(crate) fn dead_letters_are_there(
+        &self,
+        shared: &Arc<crate::SharedSubscription>,
+        runs: Vec<(u64, u64)>,
+        mut copies: Vec<AppendItem>,
+    ) -> Result<(), Vec<AppendItem>> {
         let home = self.journal_number(shared.log().id());
-        if !self.journals()[home].takes(&copies, GONE_BYTES) && self.commit_from_reserve(home, std::mem::take(&mut copies)).is_err() {
-            return false;
+        if !self.journals()[home].takes(&copies, GONE_BYTES) {
+            copies = self.commit_letters(home, copies);
+            if !copies.is_empty() {
+                return Err(copies);
+            }
         }
-        let mut lettering = None;
+        let (mut lettering, left) = (None, copies.clone());
         let durable = self.durably(|asker| {
             let mut state = shared.lock();
             let begun = state.begin_dead_lettering(runs);
@@ -448,6 +531,6 @@ impl Broker {
         if let Some(begun) = lettering {
             state.end_dead_lettering(begun, durable);
         }
-        durable
+        if durable { Ok(()) } else { Err(left) }
     }
 }

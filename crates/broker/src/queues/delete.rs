@@ -197,6 +197,7 @@ impl Broker {
         for part in queue.parts() {
             self.vhosts.by_id.write().remove(&part.id);
             self.end(part);
+            self.vhosts.burials.forget(part);
         }
         queue.topic.set_bounded(false);
         if queue.has_kept_its_name() {

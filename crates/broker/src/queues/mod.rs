@@ -36,6 +36,7 @@ mod stream;
 mod testing;
 mod ticker;
 mod traits;
+mod unfinished;
 mod vhosts;
 mod window;
 mod window_memory;

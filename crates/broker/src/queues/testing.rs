@@ -152,6 +152,17 @@ impl Node {
         AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }
     }
 
+    /// Fills the disk of a log's journal for clients, and takes as many steps into what is kept for data that takes the place of other data as it has
+    /// room for, or so many; how many.
+    pub fn fill_for_clients(&self, log: &Arc<Log>, steps: Option<usize>) -> usize {
+        let journal = self.broker.journal_number(log.id());
+        self.disks[journal].full.store(true, Ordering::SeqCst);
+        let refused = (0..10_000).find_map(|_| self.append(log, &[b'x'; 50_000], &[]).err());
+        assert_eq!(refused, Some(AppendError::DiskFull));
+        let step = |_: &usize| self.broker.commit_from_reserve(journal, vec![Self::item(log, &[b'x'; 50_000], &[])]).is_ok();
+        (0..steps.unwrap_or(usize::MAX)).take_while(step).count()
+    }
+
     /// Fills the disk of a log's journal, and what is kept for data that takes the place of other data.
     pub fn fill(&self, log: &Arc<Log>) {
         let journal = self.broker.journal_number(log.id());

@@ -61,6 +61,12 @@ impl Subscription {
         self.in_flight.within(first, last).filter(move |run| claimed(&run.value))
     }
 
+    /// What of these runs, which ascend, is dead and not yet done with.
+    pub fn dying_of(&self, runs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let dying = runs.iter().flat_map(|(first, last)| self.dying_within(*first, *last));
+        dying.map(|run| (run.first, run.last)).collect()
+    }
+
     fn dying_within(&self, first: u64, last: u64) -> Vec<Run<Flight>> {
         self.in_flight.within(first, last).filter(|run| run.value.consumer == DEAD_LETTERS).collect()
     }
