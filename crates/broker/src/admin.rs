@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hashbrown::HashSet;
 use journal::{AppendError, AppendItem, Log};
 use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
@@ -192,12 +193,15 @@ impl Broker {
         let mut items = Vec::new();
         let mut next = self.next_log.lock();
         let (begin, mut coming) = (*next, 0);
+        let mut names = HashSet::new();
         for topic in topics {
-            let twice = outcomes.iter().flatten().any(|(name, _)| *name == topic.name);
-            let checked = match twice {
+            let checked = match names.contains(&topic.name) {
                 true => Err(CreateError::Exists(topic.name.clone())),
                 false => self.check_create_beside(&topic, coming, *next - begin),
             };
+            if checked.is_ok() {
+                names.insert(topic.name.clone());
+            }
             if let Err(CreateError::Limit(reached)) = &checked {
                 self.limits().note_refusal(reached.kind);
             }

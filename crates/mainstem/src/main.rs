@@ -50,7 +50,8 @@ use cli::{Cli, Command, JournalCommand};
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    if matches!(command, Command::Serve(_) | Command::Restore { .. } | Command::Journal(JournalCommand::Salvage { .. })) {
+    let writes = matches!(command, Command::Serve(_) | Command::Restore { .. } | Command::Doctor { .. } | Command::Upgrade { .. });
+    if writes || matches!(command, Command::Journal(JournalCommand::Salvage { .. })) {
         data_folder::keep_private();
     }
     let outcome = match command {

@@ -81,15 +81,17 @@ impl Work {
 
     /// Is a folder marked?
     pub fn look(self, folder: &Path) -> Marked {
-        match File::open(folder.join(self.name())) {
+        let path = folder.join(self.name());
+        match File::open(&path) {
             Ok(file) if is_held(&file) => Marked::Held,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let older = self.older_name();
                 let found: Vec<String> = names(folder).take(2).collect();
                 if found == [older] { Marked::Left } else { Marked::No }
             }
-            // One that cannot be opened is there all the same.
-            Ok(_) | Err(_) => Marked::Left,
+            Ok(_) => Marked::Left,
+            // One that cannot be opened is there all the same. Of a folder that nobody may enter that is not known: who goes on is told so by the system.
+            Err(_) => if path.symlink_metadata().is_ok() { Marked::Left } else { Marked::No },
         }
     }
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use kafka_wire::ErrorCode;
+use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
 use kafka_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
 
@@ -10,6 +11,7 @@ use crate::node::{Node, flexible};
 
 const LIST_OFFSETS: (i16, i16) = (2, 7);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
+const CREATE_TOPICS: (i16, i16) = (19, 7);
 const MANY: i32 = 300_000;
 
 fn start(folder: &Path, partitions: i32) -> (Node, usize) {
@@ -46,5 +48,19 @@ fn sizes_of_a_topic_that_is_named_again_and_again() {
     let response = DescribeLogDirsResponse::decode(&mut flexible(DESCRIBE_LOG_DIRS, body), DESCRIBE_LOG_DIRS.1).expect("an answer");
     let topics: Vec<_> = response.results.iter().flat_map(|result| &result.topics).collect();
     assert_eq!(topics.iter().map(|topic| topic.partitions.len()).sum::<usize>(), 4_000, "each once");
+    node.stop();
+}
+
+#[test]
+fn topics_that_cannot_be_are_refused_one_by_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    let topic = |number| CreatableTopic { name: format!("!{number}").into(), num_partitions: 1, replication_factor: 1, ..Default::default() };
+    let request = CreateTopicsRequest { topics: (0..MANY).map(topic).collect(), timeout_ms: 60_000, ..Default::default() };
+    node.send(client, CREATE_TOPICS, 1, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+    let refused = response.topics.iter().filter(|topic| topic.error_code == ErrorCode::InvalidTopicException.code());
+    assert_eq!(refused.count(), MANY as usize);
     node.stop();
 }

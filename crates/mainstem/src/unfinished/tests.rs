@@ -138,3 +138,11 @@ fn a_finished_backup_is_whole_with_its_mark() {
     fs::write(folder.path().join(Work::Restore.name()), "x\n").unwrap();
     assert!(check(folder.path()).is_err());
 }
+
+#[test]
+fn a_folder_that_cannot_be_looked_into_is_not_half_of_something() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    Work::ALL.iter().for_each(|work| assert_eq!(work.look(&file), Marked::No, "the system's words say more"));
+}
