@@ -26,6 +26,8 @@ const VERSION: u8 = 1;
 const FILTER: &str = "mainstem.filter";
 const FILTER_CLIENTS: &str = "mainstem.filter.client.ids";
 /// What slows down who is far behind.
+/// Names the topic of a share group's dead letters: who sets it has them written there.
+pub const DEAD_LETTER_TOPIC: &str = "mainstem.share.dead.letter.topic";
 const LAGGARD_RULES: &str = "mainstem.laggard.rules";
 /// Characters of a filter that a refusal repeats.
 const FILTER_SHOWN: usize = 200;
@@ -150,7 +152,7 @@ const ROWS: &[Row] = &[
     own(row("share.auto.offset.reset", Kind::Text, "latest", "Where a new share group begins: earliest, latest, or by_duration: and an ISO 8601 duration.")),
     own(row("share.isolation.level", Kind::OneOf(&["read_committed", "read_uncommitted"]), "read_uncommitted", "Which records of transactions are delivered.")),
     own(row("share.renew.acknowledge.enable", Kind::Bool, "true", "May members have more time for a record?")),
-    own(row("mainstem.share.dead.letter.topic", Kind::Text, "", "Where records go that were delivered as often as they may be; empty: nowhere.")),
+    own(row(DEAD_LETTER_TOPIC, Kind::Text, "", "Where records go that were delivered as often as they may be; empty: nowhere.")),
     own(row("mainstem.share.key.ordered", Kind::Bool, "false", "Deliver records of a key one after the other.")),
     own(row(FILTER, Kind::Text, "", "Members get only records for which this expression is true, like key IN ('a', 'b') or header.type = 'created'; empty: all.")),
     own(row(FILTER_CLIENTS, Kind::Text, "", "Client ids, separated by commas, under which members of the group alone fetch: for clients whose connections do not tell.")),
@@ -292,7 +294,7 @@ impl GroupConfig {
             share_start: ShareStart::parse(&text("share.auto.offset.reset")).unwrap_or(ShareStart::Latest),
             share_read_committed: text("share.isolation.level") == "read_committed",
             share_renew: text("share.renew.acknowledge.enable") == "true",
-            share_dead_letter_topic: Some(text("mainstem.share.dead.letter.topic")).filter(|topic| !topic.is_empty()),
+            share_dead_letter_topic: Some(text(DEAD_LETTER_TOPIC)).filter(|topic| !topic.is_empty()),
             share_key_ordered: text("mainstem.share.key.ordered") == "true",
             overrides,
         }
@@ -343,7 +345,7 @@ fn check(overrides: &BTreeMap<String, String>, settings: &Settings) -> Result<()
         if name == "share.auto.offset.reset" && ShareStart::parse(text).is_none() {
             return refuse("it is earliest, latest, or by_duration: and a duration like P1DT2H3M4S".to_owned());
         }
-        if name == "mainstem.share.dead.letter.topic" && !text.is_empty() {
+        if name == DEAD_LETTER_TOPIC && !text.is_empty() {
             crate::check_topic_name(text).or_else(|rule| refuse(rule.to_owned()))?;
         }
         if name == LAGGARD_RULES {

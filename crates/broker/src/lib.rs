@@ -59,7 +59,7 @@ pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, n
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter};
-pub use group_config::{GROUP, GroupConfig, GroupValue, ShareStart};
+pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupConfig, GroupValue, ShareStart};
 pub use group_offsets::{CommitRefused, OffsetsRefused};
 pub use group_reset::{GoOn, ResetError};
 pub use groups::{GroupReply, GroupTold, Groups, Heard, NotDurable, now as steady_ms};

@@ -91,7 +91,7 @@ impl Changes {
     }
 
     /// What is to become of a setting, if it is to change.
-    fn of(&self, name: &str) -> Option<Option<&str>> {
+    pub fn of(&self, name: &str) -> Option<Option<&str>> {
         let set = self.set.iter().find(|(set, _)| set == name).map(|(_, value)| Some(value.as_str()));
         set.or_else(|| self.unset.iter().any(|unset| unset == name).then_some(None))
     }

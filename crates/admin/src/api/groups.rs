@@ -482,6 +482,12 @@ fn alter(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
     call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
     let changes = Changes::of_body_for(&call.object()?, broker::GROUP)?;
+    if let Some(topic) = changes.of(broker::DEAD_LETTER_TOPIC).flatten().filter(|topic| !topic.is_empty()) {
+        call.check_topic(Permission::Write, AclOperation::Write, topic)?;
+        if call.broker().topic(topic).is_none() {
+            call.check_topic(Permission::Configure, AclOperation::Create, topic)?;
+        }
+    }
     let overrides = change_settings(call, group.clone(), move |overrides| changes.apply(overrides))?;
     Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(&group), &overrides)})))
 }

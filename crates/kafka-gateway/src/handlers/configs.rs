@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AclOperation, BROKER, Broker, GROUP as GROUP_TABLE, GroupValue, Kind, Setting, Source, TOPIC, broker_name, find};
+use broker::{AclOperation, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -43,19 +43,37 @@ fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &st
     outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
-/// Those resources whose settings whoever asks may not change: entries decide where they count, otherwise settings of brokers are for administrators.
-fn denied<'a>(context: &Context<'_>, resources: impl Iterator<Item = (i8, &'a Str)>) -> hashbrown::HashMap<(i8, Str), Refusal> {
+/// Those resources whose settings whoever asks may not change: entries decide where they count, otherwise settings of brokers, and of the group of all
+/// queues, are for administrators. `letters`: groups and the topics that are named for their dead letters, which he then writes, or creates.
+fn denied<'a>(
+    context: &Context<'_>,
+    resources: impl Iterator<Item = (i8, &'a Str)>,
+    letters: impl Iterator<Item = (&'a Str, &'a Str)>,
+) -> hashbrown::HashMap<(i8, Str), Refusal> {
     let asking = context.asking();
+    let unwritable = |(group, topic): (&Str, &Str)| Some(((GROUP, group.clone()), check_letters(&asking, &context.gateway.broker, topic).err()?));
     let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(&asking, AclOperation::AlterConfigs, kind, name).err()?));
     let of_brokers = |(kind, name): (i8, &Str)| {
-        let refusal = || (ErrorCode::ClusterAuthorizationFailed, "Only an administrator may change settings of brokers".to_owned());
-        [RESOURCE_BROKER, BROKER_LOGGER, CLIENT_METRICS].contains(&kind).then(|| ((kind, name.clone()), refusal()))
+        let refusal = |code, of: &str| Some(((kind, name.clone()), (code, format!("Only an administrator may change settings of {of}"))));
+        match kind {
+            RESOURCE_BROKER | BROKER_LOGGER | CLIENT_METRICS => refusal(ErrorCode::ClusterAuthorizationFailed, "brokers"),
+            GROUP if **name == *QUEUE_GROUP => refusal(ErrorCode::GroupAuthorizationFailed, "the group of all queues"),
+            _ => None,
+        }
     };
     match (asking.is_checked(), context.administers()) {
-        (true, _) => resources.filter_map(refused).collect(),
+        (true, _) => letters.filter_map(unwritable).chain(resources.filter_map(refused)).collect(),
         (false, false) => resources.filter_map(of_brokers).collect(),
         (false, true) => Default::default(),
     }
+}
+
+/// May whoever asks have dead letters written to a topic, which is made if it is not there?
+fn check_letters(asking: &Asking<'_>, broker: &Broker, topic: &str) -> Result<(), Refusal> {
+    let creates = || asking.quietly().check_cluster(AclOperation::Create).is_ok() || asking.check_topic(AclOperation::Create, topic).is_ok();
+    let outcome = asking.check_topic(AclOperation::Write, topic);
+    let outcome = outcome.and_then(|()| if broker.topic(topic).is_some() || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
+    outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
 /// Kafka's number for where a value comes from.
@@ -339,7 +357,10 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
     let validate_only = request.validate_only;
-    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
+    let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
+    let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
+    let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
+    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)), letters);
     let run = move |broker: Option<&Arc<Broker>>| {
         let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
         let responses = request.resources.iter().map(|resource| {
@@ -385,7 +406,10 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterConfigsRequest::decode(reader, context.version)?;
     let validate_only = request.validate_only;
-    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
+    let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
+    let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
+    let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
+    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)), letters);
     let run = move |broker: Option<&Arc<Broker>>| {
         let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
         let responses = request.resources.iter().map(|resource| {

@@ -3,8 +3,9 @@
 use broker::{ANONYMOUS, Acl, AclFilter, AclOperation, AclPattern, AclPermission, AclResource, PasswordWish, UserWish, WILDCARD};
 use kafka_wire::ErrorCode;
 use kafka_wire::fetch::FetchRequest;
+use kafka_wire::incremental_alter_configs::{AlterConfigsResource, AlterableConfig, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-use crate::node::{Node, batch, partitions, wants, wants_news};
+use crate::node::{Node, batch, flexible, partitions, wants, wants_news};
 
 const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
 const DENIED: i16 = ErrorCode::TopicAuthorizationFailed.code();
@@ -74,6 +75,40 @@ fn a_fetch_session_gives_what_may_be_read_now() {
     let other = node.connect();
     let again = node.fetch(other, &in_session(wants_news(), first.session_id, 2));
     assert!(partitions(&again).iter().any(|(partition, code, bytes)| (*partition, *code) == (0, 0) && *bytes > 0), "{:?}", partitions(&again));
+    node.stop();
+}
+
+const ALTER_CONFIGS: (i16, i16) = (44, 1);
+const GROUP: i8 = 32;
+
+/// What comes of naming a topic for a group's dead letters.
+fn name_letters(node: &mut Node, client: usize, topic: &str) -> i16 {
+    let config = AlterableConfig { name: "mainstem.share.dead.letter.topic".into(), value: Some(topic.into()), ..Default::default() };
+    let group = AlterConfigsResource { resource_type: GROUP, resource_name: "g".into(), configs: vec![config], ..Default::default() };
+    let request = IncrementalAlterConfigsRequest { resources: vec![group], ..Default::default() };
+    node.send(client, ALTER_CONFIGS, 1, |writer| request.encode(writer, ALTER_CONFIGS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = IncrementalAlterConfigsResponse::decode(&mut flexible(ALTER_CONFIGS, body), ALTER_CONFIGS.1).expect("an answer");
+    response.responses[0].error_code
+}
+
+#[test]
+fn who_names_a_topic_for_dead_letters_may_write_it_or_create_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[AUTHORIZER]);
+    let client = node.connect();
+    let group = Acl { resource: AclResource::Group, ..entry(AclPermission::Allow, AclOperation::AlterConfigs, "g") };
+    assert_eq!(node.broker().create_acls(vec![group]), [Ok(())]);
+    give(&node, AclPermission::Allow, AclOperation::Create, "there");
+    node.create_topic(client, "there", 1);
+    assert_eq!(name_letters(&mut node, client, "there"), DENIED);
+    give(&node, AclPermission::Allow, AclOperation::Write, "there");
+    assert_eq!(name_letters(&mut node, client, "there"), 0);
+    give(&node, AclPermission::Allow, AclOperation::Write, "missing");
+    assert_eq!(name_letters(&mut node, client, "missing"), DENIED);
+    give(&node, AclPermission::Allow, AclOperation::Create, "missing");
+    assert_eq!(name_letters(&mut node, client, "missing"), 0);
+    assert_eq!(name_letters(&mut node, client, ""), 0, "nowhere");
     node.stop();
 }
 
