@@ -12,7 +12,7 @@ use std::time::Duration;
 use delivery::{
     Answer, Assignor, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect,
     GroupCoordinator, GroupError, GroupLine, GroupSummary, GroupTimes, HeartbeatAnswer, JoinRequest, LeaveMember, Migration,
-    ShareGroupSummary, ShareHeartbeat, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
+    ShareGroupSummary, ShareHeartbeat, Sight, StreamsAnswer, StreamsConfig, StreamsError, StreamsGroupSummary, StreamsHeartbeat, SyncRequest,
 };
 use hashbrown::{HashMap, HashSet};
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
@@ -437,8 +437,8 @@ impl Broker {
     }
 
     /// A member of the new protocol is alive, joins or goes.
-    pub fn consumer_heartbeat(&self, group: &str, request: &ConsumerHeartbeat, to: ReplyTo) -> GroupTold {
-        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.consumer_heartbeat(group, request, now(), effects)))
+    pub fn consumer_heartbeat(&self, group: &str, request: &ConsumerHeartbeat, sight: Sight<'_>, to: ReplyTo) -> GroupTold {
+        self.told_by_groups(group, to, |groups, effects| Heard::Heartbeat(groups.consumer_heartbeat(group, request, sight, now(), effects)))
     }
 
     /// A member of a share group is alive, joins or goes.

@@ -70,6 +70,8 @@ pub struct ConsumerMember {
     pub topics: BTreeSet<String>,
     /// Topics that it describes.
     pub regex: Option<String>,
+    /// Of these, those that it may not see. Not kept: it is known again with its next heartbeat.
+    pub hidden: BTreeSet<String>,
     /// The assignor that it asks for.
     pub assignor: Option<String>,
     /// When it speaks the classic protocol.
@@ -94,6 +96,7 @@ impl ConsumerMember {
             rebalance_timeout: 0,
             topics: BTreeSet::new(),
             regex: None,
+            hidden: BTreeSet::new(),
             assignor: None,
             classic: None,
             assigned: Owned::new(),
@@ -175,6 +178,22 @@ pub(crate) struct Surroundings<'a> {
     pub topics: &'a dyn Topics,
     pub times: GroupTimes,
     pub settings: &'a CoordinatorSettings,
+    /// Of him who asks.
+    pub sight: Sight<'a>,
+}
+
+/// Which topics a member may see.
+#[derive(Clone, Copy)]
+pub struct Sight<'a> {
+    /// As long as this is the same, so is what is seen.
+    pub stamp: u64,
+    /// May it see this one? `None`: all.
+    pub sees: Option<&'a dyn Fn(&str) -> bool>,
+}
+
+impl Sight<'_> {
+    /// All of them.
+    pub const ALL: Self = Self { stamp: 0, sees: None };
 }
 
 /// Topics that match an expression, of one state of the topics.
@@ -229,6 +248,8 @@ pub struct ConsumerGroup {
     /// State of the topics that was looked at last.
     seen: Option<u64>,
     resolved: HashMap<String, Resolved>,
+    /// By member: the state of the topics and of its sight by which it is known what is hidden from it.
+    looked: HashMap<String, (u64, u64)>,
     pub(crate) emptied_at: u64,
 }
 
@@ -263,6 +284,7 @@ impl ConsumerGroup {
             timers: MemberTimers::default(),
             seen: None,
             resolved: HashMap::new(),
+            looked: HashMap::new(),
             emptied_at: now,
         }
     }
@@ -326,6 +348,7 @@ impl ConsumerGroup {
         }
         self.timers.remove(id);
         self.targets.remove(id);
+        self.looked.remove(id);
         Some(member)
     }
 
@@ -449,7 +472,7 @@ impl ConsumerGroup {
         if self.members.len() >= around.settings.consumer_size_max && !self.members.contains_key(&request.member_id) {
             return Err(GroupError::GroupFull);
         }
-        let (before, replaces) = self.find_for_heartbeat(request, id)?;
+        let (mut before, replaces) = self.find_for_heartbeat(request, id)?;
         let mut updated = before.clone();
         updated.instance = request.instance.clone().or(updated.instance);
         updated.rack = request.rack.clone().or(updated.rack);
@@ -469,6 +492,7 @@ impl ConsumerGroup {
         if let Some(existing) = replaces {
             self.replace(&existing, &before, out);
         }
+        self.hide(&mut before, &mut updated, around);
         let (updated, _) = self.lead(before.clone(), updated, request.owned.as_deref(), around, out);
         self.set_timers(&updated.id, |timers| {
             timers.session = Some(around.now + around.times.session_timeout);
@@ -502,7 +526,7 @@ impl ConsumerGroup {
         around: &Surroundings<'_>,
         out: &mut Vec<Effect<W>>,
     ) -> (ConsumerMember, bool) {
-        let resubscribed = before.topics != updated.topics || before.expression() != updated.expression();
+        let resubscribed = before.topics != updated.topics || before.expression() != updated.expression() || before.hidden != updated.hidden;
         let known = self.members.get(&updated.id).is_some_and(|member| *member == updated);
         let id = updated.id.clone();
         self.put(updated);
@@ -564,10 +588,34 @@ impl ConsumerGroup {
         }
     }
 
+    /// Finds out which of the topics that a member describes it may not see.
+    fn hide(&mut self, before: &mut ConsumerMember, updated: &mut ConsumerMember, around: &Surroundings<'_>) {
+        let (Some(expression), Some(sees)) = (updated.expression(), around.sight.sees) else {
+            updated.hidden.clear();
+            self.looked.remove(&updated.id);
+            return;
+        };
+        let state = (around.topics.version(), around.sight.stamp);
+        if before.regex == updated.regex && self.looked.get(&updated.id) == Some(&state) {
+            return;
+        }
+        let regex = self.resolved.get(expression).map(|resolved| resolved.regex.clone()).or_else(|| compile(expression).ok());
+        let Some(regex) = regex else { return };
+        updated.hidden = around.topics.names().into_iter().filter(|name| regex.is_match(name.as_bytes()) && !sees(name)).collect();
+        let is_first = self.looked.insert(updated.id.clone(), state).is_none();
+        let target = self.targets.get(&updated.id);
+        let has = |name: &String| around.topics.find(name).is_some_and(|(id, _)| target.is_some_and(|target| target.contains_key(&id)));
+        if is_first && !updated.hidden.iter().any(has) {
+            // After a restart: it was known before.
+            before.hidden.clone_from(&updated.hidden);
+        }
+    }
+
     /// Ids of the topics that a member reads and that exist.
     fn reads(&self, member: &ConsumerMember, topics: &dyn Topics) -> BTreeMap<TopicId, u32> {
         let described = member.expression().and_then(|expression| self.resolved.get(expression));
-        let names = member.topics.iter().chain(described.into_iter().flat_map(|resolved| &resolved.topics));
+        let described = described.into_iter().flat_map(|resolved| &resolved.topics).filter(|name| !member.hidden.contains(*name));
+        let names = member.topics.iter().chain(described);
         names.filter_map(|name| topics.find(name)).collect()
     }
 

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use crate::GroupError;
 use crate::assignors::Assignor;
-use crate::consumer_group::{GroupTimes, Surroundings};
+use crate::consumer_group::{GroupTimes, Sight, Surroundings};
 use crate::group::{Answer, Asked, Effect, Group, GroupState, JoinRequest, Joined, Member, SyncRequest, Synced};
 use crate::kinds::Kind;
 use crate::offsets::CommittedOffset;
@@ -283,7 +283,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let error = if name.is_empty() { GroupError::InvalidGroupId } else { GroupError::UnknownMember };
         let answer = |synced| Effect::Answer(waiter, Answer::Synced(synced));
         let times = self.consumer_times(name);
-        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight: Sight::ALL };
         match self.groups.get_mut(name) {
             Some(Kind::Classic(group)) => group.sync(request, waiter, now, out),
             Some(Kind::Consumer(group)) => out.push(answer(group.classic_sync(&request, &around).unwrap_or_else(Synced::refused))),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::GroupError;
 use crate::classic_members::JoinedAs;
 use crate::consumer_group::{
-    ConsumerGroup, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Surroundings,
+    ConsumerGroup, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Sight, Surroundings,
 };
 use crate::consumer_record::{GROUP, MEMBER, names_of_member};
 use crate::coordinator::GroupCoordinator;
@@ -222,6 +222,7 @@ impl<W: Copy> GroupCoordinator<W> {
         &mut self,
         name: &str,
         request: &ConsumerHeartbeat,
+        sight: Sight<'_>,
         now: u64,
         out: &mut Vec<Effect<W>>,
     ) -> Result<HeartbeatAnswer, GroupError> {
@@ -237,7 +238,7 @@ impl<W: Copy> GroupCoordinator<W> {
         let joins = request.epoch == 0;
         let mut changed_over = None;
         let mut effects = Vec::new();
-        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Consumer(group)) => group.heartbeat(request, &around, &mut effects),
             Some(Kind::Share(_) | Kind::Streams(_)) => Err(GroupError::GroupNotFound),
@@ -299,7 +300,7 @@ impl<W: Copy> GroupCoordinator<W> {
         if leaving.is_empty() {
             return;
         }
-        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings };
+        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings, sight: Sight::ALL };
         if !group.is_classic_without(leaving, &around) {
             return group.remove(leaving, now, &*self.topics, out);
         }
@@ -327,7 +328,7 @@ impl<W: Copy> GroupCoordinator<W> {
         now: u64,
         out: &mut Vec<Effect<W>>,
     ) -> Result<Joined, (GroupError, String)> {
-        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings };
+        let around = Surroundings { now, topics: &*self.topics, times: self.settings.consumer_times, settings: &self.settings, sight: Sight::ALL };
         let around = Surroundings { times: self.consumer_times.get(name).copied().unwrap_or(around.times), ..around };
         let Some(Kind::Consumer(group)) = self.groups.get_mut(name) else {
             return Err((GroupError::UnknownMember, request.member_id.clone()));
@@ -368,7 +369,7 @@ impl<W: Copy> GroupCoordinator<W> {
         out: &mut Vec<Effect<W>>,
     ) -> Result<HeartbeatAnswer, GroupError> {
         let times = self.share_times(name);
-        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings };
+        let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight: Sight::ALL };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Share(group)) if request.epoch < 0 => {
                 group.members.get(&request.member_id).ok_or(GroupError::UnknownMember)?;

@@ -36,7 +36,7 @@ mod transactions;
 
 pub use assignors::{Assignor, Subscriber, Targets, assign, simple};
 pub use consumer_group::{
-    ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer,
+    ClassicSide, ConsumerGroupState, ConsumerHeartbeat, ConsumerMember, GroupTimes, HeartbeatAnswer, Sight,
 };
 pub use coordinator::{Commit, Committer, CoordinatorSettings, Expired, GroupCoordinator, GroupSummary, LeaveMember, Migration};
 pub use error::GroupError;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Topics};
+use delivery::{Commit, CommittedOffset, Committer, ConsumerGroupState, ConsumerHeartbeat, GroupError, GroupTimes, MemberState, Sight, Topics};
 
 use crate::crowd::{Client, Crowd, Random};
 use crate::room::{GROUP, SESSION_MS, settings};
@@ -188,6 +188,35 @@ fn expressions_match_whole_names_as_topics_come_and_go() {
     assert_eq!((same.epoch, same.assignment), (told.epoch, None));
     let none = ConsumerHeartbeat { epoch: told.epoch, regex: Some(String::new()), owned: Some(Vec::new()), ..next };
     assert!(crowd.beat(&none).unwrap().assignment.unwrap().is_empty());
+}
+
+#[test]
+fn expressions_match_what_their_member_may_see() {
+    let mut crowd = Crowd::new();
+    ["orders-1", "orders-2", "secret-1"].iter().for_each(|topic| crowd.shelf.set(topic, 1));
+    let ids = ["orders-1", "orders-2", "secret-1"].map(|topic| crowd.shelf.find(topic).unwrap().0);
+    let orders = |topic: &str| topic.starts_with("orders");
+    let (some, more) = (Sight { stamp: 1, sees: Some(&orders) }, Sight { stamp: 2, sees: Some(&|_| true) });
+    let all = |id| ConsumerHeartbeat { topics: None, regex: Some(".*".to_owned()), ..joining(id, &[]) };
+    let told = crowd.beat_seeing(&all("a"), some).unwrap();
+    assert_eq!(told.assignment.unwrap().into_keys().collect::<Vec<_>>(), ids[..2]);
+    // Who sees it reads it, and who does not does not hear of it.
+    let other = crowd.beat_seeing(&all("b"), more).unwrap();
+    assert!(other.assignment.unwrap().contains_key(&ids[2]));
+    let next = |id: &str, epoch| ConsumerHeartbeat { member_id: id.to_owned(), epoch, ..ConsumerHeartbeat::default() };
+    let again = crowd.beat_seeing(&next("a", told.epoch), some).unwrap();
+    assert!(!again.assignment.unwrap_or_default().contains_key(&ids[2]));
+    // The other one goes; what was hidden is not given to who may not see it, now or after a restart, until he may.
+    crowd.beat_seeing(&ConsumerHeartbeat { epoch: -1, ..next("b", 0) }, more).unwrap();
+    let alone = crowd.beat_seeing(&next("a", again.epoch), some).unwrap();
+    assert_eq!(crowd.describe().members[0].0.assigned.keys().copied().collect::<Vec<_>>(), ids[..2]);
+    crowd.restart();
+    let same = crowd.beat_seeing(&next("a", alone.epoch), some).unwrap();
+    assert_eq!((same.epoch, same.assignment), (alone.epoch, None), "a restart changes nothing");
+    let seeing = crowd.beat_seeing(&next("a", same.epoch), more).unwrap();
+    assert_eq!(seeing.assignment.unwrap().into_keys().collect::<Vec<_>>(), ids);
+    let blind = crowd.beat_seeing(&next("a", seeing.epoch), Sight { stamp: 3, ..some }).unwrap();
+    assert_eq!(blind.assignment.unwrap().into_keys().collect::<Vec<_>>(), ids[..2], "it may not any more");
 }
 
 #[test]

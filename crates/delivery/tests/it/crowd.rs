@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use delivery::{
-    ConsumerGroupState, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect, GroupCoordinator, GroupError, HeartbeatAnswer, Target,
+    ConsumerGroupState, ConsumerGroupSummary, ConsumerHeartbeat, CoordinatorSettings, Effect, GroupCoordinator, GroupError, HeartbeatAnswer, Sight, Target,
     Topics,
 };
 use types::TopicId;
@@ -142,8 +142,12 @@ impl Crowd {
     }
 
     pub fn beat(&mut self, request: &ConsumerHeartbeat) -> Result<HeartbeatAnswer, GroupError> {
+        self.beat_seeing(request, Sight::ALL)
+    }
+
+    pub fn beat_seeing(&mut self, request: &ConsumerHeartbeat, sight: Sight<'_>) -> Result<HeartbeatAnswer, GroupError> {
         let mut effects = Vec::new();
-        let answer = self.groups.consumer_heartbeat(GROUP, request, self.now, &mut effects);
+        let answer = self.groups.consumer_heartbeat(GROUP, request, sight, self.now, &mut effects);
         assert!(answer.is_ok() || effects.is_empty(), "what is refused changes nothing");
         self.take(effects);
         answer

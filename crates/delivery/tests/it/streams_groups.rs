@@ -393,7 +393,7 @@ fn what_is_refused_names_its_reason() {
     works.groups.join(GROUP, join(""), 1, works.now, &mut out);
     assert!(matches!(&out[..], [Effect::Answer(1, delivery::Answer::Joined(joined))] if joined.error == Some(GroupError::InconsistentProtocol)));
     let consumer = delivery::ConsumerHeartbeat { member_id: "x".to_owned(), ..delivery::ConsumerHeartbeat::default() };
-    assert_eq!(works.groups.consumer_heartbeat(GROUP, &consumer, works.now, &mut out), Err(GroupError::GroupNotFound));
+    assert_eq!(works.groups.consumer_heartbeat(GROUP, &consumer, delivery::Sight::ALL, works.now, &mut out), Err(GroupError::GroupNotFound));
 }
 
 #[test]

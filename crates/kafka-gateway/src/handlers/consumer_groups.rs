@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply};
-use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Target};
+use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Sight, Target};
 use kafka_wire::consumer_group_describe::{
     self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
 };
@@ -165,7 +165,10 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
         host: format!("/{}", context.peer.ip().to_canonical()),
         fresh_id: Uuid::new_v4().to_string(),
     };
-    Ok(told(context.gateway.broker.consumer_heartbeat(&group, &beat, context.to), respond))
+    let asking = context.asking().quietly();
+    let sees = |topic: &str| asking.check_topic(AclOperation::Describe, topic).is_ok();
+    let sight = if asking.is_checked() { Sight { stamp: asking.stamp(), sees: Some(&sees) } } else { Sight::ALL };
+    Ok(told(context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to), respond))
 }
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {

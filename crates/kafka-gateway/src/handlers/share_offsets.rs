@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use broker::{AclOperation, Broker, SharedSubscription, Topic};
+use hashbrown::HashMap;
 use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
@@ -137,14 +138,19 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         if let Some(code) = refusal(broker, &request.group_id) {
             return failed(code);
         }
+        // Each is a commit: of what is named again and again the last word counts.
+        let named = request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| ((&topic.topic_name, one.partition_index), one)));
+        let last: HashMap<_, _> = named.collect();
+        let mut done = HashMap::new();
         let responses = request.topics.iter().map(|topic| {
             let known = broker.topic(&topic.topic_name);
             let of = |one: &AlterShareGroupOffsetsRequestPartition| {
-                let outcome = match denied.contains(&topic.topic_name) {
+                let place = (&topic.topic_name, one.partition_index);
+                let alter = || match denied.contains(&topic.topic_name) {
                     true => Err(ErrorCode::TopicAuthorizationFailed),
-                    false => alter_one(broker, &request.group_id, known.as_ref(), one),
+                    false => alter_one(broker, &request.group_id, known.as_ref(), last[&place]),
                 };
-                let error_code = outcome.err().map_or(0, ErrorCode::code);
+                let error_code = *done.entry(place).or_insert_with(|| alter().err().map_or(0, ErrorCode::code));
                 AlterShareGroupOffsetsResponsePartition { partition_index: one.partition_index, error_code, ..Default::default() }
             };
             let partitions = topic.partitions.iter().map(of).collect();

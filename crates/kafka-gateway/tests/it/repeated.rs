@@ -3,6 +3,9 @@
 use std::path::Path;
 
 use kafka_wire::ErrorCode;
+use kafka_wire::alter_share_group_offsets::{
+    AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic, AlterShareGroupOffsetsResponse,
+};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
 use kafka_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
@@ -11,6 +14,7 @@ use crate::node::{Node, flexible};
 
 const LIST_OFFSETS: (i16, i16) = (2, 7);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
+const ALTER_SHARE_OFFSETS: (i16, i16) = (91, 0);
 const CREATE_TOPICS: (i16, i16) = (19, 7);
 const MANY: i32 = 300_000;
 
@@ -62,5 +66,24 @@ fn topics_that_cannot_be_are_refused_one_by_one() {
     let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
     let refused = response.topics.iter().filter(|topic| topic.error_code == ErrorCode::InvalidTopicException.code());
     assert_eq!(refused.count(), MANY as usize);
+    node.stop();
+}
+
+#[test]
+fn starts_of_a_partition_that_is_named_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    let partition = |start_offset| AlterShareGroupOffsetsRequestPartition { partition_index: 0, start_offset, ..Default::default() };
+    let partitions = (1..=i64::from(MANY)).map(partition).collect();
+    let topics = vec![AlterShareGroupOffsetsRequestTopic { topic_name: "t".into(), partitions, ..Default::default() }];
+    let request = AlterShareGroupOffsetsRequest { group_id: "g".into(), topics, ..Default::default() };
+    node.send(client, ALTER_SHARE_OFFSETS, 1, |writer| request.encode(writer, ALTER_SHARE_OFFSETS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = AlterShareGroupOffsetsResponse::decode(&mut flexible(ALTER_SHARE_OFFSETS, body), ALTER_SHARE_OFFSETS.1).expect("an answer");
+    let answers = &response.responses[0].partitions;
+    assert!(answers.len() == MANY as usize && answers.iter().all(|one| one.error_code == 0));
+    let topic = node.topic_id("t");
+    let shared = node.broker().subscriptions().get("g", types::TopicId(topic), 0).expect("it is there");
+    assert_eq!(shared.lock().start(), u64::try_from(MANY).expect("positive"), "the last word counts");
     node.stop();
 }
