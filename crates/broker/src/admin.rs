@@ -20,7 +20,8 @@ use crate::Broker;
 
 /// Partitions of one topic, at most.
 pub const PARTITIONS_MAX: i32 = 100_000;
-const NAME_BYTES_MAX: usize = 249;
+/// Bytes of a topic's name, at most.
+pub const TOPIC_NAME_BYTES_MAX: usize = 249;
 
 /// A topic to be created.
 #[derive(Clone, Debug)]
@@ -119,7 +120,7 @@ pub fn check_topic_name(name: &str) -> Result<(), &'static str> {
     if name == "." || name == ".." {
         return Err("Topic name is invalid: '.' or '..' is not allowed");
     }
-    if name.len() > NAME_BYTES_MAX {
+    if name.len() > TOPIC_NAME_BYTES_MAX {
         return Err("Topic name is invalid: the length is longer than the max allowed length 249");
     }
     if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {

@@ -56,7 +56,7 @@ pub use browse::{NewRecord, Page, Published, PublishError};
 pub use dynamic::{DYNAMIC, SettingScope, SettingsChange};
 pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, node_name};
-pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, check_topic_name};
+pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, TOPIC_NAME_BYTES_MAX, check_topic_name};
 pub use filter::Filter;
 pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter};
 pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupConfig, GroupValue, ShareStart};

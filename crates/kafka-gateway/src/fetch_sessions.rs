@@ -1,16 +1,42 @@
 //! Incremental fetch sessions (KIP-227): what a consumer asks for is remembered, so that a poll names only what
-//! changed and gets only what has news. A bounded number of sessions is kept for all connections.
+//! changed and gets only what has news. A bounded number of sessions, and of partitions in them, is kept for all connections, and nothing of the
+//! requests in which they were named. Who finds no room goes on without a session.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::handlers::fetch::Wanted;
+use crate::handlers::fetch::{Wanted, kept};
 
 /// A session that was used within this time is not given up for another, in ms.
 const EVICT_AFTER_MS: u64 = 120_000;
+
+/// Partitions of all sessions together: each takes about 120 bytes.
+const PARTITIONS_MAX: usize = 500_000;
+
+/// The place of a session's partitions among those of all; given back with it.
+pub(crate) struct Room {
+    all: Arc<AtomicUsize>,
+    own: usize,
+}
+
+impl Room {
+    /// The session has so many now. False: they find no room.
+    pub fn resize(&mut self, count: usize) -> bool {
+        let before = std::mem::replace(&mut self.own, count);
+        let all = self.all.fetch_add(count, Ordering::Relaxed) + count;
+        self.all.fetch_sub(before, Ordering::Relaxed);
+        all - before <= PARTITIONS_MAX
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.own, Ordering::Relaxed);
+    }
+}
 
 /// What one consumer asks for.
 pub(crate) struct FetchSession {
@@ -18,6 +44,7 @@ pub(crate) struct FetchSession {
     /// The next request's epoch.
     pub epoch: i32,
     pub wanted: Vec<Wanted>,
+    pub room: Room,
     /// Topics are named by their ids.
     pub by_id: bool,
     /// Where the next answer begins, so that all get their turn.
@@ -31,13 +58,14 @@ pub(crate) struct FetchSession {
 pub(crate) struct FetchSessions {
     sessions: Mutex<HashMap<i32, Arc<Mutex<FetchSession>>>>,
     slots: usize,
+    partitions: Arc<AtomicUsize>,
     next: AtomicI32,
 }
 
 impl FetchSessions {
     pub fn new(slots: usize) -> Self {
         let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |since| since.subsec_nanos());
-        Self { sessions: Mutex::default(), slots, next: AtomicI32::new((seed >> 2) as i32 | 1) }
+        Self { sessions: Mutex::default(), slots, partitions: Arc::default(), next: AtomicI32::new((seed >> 2) as i32 | 1) }
     }
 
     pub fn get(&self, id: i32) -> Option<Arc<Mutex<FetchSession>>> {
@@ -48,8 +76,13 @@ impl FetchSessions {
         self.sessions.lock().remove(&id);
     }
 
-    /// A new session, unless all slots are in use.
-    pub fn create(&self, wanted: Vec<Wanted>, by_id: bool, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
+    /// A new session, unless all slots are in use, or it has more partitions than there is room for.
+    pub fn create(&self, wanted: &[Wanted], by_id: bool, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
+        let mut room = Room { all: Arc::clone(&self.partitions), own: 0 };
+        if !room.resize(wanted.len()) {
+            return None;
+        }
+        let wanted = kept(wanted)?;
         let mut sessions = self.sessions.lock();
         if sessions.len() >= self.slots {
             let idle = |session: &Arc<Mutex<FetchSession>>| {
@@ -64,7 +97,7 @@ impl FetchSessions {
                 break id;
             }
         };
-        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, by_id, start: 0, used: now, judged: 0 }));
+        let session = Arc::new(Mutex::new(FetchSession { id, epoch: 1, wanted, room, by_id, start: 0, used: now, judged: 0 }));
         sessions.insert(id, Arc::clone(&session));
         Some(session)
     }

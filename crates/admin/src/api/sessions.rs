@@ -29,8 +29,10 @@ pub(crate) const CSRF_HEADER: &str = "x-mainstem-csrf";
 pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3600);
 /// … and ends after so long without a request.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
-/// Sessions at once; the one that has been idle longest goes.
+/// Sessions at once: of him who has most the one that has been idle longest goes.
 const SESSIONS_MAX: usize = 1000;
+/// Of one user; likewise.
+const OF_USER_MAX: usize = 50;
 
 struct Session {
     user: Arc<User>,
@@ -64,6 +66,17 @@ pub(crate) struct Sessions {
     open: Mutex<HashMap<String, Session>>,
 }
 
+/// The user whose session ends when `name` opens one; `None`: there is room.
+fn gives_way(open: &HashMap<String, Session>, name: &str) -> Option<String> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    open.values().for_each(|session| *counts.entry(session.user.name()).or_default() += 1);
+    if counts.get(name).is_some_and(|count| *count >= OF_USER_MAX) {
+        return Some(name.to_owned());
+    }
+    let most = counts.into_iter().max_by_key(|(_, count)| *count).filter(|_| open.len() >= SESSIONS_MAX);
+    most.map(|(name, _)| name.to_owned())
+}
+
 fn secret() -> String {
     let mut bytes = [0; 24];
     SystemRandom::new().fill(&mut bytes).expect("the system has random numbers");
@@ -81,8 +94,9 @@ impl Sessions {
     pub fn open(&self, user: &Arc<User>, now: Instant) -> (String, Via) {
         let (token, csrf) = (secret(), secret());
         let mut open = self.open.lock();
-        if open.len() >= SESSIONS_MAX {
-            let oldest = open.iter().min_by_key(|(_, session)| session.used).map(|(token, _)| token.clone());
+        if let Some(user) = gives_way(&open, user.name()) {
+            let own = open.iter().filter(|(_, session)| session.user.name() == user);
+            let oldest = own.min_by_key(|(_, session)| session.used).map(|(token, _)| token.clone());
             oldest.map(|token| open.remove(&token));
         }
         open.insert(token.clone(), Session { user: Arc::clone(user), csrf: csrf.clone(), began: now, used: now });

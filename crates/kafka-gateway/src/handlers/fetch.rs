@@ -143,7 +143,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if session_id != 0 {
             sessions.remove(session_id);
         }
-        let session = if epoch == 0 { sessions.create(listed.clone(), by_id, context.now) } else { None };
+        let session = if epoch == 0 { sessions.create(&listed, by_id, context.now) } else { None };
         session.iter().for_each(|session| session.lock().judged = asking.stamp());
         (session, false, listed)
     } else {
@@ -157,7 +157,17 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         }
         held.epoch = epoch.checked_add(1).unwrap_or(1);
         held.used = context.now;
-        update(&mut held.wanted, listed, &request.forgotten_topics_data);
+        let known = kept(&listed).is_some_and(|listed| {
+            update(&mut held.wanted, listed, &request.forgotten_topics_data);
+            let count = held.wanted.len();
+            held.room.resize(count)
+        });
+        if !known {
+            // It asks for all without a session then.
+            drop(held);
+            sessions.remove(session_id);
+            return fail(ErrorCode::FetchSessionIdNotFound);
+        }
         let stamp = asking.stamp();
         if held.judged != stamp {
             held.judged = stamp;
@@ -259,6 +269,20 @@ fn judge(wanted: &mut [Wanted], by_id: bool, broker: &Broker, asking: &Asking<'_
         };
         of_topic.iter_mut().for_each(|one| one.denied = denied);
     }
+}
+
+/// The same without anything of the request that they came with; `None`: a name is longer than those of topics are.
+pub(crate) fn kept(listed: &[Wanted]) -> Option<Vec<Wanted>> {
+    let mut kept = Vec::with_capacity(listed.len());
+    for of_topic in listed.chunk_by(|one, next| one.name == next.name) {
+        let name = &of_topic[0].name;
+        if name.len() > broker::TOPIC_NAME_BYTES_MAX {
+            return None;
+        }
+        let name = Str::from(name.as_str());
+        kept.extend(of_topic.iter().map(|one| Wanted { name: name.clone(), ..one.clone() }));
+    }
+    Some(kept)
 }
 
 /// Brings a session up to date with what a request lists and forgets.

@@ -73,3 +73,26 @@ fn sessions_are_bounded_and_the_idle_give_way() {
     assert_eq!(node.fetch(client, &in_session(wants_news(), second, 2)).error_code, 0);
     node.stop();
 }
+
+#[test]
+fn sessions_have_room_for_so_many_partitions_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    let many = |count: i32| (0..count).map(|partition| (partition, 0)).collect::<Vec<_>>();
+    let first = node.fetch(client, &in_session(wants("t", &many(300_000)), 0, 0)).session_id;
+    assert!(first != 0);
+    let second = node.fetch(client, &in_session(wants("t", &many(300_000)), 0, 0));
+    assert_eq!((second.error_code, second.session_id, partitions(&second).len()), (0, 0, 300_000), "served in full, without a session");
+    let third = node.fetch(client, &in_session(wants("t", &many(10)), 0, 0)).session_id;
+    assert!(third != 0);
+    let grown = node.fetch(client, &in_session(wants("t", &many(300_000)), third, 1));
+    assert_eq!(grown.error_code, ErrorCode::FetchSessionIdNotFound.code(), "it is over");
+    node.fetch(client, &in_session(wants_news(), first, -1));
+    let again = node.fetch(client, &in_session(wants("t", &many(300_000)), 0, 0)).session_id;
+    assert!(again != 0, "the room was given back");
+    let long = "x".repeat(30_000);
+    assert_eq!(node.fetch(client, &in_session(wants(&long, &[(0, 0)]), 0, 0)).session_id, 0, "of no topic");
+    node.stop();
+}

@@ -256,6 +256,10 @@ fn users_log_in_and_sessions_protect_themselves() {
     let other = json!({"tags": ["monitoring", "management"]}).to_string();
     assert_eq!(with("PUT", "/v1/users/otto", &[("x-mainstem-csrf", &csrf)], &other).status, 200);
     assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &eyes)], "").status, 401, "his session has ended");
+    let (first, _) = log_in(&process, "otto", "look");
+    (0..1001).for_each(|_| drop(log_in(&process, "otto", "look")));
+    assert_eq!(ask(&process, "GET", "/v1/topics", &[("cookie", &first)], "").status, 401, "of his own the oldest has ended");
+    assert_eq!(with("GET", "/v1/session", &[], "").body["user"], "anna", "and nobody else's");
     assert_eq!(with("DELETE", "/v1/session", &[("x-mainstem-csrf", &csrf)], "").status, 204);
     assert_eq!(with("GET", "/v1/session", &[], "").status, 401);
     let wrong = |number: usize| json!({"user": "anna", "password": format!("wrong {number}")}).to_string();
