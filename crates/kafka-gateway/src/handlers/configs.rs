@@ -102,7 +102,9 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let request = DescribeConfigsRequest::decode(reader, context.version)?;
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
-    let results = request.resources.iter().map(|resource| {
+    let mut seen = hashbrown::HashSet::new();
+    let each = request.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name, &resource.configuration_keys)));
+    let results: Vec<DescribeConfigsResult> = each.map(|resource| {
         let mut result = DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
@@ -125,8 +127,8 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             }
         }
         result
-    });
-    Ok(Outcome::answer(DescribeConfigsResponse { results: results.collect(), ..DescribeConfigsResponse::default() }))
+    }).collect();
+    Ok(Outcome::answer(DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }))
 }
 
 /// A setting as it is shown.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use broker::{AclOperation, Broker, CommitRefused, Reply, Topic};
 use bytes::Buf;
 use delivery::{Commit, CommittedOffset, Committer};
+use hashbrown::HashSet;
 use kafka_wire::offset_commit::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -17,6 +18,7 @@ use kafka_wire::offset_fetch::{
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{PartitionIndex, TopicId};
+use uuid::Uuid;
 
 use super::{Outcome, Wait, control};
 use crate::access::Asking;
@@ -165,7 +167,10 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     if context.version >= 8 {
         let by_id = context.version >= 10;
         let stable = request.require_stable;
-        let groups = request.groups.into_iter().map(|group| fetch_group((broker, &asking), group, by_id, stable)).collect();
+        let mut answered = Answered::default();
+        let fresh = |group: &OffsetFetchRequestGroup| group.topics.is_some() || answered.groups.insert(group.group_id.clone());
+        let groups: Vec<OffsetFetchRequestGroup> = request.groups.into_iter().filter(fresh).collect();
+        let groups = groups.into_iter().map(|group| fetch_group((broker, &asking), group, (by_id, stable), &mut answered)).collect();
         return Ok(Outcome::answer(OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }));
     }
     let topics = request.topics.filter(|topics| context.version >= 2 || !topics.is_empty());
@@ -178,7 +183,7 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         topics.into_iter().map(one).collect()
     });
     let group = OffsetFetchRequestGroup { group_id: request.group_id, topics: asked, ..Default::default() };
-    let answer = fetch_group((broker, &asking), group, false, request.require_stable);
+    let answer = fetch_group((broker, &asking), group, (false, request.require_stable), &mut Answered::default());
     let topics = answer.topics.into_iter().map(|topic| OffsetFetchResponseTopic {
         name: topic.name,
         partitions: topic
@@ -219,12 +224,20 @@ fn fetched(partition_index: i32, offset: Option<CommittedOffset>, code: Option<E
     }
 }
 
+/// What a request has been told: an answer may be a thousand times as long as what asks for it, and is given once.
+#[derive(Default)]
+struct Answered {
+    /// Of which all offsets were.
+    groups: HashSet<Str>,
+    partitions: HashSet<(Str, Str, Uuid, i32)>,
+}
+
 /// With `stable` an offset that a transaction holds back is refused.
 fn fetch_group(
     (broker, asking): (&Broker, &Asking<'_>),
     group: OffsetFetchRequestGroup,
-    by_id: bool,
-    stable: bool,
+    (by_id, stable): (bool, bool),
+    answered: &mut Answered,
 ) -> OffsetFetchResponseGroup {
     let mut answer = OffsetFetchResponseGroup { group_id: group.group_id.clone(), ..OffsetFetchResponseGroup::default() };
     if let Err(code) = asking.check_group(AclOperation::Describe, &group.group_id) {
@@ -268,7 +281,8 @@ fn fetch_group(
             (Some(name), Ok(partition)) => fetched(*index, groups.offset(&group.group_id, name, partition), None),
             _ => fetched(*index, None, None),
         };
-        let partitions = topic.partition_indexes.iter().map(one).collect();
+        let mut fresh = |index: &&i32| answered.partitions.insert((group.group_id.clone(), topic.name.clone(), topic.topic_id, **index));
+        let partitions = topic.partition_indexes.iter().filter(|index| fresh(index)).map(one).collect();
         answer.topics.push(OffsetFetchResponseTopics { name: topic.name, topic_id: topic.topic_id, partitions, ..Default::default() });
     }
     answer

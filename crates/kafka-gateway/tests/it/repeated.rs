@@ -7,7 +7,9 @@ use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic, AlterShareGroupOffsetsResponse,
 };
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse};
 use kafka_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
 
 use crate::node::{Node, flexible};
@@ -15,6 +17,8 @@ use crate::node::{Node, flexible};
 const LIST_OFFSETS: (i16, i16) = (2, 7);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
 const ALTER_SHARE_OFFSETS: (i16, i16) = (91, 0);
+const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
+const OFFSET_FETCH: (i16, i16) = (9, 8);
 const CREATE_TOPICS: (i16, i16) = (19, 7);
 const MANY: i32 = 300_000;
 
@@ -85,5 +89,34 @@ fn starts_of_a_partition_that_is_named_again_and_again() {
     let topic = node.topic_id("t");
     let shared = node.broker().subscriptions().get("g", types::TopicId(topic), 0).expect("it is there");
     assert_eq!(shared.lock().start(), u64::try_from(MANY).expect("positive"), "the last word counts");
+    node.stop();
+}
+
+#[test]
+fn settings_of_a_topic_that_is_named_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    let topic = |_| DescribeConfigsResource { resource_type: 2, resource_name: "t".into(), ..Default::default() };
+    let request = DescribeConfigsRequest { resources: (0..MANY).map(topic).collect(), ..Default::default() };
+    node.send(client, DESCRIBE_CONFIGS, 1, |writer| request.encode(writer, DESCRIBE_CONFIGS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = DescribeConfigsResponse::decode(&mut flexible(DESCRIBE_CONFIGS, body), DESCRIBE_CONFIGS.1).expect("an answer");
+    assert!(response.results.len() == 1 && response.results[0].configs.len() > 20, "once");
+    node.stop();
+}
+
+#[test]
+fn offsets_of_a_group_that_is_named_again_and_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    let whole = |_| OffsetFetchRequestGroup { group_id: "g".into(), topics: None, ..Default::default() };
+    let topics = Some(vec![OffsetFetchRequestTopics { name: "t".into(), partition_indexes: vec![0; MANY as usize], ..Default::default() }; 2]);
+    let groups = (0..MANY).map(whole).chain([OffsetFetchRequestGroup { group_id: "g".into(), topics, ..Default::default() }]).collect();
+    let request = OffsetFetchRequest { groups, ..Default::default() };
+    node.send(client, OFFSET_FETCH, 1, |writer| request.encode(writer, OFFSET_FETCH.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = OffsetFetchResponse::decode(&mut flexible(OFFSET_FETCH, body), OFFSET_FETCH.1).expect("an answer");
+    assert_eq!(response.groups.len(), 2, "all of it once, and what was named");
+    assert_eq!(response.groups[1].topics.iter().map(|topic| topic.partitions.len()).collect::<Vec<_>>(), [1, 0]);
     node.stop();
 }
