@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use amqp_wire::EncodedProperties;
-use broker::{Broker, Delivery, LimitKind, MessageTraits, Vhost};
+use broker::{Admission, Broker, Delivery, LimitKind, MessageTraits, Vhost};
 use bytes::Bytes;
 use delivery::Overflow;
 use record::BatchWriter;
@@ -83,7 +83,9 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
     if targets.len() < wanted {
         return Err("a queue is full and refuses the message".to_owned());
     }
-    broker.deposit(&targets, &batch).map_err(|error| error.to_string())?;
+    let kept = broker.deposit(&targets, &batch);
+    admissions.into_iter().for_each(Admission::end);
+    kept.map_err(|error| error.to_string())?;
     Ok(true)
 }
 

@@ -14,7 +14,7 @@ use record::{BatchBuilder, BatchError, BatchHeader, Record, SlicedBatch, records
 use record::{sliced_batches, stamp_append_time, validate_produced, whole};
 use types::{Offset, Timestamp};
 
-use crate::queues::partition_of;
+use crate::queues::{Admission, partition_of};
 use crate::{Broker, Topic, aborted};
 
 /// A batch whose records take more memory is passed over: somebody who looks is not worth it. A page ends where its batches have taken as much.
@@ -151,10 +151,12 @@ impl Broker {
         let now = self.now_ms();
         let (bytes, header) = checked(topic, wanted, now)?;
         let queue = self.vhosts().queue_of(log.id()).filter(|_| topic.is_bounded());
-        let _admitted = queue.map(|queue| self.admit(&queue, 1, bytes.len())).transpose().map_err(|_| PublishError::QueueFull)?;
+        let admitted = queue.map(|queue| self.admit(&queue, 1, bytes.len())).transpose().map_err(|_| PublishError::QueueFull)?;
         let timestamp = header.max_timestamp;
         let item = AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None };
-        let appended = self.commit_all(self.journal_number(log.id()), vec![item]).pop().ok_or(AppendError::Stopped)??;
+        let appended = self.commit_all(self.journal_number(log.id()), vec![item]).pop();
+        admitted.flatten().into_iter().for_each(Admission::end);
+        let appended = appended.ok_or(AppendError::Stopped)??;
         Ok(Published { partition: partition as u32, offset: appended.base, timestamp })
     }
 }

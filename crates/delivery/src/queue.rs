@@ -434,6 +434,11 @@ impl Queue {
         self.weights.weigh(subscription, offset, size);
     }
 
+    /// There is no record more to be weighed before `until`.
+    pub fn weigh_nothing(&mut self, subscription: &Subscription, until: u64) {
+        self.weights.weigh_nothing(subscription, until);
+    }
+
     /// Bytes of the bodies of what is ready, as far as it was weighed.
     pub fn ready_bytes(&self, subscription: &Subscription) -> u64 {
         self.weights.ready(subscription)

@@ -7,31 +7,34 @@ use std::sync::Arc;
 use super::gaps::is_searched;
 use super::queue::Queue;
 use crate::Broker;
+use crate::groups::now;
 
 /// A queue refuses what is published to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is full")]
 pub struct QueueFull;
 
-/// What one who publishes to a queue in an order of its own has had admitted. When it goes, what it was not told of counts as having arrived.
+/// What one who publishes to a queue in an order of its own has had admitted. When it goes, what it was not told of counts until the log has it.
 pub struct Admission {
     queue: Arc<Queue>,
     publisher: u64,
     /// Of what was admitted last, so many do not come if it goes.
     held: u64,
+    /// So many are on their way.
+    open: u64,
 }
 
 impl Admission {
     /// Nothing yet.
     pub fn to(queue: &Arc<Queue>) -> Self {
-        Self { queue: Arc::clone(queue), publisher: queue.line().lock().join(), held: 0 }
+        Self { queue: Arc::clone(queue), publisher: queue.line().lock().join(), held: 0, open: 0 }
     }
 
     /// May `count` messages, one or more, come in together that have bodies of `size` bytes, behind all that were admitted? Then they count. False: they
     /// are refused.
     pub fn admit(&mut self, broker: &Arc<Broker>, count: u64, size: usize) -> bool {
         let mut line = self.queue.line().lock();
-        let admitted = broker.has_room(&self.queue, &line, (count, size));
+        let admitted = broker.has_room(&self.queue, &mut line, (count, size));
         if admitted {
             line.push(self.publisher, self.queue.log().last_stable().0, (count, size as u64));
             self.held += count;
@@ -41,7 +44,8 @@ impl Admission {
 
     /// The next `count` are on their way into the log, or all there are.
     pub fn sent(&mut self, count: u64) {
-        self.held -= count.min(self.held);
+        let count = count.min(self.held);
+        (self.held, self.open) = (self.held - count, self.open + count);
     }
 
     /// Is something admitted and not on its way yet?
@@ -50,14 +54,20 @@ impl Admission {
     }
 
     /// The next `count` of what is on its way have their outcome. `log_end`: the log ended there behind the last of them, if that is known, else 0.
-    pub fn arrived(&self, count: u64, log_end: u64) {
+    pub fn arrived(&mut self, count: u64, log_end: u64) {
+        self.open -= count.min(self.open);
         self.queue.line().lock().arrived(self.publisher, count, log_end);
+    }
+
+    /// All that is on its way has its outcome.
+    pub fn end(mut self) {
+        self.arrived(self.open, 0);
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.queue.line().lock().leave(self.publisher, self.held);
+        self.queue.line().lock().leave(self.publisher, self.held, now());
     }
 }
 
@@ -79,16 +89,23 @@ impl Broker {
         Ok(Some(admission))
     }
 
-    fn has_room(self: &Arc<Self>, queue: &Arc<Queue>, line: &delivery::Line, (count, size): (u64, usize)) -> bool {
+    fn has_room(self: &Arc<Self>, queue: &Arc<Queue>, line: &mut delivery::Line, (count, size): (u64, usize)) -> bool {
         if !queue.understood().is_bounded() {
             return true;
         }
         let end = queue.log().last_stable().0;
+        line.look(end, now());
         let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
-        if queue.log().start().0 > state.start() || !is_searched(&mut state, queue.log(), end) {
+        // What is in the log and not in the line is weighed, where bytes are limited.
+        let is_weighed = |machine: &delivery::Queue, state: &delivery::Subscription| machine.unweighed(state, end).is_none_or(|from| end - from <= line.in_log(end));
+        if queue.log().start().0 > state.start() || !is_searched(&mut state, queue.log(), end) || !is_weighed(&own.machine, &state) {
             drop((own, state));
             self.run_queue(queue);
             (own, state) = (queue.dispatch.lock(), queue.shared.lock());
+        }
+        if !is_weighed(&own.machine, &state) && own.machine.refuses_bytes(queue.log().live_bytes()) {
+            // It is being read, after a start: until then all that the log has counts.
+            return false;
         }
         let size = u64::from(u32::try_from(size).unwrap_or(u32::MAX));
         !own.machine.refuses(&state, end, line, (count, size))

@@ -27,8 +27,15 @@ pub(super) fn journals_of(broker: &Broker, targets: &Targets) -> Journals {
     Journals::of(targets.iter().map(|queue| broker.journal_number(queue.log().id())))
 }
 
-/// What was admitted by queues that may refuse some, until it is in their logs.
-pub(super) type Admitted = HashMap<QueueId, Admission>;
+/// What was admitted by queues that may refuse some. When it goes, what was to be appended has its outcome.
+#[derive(Default)]
+pub(super) struct Admitted(HashMap<QueueId, Admission>);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.drain().for_each(|(_, admission)| admission.end());
+    }
+}
 
 /// Batches in the order in which they are appended.
 #[derive(Default)]
@@ -62,7 +69,7 @@ impl Batches {
 
     /// Does a queue take a message with a body of `size` bytes, behind those that are on their way to it? Then it counts.
     pub fn admit(&mut self, broker: &Arc<Broker>, queue: &Arc<Queue>, size: usize) -> bool {
-        !queue.understood().is_bounded() || self.admitted.entry(queue.id()).or_insert_with(|| Admission::to(queue)).admit(broker, 1, size)
+        !queue.understood().is_bounded() || self.admitted.0.entry(queue.id()).or_insert_with(|| Admission::to(queue)).admit(broker, 1, size)
     }
 
     /// What is to be appended, by journal, and what of it was admitted, to be kept until it is there.
@@ -86,7 +93,7 @@ impl Batches {
                 items.extend(AppendItem::for_all(logs, &bytes, header).into_iter().map(|item| (journals, item)));
             }
         }
-        self.admitted.values_mut().for_each(|admission| admission.sent(u64::MAX));
+        self.admitted.0.values_mut().for_each(|admission| admission.sent(u64::MAX));
         (items, self.admitted)
     }
 }

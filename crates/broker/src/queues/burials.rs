@@ -75,6 +75,8 @@ pub(super) struct Burials {
     ended: u64,
     /// Batches in `waiting`, and their bytes.
     refused: (usize, usize),
+    /// It was said that there are too many of them.
+    told: bool,
     /// The queue has to wait before it throws out more.
     holds_back: bool,
     /// Who waits until that many have ended; the numbers ascend.
@@ -215,9 +217,9 @@ impl Broker {
             let at_rest = slot.is_none();
             let burials = slot.get_or_insert_default();
             for burial in what {
-                if !burials.push(burial) {
+                if !burials.push(burial) && !std::mem::replace(&mut burials.told, true) {
                     // What is refused is lost, as its publisher knows.
-                    tracing::warn!(?queue, "too many refused messages wait for the dead letters: one is not among them");
+                    tracing::warn!(?queue, "too many refused messages wait for the dead letters: some are not among them");
                 }
             }
             if burials.waiting.is_empty() && at_rest {
@@ -257,13 +259,15 @@ impl Broker {
     fn bury_some(self: &Arc<Self>, queue: &Arc<Queue>) {
         while let Some(taken) = self.next_burials(queue) {
             let ended = Ended { broker: self, queue, messages: taken.iter().map(Burial::messages).sum() };
-            for alike in taken.chunk_by(|one, next| matches!((one, next), (Burial::Dead(_), Burial::Dead(_)))) {
-                if let [Burial::Refused(batch)] = alike {
-                    self.send_refused(queue, batch);
-                    continue;
+            for alike in taken.chunk_by(|one, next| std::mem::discriminant(one) == std::mem::discriminant(next)) {
+                let (mut dead, mut refused) = (Vec::new(), Vec::new());
+                for one in alike {
+                    match one {
+                        Burial::Dead(one) => dead.push(*one),
+                        Burial::Refused(batch) => refused.push(batch.clone()),
+                    }
                 }
-                let dead: Vec<Dead> = alike.iter().filter_map(|one| if let Burial::Dead(dead) = one { Some(*dead) } else { None }).collect();
-                self.send_letters(queue, &dead);
+                if refused.is_empty() { self.send_letters(queue, &dead) } else { self.send_refused(queue, &refused) }
             }
             drop(ended);
             if self.letters.has_jobs() && !self.rests_from_burying(queue) {

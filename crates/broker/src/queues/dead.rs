@@ -416,20 +416,31 @@ impl Broker {
         self.bury_next(queue, [Burial::Refused(batch)]);
     }
 
-    pub(super) fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batch: &[u8]) {
+    /// Sends what a full queue has refused; each batch has one record.
+    pub(super) fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batches: &[bytes::Bytes]) {
         let dead = Dead { first: 0, last: 0, count: 0, failed: 0, reason: DeadReason::MaxLength };
         let (understood, vhost) = (queue.understood(), self.vhosts.get(queue.vhost()));
         let (Some(undertaker), Some(vhost)) = (self.undertaker.get(), vhost) else { return };
-        let mut way = Way::new(self, queue, &understood, &vhost);
-        for record in record::records(batch).unwrap_or_default() {
-            if !way.take(&**undertaker, &record, &dead) && way.waits {
-                tracing::warn!(?queue, "a refused message is not among the dead letters: the disk of another journal is full");
+        let mut records = batches.iter().flat_map(|batch| record::records(batch).unwrap_or_default()).peekable();
+        while records.peek().is_some() {
+            let mut way = Way::new(self, queue, &understood, &vhost);
+            while way.bytes < way.bytes_max
+                && let Some(record) = records.peek()
+            {
+                let taken = way.take(&**undertaker, record, &dead);
+                if way.wants_alone {
+                    break;
+                }
+                if !taken && way.waits {
+                    tracing::warn!(?queue, "a refused message is not among the dead letters: the disk of another journal is full");
+                }
+                records.next();
             }
-        }
-        let (items, _admitted) = way.batches.into_items(self);
-        for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
-            if let Err(error) = self.commit(journal, items) {
-                tracing::warn!(%error, ?queue, "a refused message is not among the dead letters");
+            let (items, _admitted) = way.batches.into_items(self);
+            for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
+                if let Err(error) = self.commit(journal, items) {
+                    tracing::warn!(%error, ?queue, "refused messages are not among the dead letters");
+                }
             }
         }
     }

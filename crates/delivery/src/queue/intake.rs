@@ -44,7 +44,12 @@ struct Share {
     count: u64,
     arrived: u64,
     withdrawn: u64,
+    /// The publisher has gone: until when those without an outcome are waited for.
+    gone: Option<u64>,
 }
+
+/// So many ms after its publisher has gone a message has come, or does not come any more.
+const GONE_MS: u64 = 10_000;
 
 impl Line {
     /// A number for one who publishes in an order of his own.
@@ -66,7 +71,7 @@ impl Line {
     /// The publisher's next `count` have their outcome. `log_end`: the log ended there behind the last of them, if that is known, else 0.
     pub fn arrived(&mut self, publisher: u64, count: u64, log_end: u64) {
         if let Some(share) = self.publishers.get_mut(&publisher) {
-            share.arrived = (share.arrived + count).min(share.count - share.withdrawn);
+            share.arrived = share.arrived.saturating_add(count).min(share.count - share.withdrawn);
         }
         self.advance();
         // Between what others have in the line the log may have got what has not been told.
@@ -75,13 +80,31 @@ impl Line {
         }
     }
 
-    /// The publisher goes: nothing is told of what it has in the line, of which the last `withdrawn` do not come.
-    pub fn leave(&mut self, publisher: u64, withdrawn: u64) {
+    /// The publisher goes: nothing more is told of what it has in the line, of which the last `withdrawn` do not come.
+    pub fn leave(&mut self, publisher: u64, withdrawn: u64, now: u64) {
         if let Some(share) = self.publishers.get_mut(&publisher) {
-            share.withdrawn = withdrawn.min(share.count);
-            share.arrived = share.count - share.withdrawn;
+            share.withdrawn = withdrawn.min(share.count - share.arrived);
+            share.gone = Some(now + GONE_MS);
         }
         self.advance();
+    }
+
+    /// Finds out what has come of publishers that have gone, by where the log ends and the time.
+    pub fn look(&mut self, log_end: u64, now: u64) {
+        while let Some(first) = self.entries.front().copied()
+            && let Some(share) = self.publishers.get_mut(&first.publisher)
+            && let Some(until) = share.gone
+        {
+            let count = first.up_to.0 - self.before.0;
+            if log_end >= self.log_end + count {
+                share.arrived += count;
+            } else if now >= until {
+                share.withdrawn = share.count - share.arrived;
+            } else {
+                return;
+            }
+            self.advance();
+        }
     }
 
     fn advance(&mut self) {
@@ -130,7 +153,7 @@ impl Line {
     }
 
     /// How many of them are in the log that ends at `log_end`.
-    fn in_log(&self, log_end: u64) -> u64 {
+    pub fn in_log(&self, log_end: u64) -> u64 {
         log_end.saturating_sub(self.log_end).min(self.messages())
     }
 }
@@ -164,6 +187,11 @@ impl Queue {
         }
         let gone = arrived + (taken - ready).min(left.0);
         !fits(ahead - gone, line.bytes() - line.bytes_of_first(gone))
+    }
+
+    /// Would so many bytes that are ready be too many for a queue that refuses messages?
+    pub fn refuses_bytes(&self, bytes: u64) -> bool {
+        self.rules.overflow != Overflow::DropHead && self.rules.bytes_max.is_some_and(|max| bytes > max)
     }
 
     /// Something has changed: a quorum queue that is too full refuses from now on, one that has room enough no longer.

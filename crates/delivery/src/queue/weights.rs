@@ -87,6 +87,14 @@ impl Weights {
         known.to = offset + 1;
     }
 
+    /// There is no record more before `until`.
+    pub fn weigh_nothing(&mut self, subscription: &Subscription, until: u64) {
+        self.check(subscription);
+        if let Some(known) = &mut self.0 {
+            known.to = known.to.max(until);
+        }
+    }
+
     /// Given to somebody who will say something of it, or for good.
     pub fn given(&mut self, offset: u64, size: u32, held: bool) {
         let Some(known) = self.0.as_mut().filter(|known| offset < known.to) else { return };

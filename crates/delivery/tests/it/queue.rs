@@ -283,7 +283,7 @@ fn a_full_queue_refuses_what_is_published() {
     let other = line.join();
     line.push(other, rig.end(), (1, 1));
     assert!(rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "it is another's");
-    line.leave(other, 1);
+    line.leave(other, 1, 0);
     assert!(!rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "which does not come");
     let mut rig = Rig::new(QueueRules { length_max: Some(0), ..rules }, false);
     rig.consume('A', 0, 0);
@@ -450,8 +450,31 @@ fn bytes_in_line_are_those_of_what_the_log_has_not_got() {
     assert!(rig.publish_sized(10, 0) && rig.publish_sized(10, 0));
     line.arrived(one, 3, 3);
     assert_eq!(room(&mut rig, &line), 45);
-    line.leave(one, 1);
+    line.leave(one, 1, 0);
     assert_eq!(room(&mut rig, &line), 45, "it is behind another's");
-    line.leave(other, 1);
+    line.leave(other, 1, 0);
     assert_eq!(room(&mut rig, &line), 70, "neither comes");
+}
+
+#[test]
+fn what_a_publisher_leaves_behind_is_counted_until_the_log_has_it() {
+    let rules = QueueRules { length_max: Some(5), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
+    let mut rig = Rig::new(rules, false);
+    let mut line = Line::default();
+    let (one, other) = (line.join(), line.join());
+    (0..3).for_each(|_| line.push(one, 0, (1, 1)));
+    line.push(other, 0, (1, 1));
+    line.leave(one, 1, 1_000);
+    let room = |rig: &mut Rig, line: &mut Line, now| {
+        let end = rig.end();
+        line.look(end, now);
+        (1..).find(|count| rig.queue.refuses(&rig.subscription, end, line, (*count, 1))).expect("it is full at last") - 1
+    };
+    assert_eq!(room(&mut rig, &mut line, 1_000), 1, "nobody is told of what it sent");
+    assert!(rig.publish_sized(1, 0) && rig.publish_sized(1, 0));
+    assert_eq!(room(&mut rig, &mut line, 2_000), 2, "the third was not sent");
+    line.push(other, 2, (1, 1));
+    line.leave(other, 0, 20_000);
+    assert_eq!(room(&mut rig, &mut line, 25_000), 1);
+    assert_eq!(room(&mut rig, &mut line, 31_000), 3, "these do not come any more");
 }

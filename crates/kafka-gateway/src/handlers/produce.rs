@@ -104,6 +104,9 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         }
     }
     context.throttle.pause(context.gateway.broker.quotas(), Limit::Topic, wait.debt, context.now);
+    if wait.open == 0 {
+        wait.end_admissions();
+    }
     let metrics = &context.gateway.metrics;
     metrics.produced_bytes.inc_by(wait.bytes);
     metrics.produced_records.inc_by(wait.records);
@@ -130,6 +133,11 @@ fn check_request(request: &ProduceRequest) -> Option<ErrorCode> {
 }
 
 impl ProduceWait {
+    /// All that was admitted has its outcome.
+    fn end_admissions(&mut self) {
+        self.admitted.drain(..).for_each(Admission::end);
+    }
+
     fn take_topic(
         &mut self,
         data: TopicProduceData,
@@ -441,6 +449,9 @@ impl Wait for ProduceWait {
             }
         }
         self.open -= 1;
+        if self.open == 0 {
+            self.end_admissions();
+        }
         (self.open == 0).then(|| Box::new(std::mem::take(&mut self.response)) as Box<dyn Body>)
     }
 }

@@ -170,10 +170,28 @@ pub(crate) struct Document {
     unknown: Vec<NotTaken>,
 }
 
-/// The line of a part of a text, from 1.
-fn line(text: &str, part: &str) -> usize {
-    let at = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len());
-    1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
+/// Tells the lines of parts of a text, from 1; each byte is looked at once if they come one behind the other.
+struct Lines<'t> {
+    text: &'t str,
+    /// A place that was asked for, and its line.
+    at: usize,
+    line: usize,
+}
+
+impl<'t> Lines<'t> {
+    fn new(text: &'t str) -> Self {
+        Self { text, at: 0, line: 1 }
+    }
+
+    fn of(&mut self, part: &str) -> usize {
+        let at = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize).min(self.text.len());
+        if at < self.at {
+            (self.at, self.line) = (0, 1);
+        }
+        self.line += self.text.as_bytes()[self.at..at].iter().filter(|byte| **byte == b'\n').count();
+        self.at = at;
+        self.line
+    }
 }
 
 fn syntax(error: &serde_json::Error, before: usize) -> InvalidDefinitions {
@@ -189,13 +207,13 @@ impl Document {
     /// `Syntax`, `Item`.
     pub fn parse(text: &str, into: Option<&str>) -> Result<Self, InvalidDefinitions> {
         let sections: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(|error| syntax(&error, 0))?;
-        let (mut items, mut unknown) = (Vec::new(), Vec::new());
+        let (mut items, mut unknown, mut lines) = (Vec::new(), Vec::new(), Lines::new(text));
         for (name, kind) in LISTS {
             let Some(section) = sections.get(name) else { continue };
-            let first = line(text, section.get());
+            let first = lines.of(section.get());
             let all: Vec<&RawValue> = serde_json::from_str(section.get()).map_err(|error| syntax(&error, first - 1))?;
             for raw in all {
-                let line = line(text, raw.get());
+                let line = lines.of(raw.get());
                 let fields: Map<String, Value> = serde_json::from_str(raw.get()).map_err(|error| syntax(&error, line - 1))?;
                 let own = fields.get("vhost").and_then(Value::as_str).unwrap_or_default();
                 let vhost = into.unwrap_or(own).to_owned();
@@ -209,7 +227,7 @@ impl Document {
         }
         for (name, section) in &sections {
             if !LISTS.iter().any(|(known, _)| known == name) && !OTHERS.contains(&name.as_str()) {
-                let (vhost, line) = (into.unwrap_or_default().to_owned(), line(text, section.get()));
+                let (vhost, line) = (into.unwrap_or_default().to_owned(), lines.of(section.get()));
                 unknown.push(NotTaken { kind: "section", vhost, name: name.clone(), line, reason: "not known".to_owned() });
             }
         }

@@ -221,13 +221,17 @@ impl Turn<'_> {
     /// Tells how much records weigh that are new, where bytes are limited.
     pub(super) fn weigh(&mut self) -> Result<(), ()> {
         while let Some(from) = self.own.machine.unweighed(&self.state, self.end()) {
-            match self.look(from) {
-                Look::Wait => return Err(()),
-                Look::Nothing(next) if next >= self.end() => return Ok(()),
-                Look::Nothing(_) | Look::Record => {}
-            }
+            let looked = self.look(from);
             let Self { own, state, end, .. } = self;
             let Dispatch { machine, in_use, .. } = &mut **own;
+            match looked {
+                Look::Wait => return Err(()),
+                Look::Nothing(next) => {
+                    machine.weigh_nothing(state, next.clamp(from + 1, *end));
+                    continue;
+                }
+                Look::Record => {}
+            }
             let window = &in_use.get_or_insert_default().window;
             let Some(until) = window.end_from(from) else { return Err(()) };
             let mut at = from;
@@ -235,9 +239,8 @@ impl Turn<'_> {
                 machine.weigh(state, record.offset.0, body_bytes(record));
                 at = record.offset.0 + 1;
             }
-            if at == from && until >= *end {
-                return Ok(());
-            }
+            // There may be nothing at the end of the window: records of transactions that were aborted.
+            machine.weigh_nothing(state, until.clamp(from + 1, *end));
         }
         Ok(())
     }
