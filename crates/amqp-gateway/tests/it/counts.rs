@@ -155,6 +155,53 @@ fn a_queue_that_refuses_counts_messages_only() {
 }
 
 #[test]
+fn a_queue_that_is_bounded_by_bytes_counts_those_of_messages_only() {
+    let mut node = Node::start();
+    let client = node.open();
+    let bytes = |overflow: &'static str| {
+        Table::build(|fields| {
+            fields.put(short("x-max-length-bytes"), 1000);
+            fields.put(short("x-overflow"), overflow);
+        })
+    };
+    let names = ["refuses", "drops"];
+    declare(&mut node, client, names[0], &bytes("reject-publish"));
+    declare(&mut node, client, names[1], &bytes("drop-head"));
+    node.select_confirms(client);
+    for name in names {
+        node.publish(client, "", name, &[1; 100]);
+        assert!(node.next(client).method.starts_with("Basic(Ack("));
+        let (queue, mut producer) = (found(&node, name), Producer(9, 0));
+        // More than is read at once.
+        let large = "x".repeat(1000);
+        (0..10).for_each(|_| producer.begin(&node, &queue, 50, &large));
+        producer.end(&node, &queue, Marker::Abort);
+    }
+    let fill = |node: &mut Node, client, name| {
+        (0..).find(|_| {
+            node.publish(client, "", name, &[2; 100]);
+            !node.next(client).method.starts_with("Basic(Ack(") || passively(node, client, name) == 11
+        })
+    };
+    assert_eq!(fill(&mut node, client, names[0]), Some(9), "and one that was there before");
+    (0..12).for_each(|_| {
+        node.publish(client, "", names[1], &[2; 100]);
+        assert!(node.next(client).method.starts_with("Basic(Ack("));
+    });
+    assert_eq!((passively(&mut node, client, names[0]), passively(&mut node, client, names[1])), (10, 10));
+    let mut node = node.restart();
+    let client = node.open();
+    node.select_confirms(client);
+    assert_eq!(fill(&mut node, client, names[0]), Some(0), "it is full, also after a restart");
+    assert_eq!(node.get(client, names[0], true).body, [1; 100]);
+    while fill(&mut node, client, names[0]) == Some(0) {
+        std::thread::yield_now();
+    }
+    assert_eq!(passively(&mut node, client, names[0]), 10);
+    node.stop();
+}
+
+#[test]
 fn a_policy_that_comes_later_drops_no_message_for_what_was_aborted() {
     let mut node = Node::start();
     let client = node.open();
