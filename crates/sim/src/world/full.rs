@@ -14,11 +14,13 @@ const REFUSED_MAX: u64 = 10;
 impl World {
     /// Fills the disk, and goes on with state.
     pub(super) fn go_on_when_full(&mut self, coverage: &mut Coverage) -> Result<(), String> {
+        // Nothing dies meanwhile.
+        self.disk.put_out_fuses();
         self.disk.set_faults(Faults::default());
         for _ in 0..4 {
             self.drain(coverage)?;
         }
-        if self.segment_bytes != SEGMENT_BYTES || self.disk.size_of(KEPT) < SEGMENT_BYTES / 2 {
+        if self.disk.is_dead() || self.segment_bytes != SEGMENT_BYTES || self.disk.size_of(KEPT) < SEGMENT_BYTES / 2 {
             return Ok(());
         }
         let (capacity, refused) = (Some(self.disk.used()), self.state_refused);
