@@ -403,7 +403,7 @@ fn a_purge_takes_dead_letters_that_nobody_took() {
 }
 
 #[test]
-fn what_several_publishers_have_in_line_is_counted_once_whoever_is_told_first() {
+fn what_several_publishers_have_in_line_is_counted_once_in_any_order() {
     let rules = QueueRules { length_max: Some(6), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
     let mut rig = Rig::new(rules, false);
     let mut line = Line::default();

@@ -43,7 +43,7 @@ fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &st
     outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
-/// Those resources whose settings whoever asks may not change: entries decide where they count, otherwise settings of brokers, and of the group of all
+/// Those resources whose settings the client may not change: entries decide where they count, otherwise settings of brokers, and of the group of all
 /// queues, are for administrators. `letters`: groups and the topics that are named for their dead letters, which he then writes, or creates.
 fn denied<'a>(
     context: &Context<'_>,
@@ -68,7 +68,7 @@ fn denied<'a>(
     }
 }
 
-/// May whoever asks have dead letters written to a topic, which is made if it is not there?
+/// May the client have dead letters written to a topic, which is made if it is not there?
 fn check_letters(asking: &Asking<'_>, broker: &Broker, topic: &str) -> Result<(), Refusal> {
     let creates = || asking.quietly().check_cluster(AclOperation::Create).is_ok() || asking.check_topic(AclOperation::Create, topic).is_ok();
     let outcome = asking.check_topic(AclOperation::Write, topic);
