@@ -315,9 +315,7 @@ impl Keeper {
         match self.make_segment() {
             Ok(prepared) => {
                 if let Grant::Beyond(reason) = grant {
-                    self.journal.metrics().window_exceeded.inc();
-                    let (bytes, window) = (self.journal.file_bytes(), self.journal.config().window_bytes);
-                    tracing::warn!(journal = self.journal.number(), reason, bytes, window, "the journal grows beyond its window");
+                    self.note_beyond(reason);
                 }
                 self.next_sequence += 1;
                 self.spares.note_made(self.journal.now_ms());
@@ -385,6 +383,13 @@ impl Keeper {
         self.storage.sync_folder()?;
         self.journal.segments().insert(sequence, Arc::clone(&file));
         Ok(PreparedSegment { sequence, file, size, written_before, for_state: false })
+    }
+
+    /// The journal's files take more than its window.
+    fn note_beyond(&self, reason: &str) {
+        self.journal.metrics().window_exceeded.inc();
+        let (bytes, window) = (self.journal.file_bytes(), self.journal.config().window_bytes);
+        tracing::warn!(journal = self.journal.number(), reason, bytes, window, "the journal grows beyond its window");
     }
 
     /// True when something was sealed.

@@ -172,6 +172,9 @@ impl Keeper {
                 if let Some(segment) = self.journal.segments().get(prepared.sequence) {
                     segment.set_bytes(segment_bytes);
                 }
+                if self.journal.config().window_bytes.is_some_and(|window| self.journal.file_bytes() > window) {
+                    self.note_beyond("a segment that was short on a full disk has its usual length again");
+                }
             }
             return self.journal.offer_prepared(prepared, !self.has_another());
         }
