@@ -22,8 +22,9 @@ from driver.broker import Broker
 QUEUES, DEAD, GRAVE, AGING = {"work-0": {"x-max-priority": 5}, "work-1": {"x-queue-type": "quorum", "x-delivery-limit": -1}}, "buried", "grave", "aging"
 TTL_MS = 300
 PUBLISHERS, CONSUMERS, PREFETCH = 3, 3, 50
-# What is acknowledged is durable after 50 ms; the rest is the way there, on a machine that has other things to do. (At rest it is 50.)
-DURABLE_S = 0.05 + 0.1
+# What is acknowledged is durable after 50 ms; the rest is the way there, on a machine that has other things to do. (At rest it is 50, beside two
+# programs that take all of two processors it was 197.)
+DURABLE_S = 0.05 + 0.45
 SETTLES = 60
 
 
