@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-
 use super::gaps::is_searched;
 use super::queue::Queue;
 use crate::Broker;
