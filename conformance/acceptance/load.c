@@ -238,8 +238,8 @@ static int null_writer(const char *folder, int seconds, int chunk) {
         flushed_file = file;
         if (!flusher) pthread_create(&flusher, NULL, flush_beside, NULL);
         for (off_t at = 0; at + chunk <= SEGMENT && i < 1000L * seconds; at += chunk, i++) {
-            double due = begin + i / 1e3;
-            if (due > now()) usleep((due - now()) * 1e6);
+            double pause = begin + i / 1e3 - now();
+            if (pause > 0) usleep(pause * 1e6);
             double began = now();
             if (pwrite(file, block, chunk, at) != chunk) return fail(path);
             double took = now() - began;
