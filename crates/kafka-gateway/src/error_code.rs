@@ -97,7 +97,7 @@ pub(crate) fn of_alter(error: &AlterError) -> ErrorCode {
 
 pub(crate) fn of_acl(error: &AclError) -> ErrorCode {
     match error {
-        AclError::ClusterName | AclError::EmptyName | AclError::Principal(_) | AclError::TooLong(_) => ErrorCode::InvalidRequest,
+        AclError::ClusterName | AclError::EmptyName | AclError::Principal(_) | AclError::TooLong(_) | AclError::TooManyPicked(_) => ErrorCode::InvalidRequest,
         AclError::TooMany(_) => ErrorCode::PolicyViolation,
         AclError::Append(error) => of_append(*error),
     }

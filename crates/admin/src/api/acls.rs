@@ -134,7 +134,7 @@ fn refused(acl: &Acl, error: AclError) -> Refusal {
             let texts = [("principal", &acl.principal), ("host", &acl.host)];
             Answer::invalid(texts.into_iter().find(|(_, text)| text.len() > most).map_or("name", |(field, _)| field), reason)
         }
-        AclError::TooMany(_) => Answer::bad_request(reason),
+        AclError::TooMany(_) | AclError::TooManyPicked(_) => Answer::bad_request(reason),
         AclError::Append(error) => Answer::failed(error),
     }
 }

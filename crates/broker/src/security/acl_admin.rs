@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use journal::AppendItem;
 
 use super::acl::{Acl, AclFilter};
 use super::error::AclError;
-use super::record;
+use super::{acl_search, record};
 use crate::Broker;
 
 /// Entries that there may be.
@@ -58,15 +57,15 @@ impl Broker {
     /// Removes what any of the filters picks; by filter, what it picked.
     ///
     /// # Errors
-    /// `Append`: nothing is removed.
+    /// `TooManyPicked`, `Append`: nothing is removed.
     pub fn delete_acls(&self, filters: &[AclFilter]) -> Result<Vec<Vec<Arc<Acl>>>, AclError> {
-        let picked: Vec<Vec<Arc<Acl>>> = filters.iter().map(|filter| self.security.acls(filter)).collect();
+        let entries: Vec<Arc<Acl>> = self.security.inner.read().acls.iter().cloned().collect();
+        let picked = acl_search::pick(&entries, filters, ACLS_MAX).ok_or(AclError::TooManyPicked(ACLS_MAX))?;
         let all: BTreeSet<&Arc<Acl>> = picked.iter().flatten().collect();
         if !all.is_empty() {
-            let drop_key = |acl: &&Arc<Acl>| -> (Bytes, Option<Bytes>) { (record::acl_key(acl), None) };
-            let items = all.iter().map(drop_key).map(|(key, value)| AppendItem::State { key, value }).collect();
+            let items = all.iter().map(|acl| AppendItem::State { key: record::acl_key(acl), value: None }).collect();
             self.commit(0, items)?;
-            self.security.change(|inner| all.iter().for_each(|acl| inner.acls.remove(acl)));
+            self.security.change(|inner| inner.acls.remove_all(&all));
         }
         Ok(picked)
     }

@@ -122,25 +122,30 @@ impl Acls {
         names.entry_ref(acl.name.as_str()).or_default().push(acl);
     }
 
-    pub fn remove(&mut self, acl: &Acl) {
-        if !self.sorted.remove(acl) {
-            return;
+    /// Removes entries; those of one name are gone through once, however many of them go.
+    pub fn remove_all(&mut self, gone: &BTreeSet<&Arc<Acl>>) {
+        let mut names: BTreeSet<(AclResource, AclPattern, &str)> = BTreeSet::new();
+        for acl in gone {
+            if self.sorted.remove(*acl) {
+                names.insert((acl.resource, acl.pattern, acl.name.as_str()));
+            }
         }
-        let Some(of_type) = self.by_type.get_mut(&acl.resource) else { return };
-        let without = |names: &mut HashMap<String, Vec<Arc<Acl>>>| {
-            let empty = names.get_mut(&acl.name).is_some_and(|entries| {
-                entries.retain(|one| **one != *acl);
+        for (resource, pattern, name) in names {
+            let Some(of_type) = self.by_type.get_mut(&resource) else { continue };
+            let table = match pattern {
+                AclPattern::Literal => Some(&mut of_type.literal),
+                AclPattern::Prefixed => of_type.prefixed.get_mut(&name.len()),
+            };
+            let Some(table) = table else { continue };
+            let empty = table.get_mut(name).is_some_and(|entries| {
+                entries.retain(|one| !gone.contains(&one));
                 entries.is_empty()
             });
             if empty {
-                names.remove(&acl.name);
+                table.remove(name);
             }
-        };
-        match acl.pattern {
-            AclPattern::Literal => without(&mut of_type.literal),
-            AclPattern::Prefixed => {
-                of_type.prefixed.get_mut(&acl.name.len()).map(without);
-                of_type.prefixed.retain(|_, names| !names.is_empty());
+            if pattern == AclPattern::Prefixed && table.is_empty() {
+                of_type.prefixed.remove(&name.len());
             }
         }
     }

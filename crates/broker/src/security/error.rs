@@ -74,6 +74,9 @@ pub enum AclError {
     /// There are as many as there may be.
     #[error("there are {0} access control entries, and may be no more")]
     TooMany(usize),
+    /// Filters that pick the same entries again and again.
+    #[error("the filters pick more than {0} access control entries, each counted as often as it is picked")]
+    TooManyPicked(usize),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),

@@ -9,6 +9,7 @@
 
 mod acl;
 mod acl_admin;
+mod acl_search;
 mod acls;
 mod admin;
 mod allowance;
