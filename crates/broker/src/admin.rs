@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
-use journal::{AppendError, AppendItem, Log};
+use journal::{AppendError, AppendItem, AppendResults, Log};
 use types::{Durability, LogId, Offset, TopicId};
 use uuid::Uuid;
 
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
+use crate::jobs::{TOGETHER_MAX, durable};
 use crate::limits::{LimitKind, LimitReached};
 use crate::log_ends::in_one;
 use crate::queues::{ONLY, QueueError};
@@ -236,24 +237,60 @@ impl Broker {
     ///
     /// # Errors
     /// When the journal does not take it.
-    pub fn delete_topic(self: &Arc<Self>, topic: &Topic) -> Result<(), AppendError> {
+    pub fn delete_topic(self: &Arc<Self>, topic: &Arc<Topic>) -> Result<(), AppendError> {
+        self.delete_topics(std::slice::from_ref(topic)).pop().unwrap_or(Ok(()))
+    }
+
+    /// Deletes topics, each for itself, many of them with one commit; an outcome for each. No topic is there twice.
+    pub fn delete_topics(self: &Arc<Self>, topics: &[Arc<Topic>]) -> Vec<Result<(), AppendError>> {
+        let mut outcomes = Vec::with_capacity(topics.len());
+        let mut topics = topics.iter().peekable();
+        while topics.peek().is_some() {
+            let (mut items, mut begun) = (Vec::new(), Vec::new());
+            while items.len() < TOGETHER_MAX
+                && let Some(topic) = topics.next()
+            {
+                let own = self.begin_topic_deletion(topic).map(|mut own| {
+                    let first = items.len();
+                    items.append(&mut own);
+                    first..items.len()
+                });
+                begun.push((topic, own));
+            }
+            let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
+            outcomes.extend(begun.into_iter().map(|(topic, own)| {
+                let own = own?;
+                if !own.is_empty() {
+                    own.into_iter().try_for_each(|item| durable(results.get(item)))?;
+                    self.end_topic_deletion(topic);
+                }
+                Ok(())
+            }));
+        }
+        outcomes
+    }
+
+    /// Deletes the queue that a topic is; what is to be written for the topic itself, nothing if it went with its queue.
+    fn begin_topic_deletion(self: &Arc<Self>, topic: &Topic) -> Result<Vec<AppendItem>, AppendError> {
         if let Some(queue) = self.queue_on(topic) {
             match self.delete_queue(&queue, false, false) {
                 Err(QueueError::Append(error)) => return Err(error),
                 // Nothing was asked that could be refused.
-                _ if !queue.is_attached() => return Ok(()),
+                _ if !queue.is_attached() => return Ok(Vec::new()),
                 _ => {}
             }
         }
-        let logs = topic.logs();
         let mut items = vec![AppendItem::State { key: topic_key(&topic.name), value: None }];
-        items.extend(self.ends_of(&logs));
-        self.commit(0, in_one(items, self.forgotten_offsets_of(topic)))?;
+        items.extend(self.ends_of(&topic.logs()));
+        Ok(in_one(items, self.forgotten_offsets_of(topic)))
+    }
+
+    /// That a topic is deleted is durable.
+    fn end_topic_deletion(&self, topic: &Topic) {
         self.catalog.remove(topic);
-        self.follow_ends(&logs);
+        self.follow_ends(&topic.logs());
         self.drop_subscriptions_to(topic.id);
         self.forget_late_offsets_of(topic);
-        Ok(())
     }
 
     /// Deletes what groups have committed of a topic, to be written together with the deletion of the topic; then
@@ -343,14 +380,36 @@ impl Broker {
     /// # Errors
     /// See [`AlterError`].
     pub fn set_topic_config(&self, name: &str, overrides: BTreeMap<String, String>) -> Result<(), AlterError> {
-        let topic = self.check_config(name, &overrides)?;
-        let record = TopicRecord { overrides, ..Self::record_of(&topic) };
-        self.commit(0, vec![AppendItem::State { key: topic_key(name), value: Some(record.encode()) }])?;
-        let before = topic.config().byte_rates;
-        topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.live_settings(), self.config.durability)));
-        self.note_topic_quotas(&topic, before != topic.config().byte_rates);
+        self.set_topic_configs(vec![(name.to_owned(), overrides)]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Replaces the overrides of topics, each for itself, with one commit for all; an outcome for each. No topic is there twice.
+    pub fn set_topic_configs(&self, topics: Vec<(String, BTreeMap<String, String>)>) -> Vec<Result<(), AlterError>> {
+        let mut items = Vec::new();
+        let checked: Vec<Result<(Arc<Topic>, TopicRecord), AlterError>> = topics
+            .into_iter()
+            .map(|(name, overrides)| {
+                let topic = self.check_config(&name, &overrides)?;
+                let record = TopicRecord { overrides, ..Self::record_of(&topic) };
+                items.push(AppendItem::State { key: topic_key(&name), value: Some(record.encode()) });
+                Ok((topic, record))
+            })
+            .collect();
+        if items.is_empty() {
+            return checked.into_iter().map(|outcome| outcome.map(drop)).collect();
+        }
+        let committed = self.commit(0, items);
+        let set = |outcome: Result<(Arc<Topic>, TopicRecord), AlterError>| {
+            let (topic, record) = outcome?;
+            committed?;
+            let before = topic.config().byte_rates;
+            topic.set_config(Arc::new(TopicConfig::new(record.overrides, &self.live_settings(), self.config.durability)));
+            self.note_topic_quotas(&topic, before != topic.config().byte_rates);
+            Ok(())
+        };
+        let outcomes = checked.into_iter().map(set).collect();
         self.journals.iter().for_each(|journal| journal.check_retention());
-        Ok(())
+        outcomes
     }
 
     /// A topic is there, or has been configured: does it have quotas, or other ones than before?
@@ -365,7 +424,24 @@ impl Broker {
     /// # Errors
     /// When the journal does not take it.
     pub fn trim(&self, log: &Arc<Log>, to: Offset) -> Result<(), AppendError> {
-        self.commit(self.journal_number(log.id()), vec![AppendItem::Trim { log: Arc::clone(log), to }])
+        self.trim_all(&[(Arc::clone(log), to)]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Moves the starts of logs, each for itself, those of a journal with one commit; an outcome for each. No log is there twice.
+    pub fn trim_all(&self, trims: &[(Arc<Log>, Offset)]) -> Vec<Result<(), AppendError>> {
+        let mut of_journal: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (at, (log, _)) in trims.iter().enumerate() {
+            of_journal.entry(self.journal_number(log.id())).or_default().push(at);
+        }
+        let mut outcomes = vec![Ok(()); trims.len()];
+        for (journal, places) in of_journal {
+            let trim = |at: &usize| AppendItem::Trim { log: Arc::clone(&trims[*at].0), to: trims[*at].1 };
+            let results = self.commit_all(journal, places.iter().map(trim).collect());
+            for (number, at) in places.into_iter().enumerate() {
+                outcomes[at] = durable(results.get(number));
+            }
+        }
+        outcomes
     }
 
     /// Makes group state durable. Not on a shard's thread.

@@ -401,11 +401,29 @@ impl Broker {
     /// # Errors
     /// `Setting`, `Append`.
     pub fn set_group_config(&self, group: &str, overrides: BTreeMap<String, String>) -> Result<(), AlterError> {
-        self.check_group_config(&overrides)?;
-        let value = (!overrides.is_empty()).then(|| encode(&overrides));
-        self.commit(0, vec![AppendItem::State { key: group_key(group), value }])?;
-        self.put_group_config(group, overrides);
-        Ok(())
+        self.set_group_configs(vec![(group.to_owned(), overrides)]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Replaces the overrides of groups, each for itself, with one commit for all; an outcome for each. No group is there twice.
+    pub fn set_group_configs(&self, groups: Vec<(String, BTreeMap<String, String>)>) -> Vec<Result<(), AlterError>> {
+        let mut items = Vec::new();
+        let checked: Vec<Result<(String, BTreeMap<String, String>), AlterError>> = groups
+            .into_iter()
+            .map(|(group, overrides)| {
+                self.check_group_config(&overrides)?;
+                let value = (!overrides.is_empty()).then(|| encode(&overrides));
+                items.push(AppendItem::State { key: group_key(&group), value });
+                Ok((group, overrides))
+            })
+            .collect();
+        let committed = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
+        let put = |outcome: Result<(String, BTreeMap<String, String>), AlterError>| {
+            let (group, overrides) = outcome?;
+            committed?;
+            self.put_group_config(&group, overrides);
+            Ok(())
+        };
+        checked.into_iter().map(put).collect()
     }
 
     /// Puts overrides in force that are durable.

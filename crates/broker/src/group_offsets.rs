@@ -9,6 +9,7 @@
 
 use bytes::Bytes;
 use delivery::{Commit, CommittedOffset, Committer, GroupError, TransactionError, offset_key, offset_record};
+use hashbrown::HashSet;
 use journal::{AppendError, AppendItem, AppendResults, ReplyTo};
 
 use crate::Broker;
@@ -177,14 +178,29 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `Subscribed`; `None` inside when the journal does not take it.
     pub fn delete_offset(&self, group: &str, topic: &str, partition: u32, subscribed: bool) -> Result<(), Option<GroupError>> {
-        let outcome = {
+        self.delete_offsets(group, &[(topic, partition, subscribed)]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Deletes committed offsets of a group, durably and many with one commit: each of a topic and partition, and whether a member is subscribed to
+    /// it. An outcome for each, as [`Broker::delete_offset`] has it. On the controller's thread.
+    pub fn delete_offsets(&self, group: &str, offsets: &[(&str, u32, bool)]) -> Vec<Result<(), Option<GroupError>>> {
+        let (mut outcomes, written): (Vec<Result<(), Option<GroupError>>>, Vec<_>) = {
             let mut state = self.groups().state.lock();
-            let known = state.coordinator.delete_offset(group, topic, partition, subscribed)?;
-            let withdrawn = state.withdraw(|of, commit| of == group && commit.topic == topic && commit.partition == partition);
-            let Some(key) = known.into_iter().chain(withdrawn).next() else { return Ok(()) };
-            state.append_blocking(self, vec![AppendItem::State { key, value: None }]).1
+            let (mut keys, mut gone) = (Vec::new(), HashSet::new());
+            let mut delete = |(topic, partition, subscribed): &(&str, u32, bool)| -> Result<(), GroupError> {
+                keys.extend(state.coordinator.delete_offset(group, topic, *partition, *subscribed)?);
+                gone.insert(((*topic).to_owned(), *partition));
+                Ok(())
+            };
+            let outcomes = offsets.iter().map(|offset| delete(offset).map_err(Some)).collect();
+            keys.extend(state.withdraw(|of, commit| of == group && gone.contains(&(commit.topic.clone(), commit.partition))));
+            let items = |keys: &[Bytes]| keys.iter().map(|key| AppendItem::State { key: key.clone(), value: None }).collect();
+            (outcomes, keys.chunks(KEYS_AT_ONCE).map(|keys| state.append_blocking(self, items(keys)).1).collect())
         };
-        durable(&outcome).map_err(|_| None)
+        if written.iter().try_for_each(durable).is_err() {
+            outcomes.iter_mut().filter(|outcome| outcome.is_ok()).for_each(|outcome| *outcome = Err(None));
+        }
+        outcomes
     }
 
     /// Deletes what all groups have committed for a topic, durably. On the controller's thread.

@@ -449,7 +449,10 @@ fn forget(call: &Call<'_>) -> Outcome {
         return Err(group_refused(GroupError::Subscribed));
     }
     if !call.dry_run() {
-        let done = call.control(move |broker| wanted.iter().try_for_each(|partition| broker.delete_offset(&line.group, &topic, *partition, false)))?;
+        let done = call.control(move |broker| {
+            let offsets: Vec<(&str, u32, bool)> = wanted.iter().map(|partition| (topic.as_str(), *partition, false)).collect();
+            broker.delete_offsets(&line.group, &offsets).into_iter().collect::<Result<(), _>>()
+        })?;
         done.map_err(|error| error.map_or_else(not_written, group_refused))?;
     }
     Ok(Answer::done())

@@ -1,10 +1,11 @@
 //! Topics: list, look at, create, change, delete.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, AlterError, CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
 use serde_json::{Value, json};
-use types::{Offset, PartitionIndex};
+use types::{LogId, Offset, PartitionIndex};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, Fields, setting_refused};
@@ -320,8 +321,13 @@ fn truncate(call: &Call<'_>) -> Outcome {
     let starts: Value = cuts.iter().map(|(index, log, to)| json!({"partition": index, "start": log.start().0.max(to.0)})).collect();
     if !call.dry_run() {
         let done = call.control(move |broker| {
-            let ahead = |(_, log, to): &(usize, Arc<Log>, Offset)| if *to > log.start() { broker.trim(log, *to) } else { Ok(()) };
-            cuts.iter().try_for_each(ahead)
+            // A partition that is named more than once begins at the last of these offsets.
+            let mut ahead: HashMap<LogId, (Arc<Log>, Offset)> = HashMap::new();
+            for (_, log, to) in cuts.iter().filter(|(_, log, to)| *to > log.start()) {
+                let (_, last) = ahead.entry(log.id()).or_insert_with(|| (Arc::clone(log), *to));
+                *last = (*last).max(*to);
+            }
+            broker.trim_all(&ahead.into_values().collect::<Vec<_>>()).into_iter().collect::<Result<(), _>>()
         })?;
         done.map_err(Answer::failed)?;
     }

@@ -65,9 +65,8 @@ pub(super) fn alter(broker: &Broker, name: &str, changes: Vec<(&str, Change)>, v
             find(BROKER, name).map_err(|error| invalid(error.to_string()))?;
         }
         // Words are added to those that were set under the same name, or to the default.
-        let before = overrides.get(name).cloned();
         let default = || find(BROKER, name).map_or("", |setting| setting.default).to_owned();
-        let current = || before.unwrap_or_else(default);
+        let current = |overrides: &BTreeMap<String, String>| overrides.get(name).cloned().unwrap_or_else(default);
         changed(&mut overrides, BROKER, current, name, change)?;
     }
     replace(broker, scope, &overrides, validate_only)

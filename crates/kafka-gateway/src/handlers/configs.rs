@@ -1,9 +1,9 @@
 //! DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, of topics and groups; the broker's own settings are in `broker_configs.rs`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use broker::{AclOperation, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
+use broker::{AclOperation, AlterError, BROKER, Broker, DEAD_LETTER_TOPIC, GROUP as GROUP_TABLE, GroupValue, Kind, QUEUE_GROUP, Setting, Source, TOPIC, broker_name, find};
+use hashbrown::HashSet;
 use kafka_wire::alter_configs::{self, AlterConfigsRequest, AlterConfigsResponse};
 use kafka_wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult, DescribeConfigsResponse,
@@ -235,7 +235,7 @@ pub(super) type Refusal = (ErrorCode, String);
 pub(super) fn changed(
     overrides: &mut BTreeMap<String, String>,
     table: &'static [Setting],
-    current: impl FnOnce() -> String,
+    current: impl FnOnce(&BTreeMap<String, String>) -> String,
     name: &str,
     change: Change,
 ) -> Result<(), Refusal> {
@@ -245,41 +245,98 @@ pub(super) fn changed(
         return Ok(());
     }
     let row = find(table, name).map_err(|error| (ErrorCode::InvalidConfig, error.to_string()))?;
-    let in_force = || -> Result<Vec<String>, Refusal> {
+    let in_force = |overrides: &BTreeMap<String, String>| -> Result<Vec<String>, Refusal> {
         if !matches!(row.kind, Kind::ListOf(_) | Kind::Replicas) {
             let message = format!("Config value append is not allowed for config key: {name}");
             return Err((ErrorCode::InvalidConfig, message));
         }
-        Ok(current().split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect())
+        Ok(current(overrides).split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect())
     };
     match change {
         Change::Set(value) => drop(overrides.insert(name.to_owned(), value)),
         Change::Delete => {}
         Change::Append(value) => {
-            let mut words = in_force()?;
-            let more: Vec<String> = value.split(',').filter(|word| !words.iter().any(|known| known == word)).map(str::to_owned).collect();
+            let mut words = in_force(overrides)?;
+            let more: Vec<String> = {
+                let known: HashSet<&str> = words.iter().map(String::as_str).collect();
+                value.split(',').filter(|word| !known.contains(word)).map(str::to_owned).collect()
+            };
             words.extend(more);
             overrides.insert(name.to_owned(), words.join(","));
         }
         Change::Subtract(value) => {
-            let mut words = in_force()?;
-            words.retain(|word| !value.split(',').any(|gone| gone == word));
+            let mut words = in_force(overrides)?;
+            let gone: HashSet<&str> = value.split(',').collect();
+            words.retain(|word| !gone.contains(word.as_str()));
             overrides.insert(name.to_owned(), words.join(","));
         }
     }
     Ok(())
 }
 
-fn apply(broker: &Broker, kind: i8, name: &str, overrides: BTreeMap<String, String>, validate_only: bool) -> Result<(), Refusal> {
-    let outcome = match kind {
+type Overrides = BTreeMap<String, String>;
+
+/// A change of a resource that has been checked as far as it is before it is written.
+enum Planned {
+    /// It is made, or only checking it was asked for.
+    Done,
+    Topic(String, Overrides),
+    Group(String, Overrides),
+}
+
+fn plan(broker: &Broker, kind: i8, name: &str, overrides: Overrides, validate_only: bool) -> Result<Planned, Refusal> {
+    let checked = match kind {
         RESOURCE_TOPIC if validate_only => broker.check_config(name, &overrides).map(drop),
-        RESOURCE_TOPIC => broker.set_topic_config(name, overrides),
+        RESOURCE_TOPIC => return Ok(Planned::Topic(name.to_owned(), overrides)),
         GROUP if validate_only => broker.check_group_config(&overrides),
-        GROUP => broker.set_group_config(name, overrides),
-        RESOURCE_BROKER => return broker_configs::replace(broker, broker_configs::scope(broker, name)?, &overrides, validate_only),
+        GROUP => return Ok(Planned::Group(name.to_owned(), overrides)),
+        RESOURCE_BROKER => return broker_configs::replace(broker, broker_configs::scope(broker, name)?, &overrides, validate_only).map(|()| Planned::Done),
         _ => return Err((ErrorCode::InvalidRequest, "Only topics, groups and brokers can be configured at run time".to_owned())),
     };
-    outcome.map_err(|error| (of_alter(&error), error.to_string()))
+    checked.map(|()| Planned::Done).map_err(|error| refusal(&error))
+}
+
+fn refusal(error: &AlterError) -> Refusal {
+    (of_alter(error), error.to_string())
+}
+
+/// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
+/// groups, however many there are. Without a broker: all are told that there is no room.
+fn change_all<R>(
+    broker: Option<&Broker>,
+    resources: &[R],
+    denied: &hashbrown::HashMap<(i8, Str), Refusal>,
+    key: impl Fn(&R) -> (i8, &Str),
+    plan: impl Fn(&Broker, &R) -> Result<Planned, Refusal>,
+) -> Vec<Option<Refusal>> {
+    let Some(broker) = broker else {
+        return resources.iter().map(|_| Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))).collect();
+    };
+    let named = count_names(resources.iter().map(&key));
+    let planned = resources.iter().map(|resource| {
+        let (kind, name) = key(resource);
+        match denied.get(&(kind, name.clone())) {
+            _ if named[&(kind, name)] > 1 => Err(twice()),
+            Some(refusal) => Err(refusal.clone()),
+            None => plan(broker, resource),
+        }
+    });
+    let (mut outcomes, mut topics, mut groups) = (Vec::with_capacity(resources.len()), Vec::new(), Vec::new());
+    for (at, planned) in planned.enumerate() {
+        outcomes.push(planned.as_ref().err().cloned());
+        match planned {
+            Ok(Planned::Topic(name, overrides)) => topics.push((at, (name, overrides))),
+            Ok(Planned::Group(name, overrides)) => groups.push((at, (name, overrides))),
+            Ok(Planned::Done) | Err(_) => {}
+        }
+    }
+    let (of_topics, topics): (Vec<usize>, Vec<_>) = topics.into_iter().unzip();
+    let (of_groups, groups): (Vec<usize>, Vec<_>) = groups.into_iter().unzip();
+    let written = of_topics.into_iter().zip(broker.set_topic_configs(topics)).chain(of_groups.into_iter().zip(broker.set_group_configs(groups)));
+    for (at, outcome) in written {
+        outcomes[at] = outcome.err().map(|error| refusal(&error));
+    }
+    outcomes
 }
 
 /// The name of a resource that is to change, and that none of its settings is named twice.
@@ -325,7 +382,7 @@ fn twice() -> Refusal {
     (ErrorCode::InvalidRequest, "Each resource must appear at most once.".to_owned())
 }
 
-fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bool) -> Result<Planned, Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let kind = resource.resource_type;
     let mut changes = Vec::new();
@@ -343,17 +400,16 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
         changes.push((config.name.as_str(), change));
     }
     let (table, mut overrides) = match kind {
-        RESOURCE_BROKER => return broker_configs::alter(broker, &resource.resource_name, changes, validate_only),
+        RESOURCE_BROKER => return broker_configs::alter(broker, &resource.resource_name, changes, validate_only).map(|()| Planned::Done),
         RESOURCE_TOPIC => (TOPIC, broker.topic(&resource.resource_name).map(|topic| topic.config().overrides.clone()).unwrap_or_default()),
         GROUP => (GROUP_TABLE, broker.group_config(&resource.resource_name).overrides.clone()),
-        _ => return apply(broker, kind, &resource.resource_name, BTreeMap::new(), validate_only),
+        _ => return plan(broker, kind, &resource.resource_name, BTreeMap::new(), validate_only),
     };
     for (name, change) in changes {
-        let before = overrides.clone();
-        let current = || broker::effective(&before, &broker.live_settings(), broker.durability(), name).0;
+        let current = |overrides: &Overrides| broker::effective(overrides, &broker.live_settings(), broker.durability(), name).0;
         changed(&mut overrides, table, current, name, change)?;
     }
-    apply(broker, kind, &resource.resource_name, overrides, validate_only)
+    plan(broker, kind, &resource.resource_name, overrides, validate_only)
 }
 
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -363,31 +419,21 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
     let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
     let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
     let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)), letters);
-    let run = move |broker: Option<&Arc<Broker>>| {
-        let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
-        let responses = request.resources.iter().map(|resource| {
-            let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
-            let error = match broker {
-                None => Some(busy()),
-                Some(_) if named[&(resource.resource_type, &resource.resource_name)] > 1 => Some(twice()),
-                Some(broker) => match denied.get(&(resource.resource_type, resource.resource_name.clone())) {
-                    Some(refusal) => Some(refusal.clone()),
-                    None => alter_one(broker, resource, request.validate_only).err(),
-                },
-            };
-            AlterConfigsResourceResponse {
-                error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
-                error_message: error.map(|(_, message)| message.into()),
-                resource_type: resource.resource_type,
-                resource_name: resource.resource_name.clone(),
-                ..AlterConfigsResourceResponse::default()
-            }
+    let run = move |broker: Option<&Broker>| {
+        let one = |broker: &Broker, resource: &AlterConfigsResource| alter_one(broker, resource, request.validate_only);
+        let outcomes = change_all(broker, &request.resources, &denied, |resource| (resource.resource_type, &resource.resource_name), one);
+        let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| AlterConfigsResourceResponse {
+            error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
+            error_message: error.map(|(_, message)| message.into()),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            ..AlterConfigsResourceResponse::default()
         });
         IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
     };
     let (busy, acting) = (run.clone(), context.acting("IncrementalAlterConfigs"));
     Ok(control(context, move || busy(None), move |broker| {
-        let response = run(Some(broker));
+        let response = run(Some(broker.as_ref()));
         if !validate_only {
             response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
         }
@@ -395,14 +441,14 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
     }))
 }
 
-fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, validate_only: bool) -> Result<(), Refusal> {
+fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, validate_only: bool) -> Result<Planned, Refusal> {
     check_resource(resource.resource_type, &resource.resource_name, resource.configs.iter().map(|config| &config.name))?;
     let mut overrides = BTreeMap::new();
     for config in &resource.configs {
         let value = config.value.as_ref().ok_or_else(|| (ErrorCode::InvalidRequest, format!("Null value not supported for {}", config.name)))?;
         overrides.insert(config.name.to_string(), value.to_string());
     }
-    apply(broker, resource.resource_type, &resource.resource_name, overrides, validate_only)
+    plan(broker, resource.resource_type, &resource.resource_name, overrides, validate_only)
 }
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -412,31 +458,21 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
     let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
     let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)), letters);
-    let run = move |broker: Option<&Arc<Broker>>| {
-        let named = count_names(request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)));
-        let responses = request.resources.iter().map(|resource| {
-            let busy = || (ErrorCode::RequestTimedOut, "The controller is busy.".to_owned());
-            let error = match broker {
-                None => Some(busy()),
-                Some(_) if named[&(resource.resource_type, &resource.resource_name)] > 1 => Some(twice()),
-                Some(broker) => match denied.get(&(resource.resource_type, resource.resource_name.clone())) {
-                    Some(refusal) => Some(refusal.clone()),
-                    None => replace_one(broker, resource, request.validate_only).err(),
-                },
-            };
-            alter_configs::AlterConfigsResourceResponse {
-                error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
-                error_message: error.map(|(_, message)| message.into()),
-                resource_type: resource.resource_type,
-                resource_name: resource.resource_name.clone(),
-                ..Default::default()
-            }
+    let run = move |broker: Option<&Broker>| {
+        let one = |broker: &Broker, resource: &alter_configs::AlterConfigsResource| replace_one(broker, resource, request.validate_only);
+        let outcomes = change_all(broker, &request.resources, &denied, |resource| (resource.resource_type, &resource.resource_name), one);
+        let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| alter_configs::AlterConfigsResourceResponse {
+            error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
+            error_message: error.map(|(_, message)| message.into()),
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            ..Default::default()
         });
         AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
     };
     let (busy, acting) = (run.clone(), context.acting("AlterConfigs"));
     Ok(control(context, move || busy(None), move |broker| {
-        let response = run(Some(broker));
+        let response = run(Some(broker.as_ref()));
         if !validate_only {
             response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
         }
@@ -466,3 +502,6 @@ pub(crate) fn list_resources(reader: &mut Reader, context: &mut Context<'_>) -> 
     let config_resources = topics.iter().map(|topic| one(topic.name.clone(), RESOURCE_TOPIC)).chain(node).chain(groups).collect();
     Ok(Outcome::answer(ListConfigResourcesResponse { config_resources, ..Default::default() }))
 }
+
+#[cfg(test)]
+mod tests;

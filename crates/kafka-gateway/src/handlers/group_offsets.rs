@@ -5,7 +5,7 @@ use std::sync::Arc;
 use broker::{AclOperation, Broker, CommitRefused, Reply, Topic};
 use bytes::Buf;
 use delivery::{Commit, CommittedOffset, Committer};
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::offset_commit::{
     OffsetCommitRequest, OffsetCommitResponse, OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -288,12 +288,10 @@ fn fetch_group(
     answer
 }
 
-/// Do the members' subscriptions name this topic? They are Kafka's consumer protocol: version, then topics.
-fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
-    if let Some(reads) = broker.groups().consumers_read(group, topic) {
-        return reads;
-    }
-    let Some(group) = broker.groups().describe(group) else { return false };
+/// The topics that subscriptions of a classic group's members name, in the group's protocol. They are Kafka's consumer protocol: version, then
+/// topics.
+fn subscribed(broker: &Broker, group: &str) -> HashSet<String> {
+    let Some(group) = broker.groups().describe(group) else { return HashSet::new() };
     let names = |mut metadata: &[u8]| -> Vec<String> {
         let mut names = Vec::new();
         let count = metadata.try_get_i16().and_then(|_| metadata.try_get_i32()).unwrap_or(0);
@@ -306,10 +304,8 @@ fn subscribed(broker: &Broker, group: &str, topic: &str) -> bool {
         }
         names
     };
-    let chosen = |member: &delivery::Member<_>| {
-        member.protocols.iter().any(|(name, metadata)| *name == group.protocol && names(metadata).iter().any(|name| name == topic))
-    };
-    group.members.iter().any(chosen)
+    let protocols = group.members.iter().flat_map(|member| &member.protocols);
+    protocols.filter(|(name, _)| *name == group.protocol).flat_map(|(_, metadata)| names(metadata)).collect()
 }
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -328,22 +324,32 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if !broker.groups().exists(&request.group_id) || broker.groups().describe_share(&request.group_id).is_some() {
             return OffsetDeleteResponse { error_code: ErrorCode::GroupIdNotFound.code(), ..OffsetDeleteResponse::default() };
         }
+        // What members say is taken apart once, however many topics are named.
+        let said = subscribed(broker, &request.group_id);
+        let mut there = Vec::new();
+        for topic in request.topics.iter().filter(|topic| !denied.contains(&topic.name)) {
+            let Some(known) = broker.topic(&topic.name) else { continue };
+            let reads = broker.groups().consumers_read(&request.group_id, &topic.name).unwrap_or_else(|| said.contains(&*topic.name));
+            let partitions = topic.partitions.iter().filter_map(|partition| super::fetch::index(partition.partition_index));
+            there.extend(partitions.filter(|index| known.log(*index).is_some()).map(|index| (&*topic.name, index.0, reads)));
+        }
+        let outcomes: HashMap<(&str, u32), Result<(), ErrorCode>> = there
+            .iter()
+            .zip(broker.delete_offsets(&request.group_id, &there))
+            .map(|((topic, partition, _), deleted)| {
+                ((*topic, *partition), deleted.map_err(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group)))
+            })
+            .collect();
         let topics = request.topics.iter().map(|topic| {
-            let known = broker.topic(&topic.name);
-            let reads = subscribed(broker, &request.group_id, &topic.name);
             let partitions = topic.partitions.iter().map(|partition| {
-                let index = partition.partition_index;
-                let there = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?)).is_some();
-                let outcome = if denied.contains(&topic.name) {
-                    Err(ErrorCode::TopicAuthorizationFailed)
-                } else if there {
-                    let deleted = broker.delete_offset(&request.group_id, &topic.name, index as u32, reads);
-                    deleted.map_err(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group))
-                } else {
-                    Err(ErrorCode::UnknownTopicOrPartition)
+                let place = u32::try_from(partition.partition_index).ok().map(|index| (&*topic.name, index));
+                let outcome = match place.and_then(|place| outcomes.get(&place)) {
+                    _ if denied.contains(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
+                    Some(outcome) => *outcome,
+                    None => Err(ErrorCode::UnknownTopicOrPartition),
                 };
                 OffsetDeleteResponsePartition {
-                    partition_index: index,
+                    partition_index: partition.partition_index,
                     error_code: outcome.err().map_or(0, ErrorCode::code),
                     ..OffsetDeleteResponsePartition::default()
                 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use broker::{AclOperation, Broker, Log};
+use hashbrown::HashMap;
 use kafka_wire::create_partitions::{CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopic, CreatePartitionsTopicResult};
 use kafka_wire::delete_records::{
-    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
+    DeleteRecordsPartition, DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopicResult,
 };
 use kafka_wire::offset_for_leader_epoch::{
     EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
-use types::{Offset, Term};
+use types::{LogId, Offset, Term};
 
 use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control};
@@ -102,20 +103,27 @@ fn check_assignments(broker: &Broker, topic: &CreatePartitionsTopic) -> Result<(
     Ok(())
 }
 
-fn delete_before(broker: &Broker, log: Option<Arc<Log>>, offset: i64) -> Result<i64, ErrorCode> {
+/// The log of a partition, and where it is to begin.
+fn new_start(log: Option<Arc<Log>>, offset: i64) -> Result<(Arc<Log>, Offset), ErrorCode> {
     let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let end = log.high_watermark();
     let to = match offset {
         -1 => end,
         _ => Offset(u64::try_from(offset).map_err(|_| ErrorCode::OffsetOutOfRange)?),
     };
-    if to > end {
-        return Err(ErrorCode::OffsetOutOfRange);
+    if to > end { Err(ErrorCode::OffsetOutOfRange) } else { Ok((log, to)) }
+}
+
+/// Moves the starts of logs together, of one that is named more than once to the last of its offsets; by log, why it was not moved.
+fn delete_before<'a>(broker: &Broker, starts: impl Iterator<Item = &'a (Arc<Log>, Offset)>) -> HashMap<LogId, ErrorCode> {
+    let mut trims: HashMap<LogId, (Arc<Log>, Offset)> = HashMap::new();
+    for (log, to) in starts.filter(|(log, to)| *to > log.start()) {
+        let (_, last) = trims.entry(log.id()).or_insert_with(|| (Arc::clone(log), *to));
+        *last = (*last).max(*to);
     }
-    if to > log.start() {
-        broker.trim(&log, to).map_err(of_append)?;
-    }
-    Ok(log.start().0 as i64)
+    let trims: Vec<(Arc<Log>, Offset)> = trims.into_values().collect();
+    let outcomes = broker.trim_all(&trims).into_iter().zip(&trims);
+    outcomes.filter_map(|(outcome, (log, _))| Some((log.id(), of_append(outcome.err()?)))).collect()
 }
 
 pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -123,18 +131,26 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
     let acting = context.acting("DeleteRecords");
     let denied = super::denied_topics(&context.asking(), AclOperation::Delete, request.topics.iter().map(|topic| &topic.name));
     let run = move |broker: Option<&Arc<Broker>>| {
-        let topics = request.topics.iter().map(|topic| {
+        let starts = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
             let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
             let refused = queue || known.as_ref().is_some_and(|known| known.config().compacted_only);
-            let partitions = topic.partitions.iter().map(|partition| {
+            let start = |partition: &DeleteRecordsPartition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
-                let outcome = match broker {
+                match broker {
                     _ if denied.contains(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
                     None => Err(ErrorCode::RequestTimedOut),
                     Some(_) if refused => Err(ErrorCode::PolicyViolation),
-                    Some(broker) => delete_before(broker, log, partition.offset),
-                };
+                    Some(_) => new_start(log, partition.offset),
+                }
+            };
+            topic.partitions.iter().map(start).collect::<Vec<_>>()
+        });
+        let starts: Vec<Vec<Result<(Arc<Log>, Offset), ErrorCode>>> = starts.collect();
+        let failed = broker.map(|broker| delete_before(broker, starts.iter().flatten().flatten())).unwrap_or_default();
+        let topics = request.topics.iter().zip(starts).map(|(topic, starts)| {
+            let partitions = topic.partitions.iter().zip(starts).map(|(partition, start)| {
+                let outcome = start.and_then(|(log, _)| failed.get(&log.id()).map_or(Ok(log.start().0 as i64), |code| Err(*code)));
                 DeleteRecordsPartitionResult {
                     partition_index: partition.partition_index,
                     low_watermark: *outcome.as_ref().unwrap_or(&-1),

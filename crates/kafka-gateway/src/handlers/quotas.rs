@@ -1,7 +1,7 @@
 //! DescribeClientQuotas, AlterClientQuotas: how much users, clients and addresses may do in a second. Where access control entries count they
 //! say who may see and change that; otherwise, where clients have to log in, only an administrator.
 
-use broker::{AclOperation, Broker, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch};
+use broker::{AclOperation, AlterQuotaError, Broker, InvalidQuota, QuotaChange, QuotaEntity, QuotaFilter, QuotaMatch};
 use kafka_wire::alter_client_quotas::{
     AlterClientQuotasRequest, AlterClientQuotasResponse, AlterOutcome, AlteredEntity, AlteredEntry, OutcomeEntity,
 };
@@ -116,20 +116,30 @@ fn all(entries: &[AlteredEntry], code: ErrorCode, message: &Str) -> AlterClientQ
     AlterClientQuotasResponse { entries, ..Default::default() }
 }
 
-fn alter_one(broker: &Broker, entry: &AlteredEntry, validate_only: bool) -> AlterOutcome {
-    let change = match change(entry) {
-        Ok(change) => change,
-        Err(error) => return outcome(entry, Some((ErrorCode::InvalidRequest, error.to_string()))),
+/// Changes that can be made, in their order; an outcome for each. They are written together; where there is no room for all of them, each by itself.
+fn make(broker: &Broker, changes: &[QuotaChange]) -> Vec<Result<(), AlterQuotaError>> {
+    match broker.alter_quotas(changes) {
+        Err(AlterQuotaError::Full) if changes.len() > 1 => changes.chunks(1).map(|change| broker.alter_quotas(change)).collect(),
+        outcome => vec![outcome; changes.len()],
+    }
+}
+
+fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> Vec<AlterOutcome> {
+    let changes: Vec<Result<QuotaChange, InvalidQuota>> = entries.iter().map(change).collect();
+    let good: Vec<QuotaChange> = changes.iter().flatten().cloned().collect();
+    let mut made = if validate_only { Vec::new() } else { make(broker, &good) }.into_iter();
+    let of = |(entry, change): (&AlteredEntry, Result<QuotaChange, InvalidQuota>)| {
+        let done = change.map_err(AlterQuotaError::Invalid).and_then(|_| made.next().unwrap_or(Ok(())));
+        outcome(entry, done.err().map(|error| {
+            let code = match &error {
+                AlterQuotaError::Invalid(_) => ErrorCode::InvalidRequest,
+                AlterQuotaError::Full => ErrorCode::PolicyViolation,
+                AlterQuotaError::Append(_) => ErrorCode::KafkaStorageError,
+            };
+            (code, error.to_string())
+        }))
     };
-    let error = if validate_only { None } else { broker.alter_quotas(&[change]).err() };
-    outcome(entry, error.map(|error| {
-        let code = match &error {
-            broker::AlterQuotaError::Invalid(_) => ErrorCode::InvalidRequest,
-            broker::AlterQuotaError::Full => ErrorCode::PolicyViolation,
-            broker::AlterQuotaError::Append(_) => ErrorCode::KafkaStorageError,
-        };
-        (code, error.to_string())
-    }))
+    entries.iter().zip(changes).map(of).collect()
 }
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -139,7 +149,7 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     }
     let (busy, acting) = (all(&request.entries, ErrorCode::RequestTimedOut, &BUSY), context.acting("AlterClientQuotas"));
     Ok(control(context, || busy, move |broker| {
-        let entries: Vec<AlterOutcome> = request.entries.iter().map(|entry| alter_one(broker, entry, request.validate_only)).collect();
+        let entries = alter_all(broker, &request.entries, request.validate_only);
         if !request.validate_only {
             entries.iter().for_each(|one| acting.note(&shown(&one.entity), one.error_code));
         }

@@ -145,11 +145,12 @@ fn failed(name: &Str, error: &CreateError) -> CreatableTopicResult {
 }
 
 fn validate(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> Vec<CreatableTopicResult> {
+    let told = request.topics.len() <= TOLD_WITH_SETTINGS_MAX;
     let check = |topic: &CreatableTopic| match leave.check(&topic.name).and_then(|()| wish(topic, broker.node_id().0)) {
         Err((code, message)) => refusal(&topic.name, code, message),
         Ok(wish) => match broker.check_create(&wish) {
             Err(error) => failed(&topic.name, &error),
-            Ok(partitions) => leave.shown(described(broker, &topic.name, Uuid::nil(), partitions as usize, &wish.overrides)),
+            Ok(partitions) => leave.shown(described(broker, &topic.name, Uuid::nil(), partitions as usize, told.then_some(&wish.overrides))),
         },
     };
     once(&request.topics, |topic| &topic.name).map(|(topic, twice)| if twice { duplicate(&topic.name) } else { check(topic) }).collect()
@@ -161,6 +162,7 @@ fn duplicate(name: &Str) -> CreatableTopicResult {
 
 fn create_all(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> Vec<CreatableTopicResult> {
     let asked: Vec<(&CreatableTopic, bool)> = once(&request.topics, |topic| &topic.name).collect();
+    let told = request.topics.len() <= TOLD_WITH_SETTINGS_MAX;
     let node = broker.node_id().0;
     let duplicate = || (ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned());
     let wishes: Vec<Result<CreateTopic, (ErrorCode, String)>> =
@@ -169,7 +171,7 @@ fn create_all(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> 
     let mut answer = |(topic, wish): (&CreatableTopic, &Result<CreateTopic, (ErrorCode, String)>)| match wish {
         Err((code, message)) => refusal(&topic.name, *code, message.clone()),
         Ok(_) => match created.next() {
-            Some(Ok(made)) => leave.shown(described(broker, &topic.name, made.id.0, made.logs().len(), &made.config().overrides)),
+            Some(Ok(made)) => leave.shown(described(broker, &topic.name, made.id.0, made.logs().len(), told.then_some(&made.config().overrides))),
             Some(Err(error)) => failed(&topic.name, &error),
             None => refusal(&topic.name, ErrorCode::UnknownServerError, "no outcome".to_owned()),
         },
@@ -177,8 +179,12 @@ fn create_all(broker: &Broker, request: &CreateTopicsRequest, leave: &Leave) -> 
     asked.iter().map(|(topic, _)| *topic).zip(&wishes).map(&mut answer).collect()
 }
 
-fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides: &BTreeMap<String, String>) -> CreatableTopicResult {
-    let configs = broker.describe_topic(overrides).into_iter().map(|(row, value, source): (_, String, Source)| CreatableTopicConfigs {
+/// Settings are told of the topics of a request that has no more: they are a kilobyte of each.
+const TOLD_WITH_SETTINGS_MAX: usize = 1000;
+
+fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides: Option<&BTreeMap<String, String>>) -> CreatableTopicResult {
+    let settings = overrides.map(|overrides| broker.describe_topic(overrides)).unwrap_or_default();
+    let configs = settings.into_iter().map(|(row, value, source): (_, String, Source)| CreatableTopicConfigs {
         name: row.name.into(),
         value: Some(value.into()),
         config_source: source_code(source),
@@ -272,25 +278,39 @@ fn delete_all(
     denied: &HashMap<AskedTopic, Option<Str>>,
 ) -> Vec<DeletableTopicResult> {
     let invalid = |name: &Option<Str>, id: Uuid| deleted(name.clone(), id, Some(ErrorCode::InvalidRequest));
-    once(asked, |asked| asked)
+    let mut named = HashSet::new();
+    let found: Vec<Result<Arc<Topic>, DeletableTopicResult>> = once(asked, |asked| asked)
         .map(|(one @ (name, id), twice)| match denied.get(one) {
-            _ if twice || name.is_none() == id.is_nil() => invalid(name, *id),
-            Some(told) => deleted(told.clone(), *id, Some(ErrorCode::TopicAuthorizationFailed)),
-            None => delete_one(broker, name.clone(), *id),
+            _ if twice || name.is_none() == id.is_nil() => Err(invalid(name, *id)),
+            Some(told) => Err(deleted(told.clone(), *id, Some(ErrorCode::TopicAuthorizationFailed))),
+            // By its name and by its id in one request: gone when it is named again.
+            None => find_topic(broker, name.clone(), *id).and_then(|topic| {
+                let (code, new) = (unknown(name), named.insert(topic.id));
+                if new { Ok(topic) } else { Err(deleted(name.clone(), *id, Some(code))) }
+            }),
         })
-        .collect()
-}
-
-fn delete_one(broker: &Arc<Broker>, name: Option<Str>, id: Uuid) -> DeletableTopicResult {
-    let (topic, unknown): (Option<Arc<Topic>>, ErrorCode) = match &name {
-        Some(name) => (broker.topic(name), ErrorCode::UnknownTopicOrPartition),
-        None => (broker.topic_by_id(TopicId(id)), ErrorCode::UnknownTopicId),
-    };
-    match topic {
-        None => deleted(name, id, Some(unknown)),
-        Some(topic) => {
-            let code = broker.delete_topic(&topic).err().map(of_append);
+        .collect();
+    let topics: Vec<Arc<Topic>> = found.iter().flatten().cloned().collect();
+    let mut outcomes = broker.delete_topics(&topics).into_iter();
+    let answer = |one: Result<Arc<Topic>, DeletableTopicResult>| match one {
+        Err(refused) => refused,
+        Ok(topic) => {
+            let code = outcomes.next().unwrap_or(Ok(())).err().map(of_append);
             deleted(Some(topic.name.as_str().into()), topic.id.0, code)
         }
-    }
+    };
+    found.into_iter().map(answer).collect()
+}
+
+/// What is said where there is no topic of a name, or of an id.
+fn unknown(name: &Option<Str>) -> ErrorCode {
+    if name.is_some() { ErrorCode::UnknownTopicOrPartition } else { ErrorCode::UnknownTopicId }
+}
+
+fn find_topic(broker: &Broker, name: Option<Str>, id: Uuid) -> Result<Arc<Topic>, DeletableTopicResult> {
+    let topic = name.as_ref().map_or_else(|| broker.topic_by_id(TopicId(id)), |name| broker.topic(name));
+    topic.ok_or_else(|| {
+        let code = unknown(&name);
+        deleted(name, id, Some(code))
+    })
 }

@@ -19,5 +19,6 @@ mod order;
 mod quotas;
 mod repeated;
 mod share;
+mod together;
 mod transactions;
 mod two_journals;
