@@ -24,6 +24,9 @@ use crate::session::Context;
 const LEAVES: i32 = -1;
 const LEAVES_FOR_A_WHILE: i32 = -2;
 
+/// Bytes of a member's id, which stands beside each partition that is assigned: clients have 22.
+const MEMBER_ID_BYTES_MAX: usize = 256;
+
 /// An answer that waits until what it tells is durable.
 pub(super) struct HeartbeatWait<R>(pub R);
 
@@ -67,6 +70,9 @@ fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'
     let empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.trim().is_empty());
     if (version >= 1 || request.member_epoch > 0 || request.member_epoch == LEAVES) && request.member_id.trim().is_empty() {
         return Err("MemberId can't be empty.");
+    }
+    if request.member_id.len() > MEMBER_ID_BYTES_MAX {
+        return Err("MemberId is longer than 256 bytes.");
     }
     if request.group_id.trim().is_empty() {
         return Err("GroupId can't be empty.");

@@ -13,7 +13,9 @@ use crate::session::Context;
 
 pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ListGroupsRequest::decode(reader, context.version)?;
-    let asked = |filter: &[Str], value: &str| filter.is_empty() || filter.iter().any(|one| one.eq_ignore_ascii_case(value));
+    let words = |filter: &[Str]| filter.iter().map(|one| one.to_ascii_lowercase()).collect::<hashbrown::HashSet<String>>();
+    let (states, types) = (words(&request.states_filter), words(&request.types_filter));
+    let asked = |filter: &hashbrown::HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());
     let (groups, asking) = (context.gateway.broker.groups(), context.asking().quietly());
     let all = asking.check_cluster(AclOperation::Describe).is_ok();
     let mut listed = Vec::new();
@@ -21,7 +23,7 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
         if !all && asking.check_group(AclOperation::Describe, &group.group).is_err() {
             continue;
         }
-        if asked(&request.states_filter, group.state) && asked(&request.types_filter, group.kind) {
+        if asked(&states, group.state) && asked(&types, group.kind) {
             listed.push(ListedGroup {
                 group_id: group.group.into(),
                 protocol_type: group.protocol_type.into(),

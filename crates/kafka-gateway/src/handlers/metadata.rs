@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateTopic, Topic, check_topic_name};
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::metadata::{
     MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -103,13 +104,12 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         },
         move |broker| {
             let names: Vec<String> = missing.iter().map(|topic| topic.name.clone()).collect();
-            let outcomes = broker.create_topics(missing);
+            let outcomes: HashMap<String, _> = names.into_iter().zip(broker.create_topics(missing)).collect();
             let error_of = |name: &Str| {
                 if uncreated.contains(name) {
                     return Some(ErrorCode::TopicAuthorizationFailed);
                 }
-                let at = names.iter().position(|other| *other == **name)?;
-                outcomes[at].as_ref().err().map(of_create)
+                outcomes.get(&**name)?.as_ref().err().map(of_create)
             };
             let topics = asked
                 .iter()
@@ -138,9 +138,9 @@ fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>
 }
 
 /// Topics that are to be created because they are asked for, and those that whoever asks may not create.
-fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (Vec<CreateTopic>, Vec<Str>) {
+fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (Vec<CreateTopic>, HashSet<Str>) {
     let all = asking.quietly().check_cluster(AclOperation::Create).is_ok();
-    let (mut wishes, mut denied) = (Vec::new(), Vec::new());
+    let (mut wishes, mut denied) = (Vec::new(), HashSet::new());
     for (asked, leave) in asked {
         let Asked::Name(name) = asked else { continue };
         if matches!(leave, Leave::Hidden) || broker.topic(name).is_some() || check_topic_name(name).is_err() {
@@ -149,7 +149,7 @@ fn missing(broker: &Broker, asking: &Asking<'_>, asked: &[(Asked, Leave)]) -> (V
         if all || asking.check_topic(AclOperation::Create, name).is_ok() {
             wishes.push(CreateTopic { name: name.to_string(), partitions: -1, replication: -1, overrides: Default::default() });
         } else {
-            denied.push(name.clone());
+            denied.insert(name.clone());
         }
     }
     (wishes, denied)

@@ -65,17 +65,17 @@ pub(crate) fn alter_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> 
     let broker = &context.gateway.broker;
     let mut response = AlterReplicaLogDirsResponse::default();
     let leave = context.asking().check_cluster(AclOperation::Alter);
-    let has_dir = |path: &str| (0..broker.journals().len()).any(|number| *path == format!("journal-{number}"));
     for dir in request.dirs {
+        let journal = (0..broker.journals().len()).find(|number| *dir.path == format!("journal-{number}"));
         for topic in dir.topics {
             let known = broker.topic(&topic.name);
             let one = |partition: &i32| {
                 let log = known.as_ref().and_then(|known| known.log(index(*partition)?));
                 let code = match log {
                     _ if leave.is_err() => leave.err().map_or(0, ErrorCode::code),
-                    _ if !has_dir(&dir.path) => ErrorCode::LogDirNotFound.code(),
+                    _ if journal.is_none() => ErrorCode::LogDirNotFound.code(),
                     None => ErrorCode::UnknownTopicOrPartition.code(),
-                    Some(log) if *dir.path == format!("journal-{}", broker.journal_number(log.id())) => 0,
+                    Some(log) if journal == Some(broker.journal_number(log.id())) => 0,
                     Some(_) => ErrorCode::LogDirNotFound.code(),
                 };
                 AlterReplicaLogDirPartitionResult { partition_index: *partition, error_code: code, ..Default::default() }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use broker::{AclOperation, Broker, SharedSubscription, Topic};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
@@ -13,14 +13,14 @@ use kafka_wire::delete_share_group_offsets::{
     DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponseTopic,
 };
 use kafka_wire::describe_share_group_offsets::{
-    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic, DescribeShareGroupOffsetsResponse, DescribeShareGroupOffsetsResponseGroup,
     DescribeShareGroupOffsetsResponsePartition, DescribeShareGroupOffsetsResponseTopic,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
 use super::fetch::{index, visible_end};
-use super::{Outcome, control};
+use super::{Outcome, control, once};
 use crate::session::Context;
 
 /// An offset or a lag that is not known.
@@ -30,7 +30,10 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let request = DescribeShareGroupOffsetsRequest::decode(reader, context.version)?;
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let may_see = |name: &str| asking.check_topic(AclOperation::Describe, name);
-    let groups = request.groups.into_iter().map(|group| {
+    // All that a group has is told once, however often it is asked for.
+    let mut whole = HashSet::new();
+    let fresh = |group: &DescribeShareGroupOffsetsRequestGroup| group.topics.is_some() || whole.insert(group.group_id.clone());
+    let groups = request.groups.into_iter().filter(fresh).map(|group| {
         if let Err(code) = asking.check_group(AclOperation::Describe, &group.group_id) {
             let (error_code, error_message) = (code.code(), Some(code.name().into()));
             return DescribeShareGroupOffsetsResponseGroup { group_id: group.group_id, error_code, error_message, ..Default::default() };
@@ -208,7 +211,8 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             };
             DeleteShareGroupOffsetsResponseTopic { topic_name: name, topic_id, error_code, ..Default::default() }
         };
-        let responses: Vec<DeleteShareGroupOffsetsResponseTopic> = request.topics.iter().map(|topic| of(topic.topic_name.clone())).collect();
+        let responses: Vec<DeleteShareGroupOffsetsResponseTopic> =
+            once(&request.topics, |topic| &topic.topic_name).map(|(topic, _)| of(topic.topic_name.clone())).collect();
         responses.iter().for_each(|one| acting.note(&format!("{} {}", request.group_id, one.topic_name), one.error_code));
         DeleteShareGroupOffsetsResponse { responses, ..DeleteShareGroupOffsetsResponse::default() }
     }))

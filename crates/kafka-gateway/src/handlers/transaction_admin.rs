@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use broker::append::{Append, AppendItem};
 use broker::{AclOperation, Broker, Reply, ReplyTo};
 use delivery::{Transaction, TransactionState};
+use hashbrown::HashSet;
 use kafka_wire::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, PartitionResponse, ProducerState, TopicResponse,
 };
@@ -21,7 +22,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use record::{BatchHeader, Marker};
 use types::LogId;
 
-use super::{Outcome, Wait};
+use super::{Outcome, Wait, once};
 use crate::body::Body;
 use crate::error_code::of_append;
 use crate::session::Context;
@@ -34,8 +35,9 @@ const STATES: &[&str] = &[
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeTransactionsRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
-    let found: Vec<(Str, Option<Transaction>)> =
-        request.transactional_ids.into_iter().map(|id| (id.clone(), broker.transactions().describe(&id))).collect();
+    // One has as many partitions as there are: what is named again and again is described once.
+    let ids = once(&request.transactional_ids, |id| id).map(|(id, _)| id.clone());
+    let found: Vec<(Str, Option<Transaction>)> = ids.map(|id| (id.clone(), broker.transactions().describe(&id))).collect();
     let logs = found.iter().flat_map(|(_, known)| known.iter().flat_map(|known| known.logs.iter().copied()));
     let names = names_of(broker, logs);
     let asking = context.asking();
@@ -102,10 +104,13 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
     let now = broker.now_ms();
     let unknown: Vec<Str> = request.state_filters.iter().filter(|state| !STATES.contains(&&***state)).cloned().collect();
     let asking = context.asking().quietly();
+    // All ids wait while this is asked of each of them.
+    let states: HashSet<&str> = request.state_filters.iter().map(|state| &**state).collect();
+    let producers: HashSet<i64> = request.producer_id_filters.iter().copied().collect();
     let listed = broker.transactions().list(|(id, known)| {
         let state = known.state.name();
-        let wanted = (request.state_filters.is_empty() || request.state_filters.iter().any(|one| &**one == state))
-            && (request.producer_id_filters.is_empty() || request.producer_id_filters.contains(&known.producer.0))
+        let wanted = (states.is_empty() || states.contains(state))
+            && (producers.is_empty() || producers.contains(&known.producer.0))
             && (request.duration_filter < 0 || now - known.started as i64 > request.duration_filter)
             && pattern.as_ref().is_none_or(|pattern| pattern.is_match(id))
             && asking.check_transaction(AclOperation::Describe, id).is_ok();
@@ -129,10 +134,13 @@ pub(crate) fn describe_producers(reader: &mut Reader, context: &mut Context<'_>)
     let request = DescribeProducersRequest::decode(reader, context.version)?;
     let broker = &context.gateway.broker;
     let asking = context.asking();
+    // One has as many producers as there are: what is named again and again is described once.
+    let mut seen = HashSet::new();
     let topics = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.name);
         let denied = asking.check_topic(AclOperation::Read, &topic.name).err();
-        let partitions = topic.partition_indexes.iter().map(|index| {
+        let fresh = topic.partition_indexes.iter().filter(|index| seen.insert((topic.name.clone(), **index)));
+        let partitions = fresh.map(|index| {
             if let Some(code) = denied {
                 return PartitionResponse { partition_index: *index, error_code: code.code(), ..PartitionResponse::default() };
             }

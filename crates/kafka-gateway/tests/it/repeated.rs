@@ -6,9 +6,15 @@ use kafka_wire::ErrorCode;
 use kafka_wire::alter_share_group_offsets::{
     AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic, AlterShareGroupOffsetsResponse,
 };
+use kafka_wire::describe_producers::{DescribeProducersRequest, DescribeProducersResponse, TopicRequest};
+use kafka_wire::describe_share_group_offsets::{
+    DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsResponse,
+};
+use kafka_wire::describe_transactions::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use kafka_wire::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse};
 use kafka_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
 
@@ -20,6 +26,10 @@ const ALTER_SHARE_OFFSETS: (i16, i16) = (91, 0);
 const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
 const OFFSET_FETCH: (i16, i16) = (9, 8);
 const CREATE_TOPICS: (i16, i16) = (19, 7);
+const METADATA: (i16, i16) = (3, 12);
+const DESCRIBE_PRODUCERS: (i16, i16) = (61, 0);
+const DESCRIBE_TRANSACTIONS: (i16, i16) = (65, 0);
+const DESCRIBE_SHARE_OFFSETS: (i16, i16) = (90, 0);
 const MANY: i32 = 300_000;
 
 fn start(folder: &Path, partitions: i32) -> (Node, usize) {
@@ -118,5 +128,48 @@ fn offsets_of_a_group_that_is_named_again_and_again() {
     let response = OffsetFetchResponse::decode(&mut flexible(OFFSET_FETCH, body), OFFSET_FETCH.1).expect("an answer");
     assert_eq!(response.groups.len(), 2, "all of it once, and what was named");
     assert_eq!(response.groups[1].topics.iter().map(|topic| topic.partitions.len()).collect::<Vec<_>>(), [1, 0]);
+    node.stop();
+}
+
+#[test]
+fn topics_that_are_asked_for_and_cannot_be_created() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[("mainstem.max.topics", "1")]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    let topic = |number| MetadataRequestTopic { name: Some(format!("new{number}").into()), ..Default::default() };
+    let request = MetadataRequest { topics: Some((0..MANY).map(topic).collect()), allow_auto_topic_creation: true, ..Default::default() };
+    node.send(client, METADATA, 1, |writer| request.encode(writer, METADATA.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = MetadataResponse::decode(&mut flexible(METADATA, body), METADATA.1).expect("an answer");
+    assert!(response.topics.len() == MANY as usize && response.topics.iter().all(|topic| topic.error_code == ErrorCode::PolicyViolation.code()));
+    node.stop();
+}
+
+#[test]
+fn what_may_be_long_is_described_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 2);
+    let topic = |_| TopicRequest { name: "t".into(), partition_indexes: vec![0, 1, 0, 7], ..Default::default() };
+    let request = DescribeProducersRequest { topics: (0..MANY).map(topic).collect(), ..Default::default() };
+    node.send(client, DESCRIBE_PRODUCERS, 1, |writer| request.encode(writer, DESCRIBE_PRODUCERS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = DescribeProducersResponse::decode(&mut flexible(DESCRIBE_PRODUCERS, body), DESCRIBE_PRODUCERS.1).expect("an answer");
+    let partitions: Vec<i32> = response.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| one.partition_index)).collect();
+    assert_eq!(partitions, [0, 1, 7]);
+
+    let request = DescribeTransactionsRequest { transactional_ids: vec!["a".into(); MANY as usize], ..Default::default() };
+    node.send(client, DESCRIBE_TRANSACTIONS, 2, |writer| request.encode(writer, DESCRIBE_TRANSACTIONS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = DescribeTransactionsResponse::decode(&mut flexible(DESCRIBE_TRANSACTIONS, body), DESCRIBE_TRANSACTIONS.1).expect("an answer");
+    assert_eq!(response.transaction_states.len(), 1);
+
+    let group = |_| DescribeShareGroupOffsetsRequestGroup { group_id: "g".into(), topics: None, ..Default::default() };
+    let request = DescribeShareGroupOffsetsRequest { groups: (0..MANY).map(group).collect(), ..Default::default() };
+    node.send(client, DESCRIBE_SHARE_OFFSETS, 3, |writer| request.encode(writer, DESCRIBE_SHARE_OFFSETS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response =
+        DescribeShareGroupOffsetsResponse::decode(&mut flexible(DESCRIBE_SHARE_OFFSETS, body), DESCRIBE_SHARE_OFFSETS.1).expect("an answer");
+    assert_eq!(response.groups.len(), 1);
     node.stop();
 }
