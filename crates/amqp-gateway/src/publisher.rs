@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use broker::append::{Append, AppendError, AppendItem, AppendResults};
 use broker::{Admission, Broker, Log, Queue, ReplyTo, Vhosts, Waits};
+use hashbrown::HashSet;
 use record::{BatchHeader, BatchWriter};
 use routing::QueueId;
 use smallvec::SmallVec;
@@ -21,6 +22,8 @@ use crate::message::Message;
 
 /// Batches that a message looks through for one to join.
 const LOOK_BACK: usize = 16;
+/// Up to so many pairs of queues are compared one by one.
+const PAIRS_FEW: usize = 1024;
 /// A batch that is larger takes no more, in bytes.
 const BATCH_BYTES_MAX: usize = 128 << 10;
 /// Room of a batch beside its first message, in bytes: what one read of a socket brings, at most.
@@ -64,6 +67,15 @@ fn take_of_topic(queue: &Queue, bytes: usize, now: Instant) -> Duration {
     let quotas = queue.topic().quotas();
     let account = quotas.as_ref().and_then(|quotas| quotas.produce.as_ref());
     account.map_or(Duration::ZERO, |account| account.take(bytes as u64, now))
+}
+
+/// Is one of the queues among these? Two exchanges may lead to ten thousand queues each: so many are not compared each with each.
+fn has_one_of(ids: &[QueueId], queues: &Targets) -> bool {
+    if ids.len() * queues.len() <= PAIRS_FEW {
+        return queues.iter().any(|queue| ids.contains(&queue.id()));
+    }
+    let ids: HashSet<QueueId> = ids.iter().copied().collect();
+    queues.iter().any(|queue| ids.contains(&queue.id()))
 }
 
 struct OpenBatch {
@@ -248,7 +260,7 @@ impl Publisher {
                 let held = batch.writer.bytes();
                 return (held < BATCH_BYTES_MAX && held + bytes <= self.joined_bytes_max).then_some(at);
             }
-            if targets.iter().any(|queue| batch.ids.contains(&queue.id())) {
+            if has_one_of(&batch.ids, targets) {
                 return None;
             }
         }

@@ -2,6 +2,7 @@
 //! `rabbit_mgmt_util:reply_list`.
 
 use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
 
 use regex::RegexBuilder;
 use serde_json::{Map, Value, json};
@@ -14,6 +15,8 @@ const PAGE_MAX: usize = 500;
 const PAGE_DEFAULT: usize = 100;
 /// Bytes that an expression may take when it is compiled.
 const EXPRESSION_BYTES: usize = 1 << 20;
+/// Names with dots between in the path of a column: nothing lies deeper.
+const DEPTH_MAX: usize = 8;
 
 /// A value by a path of names with dots between.
 fn field<'v>(item: &'v Value, path: &str) -> Option<&'v Value> {
@@ -46,27 +49,45 @@ fn compare(one: Option<&Value>, other: Option<&Value>) -> Ordering {
     }
 }
 
-/// The columns that are wanted of an item.
-fn columns(item: Value, wanted: &[&str]) -> Value {
-    let mut kept = Map::new();
-    for path in wanted {
-        if let Some(value) = field(&item, path) {
-            put(&mut kept, path, &item, value.clone());
-        }
-    }
-    Value::Object(kept)
+/// The columns that are wanted, as a tree: to take them of an item costs what the item has, however many are named.
+#[derive(Default)]
+struct Columns<'q> {
+    /// Names that are taken whole, with dots or without.
+    whole: HashSet<&'q str>,
+    /// Of what has this name, these.
+    within: HashMap<&'q str, Columns<'q>>,
 }
 
-/// Puts a value under a path; names that have dots themselves are one name.
-fn put(into: &mut Map<String, Value>, path: &str, item: &Value, value: Value) {
-    match path.split_once('.').filter(|_| item.get(path).is_none()) {
-        None => drop(into.insert(path.to_owned(), value)),
-        Some((first, rest)) => {
-            let inner = into.entry(first).or_insert_with(|| Value::Object(Map::new()));
-            if let (Value::Object(inner), Some(item)) = (inner, item.get(first)) {
-                put(inner, rest, item, value);
+impl<'q> Columns<'q> {
+    fn of(text: &'q str) -> Self {
+        let mut all = Self::default();
+        text.split(',').for_each(|path| all.add(path, 0));
+        all
+    }
+
+    fn add(&mut self, path: &'q str, depth: usize) {
+        if self.whole.insert(path)
+            && depth < DEPTH_MAX
+            && let Some((first, rest)) = path.split_once('.')
+        {
+            self.within.entry(first).or_default().add(rest, depth + 1);
+        }
+    }
+
+    /// Those that an item has.
+    fn take(&self, item: &Value) -> Map<String, Value> {
+        let mut kept = Map::new();
+        for (name, value) in item.as_object().into_iter().flatten() {
+            if self.whole.contains(name.as_str()) {
+                kept.insert(name.clone(), value.clone());
+            } else if let Some(columns) = self.within.get(name.as_str()) {
+                let inner = columns.take(value);
+                if !inner.is_empty() {
+                    kept.insert(name.clone(), Value::Object(inner));
+                }
             }
         }
+        kept
     }
 }
 
@@ -136,10 +157,10 @@ fn filter(call: &Call<'_>, items: Vec<Value>) -> Result<Vec<Value>, Refusal> {
 
 /// Answers with a list; without a wish it is in the order in which it comes.
 pub(crate) fn list(call: &Call<'_>, items: Vec<Value>) -> Outcome {
-    let wanted: Option<Vec<&str>> = call.query("columns").filter(|text| !text.is_empty()).map(|text| text.split(',').collect());
+    let wanted = call.query("columns").filter(|text| !text.is_empty()).map(Columns::of);
     let cut = |items: Vec<Value>| match &wanted {
         None => Value::Array(items),
-        Some(wanted) => Value::Array(items.into_iter().map(|item| columns(item, wanted)).collect()),
+        Some(wanted) => Value::Array(items.into_iter().map(|item| Value::Object(wanted.take(&item))).collect()),
     };
     let page = page(call)?;
     let total = items.len();
@@ -174,6 +195,34 @@ pub(crate) fn list_described<T>(call: &Call<'_>, things: Vec<T>, describe: impl 
 pub(crate) fn one(call: &Call<'_>, item: Value) -> Outcome {
     match call.query("columns").filter(|text| !text.is_empty()) {
         None => Ok(Answer::of(item)),
-        Some(text) => Ok(Answer::of(columns(item, &text.split(',').collect::<Vec<_>>()))),
+        Some(text) => Ok(Answer::of(Value::Object(Columns::of(text).take(&item)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_taken_by_paths() {
+        let item = json!({"name": "a", "messages": 3, "arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5, "tags": [1]});
+        let take = |text: &str| Value::Object(Columns::of(text).take(&item));
+        assert_eq!(take("name,messages,nothing,name"), json!({"name": "a", "messages": 3}));
+        assert_eq!(take("arguments.x,arguments.y.z,arguments.q,a.b"), json!({"arguments": {"x": 1, "y": {"z": 2}}, "a.b": 5}));
+        assert_eq!(take("arguments.x,arguments"), json!({"arguments": {"x": 1, "y": {"z": 2}}}));
+        assert_eq!(take("tags.x,arguments.y.z.q,arguments.nothing"), json!({}));
+    }
+
+    /// Each looked for in each item they would be a billion look-ups.
+    #[test]
+    fn very_many_columns_cost_what_the_items_have() {
+        let text = (0..50_000).map(|number| format!("c{number},arguments.c{number}")).collect::<Vec<String>>().join(",");
+        let wanted = Columns::of(&text);
+        let item = json!({"name": "a", "c7": 1, "arguments": {"c49999": 2, "other": 3}});
+        for _ in 0..20_000 {
+            assert_eq!(wanted.take(&item).len(), 2);
+        }
+        let deep = format!("a{}", ".a".repeat(100_000));
+        assert_eq!(Columns::of(&deep).take(&item).len(), 0);
     }
 }

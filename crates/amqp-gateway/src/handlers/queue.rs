@@ -67,7 +67,10 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         connection.declaring = None;
         let found = outcome?;
         if found.owner().is_some() {
-            connection.owned.retain(|_, queue| !queue.is_dropped());
+            // Not each time: with many queues each new one would go through all of them.
+            if connection.owned.len() == connection.owned.capacity() {
+                connection.owned.retain(|_, queue| !queue.is_dropped());
+            }
             connection.owned.insert(found.id(), Arc::clone(&found));
         }
         declared(connection, channel, &found, no_wait);

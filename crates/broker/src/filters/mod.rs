@@ -101,13 +101,24 @@ pub struct FilterCounts {
     pub unproven: AtomicU64,
 }
 
+/// Texts of filters that nobody uses any more may be kept, as many as are in use and so many beside.
+const UNUSED_MAX: usize = 16;
+
+/// Filters that groups share.
+#[derive(Default)]
+struct Known {
+    by_text: HashMap<String, Weak<SharedFilter>>,
+    /// Those that were in use when the others were removed last.
+    used: usize,
+}
+
 /// All filters, and what is known of batches.
 #[derive(Default)]
 pub struct Filters {
     any: AtomicBool,
     generation: AtomicU64,
     groups: RwLock<HashMap<String, Arc<GroupFilter>>>,
-    known: Mutex<HashMap<String, Weak<SharedFilter>>>,
+    known: Mutex<Known>,
     next_id: AtomicU64,
     notes: Notes,
     counts: FilterCounts,
@@ -181,7 +192,7 @@ impl Filters {
 
     fn shared(&self, text: &str) -> Option<Arc<SharedFilter>> {
         let mut known = self.known.lock();
-        if let Some(filter) = known.get(text).and_then(Weak::upgrade) {
+        if let Some(filter) = known.by_text.get(text).and_then(Weak::upgrade) {
             return Some(filter);
         }
         let parsed = match Filter::parse(text) {
@@ -193,8 +204,12 @@ impl Filters {
             }
         };
         let filter = Arc::new(SharedFilter { id: self.next_id.fetch_add(1, Ordering::Relaxed), filter: parsed });
-        known.retain(|_, filter| filter.strong_count() > 0);
-        known.insert(text.to_owned(), Arc::downgrade(&filter));
+        // Not each time: with many filters each new one would go through all of them.
+        if known.by_text.len() > 2 * known.used + UNUSED_MAX {
+            known.by_text.retain(|_, filter| filter.strong_count() > 0);
+            known.used = known.by_text.len();
+        }
+        known.by_text.insert(text.to_owned(), Arc::downgrade(&filter));
         Some(filter)
     }
 

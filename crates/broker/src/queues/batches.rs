@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ::record::{BatchHeader, BatchWriter};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use journal::{AppendItem, Log};
 use routing::QueueId;
 use smallvec::SmallVec;
@@ -16,6 +16,8 @@ use crate::Broker;
 
 /// Batches among which a record looks for one that goes where it goes.
 const LOOK_BACK: usize = 16;
+/// Up to so many pairs of queues are compared one by one.
+const PAIRS_FEW: usize = 1024;
 /// A batch that is larger takes no more, in bytes.
 const BATCH_BYTES: usize = 256 << 10;
 
@@ -25,6 +27,15 @@ pub(super) type Targets = SmallVec<[Arc<Queue>; 2]>;
 /// The journals that have the logs of these.
 pub(super) fn journals_of(broker: &Broker, targets: &Targets) -> Journals {
     Journals::of(targets.iter().map(|queue| broker.journal_number(queue.log().id())))
+}
+
+/// Is one of the queues among the others? So many that a fan-out may have are not compared each with each.
+fn have_one_in_common(others: &Targets, queues: &Targets) -> bool {
+    if others.len() * queues.len() <= PAIRS_FEW {
+        return queues.iter().any(|queue| others.iter().any(|other| other.id() == queue.id()));
+    }
+    let others: HashSet<QueueId> = others.iter().map(|other| other.id()).collect();
+    queues.iter().any(|queue| others.contains(&queue.id()))
 }
 
 /// What was admitted by queues that may refuse some. When it goes, what was to be appended has its outcome.
@@ -60,7 +71,7 @@ impl Batches {
             if others.len() == targets.len() && others.iter().zip(targets).all(|(one, other)| one.id() == other.id()) {
                 return (batch.bytes() < bytes_max).then_some(at);
             }
-            if targets.iter().any(|queue| others.iter().any(|other| other.id() == queue.id())) {
+            if have_one_in_common(others, targets) {
                 return None;
             }
         }

@@ -9,6 +9,10 @@ use regex::bytes::{Regex, RegexBuilder};
 
 /// Bytes that a compiled expression may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of an expression.
+const PATTERN_LENGTH_MAX: usize = 65_535;
+/// Characters of one that is longer, where it is refused.
+const PATTERN_SHOWN: usize = 100;
 
 /// What a name is looked up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,6 +77,11 @@ impl Pattern {
 
     /// Matches as `expression` and is shown as `text`.
     fn with_text(text: &str, expression: &str) -> Result<Self, InvalidPattern> {
+        // What is parsed takes many times its length before any limit on what comes of it holds.
+        if text.len() > PATTERN_LENGTH_MAX {
+            let pattern = text.chars().take(PATTERN_SHOWN).collect();
+            return Err(InvalidPattern { pattern, reason: format!("it is longer than {PATTERN_LENGTH_MAX} bytes") });
+        }
         let build = |unicode| RegexBuilder::new(expression).unicode(unicode).size_limit(PATTERN_BYTES_MAX).build();
         let matcher = match expression {
             ".*" | "^.*" => Matcher::Everything,
@@ -203,6 +212,8 @@ mod tests {
         assert_eq!(refused.pattern, "(");
         assert!(refused.reason.contains("unclosed"), "{refused}");
         assert!(Pattern::new("(a{1000}){1000}").is_err(), "too large");
+        let refused = Pattern::new(&"a|".repeat(40_000)).expect_err("too long");
+        assert!(refused.pattern.len() == PATTERN_SHOWN && refused.reason.contains("longer"), "{refused}");
     }
 
     #[test]
