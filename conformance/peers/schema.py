@@ -113,7 +113,16 @@ def encode_one(field, kind, value, version, flexible):
     return encode(field.fields, value, version, flexible)
 
 
+class Encoded:
+    """Items of an array that are encoded already."""
+
+    def __init__(self, count, data):
+        self.count, self.data = count, data
+
+
 def encode_field(field, value, version, flexible):
+    if isinstance(value, Encoded):
+        return length(value.count, flexible, True) + value.data
     if not field.array:
         return encode_one(field, field.kind, value, version, flexible)
     if value is None:
