@@ -405,9 +405,9 @@ impl Broker {
     }
 
     /// Replaces the overrides of groups, each for itself, with one commit for all; an outcome for each. No group is there twice.
-    pub fn set_group_configs(&self, groups: Vec<(String, BTreeMap<String, String>)>) -> Vec<Result<(), AlterError>> {
+    pub fn set_group_configs(&self, groups: Vec<(String, Overrides)>) -> Vec<Result<(), AlterError>> {
         let mut items = Vec::new();
-        let checked: Vec<Result<(String, BTreeMap<String, String>), AlterError>> = groups
+        let checked: Vec<Result<(String, Overrides), AlterError>> = groups
             .into_iter()
             .map(|(group, overrides)| {
                 self.check_group_config(&overrides)?;
@@ -417,7 +417,7 @@ impl Broker {
             })
             .collect();
         let committed = if items.is_empty() { Ok(()) } else { self.commit(0, items) };
-        let put = |outcome: Result<(String, BTreeMap<String, String>), AlterError>| {
+        let put = |outcome: Result<(String, Overrides), AlterError>| {
             let (group, overrides) = outcome?;
             committed?;
             self.put_group_config(&group, overrides);

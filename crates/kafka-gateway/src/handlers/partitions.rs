@@ -104,7 +104,9 @@ fn check_assignments(broker: &Broker, topic: &CreatePartitionsTopic) -> Result<(
 }
 
 /// The log of a partition, and where it is to begin.
-fn new_start(log: Option<Arc<Log>>, offset: i64) -> Result<(Arc<Log>, Offset), ErrorCode> {
+type NewStart = (Arc<Log>, Offset);
+
+fn new_start(log: Option<Arc<Log>>, offset: i64) -> Result<NewStart, ErrorCode> {
     let log = log.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let end = log.high_watermark();
     let to = match offset {
@@ -115,13 +117,13 @@ fn new_start(log: Option<Arc<Log>>, offset: i64) -> Result<(Arc<Log>, Offset), E
 }
 
 /// Moves the starts of logs together, of one that is named more than once to the last of its offsets; by log, why it was not moved.
-fn delete_before<'a>(broker: &Broker, starts: impl Iterator<Item = &'a (Arc<Log>, Offset)>) -> HashMap<LogId, ErrorCode> {
-    let mut trims: HashMap<LogId, (Arc<Log>, Offset)> = HashMap::new();
+fn delete_before<'a>(broker: &Broker, starts: impl Iterator<Item = &'a NewStart>) -> HashMap<LogId, ErrorCode> {
+    let mut trims: HashMap<LogId, NewStart> = HashMap::new();
     for (log, to) in starts.filter(|(log, to)| *to > log.start()) {
         let (_, last) = trims.entry(log.id()).or_insert_with(|| (Arc::clone(log), *to));
         *last = (*last).max(*to);
     }
-    let trims: Vec<(Arc<Log>, Offset)> = trims.into_values().collect();
+    let trims: Vec<NewStart> = trims.into_values().collect();
     let outcomes = broker.trim_all(&trims).into_iter().zip(&trims);
     outcomes.filter_map(|(outcome, (log, _))| Some((log.id(), of_append(outcome.err()?)))).collect()
 }
@@ -146,7 +148,7 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
             };
             topic.partitions.iter().map(start).collect::<Vec<_>>()
         });
-        let starts: Vec<Vec<Result<(Arc<Log>, Offset), ErrorCode>>> = starts.collect();
+        let starts: Vec<Vec<Result<NewStart, ErrorCode>>> = starts.collect();
         let failed = broker.map(|broker| delete_before(broker, starts.iter().flatten().flatten())).unwrap_or_default();
         let topics = request.topics.iter().zip(starts).map(|(topic, starts)| {
             let partitions = topic.partitions.iter().zip(starts).map(|(partition, start)| {

@@ -116,10 +116,15 @@ fn all(entries: &[AlteredEntry], code: ErrorCode, message: &Str) -> AlterClientQ
     AlterClientQuotasResponse { entries, ..Default::default() }
 }
 
-/// Changes that can be made, in their order; an outcome for each. They are written together; where there is no room for all of them, each by itself.
+/// Changes that can be made, in their order; an outcome for each. They are written together; where there is no room for all of them, in halves.
 fn make(broker: &Broker, changes: &[QuotaChange]) -> Vec<Result<(), AlterQuotaError>> {
     match broker.alter_quotas(changes) {
-        Err(AlterQuotaError::Full) if changes.len() > 1 => changes.chunks(1).map(|change| broker.alter_quotas(change)).collect(),
+        Err(AlterQuotaError::Full) if changes.len() > 1 => {
+            let (first, rest) = changes.split_at(changes.len() / 2);
+            let mut outcomes = make(broker, first);
+            outcomes.extend(make(broker, rest));
+            outcomes
+        }
         outcome => vec![outcome; changes.len()],
     }
 }
