@@ -223,6 +223,17 @@ impl Groups {
         replies.into_iter().for_each(|(to, reply)| broker.reply(to, reply));
     }
 
+    /// Bytes of memory that groups and committed offsets may take, about.
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.state.lock().coordinator.set_bytes_max(bytes);
+    }
+
+    /// Bytes of memory that they take, about, and how often something was refused because they took as much as they may.
+    pub fn memory(&self) -> (usize, u64) {
+        let state = self.state.lock();
+        (state.coordinator.bytes(), state.coordinator.refused_for_memory())
+    }
+
     /// Names of all groups.
     pub fn names(&self) -> Vec<String> {
         self.state.lock().coordinator.names()

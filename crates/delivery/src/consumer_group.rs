@@ -22,6 +22,7 @@ use crate::group::Effect;
 use crate::reconcile::{MemberState, Step};
 use crate::timers::{MemberTimers, Timers};
 use crate::topology::{Owned, Target, Topics, target_hash, topics_hash};
+use crate::weight;
 
 /// Length of an expression.
 const REGEX_TEXT_MAX: usize = 32_767;
@@ -269,6 +270,12 @@ fn compile(text: &str) -> Result<Regex, GroupError> {
 }
 
 impl ConsumerGroup {
+    /// Bytes of memory that it takes, about, without what all groups have.
+    pub(crate) fn weight(&self) -> usize {
+        let resolved: usize = self.resolved.values().map(|resolved| weight::subscription(resolved.topics.len(), None)).sum();
+        resolved + weight::consumers(self.members.values(), &self.targets, self.holders.len())
+    }
+
     pub(crate) fn new(name: &str, now: u64) -> Self {
         Self {
             name: name.to_owned(),

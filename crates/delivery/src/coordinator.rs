@@ -16,6 +16,9 @@ use crate::offsets::CommittedOffset;
 use crate::record::{decode_offset_key, offset_key, offset_record};
 use crate::streams_group::StreamsConfig;
 use crate::topology::{NoTopics, Topics};
+use crate::weight;
+
+mod account;
 
 /// Keys that a piece of expiring returns, about, at most.
 const KEYS_AT_ONCE: usize = 1000;
@@ -163,6 +166,12 @@ pub struct GroupCoordinator<W> {
     /// After a restart: the hash of a group's targets as it was recorded.
     pub(crate) recorded: HashMap<String, u64>,
     offsets: HashMap<String, Offsets>,
+    /// What each group weighs without its offsets, and all together with theirs.
+    weights: HashMap<String, usize>,
+    bytes: usize,
+    bytes_max: usize,
+    /// How often something was refused because of that.
+    refused: u64,
     deadlines: BTreeSet<(u64, String)>,
     deadline_of: HashMap<String, u64>,
 }
@@ -184,6 +193,10 @@ impl<W: Copy> GroupCoordinator<W> {
             streams_configs: HashMap::new(),
             recorded: HashMap::new(),
             offsets: HashMap::new(),
+            weights: HashMap::new(),
+            bytes: 0,
+            bytes_max: usize::MAX,
+            refused: 0,
             deadlines: BTreeSet::new(),
             deadline_of: HashMap::new(),
         }
@@ -194,7 +207,7 @@ impl<W: Copy> GroupCoordinator<W> {
         if let Some((group, topic, partition)) = decode_offset_key(key) {
             if let Some(offset) = CommittedOffset::decode(value) {
                 self.groups.entry(group.clone()).or_insert_with(|| Kind::Classic(Box::new(Group::new(&group, now))));
-                self.offsets.entry(group).or_default().insert((topic, partition), offset);
+                self.put_offset(&group, topic, partition, offset);
                 return true;
             }
             return false;
@@ -249,6 +262,7 @@ impl<W: Copy> GroupCoordinator<W> {
                 None => drop(self.deadlines.pop_first()),
             }
             self.reschedule(&name);
+            self.weigh(&name);
         }
     }
 
@@ -264,9 +278,13 @@ impl<W: Copy> GroupCoordinator<W> {
         if !request.member_id.is_empty() && !self.groups.contains_key(name) {
             return out.push(refuse(GroupError::UnknownMember));
         }
+        if let Err(error) = self.check_join(name, &request) {
+            return out.push(refuse(error));
+        }
         if self.has_consumers(name) {
             let joined = self.join_consumers(name, &request, now, out);
             let joined = joined.unwrap_or_else(|(error, id)| Joined::refused(error, &id));
+            self.weigh(name);
             return out.push(Effect::Answer(waiter, Answer::Joined(joined)));
         }
         let asked = Asked { waiter, now, initial_delay: self.settings.initial_delay };
@@ -276,13 +294,17 @@ impl<W: Copy> GroupCoordinator<W> {
             None => return out.push(Effect::Answer(waiter, Answer::Joined(Joined::refused(GroupError::InconsistentProtocol, "")))),
         }
         self.reschedule(name);
+        self.weigh(name);
     }
 
     /// A member wants its assignment.
     pub fn sync(&mut self, name: &str, request: SyncRequest, waiter: W, now: u64, out: &mut Vec<Effect<W>>) {
         let error = if name.is_empty() { GroupError::InvalidGroupId } else { GroupError::UnknownMember };
         let answer = |synced| Effect::Answer(waiter, Answer::Synced(synced));
-        let times = self.consumer_times(name);
+        if let Err(error) = self.check_sync(name, &request) {
+            return out.push(answer(Synced::refused(error)));
+        }
+        let (times, assigns) = (self.consumer_times(name), !request.assignments.is_empty());
         let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight: Sight::ALL };
         match self.groups.get_mut(name) {
             Some(Kind::Classic(group)) => group.sync(request, waiter, now, out),
@@ -290,6 +312,9 @@ impl<W: Copy> GroupCoordinator<W> {
             Some(Kind::Share(_) | Kind::Streams(_)) | None => out.push(answer(Synced::refused(error))),
         }
         self.reschedule(name);
+        if assigns {
+            self.weigh(name);
+        }
     }
 
     /// A member is alive.
@@ -337,6 +362,7 @@ impl<W: Copy> GroupCoordinator<W> {
                 let leaving: Vec<String> = found.iter().flatten().cloned().collect();
                 self.remove_consumers(name, &leaving, now, out);
                 self.reschedule(name);
+                self.weigh(name);
                 return Ok(found.into_iter().map(|found| found.map(drop)).collect());
             }
             Kind::Share(_) | Kind::Streams(_) => return Err(GroupError::UnknownMember),
@@ -358,6 +384,7 @@ impl<W: Copy> GroupCoordinator<W> {
             outcomes.push(checked);
         }
         self.reschedule(name);
+        self.weigh(name);
         Ok(outcomes)
     }
 
@@ -374,42 +401,47 @@ impl<W: Copy> GroupCoordinator<W> {
         now: u64,
     ) -> Result<Vec<Result<(Bytes, Bytes), GroupError>>, GroupError> {
         let limit = self.settings.metadata_bytes_max;
-        let prepare = |commit: &Commit| {
+        let refused = self.refused_offsets(name, commits);
+        let prepare = |(number, commit): (usize, &Commit)| {
             if commit.offset.metadata.len() > limit {
                 return Err(GroupError::MetadataTooLarge);
             }
+            if refused.get(number) == Some(&true) {
+                return Err(GroupError::NoMemory);
+            }
             Ok(offset_record(name, commit))
         };
+        let numbered = || commits.iter().enumerate();
         if let Some(Kind::Consumer(group)) = self.groups.get_mut(name) {
             let Some(older) = group.check_commit(&member)? else {
                 if group.members.is_empty() {
                     group.emptied_at = now;
                 }
-                return Ok(commits.iter().map(prepare).collect());
+                return Ok(numbered().map(prepare).collect());
             };
             let topics = &self.topics;
             let fits = |commit: &Commit| {
                 let topic = topics.find(&commit.topic).map(|(id, _)| id);
                 older.check_older_commit(member.generation, topic, commit.partition)
             };
-            return Ok(commits.iter().map(|commit| fits(commit).and_then(|()| prepare(commit))).collect());
+            return Ok(numbered().map(|(number, commit)| fits(commit).and_then(|()| prepare((number, commit)))).collect());
         }
         if let Some(Kind::Streams(group)) = self.groups.get_mut(name) {
             let Some(older) = group.check_commit(&member)? else {
                 if group.members.is_empty() {
                     group.emptied_at = now;
                 }
-                return Ok(commits.iter().map(prepare).collect());
+                return Ok(numbered().map(prepare).collect());
             };
             let readers = group.topology.as_ref().map(|topology| topology.readers()).unwrap_or_default();
             let fits = |commit: &Commit| older.check_older_commit(member.generation, readers.get(commit.topic.as_str()).copied(), commit.partition);
-            return Ok(commits.iter().map(|commit| fits(commit).and_then(|()| prepare(commit))).collect());
+            return Ok(numbered().map(|(number, commit)| fits(commit).and_then(|()| prepare((number, commit)))).collect());
         }
         if let Some(Kind::Share(_)) = self.groups.get(name) {
             return Err(GroupError::GroupNotFound);
         }
         self.check_commit(name, member, now)?;
-        Ok(commits.iter().map(prepare).collect())
+        Ok(numbered().map(prepare).collect())
     }
 
     fn check_commit(&mut self, name: &str, member: Committer<'_>, now: u64) -> Result<(), GroupError> {
@@ -421,7 +453,9 @@ impl<W: Copy> GroupCoordinator<W> {
             if generation >= 0 {
                 return Err(if knows_epochs { GroupError::GroupNotFound } else { GroupError::IllegalGeneration });
             }
+            self.check_new_group(name)?;
             self.groups.insert(name.to_owned(), Kind::Classic(Box::new(Group::new(name, now))));
+            self.weigh(name);
             return Ok(());
         };
         if transactional && generation < 0 && member_id.is_empty() && instance.is_none() {
@@ -447,8 +481,11 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Enters an offset that is durable. A group that was deleted meanwhile is there again.
     pub fn apply_commit(&mut self, name: &str, commit: Commit) {
-        self.groups.entry(name.to_owned()).or_insert_with(|| Kind::Classic(Box::new(Group::new(name, commit.offset.committed_at))));
-        self.offsets.entry(name.to_owned()).or_default().insert((commit.topic, commit.partition), commit.offset);
+        if !self.groups.contains_key(name) {
+            self.groups.insert(name.to_owned(), Kind::Classic(Box::new(Group::new(name, commit.offset.committed_at))));
+            self.weigh(name);
+        }
+        self.put_offset(name, commit.topic, commit.partition, commit.offset);
     }
 
     /// One committed offset.
@@ -491,7 +528,9 @@ impl<W: Copy> GroupCoordinator<W> {
         let own = group.keys();
         self.groups.remove(name);
         self.reschedule(name);
+        self.weigh(name);
         let offsets = self.offsets.remove(name).unwrap_or_default();
+        self.note_all_removed(&offsets);
         let keys = offsets.into_keys().map(|(topic, partition)| offset_key(name, &topic, partition));
         Ok(keys.chain(own).collect())
     }
@@ -508,7 +547,10 @@ impl<W: Copy> GroupCoordinator<W> {
             return Err(GroupError::Subscribed);
         }
         let removed = self.offsets.get_mut(name).and_then(|offsets| offsets.remove(&(topic.to_owned(), partition)));
-        Ok(removed.map(|_| offset_key(name, topic, partition)))
+        Ok(removed.map(|offset| {
+            self.note_removed(topic, &offset);
+            offset_key(name, topic, partition)
+        }))
     }
 
     /// Keys of what is committed of a topic.
@@ -522,15 +564,17 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Forgets all offsets of a topic that is deleted; returns the keys to be removed.
     pub fn forget_topic(&mut self, topic: &str) -> Vec<Bytes> {
-        let mut keys = Vec::new();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         let all = (topic.to_owned(), 0)..=(topic.to_owned(), u32::MAX);
         for (group, offsets) in &mut self.offsets {
             let own: Vec<u32> = offsets.range(all.clone()).map(|((_, partition), _)| *partition).collect();
             for partition in own {
-                offsets.remove(&(topic.to_owned(), partition));
+                let removed = offsets.remove(&(topic.to_owned(), partition));
+                bytes += removed.map_or(0, |offset| weight::offset(topic, &offset.metadata));
                 keys.push(offset_key(group, topic, partition));
             }
         }
+        self.bytes -= bytes;
         keys
     }
 
@@ -561,15 +605,21 @@ impl<W: Copy> GroupCoordinator<W> {
 
     /// Forgets what is too old of a group that has been empty since `emptied`; leaves some when there is much.
     fn expire_group(&mut self, name: &str, emptied: u64, before: u64, keys: &mut Vec<Bytes>) {
+        let mut bytes = 0;
         if let Some(offsets) = self.offsets.get_mut(name) {
             let old = offsets.extract_if(.., |_, offset| offset.committed_at.max(emptied) <= before);
             let left = KEYS_AT_ONCE.saturating_sub(keys.len());
-            keys.extend(old.take(left).map(|((topic, partition), _)| offset_key(name, &topic, partition)));
+            keys.extend(old.take(left).map(|((topic, partition), offset)| {
+                bytes += weight::offset(&topic, &offset.metadata);
+                offset_key(name, &topic, partition)
+            }));
         }
+        self.bytes -= bytes;
         if self.offsets.get(name).is_none_or(BTreeMap::is_empty) {
             keys.extend(self.groups.remove(name).into_iter().flat_map(|group| group.keys()));
             self.offsets.remove(name);
             self.reschedule(name);
+            self.weigh(name);
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum GroupError {
     Rebalancing,
     #[error("group has as many members as allowed")]
     GroupFull,
+    #[error("groups take as much memory as they may")]
+    NoMemory,
     #[error("group does not exist")]
     GroupNotFound,
     #[error("group has members")]

@@ -16,6 +16,7 @@ use crate::share_group::{self, ShareGroup, ShareHeartbeat, ShareMember};
 use crate::streams_group::StreamsGroup;
 use crate::streams_record;
 use crate::topology::Target;
+use crate::weight;
 
 /// A group of one kind or the other.
 pub(crate) enum Kind<W> {
@@ -43,6 +44,16 @@ impl<W: Copy> Kind<W> {
             Self::Consumer(group) => group.next_deadline(),
             Self::Share(group) => group.next_deadline(),
             Self::Streams(group) => group.next_deadline(),
+        }
+    }
+
+    /// Bytes of memory that it takes, about, without what all groups have.
+    pub fn weight(&self) -> usize {
+        match self {
+            Self::Classic(group) => weight::classic(group),
+            Self::Consumer(group) => group.weight(),
+            Self::Share(group) => group.weight(),
+            Self::Streams(group) => group.weight(),
         }
     }
 
@@ -185,6 +196,7 @@ impl<W: Copy> GroupCoordinator<W> {
             }
             self.reschedule(&name);
         }
+        self.weigh_all();
     }
 
     /// Is there a consumer group with members?
@@ -234,6 +246,7 @@ impl<W: Copy> GroupCoordinator<W> {
         if ConsumerGroup::is_farewell(request.epoch) {
             return self.consumer_leave(name, request, now, out);
         }
+        self.check_consumer(name, request)?;
         let times = self.consumer_times(name);
         let joins = request.epoch == 0;
         let mut changed_over = None;
@@ -261,8 +274,13 @@ impl<W: Copy> GroupCoordinator<W> {
         };
         let answer = outcome?;
         let Some(group) = changed_over else {
+            // Nothing that it weighs has changed without a record.
+            let changed = !effects.is_empty();
             out.append(&mut effects);
             self.reschedule(name);
+            if changed {
+                self.weigh(name);
+            }
             return Ok(answer);
         };
         if let Some(Kind::Classic(classic)) = self.groups.get_mut(name) {
@@ -273,6 +291,7 @@ impl<W: Copy> GroupCoordinator<W> {
         group.persist_all(out);
         self.groups.insert(name.to_owned(), Kind::Consumer(Box::new(group)));
         self.reschedule(name);
+        self.weigh(name);
         Ok(answer)
     }
 
@@ -291,6 +310,7 @@ impl<W: Copy> GroupCoordinator<W> {
             self.remove_consumers(name, std::slice::from_ref(&id), now, out);
         }
         self.reschedule(name);
+        self.weigh(name);
         Ok(HeartbeatAnswer { member_id: id, epoch: request.epoch, interval: 0, assignment: None })
     }
 
@@ -368,7 +388,8 @@ impl<W: Copy> GroupCoordinator<W> {
         now: u64,
         out: &mut Vec<Effect<W>>,
     ) -> Result<HeartbeatAnswer, GroupError> {
-        let times = self.share_times(name);
+        self.check_share(name, request)?;
+        let (times, before) = (self.share_times(name), out.len());
         let around = Surroundings { now, topics: &*self.topics, times, settings: &self.settings, sight: Sight::ALL };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Share(group)) if request.epoch < 0 => {
@@ -386,6 +407,9 @@ impl<W: Copy> GroupCoordinator<W> {
             _ => Err(GroupError::GroupNotFound),
         };
         self.reschedule(name);
+        if out.len() > before {
+            self.weigh(name);
+        }
         outcome
     }
 
@@ -401,6 +425,7 @@ impl<W: Copy> GroupCoordinator<W> {
                 let group = ShareGroup::new(name);
                 group.persist_all(out);
                 self.groups.insert(name.to_owned(), Kind::Share(Box::new(group)));
+                self.weigh(name);
                 Ok(())
             }
         }

@@ -33,6 +33,7 @@ mod timers;
 mod topology;
 mod transaction_record;
 mod transactions;
+mod weight;
 
 pub use assignors::{Assignor, Subscriber, Targets, assign, simple};
 pub use consumer_group::{

@@ -14,6 +14,7 @@ use crate::consumer_record::{key_of_group, key_of_member, put_target, put_topics
 use crate::group::Effect;
 use crate::record::{put, put_option, take_option, take_text};
 use crate::topology::{Owned, Target, Topics, target_hash, topics_hash};
+use crate::weight;
 
 /// First byte of the key of a share group, and of its members.
 pub(crate) const GROUP: u8 = b'h';
@@ -76,6 +77,11 @@ pub struct ShareGroup {
 }
 
 impl ShareGroup {
+    /// Bytes of memory that it takes, about, without what all groups have.
+    pub(crate) fn weight(&self) -> usize {
+        weight::sharers(self.members.values(), &self.targets)
+    }
+
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),

@@ -20,6 +20,7 @@ use crate::streams_reconcile::StreamsStep;
 use crate::streams_topology::{Configured, ConfiguredTopic, ConfiguredSubtopology, StreamsStatus, StreamsStatusKind, StreamsTopology};
 use crate::timers::{MemberTimers, Timers};
 use crate::topology::{StableHash, Topics, topics_hash};
+use crate::weight;
 
 /// Tasks that a member has; those that it runs with the epoch in which it got them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -276,6 +277,13 @@ struct Looked {
 }
 
 impl StreamsGroup {
+    /// Bytes of memory that it takes, about, without what all groups have.
+    pub(crate) fn weight(&self) -> usize {
+        let topology = self.topology.as_deref().map_or(0, weight::topology);
+        let members: usize = self.members.values().map(weight::streams_member).sum();
+        topology + members + weight::streams_targets(&self.targets) + weight::held_tasks(&self.runners) + weight::held_tasks(&self.keepers)
+    }
+
     pub(crate) fn new(name: &str, now: u64) -> Self {
         Self {
             name: name.to_owned(),

@@ -77,7 +77,8 @@ impl<W: Copy> GroupCoordinator<W> {
         now: u64,
         out: &mut Vec<Effect<W>>,
     ) -> Result<StreamsAnswer, StreamsError> {
-        let config = self.streams_config(name);
+        self.check_streams(name, request)?;
+        let (config, before) = (self.streams_config(name), out.len());
         let around = StreamsSurroundings { now, topics: &*self.topics, config, settings: &self.settings };
         let outcome = match self.groups.get_mut(name) {
             Some(Kind::Streams(group)) if request.epoch < 0 => group.leave(request, now, out).map_err(Into::into),
@@ -97,6 +98,9 @@ impl<W: Copy> GroupCoordinator<W> {
             _ => Err(GroupError::GroupNotFound.into()),
         };
         self.reschedule(name);
+        if out.len() > before {
+            self.weigh(name);
+        }
         outcome
     }
 

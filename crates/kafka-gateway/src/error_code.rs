@@ -40,6 +40,7 @@ pub(crate) fn of_group(error: GroupError) -> ErrorCode {
         GroupError::IllegalGeneration => ErrorCode::IllegalGeneration,
         GroupError::Rebalancing => ErrorCode::RebalanceInProgress,
         GroupError::GroupFull => ErrorCode::GroupMaxSizeReached,
+        GroupError::NoMemory => ErrorCode::CoordinatorNotAvailable,
         GroupError::GroupNotFound => ErrorCode::GroupIdNotFound,
         GroupError::NonEmptyGroup => ErrorCode::NonEmptyGroup,
         GroupError::MetadataTooLarge => ErrorCode::OffsetMetadataTooLarge,
