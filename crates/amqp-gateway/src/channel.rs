@@ -1,6 +1,7 @@
 //! A channel: what it publishes, what it consumes, what it has not acknowledged.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use broker::{ChannelFlow, Vhost};
 use delivery::ConsumerId;
@@ -72,6 +73,22 @@ impl Channel {
             replies: None,
             has_awaited_letters: false,
         }
+    }
+
+    /// Is something begun that does not get on?
+    pub fn is_stalled(&self, now: Instant) -> bool {
+        let transacts = matches!(&self.mode, Mode::Transaction(transaction) if transaction.is_stalled(now));
+        transacts || self.content.as_ref().is_some_and(|content| content.is_stalled(now))
+    }
+
+    /// Drops what was begun and not finished; how many bytes of memory that took.
+    pub fn drop_unfinished(&mut self) -> usize {
+        let content = self.content.take().map_or(0, |content| content.kept());
+        let transaction = match &mut self.mode {
+            Mode::Transaction(transaction) => std::mem::take(transaction).memory(),
+            Mode::Plain | Mode::Confirm(_) => 0,
+        };
+        content + transaction
     }
 
     /// The tag of the next delivery.

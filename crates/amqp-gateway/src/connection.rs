@@ -21,6 +21,7 @@ use crate::gateway::Gateway;
 use crate::outgoing::Outgoing;
 use crate::publisher::Publisher;
 use crate::quota::Quota;
+use crate::unfinished::{Holder, Room, Unfinished};
 
 /// Tokens of commands for the controller begin here; those of appends count up from 0.
 pub(crate) const CONTROL_TOKENS: u64 = 1 << 62;
@@ -115,6 +116,8 @@ pub(crate) struct Connection {
     pub understands: Understands,
     pub out: Outgoing,
     pub publisher: Publisher,
+    /// Contents and transactions of all channels.
+    pub unfinished: Unfinished,
     pub quota: Quota,
     /// Where its time goes.
     pub waits: Arc<Waits>,
@@ -145,6 +148,7 @@ impl Connection {
         let vhost = gateway.broker.vhosts().get(broker::DEFAULT_VHOST).expect("it is always there");
         let waits = gateway.broker.waits().enter(id, peer, "amqp", Instant::now());
         let joined_bytes_max = gateway.broker.journals().iter().map(|journal| journal.item_bytes_max()).min().unwrap_or(usize::MAX);
+        let unfinished = Unfinished::new(&gateway.unfinished);
         Self {
             gateway,
             shard,
@@ -162,6 +166,7 @@ impl Connection {
             out: Outgoing::default(),
             quota: Quota::default(),
             publisher: Publisher::with(Arc::clone(&waits), joined_bytes_max),
+            unfinished,
             waits,
             consumers: HashMap::new(),
             settled: Vec::new(),
@@ -210,6 +215,32 @@ impl Connection {
     /// Since when the oldest of what was published has waited, for its outcome or for its quota.
     pub fn open_since(&self) -> Option<Instant> {
         self.publisher.open_since().into_iter().chain(self.quota.held_since().filter(|_| self.publisher.holds())).min()
+    }
+
+    /// May so many bytes more be kept of what is not finished? False: not yet; the frame is looked at again.
+    ///
+    /// # Errors
+    /// *311*.
+    pub fn has_room(&mut self, bytes: usize) -> Result<bool, Failure> {
+        match self.room(bytes, true) {
+            Room::Yes => Ok(true),
+            Room::Later(at) => {
+                self.waiting = Some(Waiting::Later(at, Cause::Memory));
+                Ok(false)
+            }
+            Room::No => Err(Failure::no_room()),
+        }
+    }
+
+    /// The same for what cannot be looked at again.
+    pub fn has_room_now(&mut self, bytes: usize) -> bool {
+        self.room(bytes, false) == Room::Yes
+    }
+
+    fn room(&mut self, bytes: usize, may_wait: bool) -> Room {
+        let (user, address) = (self.access.user(), self.peer.ip());
+        let now = may_wait.then_some(self.now);
+        self.unfinished.room(bytes, now, || Holder::of(user.map(|user| user.name()), address))
     }
 
     /// Where replies with this token come.
@@ -347,6 +378,7 @@ impl Connection {
     /// A channel ends: its consumers go, and what it has goes back. The queues that go with them.
     pub fn leave(&mut self, channel: &mut Channel) -> Vec<Arc<Queue>> {
         self.flush();
+        self.unfinished.sub(channel.drop_unfinished());
         // In the order in which it was delivered.
         let mut had: HashMap<QueueId, Vec<(ConsumerId, u64, u64)>> = HashMap::new();
         channel.unacked.take_all(|_, holder, offset| {
@@ -376,6 +408,7 @@ impl Connection {
                 abandoned.push(queue);
             }
         }
+        self.gateway.broker.channel_closed(&channel.flow);
         abandoned
     }
 }

@@ -1,9 +1,11 @@
-//! A message on its way in: the method, then the header, then as many body frames as it needs. What has come is kept as slices of the
-//! memory it was read into.
+//! A message on its way in: the method, then the header, then as many body frames as it needs. What has to be kept until the message is whole is
+//! copied: what was read with it would be held as well, and a byte of a body could hold all that came with it. The frame that makes the message
+//! whole is not kept, so a body that comes in one frame is not copied here.
+
+use std::time::{Duration, Instant};
 
 use amqp_wire::{ContentHeader, EncodedProperties, Frame, FrameKind, MethodId, Parsed, ReplyCode, basic, parse_frame};
-use broker::{LimitKind, Limits, MessageTraits};
-use bytes::Bytes;
+use broker::{Limits, MessageTraits};
 use smallvec::SmallVec;
 
 use crate::error::Failure;
@@ -11,78 +13,162 @@ use crate::message::Message;
 
 /// A body that is announced as larger is not waited for.
 const ANNOUNCED_MAX: u64 = 512 << 20;
+/// Pieces of a body are kept in blocks of so many bytes, the first ones in smaller ones.
+const BLOCK_BYTES: usize = 64 << 10;
+/// A message is stalled when less than so much of it came …
+const PROGRESS_BYTES: usize = 32 << 10;
+/// … for this long.
+const STALLED_AFTER: Duration = Duration::from_secs(2);
+/// What is counted for a message beside its bytes, and for a block.
+const AROUND: usize = 128;
 
 /// A publish that is not whole yet.
 #[derive(Debug)]
 pub(crate) struct Content {
-    pub exchange: Bytes,
-    pub routing_key: Bytes,
+    /// Exchange and routing key.
+    names: Box<[u8]>,
+    exchange_bytes: usize,
     pub mandatory: bool,
     part: Part,
+    kept: usize,
+    /// When it was looked at whether more of it comes, and what was kept then.
+    progress: (Instant, usize),
 }
 
 #[derive(Debug)]
 enum Part {
     Header,
     /// `max`: as large as it may be.
-    Body { properties: Bytes, body: SmallVec<[Bytes; 2]>, size: u64, left: u64, max: u64 },
+    Body { properties: Box<[u8]>, body: Vec<Vec<u8>>, size: u64, left: u64, max: u64 },
+}
+
+/// What a frame made of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken<'f> {
+    /// More is to come.
+    Part,
+    /// It is whole with this last piece of its body.
+    Whole(&'f [u8]),
 }
 
 impl Content {
-    /// After the method, which lies in `input`.
-    pub fn new(method: &basic::Publish<'_>, input: &Bytes) -> Self {
-        let (exchange, routing_key) = (input.slice_ref(&method.exchange), input.slice_ref(&method.routing_key));
-        Self { exchange, routing_key, mandatory: method.mandatory, part: Part::Header }
+    /// After the method.
+    pub fn new(method: &basic::Publish<'_>, now: Instant) -> Self {
+        let names: Box<[u8]> = [&method.exchange[..], &method.routing_key[..]].concat().into();
+        let kept = AROUND + names.len();
+        Self { names, exchange_bytes: method.exchange.len(), mandatory: method.mandatory, part: Part::Header, kept, progress: (now, kept) }
     }
 
-    /// Takes the next frame; true: the message is whole. A body that is too large is not kept.
+    /// Bytes of memory that are kept of it.
+    pub fn kept(&self) -> usize {
+        self.kept
+    }
+
+    /// Has little of it come lately?
+    pub fn is_stalled(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.progress.0) >= STALLED_AFTER
+    }
+
+    /// How many more are to be kept with this frame, if it is one that is due.
+    pub fn keeps(&self, frame: &Frame<'_>) -> usize {
+        let bytes = frame.payload.len();
+        match &self.part {
+            Part::Header => bytes,
+            Part::Body { body, size, left, max, .. } if size <= max && (bytes as u64) < *left => {
+                let block = self.block_bytes(body, bytes, *left);
+                if block == 0 { 0 } else { block + AROUND }
+            }
+            Part::Body { .. } => 0,
+        }
+    }
+
+    /// Bytes of the block that is needed for what does not fit into the last one. They grow with what has come, whatever was announced.
+    fn block_bytes(&self, body: &[Vec<u8>], bytes: usize, left: u64) -> usize {
+        let more = bytes.saturating_sub(room(body));
+        if more == 0 {
+            return 0;
+        }
+        let left = usize::try_from(left).unwrap_or(usize::MAX) - (bytes - more);
+        more.max(self.kept.min(BLOCK_BYTES)).min(left)
+    }
+
+    /// Body and properties, of a message that is whole with this frame; 0: it is not.
+    pub fn whole_bytes(&self, frame: &Frame<'_>) -> usize {
+        match &self.part {
+            Part::Body { properties, size, left, max, .. } if size <= max && frame.payload.len() as u64 == *left => properties.len() + *size as usize,
+            Part::Header | Part::Body { .. } => 0,
+        }
+    }
+
+    /// Is its body larger than it may be?
+    pub fn is_too_large(&self) -> bool {
+        matches!(self.part, Part::Body { size, max, .. } if size > max)
+    }
+
+    /// Takes the next frame. A body of more than `max` bytes is not kept; `max` counts with the header.
     ///
     /// # Errors
     /// *505*: a frame of another kind was due. *501*: more of the body than was announced, or far more announced than is taken. Those of the header's decoding.
-    pub fn take(&mut self, frame: &Frame<'_>, input: &Bytes, limits: &Limits) -> Result<bool, Failure> {
-        match &mut self.part {
+    pub fn take<'f>(&mut self, frame: &Frame<'f>, max: u64, now: Instant) -> Result<Taken<'f>, Failure> {
+        let keeps = self.keeps(frame);
+        let whole: Option<&'f [u8]> = match &mut self.part {
             Part::Header => {
                 let header = header(frame)?;
                 if header.body_size > ANNOUNCED_MAX {
                     let text = format!("content body size {} exceeds maximum allowed size {ANNOUNCED_MAX}", header.body_size);
                     return Err(Failure::connection(ReplyCode::FrameError, text).of(basic::Publish::ID));
                 }
-                let (properties, size, max) = (input.slice_ref(header.properties.as_bytes()), header.body_size, limits.message_bytes_max());
-                if size > max {
-                    limits.note_refusal(LimitKind::MessageBytes);
-                }
-                self.part = Part::Body { properties, body: SmallVec::new(), size, left: size, max };
-                Ok(size == 0)
+                let (properties, size) = (header.properties.as_bytes().into(), header.body_size);
+                self.part = Part::Body { properties, body: Vec::new(), size, left: size, max };
+                (size == 0).then_some(&[][..])
             }
             Part::Body { body, size, left, max, .. } => {
                 let bytes = payload(frame, *left)?;
                 *left -= bytes.len() as u64;
-                if *size <= *max && !bytes.is_empty() {
-                    body.push(input.slice_ref(bytes));
+                if *left > 0 && size <= max {
+                    keep(body, bytes, keeps.saturating_sub(AROUND));
                 }
-                Ok(*left == 0)
+                (*left == 0).then_some(bytes)
             }
+        };
+        self.kept += keeps;
+        if self.kept >= self.progress.1 + PROGRESS_BYTES {
+            self.progress = (now, self.kept);
         }
+        Ok(whole.map_or(Taken::Part, Taken::Whole))
     }
 
-    /// The whole message.
+    /// The whole message, whose body ends with `last`.
     ///
     /// # Errors
     /// *406*: the body is too large.
-    pub fn with_message<T>(&self, take: impl FnOnce(Message<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn with_message<T>(&self, last: &[u8], take: impl FnOnce(Message<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let Part::Body { properties, body, size, max, .. } = &self.part else {
             return Err(Failure::connection(ReplyCode::InternalError, "a message without a header"));
         };
         check_size(*size, *max)?;
-        let pieces: SmallVec<[&[u8]; 4]> = body.iter().map(|piece| &piece[..]).collect();
+        let pieces: SmallVec<[&[u8]; 4]> = body.iter().map(Vec::as_slice).chain([last]).collect();
         let properties = EncodedProperties::trusted(properties);
-        take(Message {
-            exchange: &self.exchange,
-            routing_key: &self.routing_key,
-            properties,
-            traits: MessageTraits::default(),
-            body: &pieces,
-        })
+        let (exchange, routing_key) = self.names.split_at(self.exchange_bytes);
+        take(Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &pieces })
+    }
+}
+
+/// Bytes that fit into the last block.
+fn room(body: &[Vec<u8>]) -> usize {
+    body.last().map_or(0, |last| last.capacity() - last.len())
+}
+
+/// Copies a piece: into the last block, and what does not fit there into a new one of `block` bytes.
+fn keep(body: &mut Vec<Vec<u8>>, bytes: &[u8], block: usize) {
+    let (fits, rest) = bytes.split_at(room(body).min(bytes.len()));
+    if let Some(last) = body.last_mut() {
+        last.extend_from_slice(fits);
+    }
+    if !rest.is_empty() {
+        let mut fresh = Vec::with_capacity(block);
+        fresh.extend_from_slice(rest);
+        body.push(fresh);
     }
 }
 
@@ -139,3 +225,6 @@ const PUBLISH: MethodId = basic::Publish::ID;
 fn unexpected(explanation: &str) -> Failure {
     Failure::unexpected(explanation).of(PUBLISH)
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 //! | another connection's | 405 | channel |
 //! | exclusive use, reserved names, the default exchange | 403 | channel |
 //! | other arguments than what exists, or invalid ones | 406 | channel |
+//! | no memory for what is not finished | 311 | channel |
 //! | journal without space | 506 | connection |
 //! | journal failed | 541 | connection |
 
@@ -110,6 +111,11 @@ impl Failure {
     /// More commands wait than the controller takes.
     pub fn busy() -> Self {
         Self::connection(ReplyCode::ResourceError, "too many administrative commands wait")
+    }
+
+    /// What is not finished takes as much memory as it may.
+    pub fn no_room() -> Self {
+        Self::channel(ReplyCode::ContentTooLarge, "unfinished messages and transactions take as much memory as they may, try again later")
     }
 
     /// The close that says so on the connection.

@@ -13,6 +13,7 @@ use types::{ConnectionId, LogId, ShardId};
 use crate::letters::Letters;
 use crate::metrics::GatewayMetrics;
 use crate::session::pressure::HeldMemory;
+use crate::unfinished::UnfinishedMemory;
 
 /// Work for the controller.
 pub(crate) type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn std::any::Any + Send> + Send>;
@@ -23,6 +24,8 @@ pub struct Gateway {
     pub(crate) metrics: GatewayMetrics,
     /// Memory of publishes that find no room.
     pub(crate) held: HeldMemory,
+    /// Memory of contents and transactions that are not finished.
+    pub(crate) unfinished: Arc<UnfinishedMemory>,
     /// The secrets of channels that consume direct replies.
     pub(crate) repliers: Mutex<HashSet<u64>>,
     next_channel: AtomicU64,
@@ -58,7 +61,8 @@ impl Gateway {
         let held_max = broker.settings().int("mainstem.amqp.held.bytes").max(0) as usize;
         let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
         let repliers = Mutex::default();
-        Arc::new(Self { broker, metrics, held, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
+        let unfinished = Arc::default();
+        Arc::new(Self { broker, metrics, held, unfinished, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
     }
 
     /// Measurements.
@@ -74,6 +78,21 @@ impl Gateway {
     /// Bytes of publishes that are held.
     pub fn held_bytes(&self) -> usize {
         self.held.used()
+    }
+
+    /// Bytes that contents and transactions of all connections may take that are not finished.
+    pub fn set_unfinished_max(&self, bytes: usize) {
+        self.unfinished.set_max(bytes);
+    }
+
+    /// Bytes that they take.
+    pub fn unfinished_bytes(&self) -> usize {
+        self.unfinished.used()
+    }
+
+    /// How often a client was refused because they took as much as they may.
+    pub fn unfinished_refused(&self) -> u64 {
+        self.unfinished.refused()
     }
 
     /// The readable end of a log has moved, as `shard` heard: the queue that has it gives out what there is.

@@ -29,6 +29,7 @@ mod seen;
 mod session;
 mod transaction;
 mod unacked;
+mod unfinished;
 
 pub use error::CloseReason;
 pub use gateway::Gateway;

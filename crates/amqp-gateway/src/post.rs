@@ -47,7 +47,7 @@ pub fn post(broker: &Arc<Broker>, vhost: &Vhost, card: &Postcard) -> Result<bool
     let mut found = Vec::new();
     {
         let table = vhost.exchanges().read();
-        check_exchange(&table, vhost.name(), &message).map_err(|failure| failure.text)?;
+        check_exchange(&table, vhost.name(), message.exchange).map_err(|failure| failure.text)?;
         let keys = keys(&message).map_err(|failure| failure.text)?;
         if let Some(exchange) = table.exchange(message.exchange) {
             let (headers, mut scratch) = (MessageHeaders(properties), Scratch::default());

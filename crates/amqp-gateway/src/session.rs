@@ -11,6 +11,7 @@
 //! Frames are taken in order. While a method waits ([`Waiting`]), no further frame is looked at, and nothing more is read. While publishes
 //! find no room that is different: see [`pressure`].
 
+mod content;
 mod ending;
 pub(crate) mod pressure;
 
@@ -22,19 +23,17 @@ use std::time::{Duration, Instant};
 use amqp_wire::{
     Encode, Frame, FrameKind, Method, MethodId, Parsed, ParsedHeader, ProtocolHeader, ReplyCode, basic, channel, connection, parse_frame,
 };
-use broker::{Deliveries, Dismissed, Gone, LimitKind, MessageTraits, Reply};
+use broker::{Deliveries, Dismissed, Gone, LimitKind, Reply};
 use bytes::{Bytes, BytesMut};
 use hashbrown::HashMap;
 use types::{ConnectionId, ShardId};
 
 use crate::channel::{Channel, Mode};
 use crate::connection::{CONSUMER_TOKEN, CONTROL_TOKENS, Connection, Waiting, deletion};
-use crate::content::{self, Content};
 use crate::error::{CloseReason, Closes, Failure};
 use crate::gateway::Gateway;
 use crate::handlers::{self, Handshake, Table};
 use crate::heartbeat::{Due, Heartbeat};
-use crate::message::Message;
 use crate::reply::{self, Answer};
 use pressure::{Pressure, Wait};
 
@@ -264,21 +263,10 @@ impl Session {
                 self.forget_frame(&frame);
                 Ok(length)
             }
-            Some(Slot::Open(channel)) => match (&mut channel.content, frame.kind) {
+            Some(Slot::Open(channel)) => match (&channel.content, frame.kind) {
                 (None, FrameKind::Method) => self.handle_method(&frame, input, at, table),
                 (None, _) => Err(Failure::unexpected("expected method frame, got non method frame instead")),
-                (Some(content), _) => {
-                    if content.take(&frame, input, self.connection.broker().limits())? {
-                        let content = channel.content.take();
-                        let connection = &mut self.connection;
-                        content
-                            .map_or(Ok(()), |content| {
-                                content.with_message(|message| handlers::publish(connection, channel, table, message, content.mandatory))
-                            })
-                            .map_err(|failure| failure.of(basic::Publish::ID))?;
-                    }
-                    Ok(length)
-                }
+                (Some(_), _) => self.handle_content(&frame, table).map_err(|failure| failure.of(basic::Publish::ID)),
             },
         }
     }
@@ -287,22 +275,11 @@ impl Session {
     fn handle_method(&mut self, frame: &Frame<'_>, input: &Bytes, at: usize, table: &mut Table<'_>) -> Result<usize, Failure> {
         let length = frame.bytes();
         let method = decode(frame)?;
+        if let Method::Basic(basic::Method::Publish(publish)) = &method {
+            return self.handle_publish(frame, publish, &input[at + length..], table).map_err(|failure| failure.of(basic::Publish::ID));
+        }
         let Some(Slot::Open(channel)) = self.channels.get_mut(&frame.channel) else { return Ok(length) };
         let connection = &mut self.connection;
-        if let Method::Basic(basic::Method::Publish(publish)) = method {
-            if publish.immediate {
-                return Err(Failure::not_implemented("immediate=true").of(basic::Publish::ID));
-            }
-            if let Some((header, body, taken)) = content::whole(&input[at + length..], frame.channel, connection.broker().limits()) {
-                let (exchange, routing_key, properties) = (&publish.exchange, &publish.routing_key, header.properties);
-                let message = Message { exchange, routing_key, properties, traits: MessageTraits::default(), body: &[body] };
-                handlers::publish(connection, channel, table, message, publish.mandatory)
-                    .map_err(|failure| failure.of(basic::Publish::ID))?;
-                return Ok(length + taken);
-            }
-            channel.content = Some(Content::new(&publish, input));
-            return Ok(length);
-        }
         if matches!(method, Method::Basic(basic::Method::Ack(_) | basic::Method::Nack(_) | basic::Method::Reject(_))) {
             return handlers::handle(connection, channel, method).map(|()| length);
         }
@@ -689,6 +666,7 @@ impl Session {
             Due::GiveUp => self.end = Some(CloseReason::Heartbeat),
         }
         self.connection.wake_quota();
+        self.give_way();
         self.look_at_pressure();
         self.look_at_token(now);
         match self.phase {
@@ -721,8 +699,9 @@ impl Session {
         };
         let pressure = self.pressure.next(&self.connection);
         let quota = self.connection.quota.next(self.connection.now);
+        let unfinished = self.connection.unfinished.next(self.connection.now);
         let token = self.connection.token_until.filter(|_| self.phase == Phase::Running);
-        [phase, later, pressure, quota, token, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
+        [phase, later, pressure, quota, unfinished, token, self.heartbeat.as_ref().map(Heartbeat::next)].into_iter().flatten().min()
     }
 
     /// Has somebody logged in?

@@ -1,5 +1,7 @@
 //! What a channel in transaction mode has been told and not yet been told to carry out.
 
+use std::time::{Duration, Instant};
+
 use amqp_wire::EncodedProperties;
 use broker::{MessageTraits, Outcome};
 use bytes::Bytes;
@@ -12,6 +14,13 @@ use crate::message::Message;
 const BYTES_MAX: usize = 64 << 20;
 /// Messages and acknowledgements of a transaction, at most.
 const COUNT_MAX: usize = 1_000_000;
+
+/// A transaction is stalled when nothing was added to it for this long.
+const STALLED_AFTER: Duration = Duration::from_secs(5);
+/// What a message takes beside its bytes: four allocations, and its part of a list that grows by doubling.
+const AROUND_MESSAGE: usize = 384;
+/// What an acknowledgement takes in such a list.
+pub(crate) const OUTCOME_BYTES: usize = 2 * size_of::<HeldOutcome>();
 
 /// A message that waits for the commit.
 #[derive(Debug)]
@@ -39,9 +48,14 @@ impl Held {
         }
     }
 
-    fn bytes(&self) -> usize {
-        const AROUND: usize = 256;
-        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + AROUND
+    /// Bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        AROUND_MESSAGE + self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len()
+    }
+
+    /// What one will take, about, whose properties and body have so many bytes.
+    pub fn bytes_of(content: usize) -> usize {
+        AROUND_MESSAGE + content
     }
 
     /// As it was published.
@@ -68,6 +82,8 @@ pub(crate) struct Transaction {
     /// A queue has refused something of a commit that is under way.
     pub refused: bool,
     bytes: usize,
+    /// When something was added last.
+    last: Option<Instant>,
 }
 
 impl Transaction {
@@ -75,7 +91,8 @@ impl Transaction {
     ///
     /// # Errors
     /// *406*: there are too many, or they are too large together.
-    pub fn hold(&mut self, message: Held) -> Result<(), Failure> {
+    pub fn hold(&mut self, message: Held, now: Instant) -> Result<(), Failure> {
+        self.last = Some(now);
         self.bytes += message.bytes();
         self.messages.push(message);
         self.check()
@@ -85,9 +102,20 @@ impl Transaction {
     ///
     /// # Errors
     /// *406*: there are too many.
-    pub fn hold_outcome(&mut self, outcome: HeldOutcome) -> Result<(), Failure> {
+    pub fn hold_outcome(&mut self, outcome: HeldOutcome, now: Instant) -> Result<(), Failure> {
+        self.last = Some(now);
         self.outcomes.push(outcome);
         self.check()
+    }
+
+    /// Does it hold something, and was nothing added lately?
+    pub fn is_stalled(&self, now: Instant) -> bool {
+        self.memory() > 0 && self.last.is_some_and(|last| now.saturating_duration_since(last) >= STALLED_AFTER)
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        self.bytes + self.outcomes.len() * OUTCOME_BYTES
     }
 
     fn check(&self) -> Result<(), Failure> {

@@ -2,11 +2,14 @@
 //!
 //! Tags ascend, with gaps where a consumer needs no acknowledgements. Settled entries in the middle stay as gaps until what is before
 //! them has gone, or until they are a fifth of all: who acknowledges in any order what he has by the thousand costs little more than what is open.
+//! Memory that was needed for many is given back when few are left.
 
 use std::collections::VecDeque;
 
 use delivery::ConsumerId;
 
+/// Room for so many entries is not given back.
+const SPARE_MIN: usize = 1024;
 /// Gaps that are not worth being closed.
 const GAPS_MIN: usize = 64;
 
@@ -64,7 +67,16 @@ impl Unacked {
         if self.entries.len() > GAPS_MIN + self.open + self.open / 4 {
             self.entries.retain(|entry| !entry.is_settled());
         }
+        self.give_back();
         Some(found)
+    }
+
+    /// Gives memory back when three quarters of it are free.
+    fn give_back(&mut self) {
+        let (used, room) = (self.entries.len(), self.entries.capacity());
+        if room > SPARE_MIN && used < room / 4 {
+            self.entries.shrink_to(2 * used);
+        }
     }
 
     /// Takes out all up to this one, oldest first; false, and nothing done, if the channel does not have it.
@@ -77,6 +89,7 @@ impl Unacked {
         while self.entries.front().is_some_and(|first| first.is_settled()) {
             self.entries.pop_front();
         }
+        self.give_back();
         true
     }
 
@@ -86,6 +99,7 @@ impl Unacked {
         for entry in self.entries.drain(..).filter(|entry| !entry.is_settled()) {
             each(entry.tag, entry.consumer, entry.offset);
         }
+        self.give_back();
     }
 
     /// Puts back what was taken, which is as it was before.
@@ -152,6 +166,20 @@ mod tests {
         }
         let bytes = unacked.entries.capacity() * size_of::<Entry>();
         assert!(bytes <= 40 * OPEN as usize, "{bytes} bytes for {OPEN} messages");
+    }
+
+    #[test]
+    fn memory_of_many_is_given_back_when_few_are_left() {
+        let all: Vec<u64> = (1..=100_000).collect();
+        let mut one_by_one = filled(&all);
+        assert!(all.iter().all(|tag| one_by_one.take(*tag).is_some()));
+        let mut at_once = filled(&all);
+        assert!(at_once.take_through(99_990, |_, _, _| ()));
+        let mut ended = filled(&all);
+        ended.take_all(|_, _, _| ());
+        for left in [one_by_one, at_once, ended] {
+            assert!(left.entries.capacity() <= SPARE_MIN, "{}", left.entries.capacity());
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use broker::Outcome;
 use crate::channel::{Channel, Mode};
 use crate::connection::Connection;
 use crate::error::Failure;
-use crate::transaction::HeldOutcome;
+use crate::transaction::{HeldOutcome, OUTCOME_BYTES};
 
 pub(crate) fn ack(connection: &mut Connection, channel: &mut Channel, method: basic::Ack) -> Result<(), Failure> {
     settle(connection, channel, method.delivery_tag, method.multiple, Outcome::Ack)
@@ -25,7 +25,7 @@ pub(crate) fn reject(connection: &mut Connection, channel: &mut Channel, method:
 fn settle(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
     let unknown = || Failure::precondition(format_args!("unknown delivery tag {tag}"));
     if matches!(channel.mode, Mode::Transaction(_)) {
-        return hold(channel, tag, multiple, outcome);
+        return hold(connection, channel, tag, multiple, outcome);
     }
     if !multiple {
         let (consumer, offset) = channel.unacked.take(tag).ok_or_else(unknown)?;
@@ -41,7 +41,7 @@ fn settle(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple
 }
 
 /// In a transaction: the deliveries are no longer the client's to speak of, unless it rolls back.
-fn hold(channel: &mut Channel, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
+fn hold(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: bool, outcome: Outcome) -> Result<(), Failure> {
     let Mode::Transaction(transaction) = &mut channel.mode else { return Ok(()) };
     let unknown = || Failure::precondition(format_args!("unknown delivery tag {tag}"));
     let mut taken = Vec::new();
@@ -54,7 +54,15 @@ fn hold(channel: &mut Channel, tag: u64, multiple: bool, outcome: Outcome) -> Re
         (true, 0) => channel.unacked.take_all(each),
         (true, _) => channel.unacked.take_through(tag, each).then_some(()).ok_or_else(unknown)?,
     }
-    taken.into_iter().try_for_each(|one| transaction.hold_outcome(one))
+    // They cannot wait: they are not the client's any more.
+    if !connection.has_room_now(taken.len() * OUTCOME_BYTES) {
+        return Err(Failure::no_room());
+    }
+    for one in taken {
+        connection.unfinished.add(OUTCOME_BYTES);
+        transaction.hold_outcome(one, connection.now)?;
+    }
+    Ok(())
 }
 
 pub(crate) fn recover(connection: &mut Connection, channel: &mut Channel, method: basic::Recover) -> Result<(), Failure> {

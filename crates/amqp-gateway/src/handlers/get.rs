@@ -65,6 +65,9 @@ pub(crate) fn get(connection: &mut Connection, channel: &mut Channel, method: ba
         connection.waiting = Some(Waiting::Later(connection.now + debt.min(LOOK_AGAIN), Cause::Laggard));
         return Ok(());
     }
+    if !no_ack && !channel.flow.may_get() {
+        return Err(Failure::precondition("unacknowledged messages take as much memory as they may"));
+    }
     let (queue, holder, got) = from_parts(&broker, channel, &queue, no_ack);
     match got {
         Got::Empty => connection.out.method(channel.number, &basic::GetEmpty {}),

@@ -104,8 +104,7 @@ fn check_user(user: Option<&User>, properties: EncodedProperties<'_>) -> Result<
 
 /// # Errors
 /// *404*, *403*.
-pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, message: &Message<'_>) -> Result<(), Failure> {
-    let name = message.exchange;
+pub(crate) fn check_exchange(table: &Routes<'_>, vhost: &str, name: &[u8]) -> Result<(), Failure> {
     let exchange = table.exchange(name).ok_or_else(|| Failure::no_exchange(name, vhost))?;
     if exchange.internal() {
         let text = format!("cannot publish to internal exchange '{}' in vhost '{vhost}'", exchange.name());
@@ -128,6 +127,18 @@ fn check_acls<K: AsRef<[u8]>>(connection: &mut Connection, exchange: &[u8], keys
     connection.access.check_acl(security, AclOperation::Write, Resource::Exchange(exchange))
 }
 
+/// Rights that do not depend on the content: asked before memory is taken for that, and again when it has come.
+///
+/// # Errors
+/// *403*: of the channel.
+pub(crate) fn check_rights(connection: &mut Connection, exchange: &[u8], routing_key: &[u8]) -> Result<(), Failure> {
+    connection.access.check_permission(connection.gateway.broker.security(), Permission::Write, Resource::Exchange(exchange))?;
+    if connection.access.has_acls() {
+        check_acls(connection, exchange, &[routing_key])?;
+    }
+    Ok(())
+}
+
 /// A message was published.
 ///
 /// # Errors
@@ -140,7 +151,7 @@ pub(crate) fn publish(
     mandatory: bool,
 ) -> Result<(), Failure> {
     connection.access.check_permission(connection.gateway.broker.security(), Permission::Write, Resource::Exchange(message.exchange))?;
-    check_exchange(table.read(), channel.vhost.name(), &message)?;
+    check_exchange(table.read(), channel.vhost.name(), message.exchange)?;
     let addressed = reply::addressed(connection, channel, message.properties)?;
     let traits = MessageTraits { priority: message.properties.priority(), ttl: expiration(message.properties)? };
     let message = Message { traits, ..message };
@@ -160,7 +171,11 @@ pub(crate) fn publish(
     channel.flow.notes().published.add(1);
     connection.gateway.metrics.published_bytes.inc_by(message.body_bytes() as u64);
     match &mut channel.mode {
-        Mode::Transaction(transaction) => transaction.hold(Held::new(&message, mandatory)),
+        Mode::Transaction(transaction) => {
+            let held = Held::new(&message, mandatory);
+            connection.unfinished.add(held.bytes());
+            transaction.hold(held, connection.now)
+        }
         Mode::Plain => route(connection, channel, table, &message, (mandatory, None)),
         Mode::Confirm(confirms) => {
             let number = confirms.begin();

@@ -25,25 +25,29 @@ pub(crate) fn select(connection: &mut Connection, channel: &mut Channel) -> Resu
     Ok(())
 }
 
-fn take(channel: &mut Channel) -> Result<Transaction, Failure> {
+fn take(connection: &mut Connection, channel: &mut Channel) -> Result<Transaction, Failure> {
     match &mut channel.mode {
-        Mode::Transaction(transaction) => Ok(std::mem::take(transaction)),
+        Mode::Transaction(transaction) => {
+            connection.unfinished.sub(transaction.memory());
+            Ok(std::mem::take(transaction))
+        }
         Mode::Plain | Mode::Confirm(_) => Err(Failure::precondition("channel is not transactional")),
     }
 }
 
 pub(crate) fn commit(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
-    let transaction = take(channel)?;
-    let publishes = !transaction.messages.is_empty();
+    let Transaction { messages, outcomes, .. } = take(connection, channel)?;
+    let publishes = !messages.is_empty();
     let lost_before = connection.publisher.lost();
     let vhost = Arc::clone(&channel.vhost);
     let mut table = Table::new(&vhost);
-    for held in &transaction.messages {
+    // Each is gone when it has been routed: what is routed is counted as held.
+    for held in messages {
         held.with_message(|message| route(connection, channel, &mut table, &message, (held.mandatory, None)))?;
     }
     table.release();
     let mut queues: Vec<Arc<Queue>> = Vec::new();
-    for one in &transaction.outcomes {
+    for one in &outcomes {
         if let Some(consumer) = connection.consumers.get(&one.consumer)
             && !queues.iter().any(|queue| queue.id() == consumer.queue.id())
         {
@@ -92,7 +96,7 @@ pub(crate) fn finish_commit(connection: &mut Connection, channel: &mut Channel, 
 }
 
 pub(crate) fn rollback(connection: &mut Connection, channel: &mut Channel) -> Result<(), Failure> {
-    let transaction = take(channel)?;
+    let transaction = take(connection, channel)?;
     channel.unacked.restore(transaction.outcomes.iter().map(|one| (one.tag, one.consumer, one.offset)));
     connection.out.method(channel.number, &tx::RollbackOk {});
     Ok(())

@@ -217,8 +217,9 @@ impl Session {
         self.pressure.blocked
     }
 
-    /// Counts what is held with what all connections hold.
+    /// Counts what is held, and what is not finished, with what all connections have of it.
     pub(super) fn charge(&mut self) {
+        self.connection.unfinished.settle();
         let held = self.pressure.held(&self.connection);
         if held != self.pressure.charged {
             self.connection.gateway.held.change(std::mem::replace(&mut self.pressure.charged, held), held);
@@ -327,6 +328,7 @@ impl Session {
         self.pressure.commit = None;
         self.pressure.aside.clear();
         self.connection.gateway.held.change(std::mem::take(&mut self.pressure.charged), 0);
+        self.connection.unfinished.settle();
     }
 
     /// A journal has stopped: publishers hear that what has no outcome may be lost, and the connection ends.

@@ -19,4 +19,6 @@ mod security;
 mod streams;
 mod topology;
 mod transactions;
+mod unfinished;
+mod unsettled;
 mod written;

@@ -350,6 +350,11 @@ impl Node {
         &mut self.clients[client].session
     }
 
+    /// What the sessions share.
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
     /// Bytes of publishes for which there is no room.
     pub fn held_bytes(&self) -> usize {
         self.gateway.held_bytes()

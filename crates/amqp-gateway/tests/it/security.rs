@@ -56,6 +56,27 @@ fn refused(what: &str) -> (u16, String) {
     (403, format!("ACCESS_REFUSED - {what} in vhost '/' refused for user 'bob'"))
 }
 
+/// Somebody who may not publish is told so before the content has come, of which nothing is kept.
+#[test]
+fn rights_are_asked_before_a_body_comes() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", "^bob", "^bob", ".*");
+    let client = open(&mut node, "bob", "/");
+    let mut method = BytesMut::new();
+    amqp_wire::write_method(&mut method, 1, &publish("", "q", false));
+    node.raw(client, &method);
+    assert_eq!(node.channel_error(client, 1), refused("write access to exchange 'amq.default'"));
+    assert_eq!(node.ask(client, 1, &chan::Open {}), "Channel(OpenOk(OpenOk))");
+    // One who sends it all nevertheless hears the same, once.
+    node.publish(client, "", "q", &vec![0; 1 << 20]);
+    assert_eq!(channel_error(&mut node, client), refused("write access to exchange 'amq.default'"));
+    assert_eq!(node.gateway().unfinished_bytes(), 0);
+    node.publish(client, "bob.none", "q", &vec![0; 1 << 20]);
+    assert_eq!(channel_error(&mut node, client), (404, "NOT_FOUND - no exchange 'bob.none' in vhost '/'".to_owned()));
+    node.stop();
+}
+
 #[test]
 fn a_user_takes_the_place_of_guest() {
     let mut node = Node::start();

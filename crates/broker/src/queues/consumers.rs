@@ -1,14 +1,15 @@
 //! What a gateway and a queue say to each other about consumers and their messages.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use delivery::{ChannelId, ConsumerId, Tries, Verdict};
 use journal::ReplyTo;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use record::Record;
 use routing::{Arguments, Name, QueueId};
 
 use super::look::{ChannelNotes, ChannelTally};
+use super::unsettled_memory::{Reserved, UnsettledMemory};
 
 /// Bytes of messages that may be on their way to the socket of a channel's connection, about.
 const UNDER_WAY_MAX: usize = 1 << 20;
@@ -21,6 +22,9 @@ pub struct ChannelFlow {
     /// Where its connection is told what it has not asked for.
     to: ReplyTo,
     within: Option<Arc<Self>>,
+    /// Of what it has not settled; that of a consumer counts with the channel's.
+    memory: Arc<UnsettledMemory>,
+    me: Weak<Self>,
     state: Mutex<FlowState>,
     notes: ChannelNotes,
 }
@@ -28,13 +32,16 @@ pub struct ChannelFlow {
 /// Somebody who was told to wait: a queue, and whom it had something for.
 pub(super) type Waiter = (QueueId, ChannelId);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct FlowState {
     /// Bytes on their way to the socket.
     under_way: usize,
     /// Messages that are not acknowledged, and how many there may be; 0: any number.
     unacknowledged: u64,
     limit: u64,
+    /// Those of streams, which have limits of their own.
+    of_streams: u64,
+    reserved: Reserved,
     /// What went through so far; not settled and the limit stand above.
     tally: ChannelTally,
     /// Those who were told to wait.
@@ -42,6 +49,16 @@ struct FlowState {
 }
 
 impl FlowState {
+    fn new(limit: u64, memory: &Arc<UnsettledMemory>) -> Self {
+        let (tally, waiting, reserved) = (ChannelTally::default(), Vec::new(), Reserved::none(memory));
+        Self { under_way: 0, unacknowledged: 0, limit, of_streams: 0, reserved, tally, waiting }
+    }
+
+    /// Messages of which memory is taken.
+    fn held(&self) -> u64 {
+        self.unacknowledged + self.of_streams
+    }
+
     fn is_open(&self, no_ack: bool) -> bool {
         self.under_way < UNDER_WAY_MAX && (no_ack || self.limit == 0 || self.unacknowledged < self.limit)
     }
@@ -53,14 +70,16 @@ impl FlowState {
 }
 
 impl ChannelFlow {
-    pub(super) fn new(id: ChannelId, to: ReplyTo) -> Arc<Self> {
-        Arc::new(Self { id, to, within: None, state: Mutex::default(), notes: ChannelNotes::default() })
+    pub(super) fn new(id: ChannelId, to: ReplyTo, memory: &Arc<UnsettledMemory>) -> Arc<Self> {
+        let (memory, state) = (Arc::clone(memory), Mutex::new(FlowState::new(0, memory)));
+        Arc::new_cyclic(|me| Self { id, to, within: None, memory, me: me.clone(), state, notes: ChannelNotes::default() })
     }
 
     /// Of a consumer within a channel that may have so many messages unacknowledged; 0: any number.
     pub(super) fn within(self: &Arc<Self>, id: ChannelId, limit: u16) -> Arc<Self> {
-        let state = Mutex::new(FlowState { limit: u64::from(limit), ..FlowState::default() });
-        Arc::new(Self { id, to: self.to, within: Some(Arc::clone(self)), state, notes: ChannelNotes::default() })
+        let (memory, state) = (Arc::clone(&self.memory), Mutex::new(FlowState::new(u64::from(limit), &self.memory)));
+        let (to, within) = (self.to, Some(Arc::clone(self)));
+        Arc::new_cyclic(|me| Self { id, to, within, memory, me: me.clone(), state, notes: ChannelNotes::default() })
     }
 
     /// Its number.
@@ -94,7 +113,13 @@ impl ChannelFlow {
             state.waiting.push(waiter);
             return false;
         }
-        let admitted = self.within.as_ref().is_none_or(|channel| channel.admit_for(waiter, no_ack));
+        let admitted = match &self.within {
+            Some(channel) => channel.admit_for(waiter, no_ack),
+            None => no_ack || self.has_memory(&mut state),
+        };
+        if !admitted && self.within.is_none() {
+            state.waiting.push(waiter);
+        }
         if admitted && no_ack {
             state.tally.delivered_no_ack += 1;
         } else if admitted {
@@ -104,14 +129,68 @@ impl ChannelFlow {
         admitted
     }
 
-    /// Bytes that may go to it now; none: the queue waits.
+    /// Is there memory for one more? Else it waits for others to give some back.
+    fn has_memory(&self, state: &mut FlowState) -> bool {
+        let held = state.held();
+        if state.reserved.admits(held) {
+            return true;
+        }
+        self.memory.wait(self.id, self.me.clone());
+        // It may have been given back before that was known.
+        state.reserved.admits(held)
+    }
+
+    /// May it be given a message that it asks for, and has to acknowledge?
+    pub fn may_get(&self) -> bool {
+        let mut state = self.state.lock();
+        let held = state.held();
+        state.reserved.admits(held)
+    }
+
+    /// Who is to go on, if something may have changed.
+    pub(super) fn wake(&self) -> Vec<Waiter> {
+        self.state.lock().wake()
+    }
+
+    /// Bytes of a stream that may go to it now; none: the stream waits.
     pub(super) fn room(&self, queue: QueueId) -> usize {
         let mut state = self.state.lock();
-        let room = UNDER_WAY_MAX.saturating_sub(state.under_way);
+        let room = if self.has_memory(&mut state) { UNDER_WAY_MAX.saturating_sub(state.under_way) } else { 0 };
         if room == 0 {
             state.waiting.push((queue, self.id));
         }
         room
+    }
+
+    /// So many messages of a stream are given to it.
+    pub(super) fn sends_of_stream(&self, messages: usize, bytes: usize) {
+        let mut state = self.state.lock();
+        state.under_way += bytes;
+        state.of_streams += messages as u64;
+    }
+
+    /// So many messages of a stream are settled: who is to go on.
+    pub(super) fn settled_of_stream(&self, count: u64) -> Vec<Waiter> {
+        let mut state = self.state.lock();
+        state.of_streams = state.of_streams.saturating_sub(count);
+        self.after(state)
+    }
+
+    /// Something was settled. Gives back what it does not need.
+    fn after(&self, mut state: MutexGuard<'_, FlowState>) -> Vec<Waiter> {
+        let held = state.held();
+        let (freed, mut woken) = (state.reserved.shrink(held), state.wake());
+        drop(state);
+        if freed {
+            woken.extend(self.memory.wake());
+        }
+        woken
+    }
+
+    /// Its channel is closed: who is to go on, now that it has nothing.
+    pub(super) fn closed(&self) -> Vec<Waiter> {
+        let freed = self.state.lock().reserved.end();
+        if freed { self.memory.wake() } else { Vec::new() }
     }
 
     /// Bytes count where they are sent, which is the channel.
@@ -149,7 +228,7 @@ impl ChannelFlow {
             let mut state = self.state.lock();
             state.unacknowledged = state.unacknowledged.saturating_sub(count);
             state.tally.acknowledged += acknowledged;
-            state.wake()
+            self.after(state)
         };
         woken.extend(self.within.iter().flat_map(|channel| channel.settled(count, acknowledged)));
         woken
@@ -164,6 +243,12 @@ impl ChannelFlow {
         let mut state = self.state.lock();
         state.limit = limit;
         state.wake()
+    }
+}
+
+impl Drop for ChannelFlow {
+    fn drop(&mut self) {
+        self.memory.forget(self.id);
     }
 }
 

@@ -283,7 +283,7 @@ impl Broker {
 
     /// A channel of a gateway.
     pub fn new_channel(&self, to: ReplyTo) -> Arc<ChannelFlow> {
-        ChannelFlow::new(ChannelId(self.subscriptions().new_consumer().0), to)
+        ChannelFlow::new(ChannelId(self.subscriptions().new_consumer().0), to, &self.vhosts.unsettled)
     }
 
     /// Somebody consumes from now on.
@@ -338,7 +338,9 @@ impl Broker {
     /// Consumers, or who has got them, say what is to become of messages that they have; what they do not have is passed over.
     pub fn settle(self: &Arc<Self>, queue: &Arc<Queue>, channel: &Arc<ChannelFlow>, said: &[Settlement]) {
         if let Some(stream) = &queue.stream {
-            return self.settle_stream(queue, stream, said);
+            self.settle_stream(queue, stream, said);
+            let count = said.iter().map(|run| run.last - run.first + 1).sum();
+            return self.resume(channel.settled_of_stream(count));
         }
         let mut turn = self.turn(queue);
         let (mut count, mut acknowledged) = (0, 0);
@@ -366,6 +368,11 @@ impl Broker {
                 turn.run();
             }
         }
+    }
+
+    /// A channel is closed, and has left its queues: others may have the memory of what it had.
+    pub fn channel_closed(self: &Arc<Self>, channel: &Arc<ChannelFlow>) {
+        self.resume(channel.closed());
     }
 
     /// Messages of so many bytes have been handed to the socket of a channel.

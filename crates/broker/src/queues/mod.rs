@@ -37,6 +37,7 @@ mod testing;
 mod ticker;
 mod traits;
 mod unfinished;
+mod unsettled_memory;
 mod vhosts;
 mod window;
 mod window_memory;
@@ -80,6 +81,7 @@ pub(crate) use restore::FoundQueues;
 pub(crate) use ticker::Ticker;
 use burials::BurialsUnderWay;
 use searches::Searches;
+use unsettled_memory::UnsettledMemory;
 use window_memory::WindowMemory;
 
 /// The virtual host that is always there.
@@ -146,6 +148,8 @@ pub struct Vhosts {
     pub(crate) configs: Mutex<Vec<(Durability, Arc<TopicConfig>)>>,
     /// Of what queues have read and not given out.
     windows: Arc<WindowMemory>,
+    /// Of messages that channels have not settled.
+    unsettled: Arc<UnsettledMemory>,
     /// Parameters of the broker, by name.
     global: RwLock<BTreeMap<String, serde_json::Value>>,
     burials: BurialsUnderWay,
@@ -157,7 +161,7 @@ pub struct Vhosts {
 impl Default for Vhosts {
     fn default() -> Self {
         let first = (DEFAULT_VHOST.to_owned(), Arc::new(Vhost::new(DEFAULT_VHOST)));
-        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default() }
+        Self { by_name: RwLock::new(HashMap::from_iter([first])), by_id: RwLock::new(ArcTable::new(|queue| &queue.id)), next_binding: AtomicU64::new(0), configs: Mutex::default(), windows: Arc::default(), unsettled: Arc::default(), global: RwLock::default(), burials: BurialsUnderWay::default(), too_large_letters: AtomicU64::default(), searches: Searches::default() }
     }
 }
 
@@ -206,6 +210,21 @@ impl Vhosts {
     /// What is kept so.
     pub fn window_bytes(&self) -> usize {
         self.windows.used()
+    }
+
+    /// Memory of messages that channels have and have not settled.
+    pub fn set_unsettled_bytes_max(&self, bytes: usize) {
+        self.unsettled.set_max(bytes);
+    }
+
+    /// What is reserved of it.
+    pub fn unsettled_bytes(&self) -> usize {
+        self.unsettled.used()
+    }
+
+    /// How often a channel was given nothing more because there was none.
+    pub fn unsettled_short(&self) -> u64 {
+        self.unsettled.short()
     }
 
     /// The queue that has this log.

@@ -212,7 +212,7 @@ impl Reader {
     fn send(&self, broker: &Broker, out: &mut Outbox) {
         let Outbox { messages, bytes } = std::mem::take(out);
         if !messages.is_empty() {
-            self.wish.channel.sends(bytes, false);
+            self.wish.channel.sends_of_stream(messages.len(), bytes);
             broker.reply(self.wish.to, Reply::Done(Box::new(Deliveries { consumer: self.id, messages, bytes })));
         }
     }
