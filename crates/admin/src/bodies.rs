@@ -1,11 +1,13 @@
 //! Bodies of requests, read once it is known that who sends them may: how long they may be and may take to come, and how much memory may be made
-//! of their JSON, of which a byte can become a hundred.
+//! of their JSON, of which a byte can become a hundred. What a body takes is given back when the work on it ends, also if who has sent it has
+//! gone by then.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 /// A body that is not longer is read at once, whatever others there are.
@@ -18,6 +20,10 @@ pub(crate) const LARGEST: usize = LARGE_TOGETHER_KIB << 10;
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// One that is not small may take so many times as long to come.
 const LARGE_TIMES: u32 = 4;
+/// What is made of all bodies that are worked on may take so much memory in any case, in KiB.
+const MEMORY_MIN_KIB: usize = 64 << 10;
+/// What takes no more is not counted.
+const UNCOUNTED: usize = 64 << 10;
 /// So many bytes of memory may be made of any body beside those of its length.
 const MEMORY_BASE: usize = 1 << 20;
 /// What an object, an element and a key of an object take in memory beside their texts.
@@ -47,6 +53,39 @@ impl Bounds {
 
 static LARGE: Semaphore = Semaphore::const_new(LARGE_TOGETHER_KIB);
 
+/// Memory for what is made of bodies.
+struct Memory {
+    free: Semaphore,
+    total_kib: AtomicUsize,
+}
+
+static MEMORY: Memory = Memory { free: Semaphore::const_new(MEMORY_MIN_KIB), total_kib: AtomicUsize::new(MEMORY_MIN_KIB) };
+
+/// Bodies that are worked on, with all that is made of them, may take so many bytes of memory; 64 MiB at least. At the start.
+pub fn set_body_memory(bytes: usize) {
+    MEMORY.enlarge(bytes >> 10);
+}
+
+impl Memory {
+    fn enlarge(&self, to_kib: usize) {
+        let before = self.total_kib.fetch_max(to_kib, Ordering::SeqCst);
+        self.free.add_permits(to_kib.saturating_sub(before));
+    }
+
+    /// Memory for a body of which so many bytes will be made.
+    async fn take(&self, bytes: usize, time: Duration) -> Result<Option<SemaphorePermit<'_>>, Unread> {
+        if bytes <= UNCOUNTED {
+            return Ok(None);
+        }
+        let kib = bytes.div_ceil(1 << 10);
+        if kib > self.total_kib.load(Ordering::SeqCst) {
+            return Err(Unread::TooMuch);
+        }
+        let kib = u32::try_from(kib).map_err(|_| Unread::TooMuch)?;
+        timeout(time, self.free.acquire_many(kib)).await.map_err(|_| Unread::Busy)?.map(Some).map_err(|_| Unread::Busy)
+    }
+}
+
 /// Why a body is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
@@ -56,12 +95,25 @@ pub(crate) enum Unread {
     Busy,
     /// More would be made of it than of others of its length.
     TooManyValues,
+    /// More would be made of it than there is memory for.
+    TooMuch,
 }
 
-/// A body, and the room that it takes until it is done with.
+/// A body, and what it takes until the work on it ends: whoever works on it holds all of this.
 pub(crate) struct Read {
-    pub bytes: Vec<u8>,
-    _room: Option<tokio::sync::SemaphorePermit<'static>>,
+    bytes: Vec<u8>,
+    _room: Option<SemaphorePermit<'static>>,
+    _memory: Option<SemaphorePermit<'static>>,
+}
+
+impl Read {
+    pub fn none() -> Self {
+        Self { bytes: Vec::new(), _room: None, _memory: None }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Reads a body.
@@ -87,10 +139,12 @@ async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bo
     let time = if room.is_some() { time * LARGE_TIMES } else { time };
     let read = timeout(time, axum::body::to_bytes(body, expected)).await.map_err(|_| Unread::TooSlow)?;
     let bytes: Vec<u8> = read.map_err(|_| Unread::TooLarge)?.into();
-    if memory(&bytes) > MEMORY_BASE + bytes.len() * bounds.memory_of_byte {
+    let made = memory(&bytes);
+    if made > MEMORY_BASE + bytes.len() * bounds.memory_of_byte {
         return Err(Unread::TooManyValues);
     }
-    Ok(Read { bytes, _room: room })
+    let memory = MEMORY.take(bytes.len() + made, time).await?;
+    Ok(Read { bytes, _room: room, _memory: memory })
 }
 
 /// Bytes of memory that values of JSON take beside their texts, about.
@@ -138,10 +192,24 @@ mod tests {
         let nested = "[1],".repeat(30_000);
         assert_eq!(refused(read(&HeaderMap::new(), Body::from(nested), Bounds::USUAL).await), Some(Unread::TooManyValues));
         let queues = r#"{"name": "orders", "durable": true, "arguments": {}},"#.repeat(30_000);
-        let read_all = read(&HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS).await.map(|read| read.bytes.len());
+        let read_all = read(&HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS).await.map(|read| read.bytes().len());
         assert_eq!(read_all, Ok(queues.len()));
         assert_eq!(refused(read(&announces(SMALL_MAX + 1), Body::empty(), Bounds::USUAL).await), Some(Unread::TooLarge));
         assert_eq!(refused(read(&announces(10), Body::from("x".repeat(11)), Bounds::USUAL).await), Some(Unread::TooLarge), "it is longer than was said");
+    }
+
+    #[tokio::test]
+    async fn what_is_made_of_bodies_is_bounded_together() {
+        let memory = Memory { free: Semaphore::const_new(100), total_kib: AtomicUsize::new(100) };
+        let refused = async |bytes: usize| memory.take(bytes, SHORT).await.err();
+        assert_eq!((refused(1 << 20).await, refused(UNCOUNTED).await), (Some(Unread::TooMuch), None));
+        let first = memory.take(80 << 10, SHORT).await.expect("there is room");
+        assert_eq!((refused(80 << 10).await, refused(UNCOUNTED).await), (Some(Unread::Busy), None));
+        drop(first);
+        assert_eq!(refused(80 << 10).await, None);
+        memory.enlarge(2000);
+        memory.enlarge(1000);
+        assert_eq!((refused(1 << 20).await, memory.free.available_permits()), (None, 2000));
     }
 
     const SHORT: Duration = Duration::from_millis(50);

@@ -14,6 +14,7 @@ mod origin;
 mod paths;
 mod serving;
 
+pub use bodies::set_body_memory;
 pub use control::control;
 
 use std::net::SocketAddr;

@@ -125,6 +125,7 @@ impl Answer {
             Unread::TooLarge => Self::too_large(most),
             Unread::TooSlow => Self::too_slow(),
             Unread::TooManyValues => Self::bad_request("the body has too many values for its length"),
+            Unread::TooMuch => Self::too_much(),
             Unread::Busy => Self::busy(),
         }
     }
@@ -132,6 +133,12 @@ impl Answer {
     /// 413.
     pub fn too_large(max: usize) -> Refusal {
         Self::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", format!("a body has at most {max} bytes"), None)
+    }
+
+    /// 413.
+    fn too_much() -> Refusal {
+        let text = "the body would take more memory than there is for it: send it in parts";
+        Self::refusal(StatusCode::PAYLOAD_TOO_LARGE, "too_large", text.to_owned(), None)
     }
 
     /// 415.

@@ -16,7 +16,7 @@ use super::live::Live;
 use super::login::log_in;
 use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
-use crate::bodies::{self, Bounds};
+use crate::bodies::{self, Bounds, Read};
 use crate::management::{self, Management};
 use crate::operations::Operator;
 use crate::origin::{self, Asked, Peers};
@@ -80,8 +80,8 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     let api = Arc::clone(&server.api);
     if route.access == Access::Open {
-        let body = if changes { read(&parts.headers, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }).await? } else { Vec::new() };
-        return answer_open(&api, &management, route, &body, (&parts.headers, peers.peer)).await;
+        let body = if changes { read(&parts.headers, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }).await? } else { Read::none() };
+        return answer_open(&api, &management, route, body.bytes(), (&parts.headers, peers.peer)).await;
     }
     let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller, route));
@@ -90,7 +90,7 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     blocking(move || {
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let call = Call { api: &api, management: &management, caller: &caller, filled, query, headers: &parts.headers, body: &body, tries: route.tries };
+        let call = Call { api: &api, management: &management, caller: &caller, filled, query, headers: &parts.headers, body: body.bytes(), tries: route.tries };
         check_query(&call, route)?;
         management.rates.touch();
         let outcome = (route.handler)(&call);
@@ -123,10 +123,10 @@ async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, bod
 
 /// # Errors
 /// 408, 413, 415, 400.
-async fn read(headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Vec<u8>, Refusal> {
-    let read = bodies::read(headers, body, bounds).await.map_err(|unread| Answer::unread(unread, bounds.bytes))?.bytes;
+async fn read(headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Read, Refusal> {
+    let read = bodies::read(headers, body, bounds).await.map_err(|unread| Answer::unread(unread, bounds.bytes))?;
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !read.is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
+    if !read.bytes().is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return Err(Answer::not_json());
     }
     Ok(read)

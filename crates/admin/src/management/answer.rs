@@ -113,6 +113,7 @@ impl Answer {
             Unread::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {most} bytes here")),
             Unread::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body does not come".to_owned()),
             Unread::TooManyValues => (StatusCode::BAD_REQUEST, "the body has too many values for its length".to_owned()),
+            Unread::TooMuch => (StatusCode::PAYLOAD_TOO_LARGE, "the body would take more memory than there is for it: send it in parts".to_owned()),
             Unread::Busy => return Self::busy(),
         };
         Self::refusal(status, "bad_request", reason)
