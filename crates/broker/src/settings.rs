@@ -196,6 +196,7 @@ pub const BROKER: &[Setting] = &[
     row("otel.metric.export.interval", Int(100, 86_400_000), "60000", Enforced, "Milliseconds from one export to the next."),
     row("otel.service.name", Text, "mainstem", Enforced, "Attribute service.name of what is exported."),
     row("otel.resource.attributes", Text, "", Enforced, "More attributes of what is exported: NAME=VALUE, with commas between. service.instance.id is the cluster's id if it is not said here."),
+    row("mainstem.metrics.series", Int(0, 100_000), "1000", Enforced, "Groups and topics that are named at /metrics with their backlog, those furthest behind first; the others are counted."),
     row("mainstem.shards", Int(0, 64), "0", Enforced, "Network threads; 0: one per core."),
 ];
 

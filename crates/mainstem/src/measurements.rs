@@ -15,18 +15,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use types::{ByteSize, PartitionIndex, TopicId};
+use types::ByteSize;
 
+use crate::backlogs::Backlogs;
 use crate::frames::FramePool;
 use crate::limit_metrics::LimitMetrics;
 use crate::tls::Tls;
-
-/// Label of a group's backlog.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Backlog {
-    group: String,
-    topic: String,
-}
 
 /// Label of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,6 +32,12 @@ struct OpenTransaction {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Shared {
     event: &'static str,
+}
+
+/// Label of what is refused for want of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Refusing {
+    account: &'static str,
 }
 
 /// Label of what filters did with batches.
@@ -69,6 +69,7 @@ pub struct Node {
     pub broker: Arc<Broker>,
     pub frames: Arc<FramePool>,
     pub gateway: Arc<Gateway>,
+    pub amqp: Arc<amqp_gateway::Gateway>,
     pub budget: ByteSize,
     /// Of listeners with it.
     pub tls: Option<Arc<Tls>>,
@@ -85,6 +86,11 @@ pub struct Measurements {
     tail_used: Gauge,
     pinned: Gauge,
     windows: Gauge,
+    held: Gauge,
+    unfinished: Gauge,
+    unsettled: Gauge,
+    groups: Gauge,
+    refused: Family<Refusing, Counter>,
     state: Gauge,
     queued: Gauge,
     segments: Gauge,
@@ -99,10 +105,9 @@ pub struct Measurements {
     files: Gauge,
     recovery_seconds: Gauge<f64, AtomicU64>,
     recovered_bytes: Gauge,
-    backlog: Family<Backlog, Gauge>,
+    backlogs: Backlogs,
     transactions: Family<OpenTransaction, Gauge<f64, AtomicU64>>,
     shared: Family<Shared, Counter>,
-    in_flight: Family<Backlog, Gauge>,
     imbalance: Gauge,
     too_large_letters: Counter,
     filter_batches: Family<Filtered, Counter>,
@@ -131,6 +136,10 @@ impl Measurements {
             ("memory_pinned_bytes", "Memory held by answers that clients have not read", &self.pinned),
             ("memory_filter_bytes", "Memory of what filters have found out about batches", &self.filter_notes),
             ("memory_window_bytes", "Memory of messages that queues have read and not given out", &self.windows),
+            ("memory_held_publish_bytes", "Memory of AMQP publishes for which journals have no room", &self.held),
+            ("memory_unfinished_bytes", "Memory of AMQP contents and transactions that are not finished", &self.unfinished),
+            ("memory_unsettled_bytes", "Memory reserved for AMQP messages that are delivered and not settled", &self.unsettled),
+            ("memory_group_bytes", "Memory of groups and committed offsets, about", &self.groups),
             ("memory_state_bytes", "Memory of keyed state that is in no checkpoint yet: settings, offsets, what was acknowledged", &self.state),
             ("append_queue_bytes", "Appends waiting for a journal", &self.queued),
             ("segments", "Segment files", &self.segments),
@@ -150,13 +159,17 @@ impl Measurements {
             registry.register(name, help, gauge.clone());
         }
         registry.register("recovery_seconds", "Duration of the recovery at the start", self.recovery_seconds.clone());
-        registry.register("group_backlog_records", "Records that a group has not committed yet", self.backlog.clone());
+        registry.register("group_backlog_records", "Records that a group has not committed yet", self.backlogs.behind.clone());
         let help = "How long a transaction is open that readers of committed records wait for";
         registry.register("transaction_open_seconds", help, self.transactions.clone());
         registry.register("share_records", "Records of share groups by what happened to them", self.shared.clone());
         let help = "Dead messages that stay where they are because no segment has room for them with what their death adds: one each hour and message";
         registry.register("dead_letters_too_large", help, self.too_large_letters.clone());
-        registry.register("share_in_flight_records", "Records that members of a share group have", self.in_flight.clone());
+        registry.register("share_in_flight_records", "Records that members of a share group have", self.backlogs.in_flight.clone());
+        let help = "Groups and topics that are not named at mainstem_group_backlog_records and mainstem_share_in_flight_records, because others have more";
+        registry.register("metrics_omitted_series", help, self.backlogs.omitted.clone());
+        let help = "How often something was refused, or a consumer told to wait, because its part of the memory was used up";
+        registry.register("memory_refused", help, self.refused.clone());
         let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
         registry.register("filter_batches", help, self.filter_batches.clone());
         registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
@@ -222,6 +235,10 @@ impl Measurements {
             ("pinned", node.gateway.pinned_bytes(), "Answers that clients have not read"),
             ("filters", node.broker.filters().notes_bytes(), "What filters have found out about batches"),
             ("windows", node.broker.vhosts().window_bytes(), "Messages that queues have read and not given out"),
+            ("held_publishes", node.amqp.held_bytes(), "AMQP publishes for which journals have no room"),
+            ("unfinished", node.amqp.unfinished_bytes(), "AMQP contents and transactions that are not finished"),
+            ("unsettled", node.broker.vhosts().unsettled_bytes(), "AMQP messages that are delivered and not settled"),
+            ("groups", node.broker.groups().memory().0, "Groups and committed offsets"),
             ("state", sum(&|journal| journal.state_memory()), "Keyed state that is in no checkpoint yet"),
             ("append_queue", sum(&|journal| journal.queued_bytes()), "Appends that wait for a journal"),
         ];
@@ -247,6 +264,7 @@ impl Measurements {
             self.certificate_until.get_or_create(&[]).set(tls.until());
         }
         self.windows.set(node.broker.vhosts().window_bytes() as i64);
+        self.refresh_accounts(node);
         self.state.set(sum(&|journal| journal.state_memory()));
         self.queued.set(sum(&|journal| journal.queued_bytes()));
         self.segments.set(sum(&|journal| journal.segment_usage().0));
@@ -260,11 +278,23 @@ impl Measurements {
         let topics = node.broker.topics();
         self.topics.set(topics.len() as i64);
         self.partitions.set(topics.iter().map(|topic| topic.logs().len() as i64).sum());
-        self.refresh_backlog(&node.broker);
+        self.imbalance.set(self.backlogs.refresh(&node.broker));
         self.refresh_shared(&node.broker);
         self.transactions.clear();
         for (transactional_id, open_ms) in node.broker.transactions().open().into_iter().take(TRANSACTIONS_NAMED) {
             self.transactions.get_or_create(&OpenTransaction { transactional_id }).set(open_ms as f64 / 1000.0);
+        }
+    }
+
+    fn refresh_accounts(&self, node: &Node) {
+        let (groups, groups_refused) = node.broker.groups().memory();
+        self.held.set(node.amqp.held_bytes() as i64);
+        self.unfinished.set(node.amqp.unfinished_bytes() as i64);
+        self.unsettled.set(node.broker.vhosts().unsettled_bytes() as i64);
+        self.groups.set(groups as i64);
+        let refused = [("unfinished", node.amqp.unfinished_refused()), ("unsettled", node.broker.vhosts().unsettled_short()), ("groups", groups_refused)];
+        for (account, count) in refused {
+            self.refused.get_or_create(&Refusing { account }).inner().store(count, Ordering::Relaxed);
         }
     }
 
@@ -299,32 +329,6 @@ impl Measurements {
             self.shared.get_or_create(&Shared { event: name }).inner().store(broker.subscriptions().count(event), Ordering::Relaxed);
         }
         self.too_large_letters.inner().store(broker.too_large_letters(), Ordering::Relaxed);
-        self.in_flight.clear();
-        let mut imbalance = 0;
-        for shared in broker.subscriptions().all() {
-            let name = shared.name();
-            let Some(topic) = broker.topic_by_id(TopicId(uuid::Uuid::from_u128(name.topic))) else { continue };
-            let label = Backlog { group: name.group.to_string(), topic: topic.name.clone() };
-            let state = shared.lock();
-            // Of queues only committed messages count.
-            let end = if shared.is_of_queue() { shared.log().last_stable() } else { shared.log().high_watermark() };
-            imbalance += state.imbalance() as i64;
-            self.backlog.get_or_create(&label).inc_by(state.backlog(end.0) as i64);
-            self.in_flight.get_or_create(&label).inc_by(state.in_flight() as i64);
-        }
-        self.imbalance.set(imbalance);
-    }
-
-    fn refresh_backlog(&self, broker: &Broker) {
-        self.backlog.clear();
-        for group in broker.groups().names() {
-            for (topic, partition, committed) in broker.groups().offsets(&group) {
-                let log = broker.topic(&topic).and_then(|topic| topic.log(PartitionIndex(partition)));
-                let Some(log) = log else { continue };
-                let behind = (log.high_watermark().0 as i64).saturating_sub(committed.offset).max(0);
-                self.backlog.get_or_create(&Backlog { group: group.clone(), topic }).inc_by(behind);
-            }
-        }
     }
 }
 

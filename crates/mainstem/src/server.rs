@@ -48,6 +48,14 @@ const PUBLISHES_SHARE: usize = 16;
 const WINDOWS_SHARE: usize = 8;
 /// Part of it for what filters have found out about batches.
 const NOTES_SHARE: usize = 32;
+/// Part of it for AMQP contents and transactions that are not finished.
+const UNFINISHED_SHARE: usize = 8;
+/// Part of it for AMQP messages that are delivered and not settled.
+const UNSETTLED_SHARE: usize = 16;
+/// Part of it for bodies of requests to administration, with what is made of them.
+const BODIES_SHARE: usize = 8;
+/// Part of it for groups and committed offsets.
+const GROUPS_SHARE: usize = 16;
 /// Connections that the system may hold for an acceptor.
 const BACKLOG: i32 = 1024;
 
@@ -55,6 +63,17 @@ const BACKLOG: i32 = 1024;
 fn bound_memory(broker: &Broker, budget: usize) {
     broker.vhosts().set_window_bytes_max(budget / WINDOWS_SHARE);
     broker.filters().set_notes_bytes_max(budget / NOTES_SHARE);
+    broker.vhosts().set_unsettled_bytes_max(budget / UNSETTLED_SHARE);
+    broker.groups().set_bytes_max(budget / GROUPS_SHARE);
+    admin::set_body_memory(budget / BODIES_SHARE);
+}
+
+/// The AMQP side of a broker, within its part of the memory.
+fn open_amqp(broker: &Arc<Broker>, metrics: amqp_gateway::GatewayMetrics, budget: usize) -> Arc<amqp_gateway::Gateway> {
+    let amqp = amqp_gateway::Gateway::new(Arc::clone(broker), metrics);
+    amqp.set_held_max(budget / PUBLISHES_SHARE);
+    amqp.set_unfinished_max(budget / UNFINISHED_SHARE);
+    amqp
 }
 
 /// Runs a broker until a signal ends it.
@@ -100,14 +119,13 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
     broker.waits().set_request_memory(frames.share());
-    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), budget: config.memory, tls: tls.clone() });
+    let amqp = open_amqp(&broker, amqp_metrics, config.memory.bytes() as usize);
+    measurements.attach(Node { broker: Arc::clone(&broker), frames: frames.clone(), gateway: gateway.clone(), amqp: amqp.clone(), budget: config.memory, tls: tls.clone() });
     manage(&config, &broker, &managed, listening(&listeners, served), vitals);
     let reload = Reload::new(arguments, &config, &broker, tls.as_ref(), log);
     let backups = backups(&config, &folder, &journals, mode);
     state.with_registry(|registry| backups.register(registry));
     operated.attach(Arc::new(orders.operator(backups, Arc::clone(&reload))));
-    let amqp = amqp_gateway::Gateway::new(Arc::clone(&broker), amqp_metrics);
-    amqp.set_held_max(config.memory.bytes() as usize / PUBLISHES_SHARE);
     bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
     memory::give_back_unused();

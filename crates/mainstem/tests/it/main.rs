@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod damages;
 mod kills;
+mod memory;
 mod monitoring;
 mod openapi;
 mod operations;

@@ -56,7 +56,9 @@ impl Process {
     }
 
     fn try_start_by(mut command: Command) -> Result<Self, String> {
-        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "128MiB", "--amqp", "none"]);
+        let speaks_amqp = command.get_args().any(|flag| flag == "--amqp");
+        command.args(["--kafka", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "128MiB"]);
+        command.args(if speaks_amqp { &[][..] } else { &["--amqp", "none"] });
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let lines = Mutex::new(lines_of(child.stdout.take().expect("a pipe")));
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
@@ -81,6 +83,18 @@ impl Process {
             (words.next() == Some(name) && !line.contains("(TLS)")).then(|| words.next())??.trim_start_matches("http://").parse::<SocketAddr>().ok()
         };
         self.printed.lines().filter_map(of).rfind(|address| address.ip().is_loopback()).expect("an address")
+    }
+
+    /// Where it speaks AMQP, if it was started with `--amqp`.
+    pub fn amqp(&self) -> SocketAddr {
+        self.address("amqp")
+    }
+
+    /// Its resident memory, in bytes.
+    pub fn resident(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("it runs");
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+        kib.expect("a size") << 10
     }
 
     /// A page of the administration; `None` when nobody listens.

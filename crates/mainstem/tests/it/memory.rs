@@ -1,0 +1,131 @@
+//! What clients begin and do not finish takes no more memory than there is for it, whatever they send.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use amqp_wire::{
+    Encode, EncodedProperties, Method, Parsed, ProtocolHeader, ShortBytes, Table, basic, channel, connection, parse_frame, queue, short, tx, write_content,
+    write_method,
+};
+
+use crate::process::{PATIENCE, Process};
+
+const MIB: usize = 1 << 20;
+const FRAME_MAX: u32 = 131_072;
+const BODY_BYTES: usize = 8 * MIB;
+/// Of such a body.
+const LAST_FRAME_BYTES: usize = 8 + BODY_BYTES % (FRAME_MAX as usize - 8);
+
+/// A connection of guest.
+struct Client {
+    socket: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Client {
+    fn open(process: &Process) -> Self {
+        let socket = TcpStream::connect(process.amqp()).expect("a port");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut client = Self { socket, input: Vec::new() };
+        client.send(&ProtocolHeader::AMQP_0_9_1.to_bytes());
+        client.expect("Connection(Start(");
+        let properties = Table::build(|_| {});
+        client.method(0, &connection::StartOk {
+            client_properties: properties.view(),
+            mechanism: short("PLAIN"),
+            response: b"\0guest\0guest",
+            locale: short("en_US"),
+        });
+        client.expect("Connection(Tune(");
+        client.method(0, &connection::TuneOk { channel_max: 2047, frame_max: FRAME_MAX, heartbeat: 0 });
+        client.method(0, &connection::Open { virtual_host: short("/") });
+        client.expect("Connection(OpenOk");
+        client
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("it is taken");
+    }
+
+    fn method(&mut self, channel: u16, method: &impl Encode) {
+        let mut out = bytes::BytesMut::new();
+        write_method(&mut out, channel, method);
+        self.send(&out);
+    }
+
+    fn ask(&mut self, channel: u16, method: &impl Encode, answer: &str) {
+        self.method(channel, method);
+        self.expect(answer);
+    }
+
+    /// The next method.
+    fn next(&mut self) -> String {
+        loop {
+            if let Ok(Parsed::Frame(frame)) = parse_frame(&self.input, FRAME_MAX) {
+                let (length, text) = (frame.bytes(), format!("{:?}", Method::decode(frame.payload)));
+                self.input.drain(..length);
+                return text;
+            }
+            let mut piece = [0; 4096];
+            let got = self.socket.read(&mut piece).expect("an answer");
+            assert!(got > 0, "it is closed");
+            self.input.extend_from_slice(&piece[..got]);
+        }
+    }
+
+    /// Waits for a method; passes over channels that are closed, and over transactions.
+    fn expect(&mut self, wanted: &str) {
+        loop {
+            let text = self.next();
+            if text.contains(wanted) {
+                return;
+            }
+            assert!(text.contains("Tx(SelectOk") || text.contains("Channel(Close(") && text.contains("reply_code: 311"), "{text}");
+        }
+    }
+}
+
+fn publish(channel: u16, body_bytes: usize) -> bytes::BytesMut {
+    let routing_key = ShortBytes::new(b"q").expect("short");
+    let method = basic::Publish { exchange: ShortBytes::default(), routing_key, mandatory: false, immediate: false };
+    let mut whole = bytes::BytesMut::new();
+    write_content(&mut whole, channel, &method, EncodedProperties::trusted(&[0, 0]), &vec![7; body_bytes], FRAME_MAX);
+    whole
+}
+
+/// A metric without labels.
+fn metric(process: &Process, name: &str) -> usize {
+    let page = process.ask_admin("/metrics").expect("a page");
+    let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no {name}")) as usize
+}
+
+#[test]
+fn half_bodies_and_open_transactions_of_many_channels_stay_within_their_part_of_the_memory() {
+    const CHANNELS: u16 = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &["--amqp", "127.0.0.1:0"]);
+    let before = process.resident();
+    let (mut bodies, mut transactions, mut modest) = (Client::open(&process), Client::open(&process), Client::open(&process));
+    for number in 1..=CHANNELS {
+        bodies.ask(number, &channel::Open {}, "Channel(OpenOk");
+        let whole = publish(number, BODY_BYTES);
+        bodies.send(&whole[..whole.len() - LAST_FRAME_BYTES]);
+    }
+    for number in 1..=CHANNELS {
+        transactions.ask(number, &channel::Open {}, "Channel(OpenOk");
+        transactions.method(number, &tx::Select {});
+        (0..80).for_each(|_| transactions.send(&publish(number, 100_000)));
+    }
+    modest.ask(1, &channel::Open {}, "Channel(OpenOk");
+    modest.ask(1, &queue::Declare { queue: short("q"), ..queue::Declare::default() }, "Queue(DeclareOk");
+    for _ in 0..10 {
+        modest.send(&publish(1, 50_000));
+    }
+    modest.ask(1, &queue::Purge { queue: short("q"), no_wait: false }, "Queue(PurgeOk");
+    let grown = process.resident().saturating_sub(before);
+    assert!(grown < 128 * MIB, "{} MiB more", grown / MIB);
+    assert!((MIB..=34 * MIB).contains(&metric(&process, "mainstem_memory_unfinished_bytes ")));
+    drop((bodies, transactions));
+    modest.ask(1, &queue::Purge { queue: short("q"), no_wait: false }, "Queue(PurgeOk");
+}
