@@ -25,9 +25,9 @@ const VERSION: u8 = 1;
 /// What a group wants of the records.
 const FILTER: &str = "mainstem.filter";
 const FILTER_CLIENTS: &str = "mainstem.filter.client.ids";
-/// What slows down who is far behind.
 /// Names the topic of a share group's dead letters: who sets it has them written there.
 pub const DEAD_LETTER_TOPIC: &str = "mainstem.share.dead.letter.topic";
+/// What slows down who is far behind.
 const LAGGARD_RULES: &str = "mainstem.laggard.rules";
 /// Characters of a filter that a refusal repeats.
 const FILTER_SHOWN: usize = 200;

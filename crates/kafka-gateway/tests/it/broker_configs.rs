@@ -15,6 +15,7 @@ const INCREMENTAL: (i16, i16) = (44, 1);
 const NODE: &str = "0";
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const GROUP: i8 = 32;
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 const APPEND: i8 = 2;
@@ -44,12 +45,16 @@ fn seen(node: &mut Node, client: usize, kind: i8, name: &str, key: &str) -> (Str
 }
 
 fn alter(node: &mut Node, client: usize, name: &str, changes: &[(&str, i8, &str)]) -> (i16, String) {
+    alter_of(node, client, BROKER, name, changes)
+}
+
+fn alter_of(node: &mut Node, client: usize, resource_type: i8, name: &str, changes: &[(&str, i8, &str)]) -> (i16, String) {
     let one = |(name, config_operation, value): &(&str, i8, &str)| {
         let value = (*config_operation != DELETE).then(|| (*value).into());
         AlterableConfig { name: (*name).into(), config_operation: *config_operation, value, ..Default::default() }
     };
     let configs = changes.iter().map(one).collect();
-    let resource = AlterConfigsResource { resource_type: BROKER, resource_name: name.into(), configs, ..Default::default() };
+    let resource = AlterConfigsResource { resource_type, resource_name: name.into(), configs, ..Default::default() };
     let request = IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
     node.send(client, INCREMENTAL, 1, |writer| request.encode(writer, INCREMENTAL.1)).expect("taken");
     let (_, body) = node.answer(client);
@@ -170,5 +175,10 @@ fn of_those_who_are_known_administrators_change_it() {
     assert_eq!(replace(&mut node, bob, NODE, &[("num.partitions", "3")], true), ErrorCode::ClusterAuthorizationFailed.code());
     assert_eq!(alter(&mut node, ann, "", &[("num.partitions", SET, "3")]).0, 0);
     assert_eq!(alter(&mut node, anybody, "", &[("num.partitions", SET, "4")]).0, 0, "where nobody has to log in");
+    // Groups are everybody's here, but not the one of all queues of all virtual hosts.
+    let rules = [("mainstem.laggard.rules", SET, "lag>100 records 60KB/min")];
+    assert_eq!(alter_of(&mut node, bob, GROUP, "readers", &rules).0, 0);
+    assert_eq!(alter_of(&mut node, bob, GROUP, "amqp.queue", &rules).0, ErrorCode::GroupAuthorizationFailed.code());
+    assert_eq!(alter_of(&mut node, ann, GROUP, "amqp.queue", &rules).0, 0);
     node.stop();
 }

@@ -176,6 +176,23 @@ fn a_topic_that_is_a_queue_belongs_to_the_virtual_host_of_the_queue() {
     }
 }
 
+#[test]
+fn who_names_a_topic_for_dead_letters_may_write_it_or_create_it() {
+    let (_folder, process) = with_bob(".*", &["--set", AUTHORIZER]);
+    make(&process, "POST", "/v1/topics", &json!({"name": "there", "partitions": 1}));
+    make(&process, "POST", "/v1/acls", &entry("AlterConfigs", "Group", "g"));
+    let name = |topic: &str| ask_as(&process, "bob", "PATCH", "/v1/groups/g/config", &json!({"set": {"mainstem.share.dead.letter.topic": topic}})).status;
+    let allow = |operation: &str, topic: &str| drop(make(&process, "POST", "/v1/acls", &entry(operation, "Topic", topic)));
+    allow("Create", "there");
+    assert_eq!(name("there"), 403);
+    allow("Write", "there");
+    assert_eq!(name("there"), 200);
+    allow("Write", "missing");
+    assert_eq!(name("missing"), 403);
+    allow("Create", "missing");
+    assert_eq!((name("missing"), name("")), (200, 200));
+}
+
 /// A stream goes whatever is in it.
 #[test]
 fn what_would_come_of_a_deletion_is_what_comes_of_it() {
