@@ -80,6 +80,14 @@ pub enum Command {
         #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8190")]
         listen: String,
     },
+    /// Serve a broker that acknowledges what is published and keeps nothing, until standard input ends: what a client shows alone.
+    Null {
+        /// kafka, amqp, pulsar or nats.
+        protocol: String,
+        /// Of every topic, for protocols whose topics have partitions.
+        #[arg(long, default_value_t = 1)]
+        partitions: u32,
+    },
     /// Compare instructions per record, processor time and the ratio to Kafka with a baseline; fails when one is worse.
     Gate {
         /// The baseline.

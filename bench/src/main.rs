@@ -113,6 +113,12 @@ fn execute(command: Command) -> Result<()> {
             println!("worker on {}", listener.local_addr()?);
             worker::serve(listener)
         }
+        Command::Null { protocol, partitions } => {
+            let null = null::start(&protocol, null::Options { partitions })?;
+            println!("{protocol} on {}", null.address);
+            std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink())?;
+            Ok(())
+        }
         Command::Gate { guarded: true, common, .. } => guarded(&common),
         Command::Gate { baseline, update, without_peer, older, common, .. } => {
             gate(&baseline, update, !without_peer, older.as_deref(), &common)
