@@ -1,17 +1,43 @@
 //! The log in a file: when it has grown to a size it is renamed to `FILE.1`, the one before to `FILE.2`, and so on; the oldest goes. Lines are
-//! whole in one file, which is for its owner and his group: who collects logs is no owner of messages. When a line cannot be written (a full disk) it goes to stderr. When the file has been moved or deleted, a new one is
-//! begun when configuration is read again (SIGHUP), or the next time that it would be ended.
+//! whole in one file, which is for its owner and his group: who collects logs is no owner of messages. When a line cannot be written (a full disk) it goes to stderr, and when
+//! that is full too, or nobody reads it any more, the line is lost, which is counted: no broker ends because of its log. When the file has been
+//! moved or deleted, a new one is begun when configuration is read again (SIGHUP), or the next time that it would be ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tracing_subscriber::fmt::MakeWriter;
 
 /// The owner writes, his group reads.
 const OWNER_AND_GROUP: u32 = 0o640;
+
+/// Lines that could be written nowhere.
+static LINES_LOST: AtomicU64 = AtomicU64::new(0);
+
+/// Lines of this process that could be written neither to the file nor to stderr.
+pub fn lines_lost() -> u64 {
+    LINES_LOST.load(Ordering::Relaxed)
+}
+
+/// Takes lines for stderr; what cannot be written is lost.
+pub struct StderrWriter;
+
+impl Write for StderrWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if io::stderr().write_all(line).is_err() {
+            LINES_LOST.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Where, how long, how many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +142,7 @@ impl Write for LineWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut open = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if open.write_line(line).is_err() {
-            io::stderr().write_all(line)?;
+            return StderrWriter.write(line);
         }
         Ok(line.len())
     }

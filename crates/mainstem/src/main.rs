@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mainstem: {}", output::told(&error));
+            output::say(&output::told(&error));
             ExitCode::FAILURE
         }
     }

@@ -110,6 +110,7 @@ pub struct Measurements {
     shared: Family<Shared, Counter>,
     imbalance: Gauge,
     too_large_letters: Counter,
+    log_lines_lost: Counter,
     filter_batches: Family<Filtered, Counter>,
     filter_bytes: Family<Filtered, Counter>,
     filter_unproven: Counter,
@@ -170,6 +171,8 @@ impl Measurements {
         registry.register("metrics_omitted_series", help, self.backlogs.omitted.clone());
         let help = "How often something was refused, or a consumer told to wait, because its part of the memory was used up";
         registry.register("memory_refused", help, self.refused.clone());
+        let help = "Lines of the log that could be written neither to its file nor to stderr";
+        registry.register("log_lines_lost", help, self.log_lines_lost.clone());
         let help = "Batches by what filters did with them: decoded, remembered from before, skipped by a summary, unreadable and sent as they are";
         registry.register("filter_batches", help, self.filter_batches.clone());
         registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
@@ -328,6 +331,7 @@ impl Measurements {
         for (event, name) in ShareEvent::ALL {
             self.shared.get_or_create(&Shared { event: name }).inner().store(broker.subscriptions().count(event), Ordering::Relaxed);
         }
+        self.log_lines_lost.inner().store(crate::log_file::lines_lost(), Ordering::Relaxed);
         self.too_large_letters.inner().store(broker.too_large_letters(), Ordering::Relaxed);
     }
 }

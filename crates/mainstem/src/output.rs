@@ -1,4 +1,4 @@
-//! What commands print on standard output. Whoever reads it may have seen enough (`mainstem topic list | head -1`): then the rest is not
+//! What commands print on standard output, and say on stderr. Whoever reads it may have seen enough (`mainstem topic list | head -1`): then the rest is not
 //! written, and that is no error. Any other trouble is one: what could not be written to a file on a full disk is missed by somebody.
 
 use std::io::{self, ErrorKind, Write};
@@ -34,6 +34,11 @@ pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<Reader> {
 /// As [`print_bytes`].
 pub fn print(text: &str) -> anyhow::Result<Reader> {
     print_bytes(text.as_bytes())
+}
+
+/// Says something to who started this, on stderr; if that cannot be written nobody can be told.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "mainstem: {text}");
 }
 
 /// An error and what it came of, each once: some say in their own words what the next one says.

@@ -26,7 +26,7 @@ use crate::data_folder::DataFolder;
 use crate::descriptors::Descriptors;
 use crate::ending::{Ending, Orders};
 use crate::frames::FramePool;
-use crate::log_file::{LogFile, RotatingLog};
+use crate::log_file::{LogFile, RotatingLog, StderrWriter};
 use crate::management::{self, NodeVitals};
 use crate::memory;
 use crate::measurements::{Measurements, Node};
@@ -224,9 +224,10 @@ fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
     let file = config.log_file.as_ref().map(open).transpose()?;
     let writer = match &file {
         Some(file) => BoxMakeWriter::new(file.clone()),
-        None => BoxMakeWriter::new(std::io::stderr),
+        None => BoxMakeWriter::new(|| StderrWriter),
     };
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).with_writer(writer);
+    // What the library says of a line that it cannot write goes to stderr, and panics when that is full.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(true).log_internal_errors(false).with_writer(writer);
     if config.log == LogFormat::Json {
         log.json().init();
     } else {

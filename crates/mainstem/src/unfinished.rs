@@ -22,6 +22,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::backup::manifest;
+use crate::output;
 
 /// How often, and how long apart, a mark is tried that somebody may hold who only looks.
 const LOCK_TRIES: usize = 20;
@@ -130,7 +131,7 @@ pub fn mark(folder: &Path, work: Work, text: &str) -> anyhow::Result<Mark> {
     if !mark.was_left {
         return Ok(mark);
     }
-    eprintln!("mainstem: half of an earlier {} is removed from {}", work.noun(), folder.display());
+    output::say(&format!("half of an earlier {} is removed from {}", work.noun(), folder.display()));
     mark.begin_anew(|_| true)
 }
 

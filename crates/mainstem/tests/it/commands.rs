@@ -329,6 +329,24 @@ fn a_broker_serves_though_nobody_reads_what_it_prints() {
     assert!(std::fs::read_to_string(&log).unwrap_or_default().contains("stopped"));
 }
 
+/// A disk that holds nothing but the log may be full: that ends no broker, and none does not start for it.
+#[test]
+fn a_broker_serves_though_its_log_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("a device");
+    let mut command = mainstem(&["serve", "--kafka", "127.0.0.1:0", "--amqp", "none", "--admin", "127.0.0.1:0", "--memory", "128MiB"]);
+    command.arg("--data").arg(folder.path().join("data"));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(full()).spawn().expect("the binary starts");
+    let told: Vec<String> = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok).take_while(|line| !line.contains("ready")).collect();
+    // SAFETY: a signal to a child that is not reaped yet.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    let status = child.wait().expect("a child");
+    assert!(status.success(), "{status}: {told:?}");
+    let mut command = mainstem(&["inspect", "/nope"]);
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(full()).status().expect("the binary starts");
+    assert_eq!(status.code(), Some(1), "{status}");
+}
+
 #[test]
 fn lists_are_json_of_one_shape() {
     let folder = tempfile::tempdir().unwrap();
