@@ -480,6 +480,25 @@ impl Table {
         implicit.into_iter().flatten().chain(made)
     }
 
+    /// The bindings that lead from an exchange to a queue or an exchange, without those of the default exchange. Looks at all of that one of the two
+    /// that has fewer.
+    pub fn bindings_between<'t>(&'t self, source: &[u8], destination: Destination<'_>) -> impl Iterator<Item = Binding<'t>> {
+        let ends = self.id(source).zip(self.target(destination).ok());
+        let of = ends.map_or(&[][..], |(source, target)| {
+            let incoming = match target {
+                Target::Queue(id) => &self.queues[&id].incoming,
+                Target::Exchange(id) => &self.slot(id).incoming,
+            };
+            let outgoing = &self.slot(source).outgoing;
+            if incoming.len() < outgoing.len() { incoming } else { outgoing }
+        });
+        let is = move |id: &&BindingId| ends.is_some_and(|(source, target)| {
+            let entry = self.bindings.get(**id);
+            entry.source == source && entry.target == target
+        });
+        of.iter().filter(is).map(|id| self.view(*id))
+    }
+
     /// The bindings that lead to a queue, first the default exchange's, or to an exchange.
     pub fn bindings_to(&self, destination: Destination<'_>) -> impl Iterator<Item = Binding<'_>> {
         let (incoming, queue) = match self.target(destination) {

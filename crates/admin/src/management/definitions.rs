@@ -15,7 +15,7 @@ use broker::Broker;
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome};
-use super::call::{Call, control};
+use super::call::Call;
 use super::route::{Access, Route, route};
 
 pub(crate) use import::Document;
@@ -58,8 +58,10 @@ fn taken(call: &Call<'_>, vhost: Option<&str>) -> Outcome {
         InvalidDefinitions::Syntax { .. } => Answer::bad_request("failed_to_parse_json"),
         other => Answer::bad_request(other.to_string()),
     })?;
-    let imported = control(call.broker(), move |broker| document.apply(broker))?;
-    let imported = imported.map_err(|error| Answer::bad_request(error.to_string()))?;
+    let imported = document.apply(call.broker()).map_err(|error| match error {
+        InvalidDefinitions::Busy => Answer::busy(),
+        other => Answer::bad_request(other.to_string()),
+    })?;
     if imported.not_taken.is_empty() {
         return Ok(Answer::done());
     }
@@ -106,8 +108,7 @@ fn first_file<'b>(body: &'b [u8], boundary: &str) -> Option<&'b [u8]> {
 /// When it cannot be read, is no document, or something in it cannot be; with its line.
 pub fn load(broker: &Arc<Broker>, path: &Path) -> Result<Imported, InvalidDefinitions> {
     let text = std::fs::read_to_string(path).map_err(InvalidDefinitions::File)?;
-    let document = Document::parse(&text, None)?;
-    control(broker, move |broker| document.apply(broker)).map_err(|_| InvalidDefinitions::Busy)?
+    Document::parse(&text, None)?.apply(broker)
 }
 
 #[cfg(test)]

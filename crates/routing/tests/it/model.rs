@@ -307,6 +307,11 @@ fn check_lists(table: &Table, model: &Model) {
         assert_eq!(listed(table.bindings_from(name.as_bytes())), expected(&|binding| binding.source == *name));
         let end = End::Exchange(name.clone());
         assert_eq!(listed(table.bindings_to(end.destination())), expected(&|binding| binding.end == end));
+        let ends = model.queues.keys().map(|id| End::Queue(*id)).chain([end]);
+        for end in ends {
+            let between = listed(table.bindings_between(name.as_bytes(), end.destination()));
+            assert_eq!(between, expected(&|binding| binding.source == *name && binding.end == end));
+        }
     }
     for id in model.queues.keys() {
         assert_eq!(listed(table.bindings_to(End::Queue(*id).destination())), expected(&|binding| binding.end == End::Queue(*id)));

@@ -87,12 +87,11 @@ pub(super) fn binding(broker: &Arc<Broker>, item: &Item) -> Result<Came, String>
     if source.is_empty() {
         return Ok(Came::Same);
     }
-    let is_there = vhost.exchanges().read().bindings_from(source.as_bytes()).any(|one| {
-        matches!(one.destination, Destination::Queue(_)) == to_queue
-            && **one.destination_name == *destination.as_bytes()
-            && one.key == key.as_bytes()
-            && alike(&one.arguments, &arguments)
-    });
+    let is_there = {
+        let table = vhost.exchanges().read();
+        let to = if to_queue { table.queue(destination.as_bytes()).map(Destination::Queue) } else { Some(Destination::Exchange(destination.as_bytes())) };
+        to.is_some_and(|to| table.bindings_between(source.as_bytes(), to).any(|one| one.key == key.as_bytes() && alike(&one.arguments, &arguments)))
+    };
     if is_there {
         return Ok(Came::Same);
     }

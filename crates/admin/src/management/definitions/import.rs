@@ -1,8 +1,10 @@
 //! Definitions in: read and checked as a whole, then applied in the order in which one thing needs another: users, virtual hosts,
-//! permissions, parameters, policies, exchanges, queues, bindings. On the controller's thread.
+//! permissions, parameters, policies, exchanges, queues, bindings. On the controller's thread, in pieces.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::vec;
 
 use broker::{Broker, Permissions, PolicyScope, PolicyWish, SecurityError, Vhost, VhostWish};
 use serde_json::value::RawValue;
@@ -10,6 +12,10 @@ use serde_json::{Map, Value};
 
 use super::super::{users, vhosts};
 use super::declared;
+use crate::control::control;
+
+/// A piece of an import is over after this long: others have the controller then.
+const PIECE_MAX: Duration = Duration::from_millis(20);
 
 /// Why definitions are not taken over.
 #[derive(Debug, thiserror::Error)]
@@ -234,25 +240,38 @@ impl Document {
         Ok(Self { items, unknown })
     }
 
-    /// Applies it. On the controller's thread.
+    /// Applies it on the controller's thread, in pieces, between which the controller has time for others.
     ///
     /// # Errors
-    /// `Item`: what was before it is done.
+    /// `Item`: what was before it is done. `Busy`.
     pub fn apply(self, broker: &Arc<Broker>) -> Result<Imported, InvalidDefinitions> {
         let mut imported = Imported { changed: 0, not_taken: self.unknown };
-        for item in &self.items {
-            match one(broker, item).map_err(|reason| item.invalid(reason))? {
-                Came::Same => {}
-                Came::Changed => imported.changed += 1,
-                Came::Not(reason) => imported.not_taken.push(item.not_taken(reason)),
-                Came::Partly(changed, reasons) => {
-                    imported.changed += usize::from(changed);
-                    imported.not_taken.extend(reasons.into_iter().map(|reason| item.not_taken(reason)));
-                }
-            }
+        let mut items = self.items.into_iter();
+        while !items.as_slice().is_empty() {
+            (items, imported) = control(broker, move |broker| apply_piece(broker, items, imported)).ok_or(InvalidDefinitions::Busy)??;
         }
         Ok(imported)
     }
+}
+
+/// Takes over items for a while; what is left of them, and what has come of all so far.
+fn apply_piece(broker: &Arc<Broker>, mut items: vec::IntoIter<Item>, mut imported: Imported) -> Result<(vec::IntoIter<Item>, Imported), InvalidDefinitions> {
+    let began = Instant::now();
+    for item in items.by_ref() {
+        match one(broker, &item).map_err(|reason| item.invalid(reason))? {
+            Came::Same => {}
+            Came::Changed => imported.changed += 1,
+            Came::Not(reason) => imported.not_taken.push(item.not_taken(reason)),
+            Came::Partly(changed, reasons) => {
+                imported.changed += usize::from(changed);
+                imported.not_taken.extend(reasons.into_iter().map(|reason| item.not_taken(reason)));
+            }
+        }
+        if began.elapsed() >= PIECE_MAX {
+            break;
+        }
+    }
+    Ok((items, imported))
 }
 
 fn one(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
