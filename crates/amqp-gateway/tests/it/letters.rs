@@ -313,6 +313,63 @@ fn what_dies_together_is_found_once_in_its_order_and_is_written_together() {
     node.stop();
 }
 
+/// Takes two messages, refuses more, and sends what it has refused to `dead`.
+fn declare_full(node: &mut Node, client: usize) {
+    let arguments = Table::build(|fields| {
+        fields.put(short("x-max-length"), 2);
+        fields.put(short("x-overflow"), "reject-publish-dlx");
+        fields.put(short("x-dead-letter-exchange"), "second");
+    });
+    declare(node, client, "full", &arguments);
+}
+
+fn wait_for_count(node: &mut Node, name: &str, count: u64) {
+    node.wait_until("they have come", |node| {
+        let (queue, _) = node.subscription(name);
+        node.broker.counts(&queue).ready == count
+    });
+}
+
+#[test]
+fn letters_that_a_full_queue_refuses_go_to_its_own_dead_letters() {
+    let mut node = Node::start();
+    let client = work_and_grave(&mut node);
+    declare_full(&mut node, client);
+    let before = Table::build(|fields| {
+        fields.put(short("x-dead-letter-exchange"), "");
+        fields.put(short("x-dead-letter-routing-key"), "full");
+    });
+    declare(&mut node, client, "before", &before);
+    publish(&mut node, client, "before", 5);
+    for _ in 0..5 {
+        let tag = tag_of(&node.get(client, "before", false).method);
+        reject(&mut node, client, tag);
+    }
+    wait_for_count(&mut node, "full", 2);
+    wait_for_count(&mut node, "dead", 3);
+    let bodies = |node: &mut Node, name| [(); 4].map(|()| String::from_utf8(node.get(client, name, true).body.to_vec()).expect("text"));
+    assert_eq!(bodies(&mut node, "dead"), ["2", "3", "4", ""]);
+    assert_eq!(bodies(&mut node, "full"), ["0", "1", "", ""]);
+    node.stop();
+}
+
+#[test]
+fn what_a_full_queue_refuses_is_written_together() {
+    let (mut node, waits) = slow();
+    let client = work_and_grave(&mut node);
+    declare_full(&mut node, client);
+    publish(&mut node, client, "full", 2);
+    wait_for_count(&mut node, "full", 2);
+    let before = node.chunks();
+    waits.store(true, Ordering::SeqCst);
+    publish(&mut node, client, "full", MANY);
+    waits.store(false, Ordering::SeqCst);
+    wait_for_count(&mut node, "dead", MANY as u64);
+    let chunks = node.chunks() - before;
+    assert!(chunks < 50, "{chunks} chunks for {MANY} messages");
+    node.stop();
+}
+
 fn rules() -> Rules {
     Rules { deliveries_max: Some(1), unfinished_max: u64::MAX, lock: NO_LOCK, dead_letters: false, retry: None }
 }

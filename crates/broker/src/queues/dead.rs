@@ -11,7 +11,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-use delivery::{Dead, DeadReason, QueueKind};
+use bytes::Bytes;
+use delivery::{Dead, DeadReason, Overflow, QueueKind};
 use journal::{AppendItem, Journal, JournalStatus};
 use record::{BatchWriter, Record};
 use routing::{Headers, Name, QueueId, Scratch};
@@ -103,6 +104,9 @@ struct Way<'a> {
     waits: bool,
     /// The journals that it goes to.
     journals: Journals,
+    /// Queues that refuse this one and have refused messages go to their own dead-letter exchange; then those of the append, each alone.
+    refusing: Vec<Arc<Queue>>,
+    refused: Vec<(Arc<Queue>, Bytes)>,
     /// Journals of which no copy is taken now: earlier letters wait for them.
     behind: Journals,
     /// The journal of the queue, and by journal whether it takes copies, if that was asked for this append.
@@ -135,6 +139,10 @@ impl Address for Way<'_> {
             let asks = target.understood().kind == QueueKind::Classic || self.understood.letters_wait;
             if asks && !self.batches.admit(self.broker, &target, self.body_bytes) {
                 self.taken = false;
+                // Who waits for them asks again.
+                if target.understood().overflow == Overflow::RejectPublishDeadLetter && !self.understood.letters_wait {
+                    self.refusing.push(target);
+                }
                 continue;
             }
             targets.push(Arc::clone(target.part(letter.headers, self.offset)));
@@ -150,6 +158,15 @@ impl Address for Way<'_> {
         }
         self.bytes += letter.record_bytes;
         Some(self.batches.batch_for(targets, letter.record_bytes, self.bytes_max))
+    }
+}
+
+/// One letter, whoever takes it.
+struct Alone(BatchWriter);
+
+impl Address for Alone {
+    fn batch_for(&mut self, _: &Letter<'_>) -> Option<&mut BatchWriter> {
+        Some(&mut self.0)
     }
 }
 
@@ -252,6 +269,7 @@ impl Sending<'_> {
     fn append(&mut self) -> Result<(), NotSent> {
         let (broker, queue) = (self.broker, self.queue);
         let (covered, batches) = (std::mem::take(&mut self.covered), std::mem::take(&mut self.way.batches));
+        let refused = std::mem::take(&mut self.way.refused);
         (self.way.bytes, self.messages) = (0, 0);
         self.way.takes_copies.fill(None);
         if covered.is_empty() {
@@ -289,17 +307,20 @@ impl Sending<'_> {
         }
         let (now, near): (Vec<(u64, u64)>, _) = (runs(now), unmarked(near));
         if now.is_empty() {
+            broker.bury_all_refused(refused);
             return Ok(());
         }
         match broker.dead_letters_are_there(&queue.shared, now.clone(), near) {
             Ok(()) => {
                 broker.touch_queue(queue);
+                broker.bury_all_refused(refused);
                 Ok(())
             }
             Err(near) => {
-                // Others may have their copies.
+                // Others may have their copies: these are kept as they are, and nobody is asked again.
                 if broker.journals().len() > 1 {
                     self.unfinished.push(Unfinished { runs: now, far: Vec::new(), near });
+                    broker.bury_all_refused(refused);
                 }
                 Err(NotSent::NotWritten)
             }
@@ -361,7 +382,11 @@ impl<'a> Way<'a> {
         let (home, takes_copies) = (broker.journal_number(queue.log().id()), vec![None; broker.journals().len()]);
         let (taken, wants_alone, waits, nowhere) = (false, false, false, Journals::default());
         let (journals, behind) = (nowhere, nowhere);
-        Self { broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken, wants_alone, waits, journals, behind, home, takes_copies }
+        let (refusing, refused) = (Vec::new(), Vec::new());
+        Self {
+            broker, queue, understood, vhost, scratch, found, batches, bytes: 0, bytes_max, body_bytes: 0, offset: 0, taken, wants_alone, waits, journals, refusing, refused,
+            behind, home, takes_copies,
+        }
     }
 
     /// Does another journal, which takes nothing, have this queue's log? What was copied to others before it refuses would be copied again.
@@ -377,9 +402,17 @@ impl<'a> Way<'a> {
 
     /// Writes a dead message into the batch of its queues; false: not all who should take it do, and it waits for them.
     fn take(&mut self, undertaker: &dyn Undertaker, record: &Record, dead: &Dead) -> bool {
-        self.body_bytes = record.value.as_ref().map_or(0, bytes::Bytes::len);
+        self.body_bytes = record.value.as_ref().map_or(0, Bytes::len);
         (self.offset, self.taken, self.wants_alone, self.waits, self.journals) = (record.offset.0, false, false, false, Journals::default());
+        self.refusing.clear();
         undertaker.letter(self.queue, record, dead, self.broker.now_ms(), self);
+        if !self.wants_alone && !self.refusing.is_empty() {
+            let mut alone = Alone(BatchWriter::with_capacity(self.body_bytes));
+            undertaker.letter(self.queue, record, dead, self.broker.now_ms(), &mut alone);
+            let letter = alone.0.finish();
+            self.bytes += letter.len();
+            self.refused.extend(self.refusing.drain(..).map(|queue| (queue, letter.clone())));
+        }
         !self.waits && (self.taken || !self.understood.letters_wait)
     }
 }
@@ -412,12 +445,16 @@ impl Broker {
     }
 
     /// A message that a full queue has refused goes where its dead ones go; `batch` has it alone.
-    pub fn bury_refused(&self, queue: &Arc<Queue>, batch: bytes::Bytes) {
+    pub fn bury_refused(&self, queue: &Arc<Queue>, batch: Bytes) {
         self.bury_next(queue, [Burial::Refused(batch)]);
     }
 
+    fn bury_all_refused(&self, refused: Vec<(Arc<Queue>, Bytes)>) {
+        refused.into_iter().for_each(|(queue, letter)| self.bury_refused(&queue, letter));
+    }
+
     /// Sends what a full queue has refused; each batch has one record.
-    pub(super) fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batches: &[bytes::Bytes]) {
+    pub(super) fn send_refused(self: &Arc<Self>, queue: &Arc<Queue>, batches: &[Bytes]) {
         let dead = Dead { first: 0, last: 0, count: 0, failed: 0, reason: DeadReason::MaxLength };
         let (understood, vhost) = (queue.understood(), self.vhosts.get(queue.vhost()));
         let (Some(undertaker), Some(vhost)) = (self.undertaker.get(), vhost) else { return };
@@ -436,7 +473,8 @@ impl Broker {
                 }
                 records.next();
             }
-            let (items, _admitted) = way.batches.into_items(self);
+            let (refused, (items, _admitted)) = (std::mem::take(&mut way.refused), way.batches.into_items(self));
+            self.bury_all_refused(refused);
             for (journal, items) in items.into_iter().enumerate().filter(|(_, items)| !items.is_empty()) {
                 if let Err(error) = self.commit(journal, items) {
                     tracing::warn!(%error, ?queue, "refused messages are not among the dead letters");
