@@ -310,16 +310,23 @@ impl State {
         match step {
             Step::Prepared(_) => {
                 end.marked.push(0);
+                note_markers(broker, &end.ending, 0);
                 self.append_markers(broker, &attempt);
             }
             Step::Marked(_, journal) => {
                 end.marked.push(journal);
+                note_markers(broker, &end.ending, journal);
                 end.open -= 1;
                 if end.open == 0 {
                     self.complete(broker, attempt);
                 }
             }
-            Step::Completed(_) | Step::Tell(_) => self.finish(broker, &attempt.id),
+            Step::Completed(_) | Step::Tell(_) => {
+                if !end.marked.contains(&0) {
+                    note_markers(broker, &end.ending, 0);
+                }
+                self.finish(broker, &attempt.id);
+            }
         }
     }
 
@@ -390,6 +397,11 @@ fn markers(broker: &Broker, ending: &Ending) -> Vec<Vec<AppendItem>> {
         }
     }
     items
+}
+
+/// Markers of an end are in their logs of a journal.
+fn note_markers(broker: &Broker, ending: &Ending, journal: usize) {
+    ending.logs.iter().filter(|id| broker.journal_number(**id) == journal).for_each(|id| broker.note_marker(*id));
 }
 
 /// A marker and its head. A transaction that ended without its markers would be torn: that our own batch is one is not in doubt.

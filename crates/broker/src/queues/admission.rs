@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use types::LogId;
+
 use super::gaps::is_searched;
 use super::queue::Queue;
 use crate::Broker;
@@ -35,7 +37,7 @@ impl Admission {
         let mut line = self.queue.line().lock();
         let admitted = broker.has_room(&self.queue, &mut line, (count, size));
         if admitted {
-            line.push(self.publisher, self.queue.log().last_stable().0, (count, size as u64));
+            line.push(self.publisher, self.queue.log().high_watermark().0, (count, size as u64));
             self.held += count;
         }
         admitted
@@ -88,12 +90,20 @@ impl Broker {
         Ok(Some(admission))
     }
 
+    /// A log has got the end of a transaction: for a queue that counts what comes in that is no message.
+    pub(crate) fn note_marker(&self, log: LogId) {
+        if let Some(queue) = self.vhosts.queue_of(log).filter(|queue| queue.understood().is_bounded()) {
+            queue.line().lock().pass(1);
+        }
+    }
+
     fn has_room(self: &Arc<Self>, queue: &Arc<Queue>, line: &mut delivery::Line, (count, size): (u64, usize)) -> bool {
         if !queue.understood().is_bounded() {
             return true;
         }
         let end = queue.log().last_stable().0;
-        line.look(end, now());
+        let readable = queue.log().high_watermark().0;
+        line.look(readable, now());
         let (mut own, mut state) = (queue.dispatch.lock(), queue.shared.lock());
         // What is in the log and not in the line is weighed, where bytes are limited.
         let is_weighed = |machine: &delivery::Queue, state: &delivery::Subscription| machine.unweighed(state, end).is_none_or(|from| end - from <= line.in_log(end));
@@ -106,8 +116,12 @@ impl Broker {
             // It is being read, after a start: until then all that the log has counts.
             return false;
         }
+        // What waits for the end of a transaction is not weighed yet.
+        if readable - end > line.in_log(readable) && own.machine.refuses_bytes(queue.log().live_bytes()) {
+            return false;
+        }
         let size = u64::from(u32::try_from(size).unwrap_or(u32::MAX));
-        !own.machine.refuses(&state, end, line, (count, size))
+        !own.machine.refuses(&state, (end, readable), line, (count, size))
     }
 }
 

@@ -107,6 +107,11 @@ impl Line {
         }
     }
 
+    /// The log got so many records that nobody has published.
+    pub fn pass(&mut self, count: u64) {
+        self.log_end += count;
+    }
+
     fn advance(&mut self) {
         while let Some(first) = self.entries.front().copied()
             && let Some(share) = self.publishers.get_mut(&first.publisher)
@@ -159,9 +164,10 @@ impl Line {
 }
 
 impl Queue {
-    /// Is one refused of `count` messages that have bodies of `size` bytes together, and come behind `line`? The log ends at `log_end`. A classic
-    /// queue asks for room also when a consumer waits for them.
-    pub fn refuses(&mut self, subscription: &Subscription, log_end: u64, line: &Line, (count, size): (u64, u64)) -> bool {
+    /// Is one refused of `count` messages that have bodies of `size` bytes together, and come behind `line`? The log ends at `readable`; what lies
+    /// from `log_end` on waits for the end of a transaction, and counts until that is there. A classic queue asks for room also when a consumer waits
+    /// for them.
+    pub fn refuses(&mut self, subscription: &Subscription, (log_end, readable): (u64, u64), line: &Line, (count, size): (u64, u64)) -> bool {
         if self.rules.overflow == Overflow::DropHead {
             return false;
         }
@@ -169,19 +175,21 @@ impl Queue {
         if self.refusing {
             return true;
         }
-        let more = if self.rules.kind == QueueKind::Classic { (1, size) } else { (0, 0) };
+        // All but the last come before that one.
+        let more = if self.rules.kind == QueueKind::Classic { (1, size) } else { (0, size - size / count.max(1)) };
         let fits = |messages: u64, bytes: u64| !self.exceeds(messages + more.0, bytes + more.1);
         let (ready, ready_bytes) = (subscription.ready_for_certain(log_end), self.weights.ready(subscription));
-        let arrived = line.in_log(log_end);
+        let unstable = readable.saturating_sub(log_end);
+        let arrived = line.in_log(readable);
         let weighed = line.in_log(self.weights.until(subscription).min(log_end));
-        // All but the last come before that one.
         let ahead = line.messages() + count.saturating_sub(1);
         let left = (ahead - arrived, line.bytes() - line.bytes_of_first(weighed));
-        let messages = ready + left.0;
+        let messages = ready + unstable + left.0;
         if fits(messages, ready_bytes + left.1) {
             return false;
         }
-        let taken = if left.0 == 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
+        // No consumer gets what waits for a transaction.
+        let taken = if left.0 == 0 || unstable > 0 { 0 } else { self.consumers.get().map_or(0, |all| all.spare(messages)) };
         if taken < ready || taken == 0 {
             return true;
         }

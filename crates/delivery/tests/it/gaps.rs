@@ -32,12 +32,12 @@ fn a_limit_counts_only_what_was_searched() {
     assert_eq!((subscription.ready(1000), subscription.ready_for_certain(1000)), (1000, 4));
     assert!(!drops.over_limit(&subscription, 1000));
     let mut refuses = queue(&mut subscription, 5, Overflow::RejectPublish);
-    assert!(!refuses.refuses(&subscription, 1000, &Line::default(), (1, 1)));
+    assert!(!refuses.refuses(&subscription, (1000, 1000), &Line::default(), (1, 1)));
     // Found later: five messages at either end.
     drops.note_gap(&mut subscription, 5, 994);
     subscription.set_searched(Searched { until: 1000, compactions: 0 });
     assert_eq!((subscription.ready(1000), subscription.ready_for_certain(1000)), (10, 10));
-    assert!(drops.over_limit(&subscription, 1000) && refuses.refuses(&subscription, 1000, &Line::default(), (1, 1)));
+    assert!(drops.over_limit(&subscription, 1000) && refuses.refuses(&subscription, (1000, 1000), &Line::default(), (1, 1)));
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn a_consumer_whose_messages_were_deleted_has_its_credit_again() {
     for offset in 0..2 {
         assert!(queue.dispatch(&mut subscription, offset, 1, &mut admit).is_some());
     }
-    assert!(!queue.has_taker() && queue.refuses(&subscription, 5, &Line::default(), (1, 1)), "two are out, three wait");
+    assert!(!queue.has_taker() && queue.refuses(&subscription, (5, 5), &Line::default(), (1, 1)), "two are out, three wait");
     assert_eq!(queue.trim(&mut subscription, 4), [(ChannelId(7), 2)]);
-    assert!(queue.has_taker() && !queue.refuses(&subscription, 5, &Line::default(), (1, 1)));
+    assert!(queue.has_taker() && !queue.refuses(&subscription, (5, 5), &Line::default(), (1, 1)));
     assert_eq!(queue.settle(&mut subscription, ONE, 0, 1, Verdict::Accept, 0, &mut dead), 0, "they are gone");
     assert_eq!(queue.dispatch(&mut subscription, 4, 1, &mut admit).map(|given| given.consumer), Some(ONE));
     assert!(queue.trim(&mut subscription, 4).is_empty(), "it is there already");

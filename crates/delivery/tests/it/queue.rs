@@ -62,7 +62,7 @@ impl Rig {
     }
 
     fn publish_sized(&mut self, size: u32, level: u8) -> bool {
-        if self.queue.refuses(&self.subscription, self.end(), &Line::default(), (1, u64::from(size))) {
+        if self.queue.refuses(&self.subscription, (self.end(), self.end()), &Line::default(), (1, u64::from(size))) {
             return false;
         }
         self.log.push((size, level));
@@ -278,13 +278,13 @@ fn a_full_queue_refuses_what_is_published() {
     assert_eq!([(); 2].map(|()| rig.publish_sized(1, 0)), [true, false]);
     assert_eq!(rig.get(), Some(2));
     let mut line = Line::default();
-    assert!(!rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "for one there is room");
-    assert!(rig.queue.refuses(&rig.subscription, rig.end(), &line, (2, 2)), "not for two together");
+    assert!(!rig.queue.refuses(&rig.subscription, (rig.end(), rig.end()), &line, (1, 1)), "for one there is room");
+    assert!(rig.queue.refuses(&rig.subscription, (rig.end(), rig.end()), &line, (2, 2)), "not for two together");
     let other = line.join();
     line.push(other, rig.end(), (1, 1));
-    assert!(rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "it is another's");
+    assert!(rig.queue.refuses(&rig.subscription, (rig.end(), rig.end()), &line, (1, 1)), "it is another's");
     line.leave(other, 1, 0);
-    assert!(!rig.queue.refuses(&rig.subscription, rig.end(), &line, (1, 1)), "which does not come");
+    assert!(!rig.queue.refuses(&rig.subscription, (rig.end(), rig.end()), &line, (1, 1)), "which does not come");
     let mut rig = Rig::new(QueueRules { length_max: Some(0), ..rules }, false);
     rig.consume('A', 0, 0);
     assert!(!rig.publish_sized(1, 0), "also while a consumer waits");
@@ -403,6 +403,27 @@ fn a_purge_takes_dead_letters_that_nobody_took() {
 }
 
 #[test]
+fn what_waits_for_the_end_of_a_transaction_takes_room() {
+    let rules = QueueRules { length_max: Some(6), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
+    let mut rig = Rig::new(rules, false);
+    assert!(rig.publish_sized(1, 0) && rig.publish_sized(1, 0));
+    let mut line = Line::default();
+    let one = line.join();
+    let mut refuses = |line: &Line, readable| rig.queue.refuses(&rig.subscription, (2, readable), line, (1, 1));
+    assert!(!refuses(&line, 2 + 3) && refuses(&line, 2 + 4));
+    // One that is on its way is among those that wait, or comes behind them.
+    line.push(one, 2 + 3, (1, 1));
+    assert!(refuses(&line, 2 + 3) && refuses(&line, 2 + 4));
+    line.arrived(one, 1, 0);
+    assert!(refuses(&line, 2 + 4));
+    // The record that ends the transaction is nobody's.
+    line.push(one, 2, (1, 1));
+    assert!(!refuses(&line, 2 + 1));
+    line.pass(1);
+    assert_eq!((line.in_log(2 + 1), line.in_log(2 + 2)), (0, 1));
+}
+
+#[test]
 fn what_several_publishers_have_in_line_is_counted_once_in_any_order() {
     let rules = QueueRules { length_max: Some(6), overflow: Overflow::RejectPublish, ..QueueRules::new(Classic) };
     let mut rig = Rig::new(rules, false);
@@ -413,7 +434,7 @@ fn what_several_publishers_have_in_line_is_counted_once_in_any_order() {
     }
     let room = |rig: &mut Rig, line: &Line| {
         let end = rig.end();
-        (1..).find(|count| rig.queue.refuses(&rig.subscription, end, line, (*count, 1))).expect("it is full at last") - 1
+        (1..).find(|count| rig.queue.refuses(&rig.subscription, (end, end), line, (*count, 1))).expect("it is full at last") - 1
     };
     assert_eq!(room(&mut rig, &line), 2);
     // All are in the log, and nobody has been told.
@@ -442,7 +463,7 @@ fn bytes_in_line_are_those_of_what_the_log_has_not_got() {
     line.push(one, 0, (1, 5));
     let room = |rig: &mut Rig, line: &Line| {
         let end = rig.end();
-        (1..).find(|bytes| rig.queue.refuses(&rig.subscription, end, line, (1, *bytes))).expect("it is full at last") - 1
+        (1..).find(|bytes| rig.queue.refuses(&rig.subscription, (end, end), line, (1, *bytes))).expect("it is full at last") - 1
     };
     assert_eq!(room(&mut rig, &line), 45);
     assert!(rig.publish_sized(10, 0));
@@ -468,7 +489,7 @@ fn what_a_publisher_leaves_behind_is_counted_until_the_log_has_it() {
     let room = |rig: &mut Rig, line: &mut Line, now| {
         let end = rig.end();
         line.look(end, now);
-        (1..).find(|count| rig.queue.refuses(&rig.subscription, end, line, (*count, 1))).expect("it is full at last") - 1
+        (1..).find(|count| rig.queue.refuses(&rig.subscription, (end, end), line, (*count, 1))).expect("it is full at last") - 1
     };
     assert_eq!(room(&mut rig, &mut line, 1_000), 1, "nobody is told of what it sent");
     assert!(rig.publish_sized(1, 0) && rig.publish_sized(1, 0));

@@ -369,7 +369,7 @@ impl World {
             let due = if self.draw(5) == 0 { Some(self.now + self.draw(40)) } else { None };
             let (size, level) = (self.draw(20) as u32, if self.draw(3) == 0 { 4 } else { self.draw(10) as u8 });
             self.weigh();
-            let refused = self.queue.refuses(&self.subscription, self.end(), &Line::default(), (1, u64::from(size)));
+            let refused = self.queue.refuses(&self.subscription, (self.end(), self.end()), &Line::default(), (1, u64::from(size)));
             let over = self.rules.length_max.is_some_and(|max| self.ready() + 1 > max)
                 || self.rules.bytes_max.is_some_and(|max| self.bytes() + u64::from(size) > max);
             self.note_fill();
