@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -16,8 +17,6 @@ pub(crate) const SMALL_MAX: usize = 1 << 20;
 const LARGE_TOGETHER_KIB: usize = 32 << 10;
 /// The longest body, in bytes: all that may be there together.
 pub(crate) const LARGEST: usize = LARGE_TOGETHER_KIB << 10;
-/// How long a body may take to come, after its head; one that is not small waits as long for others to be done with.
-const TIME_MAX: Duration = Duration::from_secs(30);
 /// One that is not small may take so many times as long to come.
 const LARGE_TIMES: u32 = 4;
 /// What is made of all bodies that are worked on may take so much memory in any case, in KiB.
@@ -50,6 +49,10 @@ impl Bounds {
     /// One message, most of it text.
     pub const MESSAGE: Self = Self { bytes: LARGEST, memory_of_byte: 2 };
 }
+
+/// How long a body may take to come, after its head; one that is not small waits as long for others to be done with. Requests carry it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within(pub Duration);
 
 static LARGE: Semaphore = Semaphore::const_new(LARGE_TOGETHER_KIB);
 
@@ -120,8 +123,9 @@ impl Read {
 ///
 /// # Errors
 /// See [`Unread`].
-pub(crate) async fn read(headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Read, Unread> {
-    read_within(TIME_MAX, headers, body, bounds).await
+pub(crate) async fn read(parts: &Parts, body: Body, bounds: Bounds) -> Result<Read, Unread> {
+    let Within(time) = parts.extensions.get().copied().unwrap_or(Within(Duration::MAX));
+    read_within(time, &parts.headers, body, bounds).await
 }
 
 async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Read, Unread> {
@@ -136,7 +140,7 @@ async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bo
     } else {
         None
     };
-    let time = if room.is_some() { time * LARGE_TIMES } else { time };
+    let time = if room.is_some() { time.saturating_mul(LARGE_TIMES) } else { time };
     let read = timeout(time, axum::body::to_bytes(body, expected)).await.map_err(|_| Unread::TooSlow)?;
     let bytes: Vec<u8> = read.map_err(|_| Unread::TooLarge)?.into();
     let made = memory(&bytes);
@@ -190,12 +194,12 @@ mod tests {
     #[tokio::test]
     async fn bodies_are_bounded_in_bytes_values_and_together() {
         let nested = "[1],".repeat(30_000);
-        assert_eq!(refused(read(&HeaderMap::new(), Body::from(nested), Bounds::USUAL).await), Some(Unread::TooManyValues));
+        assert_eq!(refused(read_within(LONG, &HeaderMap::new(), Body::from(nested), Bounds::USUAL).await), Some(Unread::TooManyValues));
         let queues = r#"{"name": "orders", "durable": true, "arguments": {}},"#.repeat(30_000);
-        let read_all = read(&HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS).await.map(|read| read.bytes().len());
+        let read_all = read_within(LONG, &HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS).await.map(|read| read.bytes().len());
         assert_eq!(read_all, Ok(queues.len()));
-        assert_eq!(refused(read(&announces(SMALL_MAX + 1), Body::empty(), Bounds::USUAL).await), Some(Unread::TooLarge));
-        assert_eq!(refused(read(&announces(10), Body::from("x".repeat(11)), Bounds::USUAL).await), Some(Unread::TooLarge), "it is longer than was said");
+        assert_eq!(refused(read_within(LONG, &announces(SMALL_MAX + 1), Body::empty(), Bounds::USUAL).await), Some(Unread::TooLarge));
+        assert_eq!(refused(read_within(LONG, &announces(10), Body::from("x".repeat(11)), Bounds::USUAL).await), Some(Unread::TooLarge), "it is longer than was said");
     }
 
     #[tokio::test]
@@ -212,11 +216,12 @@ mod tests {
         assert_eq!((refused(1 << 20).await, memory.free.available_permits()), (None, 2000));
     }
 
+    const LONG: Duration = Duration::from_secs(30);
     const SHORT: Duration = Duration::from_millis(50);
 
     #[tokio::test]
     async fn who_is_slow_or_large_keeps_others_waiting_for_a_time_at_most() {
-        let first = read(&announces(LARGEST), Body::from("{}"), Bounds::DEFINITIONS).await.expect("there is room");
+        let first = read_within(LONG, &announces(LARGEST), Body::from("{}"), Bounds::DEFINITIONS).await.expect("there is room");
         let large = || announces(SMALL_MAX + 1);
         assert_eq!(refused(read_within(SHORT, &large(), Body::from("{}"), Bounds::DEFINITIONS).await), Some(Unread::Busy));
         assert!(read_within(SHORT, &announces(2), Body::from("{}"), Bounds::DEFINITIONS).await.is_ok(), "small ones do not wait");

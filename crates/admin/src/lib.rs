@@ -17,11 +17,12 @@ mod serving;
 pub use bodies::set_body_memory;
 pub use control::control;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -155,37 +156,44 @@ impl AdminState {
 /// Requests of management that are worked on at once: four that take long (`api/places.rs`), and two others.
 const MANAGEMENT_THREADS: usize = 6;
 
-/// Binds addresses and serves them on a thread of its own, which ends with the process: the pages of administration and, if that is
-/// wanted, management alone. Returns what was bound.
+/// How long requests may take to come.
+#[derive(Clone, Copy, Debug)]
+pub struct PageTimes {
+    /// From the connection's beginning, or the last answer, to the end of the head.
+    pub head: Duration,
+    /// From there to the end of the body.
+    pub body: Duration,
+}
+
+/// Serves sockets that listen on a thread of its own, which ends with the process: the pages of administration and, if that is
+/// wanted, management alone. Returns their addresses.
 ///
 /// # Errors
-/// When an address cannot be bound.
+/// Those of the system.
 pub fn serve(
-    address: SocketAddr,
-    extra: Option<SocketAddr>,
+    (listener, extra): (TcpListener, Option<TcpListener>),
     state: Arc<AdminState>,
     (management, operator): (management::Server, operations::Operator),
+    times: PageTimes,
 ) -> std::io::Result<Served> {
-    let bind = |address: SocketAddr| {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok::<_, std::io::Error>((listener.local_addr()?, listener))
-    };
-    let (bound, listener) = bind(address)?;
-    let extra = extra.map(bind).transpose()?;
-    let served = Served { admin: bound, management: extra.as_ref().map(|(address, _)| *address) };
+    for one in [Some(&listener), extra.as_ref()].into_iter().flatten() {
+        one.set_nonblocking(true)?;
+    }
+    let served = Served { admin: listener.local_addr()?, management: extra.as_ref().map(TcpListener::local_addr).transpose()? };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(MANAGEMENT_THREADS).thread_name("management").build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
             tokio::spawn(management.clone().look_on());
             let descriptors = state.descriptors_max.load(Ordering::SeqCst);
-            let connections = Connections::new(Bounds { descriptors, ..Bounds::USUAL });
-            if let Some((_, listener)) = extra {
-                tokio::spawn(serve_one(listener, management.router(), Arc::clone(&connections)));
+            let connections = Connections::new(Bounds { descriptors, head_time: times.head, ..Bounds::USUAL });
+            let within = Extension(bodies::Within(times.body));
+            if let Some(listener) = extra {
+                tokio::spawn(serve_one(listener, management.router().layer(within), Arc::clone(&connections)));
             }
             let own = api::Server::new(management.clone(), operator);
-            serve_one(listener, router(state).merge(console::router()).merge(own.router()).merge(management.router()), connections).await;
+            let pages = router(state).merge(console::router()).merge(own.router()).merge(management.router());
+            serve_one(listener, pages.layer(within), connections).await;
         });
     })?;
     Ok(served)
@@ -200,7 +208,7 @@ pub struct Served {
     pub management: Option<SocketAddr>,
 }
 
-async fn serve_one(listener: std::net::TcpListener, router: Router, connections: Arc<Connections>) {
+async fn serve_one(listener: TcpListener, router: Router, connections: Arc<Connections>) {
     match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => serving::serve(listener, router, connections).await,
         Err(error) => tracing::error!(%error, "administration pages are gone"),

@@ -2,7 +2,8 @@
 //! the head of a request, and one after which nobody waits any longer for a peer that reads nothing of its answer. What a request's body
 //! may cost is bounded where it is read.
 //!
-//! Where no place is left, one of an address that has many gives way to who comes from another (`Crowd`).
+//! At a limit the oldest connection without a request in progress is closed for a new one: of the same address at its limit, of the address with most
+//! connections where descriptors run out. At the limit of all connections one of an address that has many gives way to who comes from another (`Crowd`).
 
 use std::future::Future;
 use std::io::{Error, ErrorKind, IoSlice, Result};
@@ -10,13 +11,18 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
 use broker::{Crowd, place_of};
+use bytes::Bytes;
+use hyper::Request;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
@@ -56,15 +62,68 @@ impl Bounds {
 /// All connections of the ports that share it.
 pub(crate) struct Connections {
     bounds: Bounds,
-    inner: Mutex<Crowd<Notify>>,
+    inner: Mutex<Crowd<Member>>,
+}
+
+/// A connection as the others see it.
+#[derive(Default)]
+struct Member {
+    /// Told when another takes its place.
+    goes: Notify,
+    /// Requests that are not answered yet.
+    requests: AtomicUsize,
+}
+
+impl Member {
+    fn is_idle(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A request in progress; over when its answer is done with.
+struct InProgress(Arc<Member>);
+
+impl InProgress {
+    fn new(member: &Arc<Member>) -> Self {
+        member.requests.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(member))
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The body of an answer, whose request is in progress until it is dropped.
+struct Answer {
+    body: axum::body::Body,
+    _in_progress: InProgress,
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// The place of one connection; given back with it.
 struct Place {
     of: Arc<Connections>,
     address: IpAddr,
-    /// Told when another takes it.
-    goes: Arc<Notify>,
+    member: Arc<Member>,
 }
 
 impl Connections {
@@ -72,26 +131,31 @@ impl Connections {
         Arc::new(Self { bounds, inner: Mutex::default() })
     }
 
-    /// `None`: there is no place for another from there.
-    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+    /// `None`: there is no place for another from there. Without a descriptor of its own it needs that of another.
+    fn enter(self: &Arc<Self>, address: IpAddr, has_descriptor: bool) -> Option<Place> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
-        if inner.of(address) >= self.bounds.of_address {
-            return None;
+        let displaced = if !has_descriptor {
+            Some(inner.displace_first(None, Member::is_idle)?)
+        } else if inner.of(address) >= self.bounds.of_address {
+            Some(inner.displace_first(Some(address), Member::is_idle)?)
+        } else if inner.len() >= self.bounds.connections {
+            Some(inner.displace_for(address).map(|(_, one)| one).or_else(|| inner.displace_first(Some(address), Member::is_idle))?)
+        } else {
+            None
+        };
+        if let Some(displaced) = displaced {
+            displaced.goes.notify_one();
         }
-        if inner.len() >= self.bounds.connections {
-            let (_, displaced) = inner.displace_for(address)?;
-            displaced.notify_one();
-        }
-        let goes = Arc::new(Notify::new());
-        inner.push(address, Arc::clone(&goes));
-        Some(Place { of: Arc::clone(self), address, goes })
+        let member = Arc::<Member>::default();
+        inner.push(address, Arc::clone(&member));
+        Some(Place { of: Arc::clone(self), address, member })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.of.inner.lock().remove(self.address, &self.goes);
+        self.of.inner.lock().remove(self.address, &self.member);
     }
 }
 
@@ -107,12 +171,16 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, connections: Ar
             }
         };
         let has_descriptor = stream.as_raw_fd() < connections.bounds.descriptors;
-        let Some(place) = has_descriptor.then(|| connections.enter(peer.ip())).flatten() else {
+        let Some(place) = connections.enter(peer.ip(), has_descriptor) else {
             tracing::debug!(address = %peer.ip(), "connection to the administration pages refused: there are too many");
             continue;
         };
         let peers = Peers { local: stream.local_addr().unwrap_or(peer), peer };
         tokio::spawn(serve_one(stream, router.clone().layer(Extension(ConnectInfo(peers))), place));
+        if !has_descriptor {
+            // The one that gave way closes its socket before another is accepted.
+            tokio::task::yield_now().await;
+        }
     }
 }
 
@@ -120,11 +188,17 @@ async fn serve_one(stream: TcpStream, router: Router, place: Place) {
     let bounds = place.of.bounds;
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(bounds.head_time).max_buf_size(HEAD_BYTES_MAX);
+    let member = Arc::clone(&place.member);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (answering, in_progress) = (router.call(request), InProgress::new(&member));
+        async move { answering.await.map(|response| response.map(|body| Answer { body, _in_progress: in_progress })) }
+    });
     let stream = Watched { stream, stall_time: bounds.stall_time, stalled: Box::pin(sleep(bounds.stall_time)), waits: false };
     tokio::select! {
         // A peer that breaks off, or keeps to no rule, is nothing that anybody has to look after.
-        _ = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)) => {}
-        () = place.goes.notified() => {}
+        _ = http.serve_connection(TokioIo::new(stream), service) => {}
+        () = place.member.goes.notified() => {}
     }
 }
 

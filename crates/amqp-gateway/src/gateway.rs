@@ -22,6 +22,8 @@ pub(crate) type Work = Box<dyn FnOnce(&Arc<Broker>) -> Box<dyn std::any::Any + S
 pub struct Gateway {
     pub(crate) broker: Arc<Broker>,
     pub(crate) metrics: GatewayMetrics,
+    /// From a connection's beginning to the opening of its virtual host.
+    pub(crate) handshake_max: Duration,
     /// Memory of publishes that find no room.
     pub(crate) held: HeldMemory,
     /// Memory of contents and transactions that are not finished.
@@ -59,10 +61,11 @@ impl Gateway {
         let (leftover, has_leftover) = (Mutex::default(), AtomicBool::new(false));
         let publishers = (0..SHARDS).map(|_| Mutex::default()).collect();
         let held_max = broker.settings().int("mainstem.amqp.held.bytes").max(0) as usize;
+        let handshake_max = Duration::from_millis(broker.settings().int("handshake_timeout").unsigned_abs());
         let held = HeldMemory::new(held_max, HELD_BYTES_MAX);
         let repliers = Mutex::default();
         let unfinished = Arc::default();
-        Arc::new(Self { broker, metrics, held, unfinished, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
+        Arc::new(Self { broker, metrics, handshake_max, held, unfinished, repliers, next_channel: AtomicU64::new(1), leftover, has_leftover, publishers })
     }
 
     /// Measurements.

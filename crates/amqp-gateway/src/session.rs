@@ -3,7 +3,7 @@
 //! | phase | waits for | then |
 //! |---|---|---|
 //! | `Protocol` | the protocol header | connection.start, `Handshake` |
-//! | `Handshake` | start-ok, tune-ok, open, within 10 s | `Running` |
+//! | `Handshake` | start-ok, tune-ok, open, within `handshake_timeout` | `Running` |
 //! | `Running` | frames of channels | `Closing` after an error, `Ended` after connection.close |
 //! | `Closing` | close-ok, at most 5 s; all else is read and forgotten | `Ended` |
 //! | `Ended` | nothing | |
@@ -37,8 +37,6 @@ use crate::heartbeat::{Due, Heartbeat};
 use crate::reply::{self, Answer};
 use pressure::{Pressure, Wait};
 
-/// Time for the handshake.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Time for a client to answer connection.close.
 const CLOSE_OK_MAX: Duration = Duration::from_secs(5);
 
@@ -83,12 +81,12 @@ impl Session {
     /// A fresh connection from `peer` to `local`.
     pub fn new(gateway: Arc<Gateway>, shard: ShardId, id: ConnectionId, local: SocketAddr, peer: SocketAddr) -> Self {
         gateway.metrics.connections.inc();
-        let now = Instant::now();
+        let until = Instant::now() + gateway.handshake_max;
         Self {
             connection: Connection::new(gateway, shard, id, peer),
             local,
             channels: HashMap::new(),
-            phase: Phase::Protocol { until: now + HANDSHAKE_MAX },
+            phase: Phase::Protocol { until },
             pressure: Pressure::default(),
             heartbeat: None,
             input: Bytes::new(),
@@ -101,8 +99,9 @@ impl Session {
         }
     }
 
-    /// The peer has shown a certificate that was verified: its name. Before the first bytes.
-    pub fn set_certified(&mut self, name: Option<String>) {
+    /// The handshake of TLS has ended, before the first bytes. The peer has shown a certificate that was verified: its name.
+    pub fn set_certified(&mut self, name: Option<String>, now: Instant) {
+        self.phase = Phase::Protocol { until: now + self.connection.gateway.handshake_max };
         self.connection.certified = name;
     }
 

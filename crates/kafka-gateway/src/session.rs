@@ -301,9 +301,12 @@ impl Session {
         Self { sasl: rules.map(|rules| Box::new(Sasl::new(rules, now))), ..self }
     }
 
-    /// The peer has shown a certificate that was verified, of somebody with this distinguished name. Before the first frame. Where a login is asked
-    /// for, that says who he is.
+    /// The handshake of TLS has ended, before the first frame. The peer has shown a certificate that was verified, of somebody with this distinguished
+    /// name, or none. Where a login is asked for, that says who he is.
     pub fn set_certified(&mut self, distinguished: Option<String>, now: Instant) {
+        if let Some(sasl) = &mut self.sasl {
+            sasl.begin(now);
+        }
         let Some(distinguished) = distinguished.filter(|_| self.sasl.is_none()) else { return };
         let security = self.gateway.broker.security();
         let unnamed = || "no rule of ssl.principal.mapping.rules is about this name".to_owned();

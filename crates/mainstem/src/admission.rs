@@ -13,6 +13,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::frames::AddressUse;
+
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
@@ -62,10 +64,17 @@ struct Stranger {
     goes: Notify,
 }
 
+/// What one address has.
+#[derive(Default)]
+struct Open {
+    connections: u32,
+    requests: Arc<AddressUse>,
+}
+
 #[derive(Default)]
 struct Inner {
-    /// Connections; no address has none.
-    open: HashMap<IpAddr, u32>,
+    /// No address has no connections.
+    open: HashMap<IpAddr, Open>,
     strangers: Crowd<Stranger>,
 }
 
@@ -79,6 +88,7 @@ pub struct Admission {
 pub struct Place {
     of: Arc<Admission>,
     address: IpAddr,
+    requests: Arc<AddressUse>,
     stranger: Cell<Option<Arc<Stranger>>>,
     is_stranger: Cell<bool>,
 }
@@ -92,7 +102,7 @@ impl Admission {
     pub fn enter(self: &Arc<Self>, address: IpAddr, stranger: bool, bounds: Bounds) -> Result<(Place, Option<IpAddr>), Met> {
         let address = place_of(address);
         let mut inner = self.inner.lock();
-        if inner.open.get(&address).is_some_and(|open| *open >= bounds.per_address) {
+        if inner.open.get(&address).is_some_and(|open| open.connections >= bounds.per_address) {
             return Err(Met::Limit(LimitKind::ConnectionsOfAddress));
         }
         if stranger && inner.strangers.of(address) >= bounds.strangers_per_address as usize {
@@ -109,12 +119,19 @@ impl Admission {
         if let Some(one) = &known_later {
             inner.strangers.push(address, Arc::clone(one));
         }
-        *inner.open.entry(address).or_default() += 1;
-        Ok((Place { of: Arc::clone(self), address, stranger: Cell::new(known_later), is_stranger: Cell::new(stranger) }, displaced))
+        let open = inner.open.entry(address).or_default();
+        open.connections += 1;
+        let requests = Arc::clone(&open.requests);
+        Ok((Place { of: Arc::clone(self), address, requests, stranger: Cell::new(known_later), is_stranger: Cell::new(stranger) }, displaced))
     }
 }
 
 impl Place {
+    /// What large requests of its address take.
+    pub fn requests(&self) -> &Arc<AddressUse> {
+        &self.requests
+    }
+
     /// Is it not known yet who it is?
     pub fn is_stranger(&self) -> bool {
         self.is_stranger.get()
@@ -145,8 +162,8 @@ impl Drop for Place {
         self.known();
         let mut inner = self.of.inner.lock();
         if let Some(open) = inner.open.get_mut(&self.address) {
-            *open -= 1;
-            if *open == 0 {
+            open.connections -= 1;
+            if open.connections == 0 {
                 inner.open.remove(&self.address);
             }
         }

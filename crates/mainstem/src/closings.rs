@@ -1,4 +1,6 @@
-//! Lines in the log about connections that were closed because of what the peer did. Anybody can cause them without a login, so there is a
+//! What is told of connections that the broker closes: numbers by reason, and lines in the log.
+//!
+//! Lines are about connections that were closed because of what the peer did. Anybody can cause them without a login, so there is a
 //! bound: so many a second of each shard; the first line of a later second says how many there were more. What a line repeats of the peer's words
 //! does not end it: what follows would look like a line of ours.
 
@@ -6,9 +8,77 @@ use std::cell::Cell;
 use std::fmt::{self, Display, Write};
 use std::time::{Duration, Instant};
 
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
 /// Lines a second.
 const LINES_MAX: u32 = 20;
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Which time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing was asked.
+    Idle,
+    /// A request did not come to its end.
+    Unfinished,
+    /// The same, and others waited for memory.
+    Memory,
+    /// Answers were not read.
+    Unread,
+    /// Nobody said who he is.
+    Login,
+    /// The handshake of TLS did not come to its end.
+    TlsHandshake,
+}
+
+impl Reason {
+    const ALL: [Self; 6] = [Self::Idle, Self::Unfinished, Self::Memory, Self::Unread, Self::Login, Self::TlsHandshake];
+
+    fn label(self) -> ReasonLabel {
+        let reason = match self {
+            Self::Idle => "idle",
+            Self::Unfinished => "unfinished_request",
+            Self::Memory => "memory",
+            Self::Unread => "unread_answers",
+            Self::Login => "login",
+            Self::TlsHandshake => "tls_handshake",
+        };
+        ReasonLabel { reason }
+    }
+}
+
+/// The label of the counters.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+/// How many connections were closed because a time was over; cheap to clone.
+#[derive(Clone)]
+pub struct Closed(Family<ReasonLabel, Counter>);
+
+impl Default for Closed {
+    fn default() -> Self {
+        let family = Family::default();
+        Reason::ALL.into_iter().for_each(|reason| drop(family.get_or_create_owned(&reason.label())));
+        Self(family)
+    }
+}
+
+impl Closed {
+    /// One more.
+    pub fn count(&self, reason: Reason) {
+        self.0.get_or_create(&reason.label()).inc();
+    }
+
+    /// Makes them visible.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("mainstem_connections_closed", "Connections that were closed because a time was over", self.0.clone());
+    }
+}
 
 /// What was written lately.
 #[derive(Default)]

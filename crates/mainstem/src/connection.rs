@@ -1,16 +1,18 @@
-//! One connection's I/O: bytes into frames, frames into its session, answers out. The session decides; this only
+//! One connection's I/O: what comes goes to its session ([`input`](crate::input)), answers go out. The session decides; this only
 //! moves bytes.
 
 use std::io::{ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
 use broker::Cause;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use kafka_gateway::MemoryPressure;
 use tokio::io::Interest;
 
-use crate::frames::{Frame, POOLED_FROM_BYTES};
-use crate::protocol::{Refusal, Session};
+use crate::closings::Reason;
+use crate::idle::Idle;
+use crate::input::{Input, Late, frames, receive};
+use crate::protocol::Refusal;
 use crate::shard::{Connection, Outgoing, Shard};
 use crate::stream::Stream;
 
@@ -26,16 +28,8 @@ const STALLED_AFTER_SCARCE: Duration = Duration::from_secs(1);
 const STALLED_AFTER_FULL: Duration = Duration::from_millis(200);
 /// Memory that is scarce is asked for again after this long.
 const MEMORY_RETRY: Duration = Duration::from_millis(2);
-/// Small requests are read into a buffer of this size.
-const READ_BYTES: usize = 64 << 10;
-/// … and of this size while it is not known who sends them.
-const READ_BYTES_BEFORE: usize = 4 << 10;
-/// Bytes of the largest segment of TCP, that of the loopback device.
-const SEGMENT_BYTES_MAX: usize = 64 << 10;
 /// Slices of one vectored write.
 const SLICES_MAX: usize = 64;
-/// Bytes read in one turn, before others get theirs.
-const TURN_BYTES: usize = 256 << 10;
 /// Bytes sent in one turn: with 256 KiB clients wake up more often, which costs broker and client a third more.
 const SEND_TURN_BYTES: usize = 2 << 20;
 /// Bytes of answers that may wait for the socket before no more requests are read: one large answer of a connection is enough.
@@ -49,6 +43,10 @@ pub enum End {
     Refused(Refusal),
     /// The client does not read.
     Stalled,
+    /// A request of it did not come in time.
+    Late(Late),
+    /// It has asked for nothing for too long.
+    Idle,
     /// A request of it met a defect of ours.
     Broken,
     /// The node stops, and what was asked has been answered.
@@ -59,49 +57,32 @@ pub enum End {
 }
 
 impl End {
+    /// For those who count.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Idle => Some(Reason::Idle),
+            Self::Late(Late { needed, .. }) => Some(if *needed { Reason::Memory } else { Reason::Unfinished }),
+            Self::Stalled => Some(Reason::Unread),
+            Self::Refused(refusal) if refusal.is_late() => Some(Reason::Login),
+            Self::Closed | Self::Refused(_) | Self::Broken | Self::Drained { .. } => None,
+        }
+    }
+
     /// Has the client been told, so that it is to read that before the socket is closed?
     pub fn is_polite(&self) -> bool {
         matches!(self, Self::Refused(Refusal::Amqp(_)) | Self::Drained { told: true })
     }
 }
 
-/// The frame being read.
-enum Reading {
-    /// Its length, or a small frame, gathers in the buffer.
-    Small,
-    /// A large frame gathers in its own memory.
-    Large { frame: Frame, filled: usize },
-    /// A large frame waits for memory.
-    NoMemory { bytes: usize },
-}
-
-struct Input {
-    buffer: BytesMut,
-    reading: Reading,
-    /// The last read left nothing in the socket.
-    drained: bool,
-}
-
-impl Input {
-    /// Has a part of a frame come, whose rest the peer may hold back until that part is acknowledged? Nagle's algorithm holds back less than
-    /// a segment only; acknowledging each part of a large frame would cost a wake-up of the peer a part.
-    fn waits_for_a_rest(&self) -> bool {
-        match &self.reading {
-            Reading::Small => !self.buffer.is_empty(),
-            Reading::Large { frame, filled } => frame.as_ref().len() - filled <= SEGMENT_BYTES_MAX,
-            Reading::NoMemory { .. } => false,
-        }
-    }
-}
-
 /// Serves a connection to its end.
 pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> End {
-    let mut input = Input { buffer: BytesMut::new(), reading: Reading::Small, drained: false };
+    let mut input = Input::default();
     let mut outgoing = Outgoing::new();
     let mut last_progress = Instant::now();
+    let mut idle = Idle::new(shard.shared.times.idle_max.filter(|_| connection.session.borrow().ends_when_idle()), last_progress);
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
-    let (mut turn_ends, mut last_sent) = (false, None);
+    let (mut turn_ends, mut heard, mut last_sent) = (false, false, None);
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
@@ -110,6 +91,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             Ok(sent) => {
                 last_progress = now;
                 last_sent = Some(now);
+                idle.note_activity(now);
                 shard.watch_time(now);
                 if sent >= SEND_TURN_BYTES && !outgoing.is_empty() {
                     tokio::task::yield_now().await;
@@ -117,6 +99,9 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 }
             }
             Err(_) => return End::Closed,
+        }
+        if std::mem::take(&mut heard) {
+            idle.note_activity(now);
         }
         if std::mem::take(&mut turn_ends) {
             tokio::task::yield_now().await;
@@ -138,18 +123,24 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
         }
-        let memory = matches!(input.reading, Reading::NoMemory { .. });
-        let interest = interest(may_read && !memory && connection.session.borrow().wants_read(), sends);
+        let wanted = may_read && connection.session.borrow().wants_read();
+        let memory = input.waits_for_memory(wanted);
+        if let Some(late) = input.judge(shard, wanted && !memory, now) {
+            return End::Late(late);
+        }
+        let interest = interest(wanted && !memory, sends);
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
         note_waits(connection, sends, memory, now);
-        let wake_at = wake_at(connection, sends, memory, refused.as_ref().map(|(_, until)| *until));
+        let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until)).chain(input.next_look(shard));
+        let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
         tokio::select! {
             biased;
             ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
                 match ready {
                     Ok(ready) if ready.is_readable() => {
+                        heard = true;
                         let (end, answers) = take_turn(shard, connection, stream, &mut input).await;
                         if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
                         turn_ends = answers;
@@ -162,6 +153,10 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             () = connection.place.displaced(), if connection.place.is_stranger() => return End::Closed,
             () = sleep_until(wake_at), if wake_at.is_some() => {
                 connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now());
+            }
+            () = idle.alarm(), if idle.is_bounded() => {
+                let busy = sends || input.is_unfinished() || !connection.session.borrow().is_idle();
+                if idle.is_over(busy, Instant::now()) { return End::Idle }
             }
         }
     }
@@ -229,11 +224,6 @@ fn own_timeouts(sends: bool, no_memory: bool, refused_until: Option<Instant>) ->
     let stalls = sends.then(|| Instant::now() + STALLED_AFTER_FULL);
     let retry = no_memory.then(|| Instant::now() + MEMORY_RETRY);
     [stalls, retry, refused_until].into_iter().flatten()
-}
-
-/// When a connection is to be looked at again without an event.
-fn wake_at(connection: &Connection, sends: bool, no_memory: bool, refused_until: Option<Instant>) -> Option<Instant> {
-    connection.session.borrow().next_timeout().into_iter().chain(own_timeouts(sends, no_memory, refused_until)).min()
 }
 
 /// How long a client may read nothing while answers wait for it.
@@ -315,115 +305,4 @@ fn turn(outgoing: &Outgoing, mut most: usize) -> smallvec::SmallVec<[IoSlice<'_>
         most -= taken;
     }
     slices
-}
-
-/// Reads what is there, up to a turn's worth, and handles the frames in it.
-fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> Option<End> {
-    let started = Instant::now();
-    connection.waits.enter(0, started);
-    let (mut turn, mut first) = (0, Some(started));
-    while turn < TURN_BYTES {
-        input.drained = false;
-        let got = match &mut input.reading {
-            // More of it arrives while it is read: it is looked for again.
-            Reading::Large { frame, filled } => {
-                let got = stream.try_read(&mut frame.as_mut()[*filled..]);
-                if let Ok(got) = &got {
-                    *filled += got;
-                }
-                got
-            }
-            Reading::Small => {
-                input.buffer.reserve(if connection.place.is_stranger() { READ_BYTES_BEFORE } else { READ_BYTES });
-                let room = input.buffer.capacity() - input.buffer.len();
-                let got = stream.try_read_buf(&mut input.buffer);
-                input.drained = stream.is_plain() && got.as_ref().is_ok_and(|got| *got < room);
-                got
-            }
-            Reading::NoMemory { .. } => break,
-        };
-        if input.drained {
-            // What comes from now on is told anew: nobody has to find out by another read that nothing is there.
-            stream.set_drained();
-        }
-        match got {
-            Ok(0) => return Some(End::Closed),
-            Ok(got) => turn += got,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                input.drained = true;
-                break;
-            }
-            Err(_) => return Some(End::Closed),
-        }
-        if let Some(end) = frames(shard, connection, input, first.take()) {
-            return Some(end);
-        }
-        let answered = turn < READ_BYTES && shard.has_mail();
-        if input.drained || answered || !connection.session.borrow().wants_read() {
-            break;
-        }
-    }
-    shard.watch_time(started);
-    None
-}
-
-/// Hands complete frames to the session while it wants them; the first came at `now`.
-fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now: Option<Instant>) -> Option<End> {
-    let mut session = connection.session.borrow_mut();
-    match &mut *session {
-        Session::Amqp(session) => session.handle_bytes(&mut input.buffer, now.unwrap_or_else(Instant::now)).err().map(|reason| End::Refused(reason.into())),
-        Session::Kafka(session) => loop {
-            if !session.wants_read() {
-                return None;
-            }
-            let frame = match next_frame(shard, session, input) {
-                Ok(Some(frame)) => frame,
-                Ok(None) => return None,
-                Err(reason) => return Some(End::Refused(reason.into())),
-            };
-            let outcome = session.handle_frame(frame, &mut shard.context.borrow_mut(), now.take().unwrap_or_else(Instant::now));
-            if let Err(reason) = outcome {
-                return Some(End::Refused(reason.into()));
-            }
-        },
-    }
-}
-
-fn next_frame(shard: &Shard, session: &kafka_gateway::Session, input: &mut Input) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
-    match std::mem::replace(&mut input.reading, Reading::Small) {
-        Reading::Large { frame, filled } if filled == frame.as_ref().len() => Ok(Some(frame.freeze())),
-        large @ Reading::Large { .. } => {
-            input.reading = large;
-            Ok(None)
-        }
-        Reading::NoMemory { bytes } => {
-            begin_large(shard, input, bytes);
-            Ok(None)
-        }
-        Reading::Small => {
-            let Some(length) = input.buffer.first_chunk::<4>() else { return Ok(None) };
-            let bytes = session.check_frame_length(i32::from_be_bytes(*length))?;
-            if input.buffer.len() >= 4 + bytes {
-                input.buffer.advance(4);
-                return Ok(Some(input.buffer.split_to(bytes).freeze()));
-            }
-            if bytes >= POOLED_FROM_BYTES {
-                input.buffer.advance(4);
-                begin_large(shard, input, bytes);
-            }
-            Ok(None)
-        }
-    }
-}
-
-/// Moves what has come of a large frame into memory of its own.
-fn begin_large(shard: &Shard, input: &mut Input, bytes: usize) {
-    input.reading = match shard.shared.frames.take(bytes) {
-        Some(mut frame) => {
-            let filled = input.buffer.len().min(bytes);
-            input.buffer.copy_to_slice(&mut frame.as_mut()[..filled]);
-            Reading::Large { frame, filled }
-        }
-        None => Reading::NoMemory { bytes },
-    };
 }

@@ -41,6 +41,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Did nobody say in time who he is?
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::Kafka(kafka_gateway::CloseReason::Late) | Self::Amqp(amqp_gateway::CloseReason::HandshakeTimeout))
+    }
+
     /// Is it the ordinary end of a connection?
     pub fn is_ordinary(&self) -> bool {
         matches!(self, Self::Amqp(amqp_gateway::CloseReason::Client | amqp_gateway::CloseReason::Shutdown) | Self::Kafka(kafka_gateway::CloseReason::Late))
@@ -80,7 +85,7 @@ impl Session {
     /// The peer has shown a certificate that was verified; `name` finds a part of its subject.
     pub fn set_certified(&mut self, name: impl Fn(LoginFrom) -> Option<String>, from: LoginFrom, now: Instant) {
         match self {
-            Self::Amqp(session) => session.set_certified(name(from)),
+            Self::Amqp(session) => session.set_certified(name(from), now),
             Self::Kafka(session) => session.set_certified(name(LoginFrom::DistinguishedName), now),
         }
     }
@@ -111,6 +116,11 @@ impl Session {
     /// False: do not read from the socket now.
     pub fn wants_read(&self) -> bool {
         each!(self, session => session.wants_read())
+    }
+
+    /// Does the connection end when nothing is asked on it for long? AMQP has heartbeats for that, which clients may do without.
+    pub fn ends_when_idle(&self) -> bool {
+        matches!(self, Self::Kafka(_))
     }
 
     /// Reads on however much waits for the socket: acknowledgements make room, and the session bounds what it answers.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use admin::management::{Listening, Management, NotTaken, Server};
-use admin::{AdminState, Phase, Served, operations};
+use admin::{AdminState, PageTimes, Phase, Served, operations};
 use anyhow::{Context, anyhow, bail};
 use broker::{Broker, BrokerConfig, BrokerOpenError, LimitKind, ScramMechanism, Settings};
 use journal::disk::{IoMode, RealStorage, Storage, probe, submitter};
@@ -21,6 +21,7 @@ use crate::admission::{Admission, Bounds, Met, Place};
 use crate::archive_folder::FolderArchive;
 use crate::backup::{Backups, Source};
 use crate::cli::ServeArguments;
+use crate::closings::Closed;
 use crate::config::{Config, Listener, LogFormat, NamedListener};
 use crate::data_folder::DataFolder;
 use crate::descriptors::Descriptors;
@@ -36,7 +37,8 @@ use crate::placement::Placement;
 use crate::protocol::Protocol;
 use crate::reload::Reload;
 use crate::service::ServiceManager;
-use crate::shard::{self, Arrival, ShardHandle, Shared};
+use crate::shard::{self, Arrival, ShardHandle, Shared, Times};
+use crate::sockets;
 use crate::tls::{ClientCertificates, Tls};
 use crate::token_keys;
 
@@ -56,8 +58,6 @@ const UNSETTLED_SHARE: usize = 16;
 const BODIES_SHARE: usize = 8;
 /// Part of it for groups and committed offsets.
 const GROUPS_SHARE: usize = 16;
-/// Connections that the system may hold for an acceptor.
-const BACKLOG: i32 = 1024;
 
 /// Bounds what the broker keeps in memory beside the caches.
 fn bound_memory(broker: &Broker, budget: usize) {
@@ -113,8 +113,8 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let broker_threads = broker.start();
     prepare_logins(&config, &broker)?;
     let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
-    let exports = Exports::default();
-    register(&state, (&metrics, &amqp_metrics), &journals, (&exports, &blocked));
+    let (exports, closed) = (Exports::default(), Closed::default());
+    register(&state, (&metrics, &amqp_metrics), &journals, (&exports, &blocked, &closed));
     let vitals = NodeVitals::new((&state, &measurements), (&metrics, &amqp_metrics), &journals).with_tls(tls.as_ref());
     let gateway = Gateway::new(Arc::clone(&broker), metrics, config.memory.bytes() as usize / HELD_SHARE);
     let frames = FramePool::new((config.memory.bytes() / 8) as usize);
@@ -129,7 +129,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     bound_memory(&broker, config.memory.bytes() as usize);
     take_definitions(&config, &broker)?;
     memory::give_back_unused();
-    let shared = Arc::new(Shared { gateway, amqp, frames, blocked });
+    let shared = Arc::new(Shared { gateway, amqp, frames, blocked, closed, times: Times::of(&config.settings) });
     let shards = Arc::new(start_shards(&config.settings, &shared, &broker)?);
     measurements.count_connections(shards.iter().map(|shard| Arc::clone(&shard.connections)).collect());
     let stop = Arc::new(AtomicBool::new(false));
@@ -180,12 +180,12 @@ fn serve_pages(
     (managed, operated): (&Server, &operations::Operator),
     descriptors: Descriptors,
 ) -> anyhow::Result<Served> {
-    let named = || match config.management {
-        Some(management) => format!("--admin {}, --management {management}", config.admin),
-        None => format!("--admin {}", config.admin),
-    };
+    let listen = |flag: &str, address| sockets::bind(address).and_then(|one| sockets::listen(&one).map(|()| one)).with_context(|| format!("{flag} {address}"));
+    let (pages, management) = (listen("--admin", config.admin)?, config.management.map(|address| listen("--management", address)).transpose()?);
     state.set_descriptors_max(descriptors.page_limit());
-    admin::serve(config.admin, config.management, Arc::clone(state), (managed.clone(), operated.clone())).with_context(named)
+    let millis = |name| Duration::from_millis(config.settings.int(name).unsigned_abs());
+    let times = PageTimes { head: millis("mainstem.http.head.timeout.ms"), body: millis("mainstem.http.body.timeout.ms") };
+    admin::serve((pages, management), Arc::clone(state), (managed.clone(), operated.clone()), times).context("administration pages")
 }
 
 /// Has management answer.
@@ -293,7 +293,7 @@ fn register(
     state: &AdminState,
     (kafka, amqp): (&GatewayMetrics, &amqp_gateway::GatewayMetrics),
     journals: &[Arc<Journal>],
-    (exports, blocked): (&Exports, &Counter),
+    (exports, blocked, closed): (&Exports, &Counter, &Closed),
 ) {
     state.with_registry(|registry| {
         kafka.register(registry);
@@ -303,6 +303,7 @@ fn register(
             journal.metrics().register(registry.sub_registry_with_label(("journal".into(), number.into())));
         }
         exports.register(registry);
+        closed.register(registry);
         registry.register("mainstem_shard_blocked", "Turns that kept a network shard busy for more than 5 ms", blocked.clone());
     });
 }
@@ -453,11 +454,7 @@ type Shown = (SocketAddr, Protocol, bool);
 
 impl Bound {
     fn take(address: SocketAddr, protocol: Protocol) -> std::io::Result<Self> {
-        use socket2::{Domain, Socket, Type};
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(socket2::Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&address.into())?;
-        let listener = TcpListener::from(socket);
+        let listener = sockets::bind(address)?;
         Ok(Self { address: listener.local_addr()?, listener, protocol, tls: None, named: false })
     }
 
@@ -540,7 +537,7 @@ fn accept_all(
     let placement = Arc::new(Mutex::new(Placement::new(shards.len())));
     let admission = Arc::new(Admission::default());
     for one in bound {
-        socket2::SockRef::from(&one.listener).listen(BACKLOG).with_context(|| format!("{} {}", one.flag(), one.address))?;
+        sockets::listen(&one.listener).with_context(|| format!("{} {}", one.flag(), one.address))?;
         let (shards, stop, placement, admission) = (Arc::clone(shards), Arc::clone(stop), Arc::clone(&placement), Arc::clone(&admission));
         let broker = Arc::clone(broker);
         std::thread::Builder::new().name("acceptor".to_owned()).spawn(move || {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use broker::{Cause, Event, Mailbox, Waits};
+use broker::{Cause, Event, Mailbox, Settings, Waits};
 use bytes::Bytes;
 use kafka_gateway::{Gateway, ShardContext};
 use prometheus_client::metrics::counter::Counter;
@@ -19,9 +19,11 @@ use types::{ConnectionId, ShardId};
 
 use crate::admission::Place;
 use crate::certificate::user_name;
-use crate::closings::{Closings, OneLine};
+use crate::closings::{Closed, Closings, OneLine, Reason};
 use crate::connection;
 use crate::frames::FramePool;
+use crate::input::Late;
+use crate::pace::PaceRules;
 use crate::protocol::{Protocol, Session};
 use crate::stream::Stream;
 use crate::tls::Tls;
@@ -56,6 +58,33 @@ pub struct Shared {
     pub frames: Arc<FramePool>,
     /// Counts turns that took too long.
     pub blocked: Counter,
+    /// … and connections that were closed.
+    pub closed: Closed,
+    /// How long connections may take for what.
+    pub times: Times,
+}
+
+/// Settings about time.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// A connection of a Kafka client may be idle so long; `None` for ever.
+    pub idle_max: Option<Duration>,
+    /// For the handshake of TLS.
+    pub tls_handshake: Duration,
+    /// For a request.
+    pub pace: PaceRules,
+}
+
+impl Times {
+    /// Those of the settings.
+    pub fn of(settings: &Settings) -> Self {
+        let millis = |name| u64::try_from(settings.int(name)).ok().map(Duration::from_millis);
+        Self {
+            idle_max: millis("connections.max.idle.ms"),
+            tls_handshake: millis("ssl_handshake_timeout").unwrap_or_default(),
+            pace: PaceRules::of(settings),
+        }
+    }
 }
 
 /// The acceptor's end of a shard.
@@ -222,6 +251,9 @@ impl Shard {
                     stream
                 }
                 Err(error) => {
+                    if error.kind() == std::io::ErrorKind::TimedOut {
+                        self.shared.closed.count(Reason::TlsHandshake);
+                    }
                     self.note_closing(|| tracing::info!(%peer, error = %OneLine(&error), "connection closed: the handshake of TLS failed"));
                     return;
                 }
@@ -233,9 +265,17 @@ impl Shard {
         if end.is_polite() {
             stream.linger().await;
         }
+        if let Some(reason) = end.reason() {
+            self.shared.closed.count(reason);
+        }
         match end {
             connection::End::Broken => tracing::error!(%peer, "connection closed: a request met a defect of the broker"),
             connection::End::Closed | connection::End::Drained { .. } => {}
+            connection::End::Idle => tracing::debug!(%peer, "connection closed: nothing was asked on it for connections.max.idle.ms"),
+            connection::End::Late(Late { arrived, needed }) => {
+                let why = if needed { "others wait for its memory" } else { "its time is over (mainstem.frame.timeout.ms, mainstem.frame.byte.rate)" };
+                self.note_closing(|| tracing::info!(%peer, arrived, "connection closed: a request that had begun did not come to its end, and {why}"));
+            }
             connection::End::Refused(reason) if reason.is_ordinary() => tracing::debug!(%peer, reason = %OneLine(&reason), "connection closed"),
             connection::End::Refused(reason) => self.note_closing(|| tracing::info!(%peer, reason = %OneLine(&reason), "connection closed: request refused")),
             connection::End::Stalled => self.note_closing(|| tracing::info!(%peer, "connection closed: the client does not read what it asked for")),
@@ -255,7 +295,7 @@ impl Shard {
     async fn shake_hands(&self, socket: TokioStream, tls: &Tls, connection: &Connection) -> std::io::Result<Stream> {
         connection.waits.enter(Cause::Tls.bit(), Instant::now());
         let mut spent = Duration::ZERO;
-        let mut shaking = std::pin::pin!(Stream::accept(socket, tls.config()));
+        let mut shaking = std::pin::pin!(Stream::accept(socket, tls.config(), self.shared.times.tls_handshake));
         let outcome = std::future::poll_fn(|context| {
             let began = Instant::now();
             let polled = shaking.as_mut().poll(context);

@@ -10,13 +10,11 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{Interest, Ready};
 use tokio::net::TcpStream;
 
-/// Time for the handshake of TLS.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
 /// Bytes that wait encrypted for the socket.
 const UNSENT_MAX: usize = 256 << 10;
 /// How long, and how many bytes, a peer that has been told of the end may go on sending.
@@ -118,8 +116,8 @@ impl Stream {
     /// Shakes hands on a fresh socket.
     ///
     /// # Errors
-    /// When the peer speaks no TLS, is not trusted, or takes longer than 10 s.
-    pub async fn accept(tcp: TcpStream, config: Arc<ServerConfig>) -> Result<Self> {
+    /// When the peer speaks no TLS, is not trusted, or takes longer than `within`: `TimedOut`.
+    pub async fn accept(tcp: TcpStream, config: Arc<ServerConfig>, within: Duration) -> Result<Self> {
         let mut tls = ServerConnection::new(config).map_err(Error::other)?;
         tls.set_buffer_limit(Some(UNSENT_MAX));
         let shaking = async {
@@ -140,7 +138,7 @@ impl Stream {
                 }
             }
         };
-        tokio::time::timeout(HANDSHAKE_MAX, shaking).await.map_err(|_| Error::new(ErrorKind::TimedOut, "it took longer than 10 s"))??;
+        tokio::time::timeout(within, shaking).await.map_err(|_| Error::new(ErrorKind::TimedOut, format!("it took longer than {} ms", within.as_millis())))??;
         Ok(Self::Tls(Box::new(TlsStream { tcp, tls: RefCell::new(tls) })))
     }
 
@@ -226,16 +224,19 @@ impl Stream {
         let _ = tcp.set_quickack(true);
     }
 
-    /// Reads into memory that is there; 0: no more comes.
-    pub fn try_read(&self, buffer: &mut [u8]) -> Result<usize> {
+    /// Reads at most `most` bytes into the free room of a buffer, which is there; 0: no more comes.
+    pub fn try_read(&self, buffer: &mut Vec<u8>, most: usize) -> Result<usize> {
         match self {
-            Self::Plain(tcp) => tcp.try_read(buffer),
+            Self::Plain(tcp) => tcp.try_read_buf(&mut buffer.limit(most)),
             Self::Tls(stream) => {
                 let mut tls = stream.tls.borrow_mut();
-                if stream.fill(&mut tls)? == 0 {
-                    return Ok(0);
+                let got = stream.fill(&mut tls)?.min(most);
+                if got > 0 {
+                    let mut reader = tls.reader();
+                    buffer.extend_from_slice(&reader.fill_buf()?[..got]);
+                    reader.consume(got);
                 }
-                tls.reader().read(buffer)
+                Ok(got)
             }
         }
     }

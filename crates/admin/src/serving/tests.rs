@@ -82,34 +82,39 @@ async fn an_address_has_so_many_connections_and_no_more() {
     let address = served(Bounds { of_address: 2, ..bounds() }, 1).await;
     let (mut first, mut second) = (connect(address).await, connect(address).await);
     assert!(answer(&mut first).await.starts_with("HTTP/1.1 200") && answer(&mut second).await.starts_with("HTTP/1.1 200"));
-    assert_eq!(rest(&mut connect(address).await).await, "");
-    drop(first);
-    let began = Instant::now();
-    while !answer_or_nothing(address).await {
-        assert!(began.elapsed() < PATIENCE, "its place comes back");
-        sleep(Duration::from_millis(20)).await;
-    }
+    let mut third = connect(address).await;
+    assert!(answer(&mut third).await.starts_with("HTTP/1.1 200"), "in the place of the first, which asks for nothing");
+    assert_eq!(rest(&mut first).await, "");
+    assert!(answer(&mut second).await.starts_with("HTTP/1.1 200"));
 }
 
-async fn answer_or_nothing(address: std::net::SocketAddr) -> bool {
-    let mut stream = connect(address).await;
-    let _ = stream.write_all(REQUEST).await;
-    let mut byte = [0];
-    matches!(tokio::time::timeout(PATIENCE, stream.read(&mut byte)).await, Ok(Ok(1)))
+#[test]
+fn who_is_being_answered_stays() {
+    let connections = Connections::new(Bounds { of_address: 2, ..bounds() });
+    let enter = |has_descriptor| connections.enter("192.0.2.1".parse().expect("an address"), has_descriptor);
+    let (first, second) = (enter(true).expect("room"), enter(true).expect("room"));
+    let busy = (InProgress::new(&first.member), InProgress::new(&second.member));
+    assert!(enter(true).is_none() && enter(false).is_none());
+    drop(busy.1);
+    let _third = enter(false).expect("the second has nothing to do");
+    assert!(enter(true).is_some(), "nor has the third");
+    assert_eq!(connections.inner.lock().len(), 1, "the first");
 }
 
 #[tokio::test]
 async fn who_fills_all_places_does_not_keep_others_out() {
     let connections = Connections::new(Bounds { connections: 3, ..bounds() });
-    let enter = |address: &str| connections.enter(address.parse().expect("an address"));
+    let enter = |address: &str| connections.enter(address.parse().expect("an address"), true);
     let many: Vec<Place> = (0..3).filter_map(|_| enter("192.0.2.1")).collect();
     assert_eq!(many.len(), 3);
-    assert!(enter("192.0.2.1").is_none());
+    let busy: Vec<_> = many.iter().map(|place| InProgress::new(&place.member)).collect();
+    assert!(enter("192.0.2.1").is_none(), "all are being answered");
     let other = enter("2001:db8::1").expect("another's place");
-    many[0].goes.notified().await;
+    many[0].member.goes.notified().await;
+    let answered = InProgress::new(&other.member);
     assert!(enter("2001:db8::2").is_none(), "its network would have as many as the other");
     let third = enter("192.0.2.3").expect("another's place");
-    many[1].goes.notified().await;
-    drop((many, other, third));
+    many[1].member.goes.notified().await;
+    drop((many, busy, answered, other, third));
     assert!(connections.inner.lock().is_empty());
 }

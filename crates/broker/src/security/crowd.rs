@@ -57,6 +57,21 @@ impl<T> Crowd<T> {
         }
     }
 
+    /// Takes out the one who came first, of those who `may_go`, from `address`, or from any: then from one that has most, and somebody who may.
+    pub fn displace_first(&mut self, address: Option<IpAddr>, may_go: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        let first = |all: &VecDeque<(u64, Arc<T>)>| all.iter().find(|(_, one)| may_go(one)).map(|(number, one)| (*number, Arc::clone(one)));
+        let (from, one) = match address {
+            Some(address) => (address, first(self.by_address.get(&address)?)?.1),
+            None => {
+                let able = self.by_address.iter().filter_map(|(from, all)| Some((all.len(), Reverse(first(all)?.0), *from)));
+                let (_, _, from) = able.max()?;
+                (from, first(self.by_address.get(&from)?)?.1)
+            }
+        };
+        self.remove(from, &one);
+        Some(one)
+    }
+
     /// Takes out who came first from the address that has most, for one who comes from `address`. `None`: no other has enough more.
     pub fn displace_for(&mut self, address: IpAddr) -> Option<(IpAddr, Arc<T>)> {
         // Who has none gets one, others as many as the rest at most.
@@ -91,6 +106,20 @@ mod tests {
         // Both have two: the first of all goes.
         assert_eq!(crowd.displace_for(address(3)), Some((address(1), Arc::new("a"))));
         assert_eq!((crowd.of(address(1)), crowd.of(address(2)), crowd.of(address(3)), crowd.len()), (1, 2, 0, 3));
+    }
+
+    #[test]
+    fn the_first_who_may_goes() {
+        let mut crowd = Crowd::default();
+        for (from, name) in [(1, "a"), (2, "busy"), (2, "b"), (2, "c"), (3, "busy"), (3, "busy"), (3, "busy"), (3, "busy")] {
+            crowd.push(address(from), Arc::new(name));
+        }
+        let may_go = |name: &&str| *name != "busy";
+        assert_eq!(crowd.displace_first(Some(address(1)), may_go), Some(Arc::new("a")));
+        assert_eq!(crowd.displace_first(Some(address(3)), may_go), None);
+        assert_eq!(crowd.displace_first(None, may_go), Some(Arc::new("b")), "of those who have most, and may");
+        assert_eq!(crowd.displace_first(None, may_go), Some(Arc::new("c")));
+        assert_eq!((crowd.displace_first(None, may_go), crowd.len()), (None, 5));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! A session lasts as long as `connections.max.reauth.ms` says, and no longer than the token it began with.
 //!
 //! Before somebody is known requests are small (`sasl.server.max.receive.size`), one is read at a time, and it is over after
-//! [`LOGIN_MAX`]. A refusal is answered `connection.failed.authentication.delay.ms` late, then the connection ends. States, answers and
+//! `mainstem.login.timeout.ms`. A refusal is answered `connection.failed.authentication.delay.ms` late, then the connection ends. States, answers and
 //! texts are those of Kafka's SaslServerAuthenticator; after a handshake of version 0 tokens come without a header, as it has them.
 
 use std::net::SocketAddr;
@@ -29,8 +29,6 @@ use super::{CloseReason, Context, PARTS_MAX, Session, ShardContext, Slot, SlotSt
 use crate::body::{Body, frame};
 use crate::handlers::{self, Wait};
 
-/// From the connection's first byte to a login, and from a second handshake to the next.
-const LOGIN_MAX: Duration = Duration::from_secs(10);
 /// Sessions are not renewed more often, as in Kafka.
 const RENEWAL_MIN: Duration = Duration::from_secs(1);
 /// Bytes of a claimed name that the log shows.
@@ -82,6 +80,8 @@ pub struct SaslRules {
     pub session_max: Option<Duration>,
     /// Bytes of a request before it is known who sends it.
     pub request_bytes_max: usize,
+    /// From the connection's beginning, or the end of the handshake of TLS, to a login; and from a second handshake to the next.
+    pub login_max: Duration,
     /// A refusal is told so much later.
     pub refusal_delay: Duration,
 }
@@ -164,7 +164,8 @@ impl Refusal {
 impl Sasl {
     pub fn new(rules: Arc<SaslRules>, now: Instant) -> Self {
         let phase = Phase::Handshake { versions_told: false };
-        Self { rules, phase, until: now + LOGIN_MAX, known: None, expires: None, renewed: None, raw: false }
+        let until = now + rules.login_max;
+        Self { rules, phase, until, known: None, expires: None, renewed: None, raw: false }
     }
 
     pub fn is_known(&self) -> bool {
@@ -174,6 +175,11 @@ impl Sasl {
     /// Who logged in.
     pub fn user(&self) -> Option<&Arc<User>> {
         self.known.as_ref().map(|known| &known.user)
+    }
+
+    /// The handshake of TLS has ended.
+    pub fn begin(&mut self, now: Instant) {
+        self.until = now + self.rules.login_max;
     }
 
     pub fn request_bytes_max(&self) -> usize {
@@ -202,7 +208,7 @@ impl Sasl {
         if renews && self.renewed.is_none_or(|last| now.saturating_duration_since(last) >= RENEWAL_MIN) {
             self.renewed = Some(now);
             self.phase = Phase::Handshake { versions_told: true };
-            self.until = now + LOGIN_MAX;
+            self.until = now + self.rules.login_max;
             self.raw = false;
             return Ok(true);
         }

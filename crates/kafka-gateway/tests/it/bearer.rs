@@ -21,11 +21,12 @@ const HANDSHAKE: (i16, i16) = (17, 1);
 const AUTHENTICATE: (i16, i16) = (36, 2);
 const METADATA: (i16, i16) = (3, 12);
 const DELAY: Duration = Duration::from_millis(100);
+const LOGIN_MAX: Duration = Duration::from_secs(10);
 const INVALID: &[u8] = b"{\"status\":\"invalid_token\"}";
 
 fn rules(session_max: Option<Duration>) -> Option<Arc<SaslRules>> {
     let mechanisms = vec![SaslMechanism::OauthBearer];
-    Some(Arc::new(SaslRules { mechanisms, session_max, request_bytes_max: 10_000, refusal_delay: DELAY }))
+    Some(Arc::new(SaslRules { mechanisms, session_max, request_bytes_max: 10_000, login_max: LOGIN_MAX, refusal_delay: DELAY }))
 }
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {

@@ -17,11 +17,12 @@ const HANDSHAKE: (i16, i16) = (17, 1);
 const AUTHENTICATE: (i16, i16) = (36, 2);
 const METADATA: (i16, i16) = (3, 12);
 const DELAY: Duration = Duration::from_millis(100);
+const LOGIN_MAX: Duration = Duration::from_secs(10);
 const SESSION: Duration = Duration::from_secs(60);
 
 fn rules(session_max: Option<Duration>) -> Option<Arc<SaslRules>> {
     let mechanisms = vec![SaslMechanism::Plain, SaslMechanism::Scram(ScramMechanism::Sha256)];
-    Some(Arc::new(SaslRules { mechanisms, session_max, request_bytes_max: 1000, refusal_delay: DELAY }))
+    Some(Arc::new(SaslRules { mechanisms, session_max, request_bytes_max: 1000, login_max: LOGIN_MAX, refusal_delay: DELAY }))
 }
 
 /// A node whose only user is alice, with few iterations.

@@ -83,6 +83,7 @@ fn sasl(settings: &Settings, name: &str) -> Result<SaslRules, ConfigError> {
         mechanisms,
         session_max: (!session_max.is_zero()).then_some(session_max),
         request_bytes_max: usize::try_from(settings.int("sasl.server.max.receive.size")).unwrap_or(usize::MAX),
+        login_max: millis(settings.text("mainstem.login.timeout.ms").0),
         refusal_delay: millis(settings.text("connection.failed.authentication.delay.ms").0),
     })
 }

@@ -17,6 +17,7 @@ mod reference;
 mod rights;
 mod serve;
 mod service;
+mod slow_clients;
 mod strangers;
 mod tls;
 mod tree;

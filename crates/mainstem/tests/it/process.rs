@@ -77,10 +77,20 @@ impl Process {
     }
 
     /// The last address on loopback without TLS that it printed with this name.
-    fn address(&self, name: &str) -> SocketAddr {
+    pub fn address(&self, name: &str) -> SocketAddr {
+        self.address_of(name, |line| !line.contains("(TLS)"))
+    }
+
+    /// The last one with this mark.
+    pub fn address_with(&self, name: &str, mark: &str) -> SocketAddr {
+        self.address_of(name, |line| line.contains(mark))
+    }
+
+    fn address_of(&self, name: &str, is_it: impl Fn(&str) -> bool) -> SocketAddr {
         let of = |line: &str| {
             let mut words = line.split_whitespace();
-            (words.next() == Some(name) && !line.contains("(TLS)")).then(|| words.next())??.trim_start_matches("http://").parse::<SocketAddr>().ok()
+            let address = (words.next() == Some(name) && is_it(line)).then(|| words.next())??.trim_start_matches("http://");
+            address.split('/').next()?.parse::<SocketAddr>().ok()
         };
         self.printed.lines().filter_map(of).rfind(|address| address.ip().is_loopback()).expect("an address")
     }

@@ -1,0 +1,233 @@
+//! What has come of a connection and is no whole request yet: bytes into frames, frames into its session, and until when the rest has to come.
+
+use std::io::ErrorKind;
+use std::time::Instant;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::connection::End;
+use crate::frames::{Frame, Held, POOLED_FROM_BYTES};
+use crate::pace::Pace;
+use crate::protocol::Session;
+use crate::shard::{Connection, Shard};
+use crate::stream::Stream;
+
+/// Small requests are read into a buffer of this size.
+const READ_BYTES: usize = 64 << 10;
+/// … and of this size while it is not known who sends them.
+const READ_BYTES_BEFORE: usize = 4 << 10;
+/// Bytes of the largest segment of TCP, that of the loopback device.
+const SEGMENT_BYTES_MAX: usize = 64 << 10;
+/// A small request that is not whole counts with its bytes from so many on.
+const HELD_FROM_BYTES: usize = 4 << 10;
+/// Bytes read in one turn, before others get theirs.
+const TURN_BYTES: usize = 256 << 10;
+
+/// The frame being read.
+#[derive(Default)]
+enum Reading {
+    /// Its length, or a small frame, gathers in the buffer.
+    #[default]
+    Small,
+    /// A large frame gathers in its own memory.
+    Large(Frame),
+}
+
+/// A request that did not come in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// Bytes of it that came.
+    pub arrived: usize,
+    /// Others waited for its memory: otherwise its time was over.
+    pub needed: bool,
+}
+
+/// What has come.
+#[derive(Default)]
+pub struct Input {
+    buffer: BytesMut,
+    reading: Reading,
+    /// The last read left nothing in the socket.
+    pub drained: bool,
+    /// Of a request of which a part is there.
+    pace: Option<Pace>,
+    /// Of a small one.
+    held: Option<Held>,
+}
+
+impl Input {
+    /// Has a part of a frame come, whose rest the peer may hold back until that part is acknowledged? Nagle's algorithm holds back less than
+    /// a segment only; acknowledging each part of a large frame would cost a wake-up of the peer a part.
+    pub fn waits_for_a_rest(&self) -> bool {
+        match &self.reading {
+            Reading::Small => !self.buffer.is_empty(),
+            Reading::Large(frame) => frame.missing() <= SEGMENT_BYTES_MAX,
+        }
+    }
+
+    /// Is a part of a request there?
+    pub fn is_unfinished(&self) -> bool {
+        self.pace.is_some()
+    }
+
+    fn arrived(&self) -> usize {
+        match &self.reading {
+            Reading::Small => self.buffer.len(),
+            Reading::Large(frame) => frame.arrived(),
+        }
+    }
+
+    /// Does it wait for memory? `wanted`: more would be read otherwise.
+    pub fn waits_for_memory(&mut self, wanted: bool) -> bool {
+        let Reading::Large(frame) = &mut self.reading else { return false };
+        if !wanted {
+            frame.rest();
+        }
+        wanted && frame.waits() && !frame.may_read()
+    }
+
+    /// Has a request come too slowly, which is `read` from now on or not?
+    pub fn judge(&mut self, shard: &Shard, read: bool, now: Instant) -> Option<Late> {
+        let (arrived, holds, frames) = (self.arrived(), self.holds(), &shard.shared.frames);
+        let held = if holds && matches!(self.reading, Reading::Small) { arrived } else { 0 };
+        if held > 0 || self.held.is_some() {
+            self.held.get_or_insert_with(|| Held::new(frames)).set(held);
+        }
+        let pace = self.pace.as_mut()?;
+        pace.set_read(read, now);
+        if pace.is_over(arrived, shard.shared.times.pace, now) {
+            return Some(Late { arrived, needed: false });
+        }
+        if !holds || !pace.is_slow(arrived, now) {
+            return None;
+        }
+        if let Reading::Large(frame) = &mut self.reading {
+            frame.lapse();
+        }
+        frames.is_scarce().then_some(Late { arrived, needed: true })
+    }
+
+    /// Does a request that is not whole take memory that others may need?
+    fn holds(&self) -> bool {
+        self.pace.is_some() && (matches!(self.reading, Reading::Large(_)) || self.buffer.len() >= HELD_FROM_BYTES)
+    }
+
+    /// When to judge again.
+    pub fn next_look(&self, shard: &Shard) -> Option<Instant> {
+        self.pace.as_ref().and_then(|pace| pace.next(self.arrived(), self.holds(), shard.shared.times.pace))
+    }
+
+    /// Notes whether a part of a request is there after what is whole was taken; `taken`: something was.
+    fn note_rest(&mut self, taken: bool) {
+        if self.buffer.is_empty() && matches!(self.reading, Reading::Small) {
+            self.pace = None;
+        } else if taken || self.pace.is_none() {
+            self.pace = Some(Pace::new(Instant::now()));
+        }
+    }
+}
+
+/// Reads what is there, up to a turn's worth, and handles the frames in it.
+pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &mut Input) -> Option<End> {
+    let started = Instant::now();
+    connection.waits.enter(0, started);
+    let (mut turn, mut first) = (0, Some(started));
+    while turn < TURN_BYTES {
+        input.drained = false;
+        let got = match &mut input.reading {
+            Reading::Large(frame) => {
+                if !frame.may_read() {
+                    break;
+                }
+                // More of it arrives while it is read: it is looked for again.
+                frame.fill(|memory, room| stream.try_read(memory, room))
+            }
+            Reading::Small => {
+                input.buffer.reserve(if connection.place.is_stranger() { READ_BYTES_BEFORE } else { READ_BYTES });
+                let room = input.buffer.capacity() - input.buffer.len();
+                let got = stream.try_read_buf(&mut input.buffer);
+                input.drained = stream.is_plain() && got.as_ref().is_ok_and(|got| *got < room);
+                got
+            }
+        };
+        if input.drained {
+            // What comes from now on is told anew: nobody has to find out by another read that nothing is there.
+            stream.set_drained();
+        }
+        match got {
+            Ok(0) => return Some(End::Closed),
+            Ok(got) => turn += got,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                input.drained = true;
+                break;
+            }
+            Err(_) => return Some(End::Closed),
+        }
+        if let Some(end) = frames(shard, connection, input, first.take()) {
+            return Some(end);
+        }
+        let answered = turn < READ_BYTES && shard.has_mail();
+        if input.drained || answered || !connection.session.borrow().wants_read() {
+            break;
+        }
+    }
+    shard.watch_time(started);
+    None
+}
+
+/// Hands complete frames to the session while it wants them; the first came at `now`.
+pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now: Option<Instant>) -> Option<End> {
+    let mut session = connection.session.borrow_mut();
+    let mut taken = false;
+    let end = match &mut *session {
+        Session::Amqp(session) => {
+            let before = input.buffer.len();
+            let refused = session.handle_bytes(&mut input.buffer, now.unwrap_or_else(Instant::now)).err();
+            taken = input.buffer.len() < before;
+            refused.map(|reason| End::Refused(reason.into()))
+        }
+        Session::Kafka(session) => loop {
+            if !session.wants_read() {
+                break None;
+            }
+            let frame = match next_frame(shard, connection, session, input) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break None,
+                Err(reason) => break Some(End::Refused(reason.into())),
+            };
+            taken = true;
+            let outcome = session.handle_frame(frame, &mut shard.context.borrow_mut(), now.take().unwrap_or_else(Instant::now));
+            if let Err(reason) = outcome {
+                break Some(End::Refused(reason.into()));
+            }
+        },
+    };
+    input.note_rest(taken);
+    end
+}
+
+fn next_frame(shard: &Shard, connection: &Connection, session: &kafka_gateway::Session, input: &mut Input) -> Result<Option<Bytes>, kafka_gateway::CloseReason> {
+    match std::mem::take(&mut input.reading) {
+        Reading::Large(frame) if frame.missing() == 0 => Ok(Some(frame.freeze())),
+        large @ Reading::Large(_) => {
+            input.reading = large;
+            Ok(None)
+        }
+        Reading::Small => {
+            let Some(length) = input.buffer.first_chunk::<4>() else { return Ok(None) };
+            let bytes = session.check_frame_length(i32::from_be_bytes(*length))?;
+            if input.buffer.len() >= 4 + bytes {
+                input.buffer.advance(4);
+                return Ok(Some(input.buffer.split_to(bytes).freeze()));
+            }
+            if bytes >= POOLED_FROM_BYTES {
+                input.buffer.advance(4);
+                // What has come moves into memory of its own.
+                let mut frame = shard.shared.frames.begin(bytes, connection.place.requests());
+                frame.take(&mut input.buffer);
+                input.reading = Reading::Large(frame);
+            }
+            Ok(None)
+        }
+    }
+}
