@@ -13,16 +13,21 @@ use crate::handlers::fetch::{Wanted, kept};
 /// A session that was used within this time is not given up for another, in ms.
 const EVICT_AFTER_MS: u64 = 120_000;
 
-/// Partitions of all sessions together: each takes about 120 bytes.
+/// Partitions of all sessions of a kind together: each takes about 120 bytes.
 const PARTITIONS_MAX: usize = 500_000;
 
-/// The place of a session's partitions among those of all; given back with it.
+/// Room for a session's partitions among those of all sessions of its kind; given back with it.
 pub(crate) struct Room {
     all: Arc<AtomicUsize>,
     own: usize,
 }
 
 impl Room {
+    /// Of a session without partitions.
+    pub fn new(all: &Arc<AtomicUsize>) -> Self {
+        Self { all: Arc::clone(all), own: 0 }
+    }
+
     /// The session has so many now. False: they find no room.
     pub fn resize(&mut self, count: usize) -> bool {
         let before = std::mem::replace(&mut self.own, count);
@@ -78,7 +83,7 @@ impl FetchSessions {
 
     /// A new session, unless all slots are in use, or it has more partitions than there is room for.
     pub fn create(&self, wanted: &[Wanted], by_id: bool, now: std::time::Instant) -> Option<Arc<Mutex<FetchSession>>> {
-        let mut room = Room { all: Arc::clone(&self.partitions), own: 0 };
+        let mut room = Room::new(&self.partitions);
         if !room.resize(wanted.len()) {
             return None;
         }

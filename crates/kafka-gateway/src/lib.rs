@@ -5,6 +5,7 @@
 //! [`Session::handle_reply`] ends → [`Session::poll_transmit`], strictly in the order of requests.
 
 mod access;
+mod answer_room;
 mod body;
 mod error_code;
 mod fetch_sessions;

@@ -47,6 +47,11 @@ impl Pinned {
         self.used() >= self.max
     }
 
+    /// Bytes that more may be held.
+    pub fn room(&self) -> usize {
+        self.max.saturating_sub(self.used())
+    }
+
     /// There is room for what nobody has asked for yet.
     pub fn has_plenty(&self) -> bool {
         self.used() < self.max / 4

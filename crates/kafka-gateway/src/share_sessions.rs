@@ -1,7 +1,8 @@
 //! Share sessions (KIP-932): which partitions a member of a share group works on. A session is known by group and member; it
-//! ends with the connection that opened it, and what the member has is given back then.
+//! ends with the connection that opened it, and what the member has is given back then. The partitions of all sessions together are bounded.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use broker::Broker;
 use delivery::ConsumerId;
@@ -10,6 +11,8 @@ use kafka_wire::ErrorCode;
 use parking_lot::Mutex;
 use types::{ConnectionId, ShardId};
 use uuid::Uuid;
+
+use crate::fetch_sessions::Room;
 
 /// Epoch of the request that opens a session.
 pub(crate) const OPEN: i32 = 0;
@@ -35,6 +38,7 @@ pub(crate) struct ShareSession {
     pub consumer: ConsumerId,
     opener: (ShardId, ConnectionId),
     pub partitions: Vec<SharePartition>,
+    room: Room,
     /// Where the next answer begins, so that all get their turn.
     pub start: usize,
 }
@@ -52,6 +56,7 @@ struct Inner {
 pub(crate) struct ShareSessions {
     inner: Mutex<Inner>,
     limit: usize,
+    partitions: Arc<AtomicUsize>,
 }
 
 /// Who asks: a member of a group, over a connection.
@@ -63,7 +68,7 @@ pub(crate) struct Asker<'a> {
 
 impl ShareSessions {
     pub fn new(limit: usize) -> Self {
-        Self { inner: Mutex::default(), limit }
+        Self { inner: Mutex::default(), limit, partitions: Arc::default() }
     }
 
     /// The session that a request with this epoch belongs to; one that opens a session replaces the member's last one.
@@ -90,7 +95,7 @@ impl ShareSessions {
         }
         // Who opens another session keeps the records it has.
         let consumer = before.map_or_else(|| broker.subscriptions().new_consumer(), |before| before.lock().consumer);
-        let session = ShareSession { epoch: 1, consumer, opener: asker.connection, partitions: Vec::new(), start: 0 };
+        let session = ShareSession { epoch: 1, consumer, opener: asker.connection, partitions: Vec::new(), room: Room::new(&self.partitions), start: 0 };
         let session = Arc::new(Mutex::new(session));
         inner.by_opener.entry(asker.connection).or_default().push(key.clone());
         inner.sessions.insert(key, Arc::clone(&session));
@@ -129,24 +134,62 @@ impl ShareSession {
     /// Adds partitions that are not there yet, and forgets others.
     ///
     /// # Errors
-    /// `ShareSessionLimitReached`: the session would have too many.
+    /// `ShareSessionLimitReached`: the session would have too many, or all sessions together would. Then none is added.
     pub fn update(&mut self, added: impl Iterator<Item = (Uuid, i32)>, forgotten: impl Iterator<Item = (Uuid, i32)>) -> Result<(), ErrorCode> {
         let gone: hashbrown::HashSet<(Uuid, i32)> = forgotten.collect();
         if !gone.is_empty() {
             self.partitions.retain(|one| !gone.contains(&(one.topic, one.partition)));
         }
+        let kept = self.partitions.len();
         let mut added = added.peekable();
         let news = added.peek().is_some();
         let mut known: hashbrown::HashSet<(Uuid, i32)> = self.partitions.iter().filter(|_| news).map(|one| (one.topic, one.partition)).collect();
         for (topic, partition) in added {
+            if self.partitions.len() > PARTITIONS_MAX {
+                break;
+            }
             if known.insert((topic, partition)) {
-                if self.partitions.len() >= PARTITIONS_MAX {
-                    return Err(ErrorCode::ShareSessionLimitReached);
-                }
                 self.partitions.push(SharePartition { topic, partition, told: false });
             }
         }
+        let fits = self.partitions.len() <= PARTITIONS_MAX && self.room.resize(self.partitions.len());
+        if !fits {
+            self.partitions.truncate(kept);
+            self.partitions.shrink_to_fit();
+            self.room.resize(kept);
+        }
         self.start = if self.partitions.is_empty() { 0 } else { (self.start + 1) % self.partitions.len() };
-        Ok(())
+        if fits { Ok(()) } else { Err(ErrorCode::ShareSessionLimitReached) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(all: &Arc<AtomicUsize>) -> ShareSession {
+        let opener = (ShardId(0), ConnectionId(0));
+        ShareSession { epoch: 1, consumer: ConsumerId(1), opener, partitions: Vec::new(), room: Room::new(all), start: 0 }
+    }
+
+    #[test]
+    fn partitions_of_all_sessions_have_one_bound() {
+        let all = Arc::default();
+        let topic = |number: usize| Uuid::from_u128(number as u128);
+        let partitions = |topic: Uuid, count: i32| (0..count).map(move |partition| (topic, partition));
+        let mut sessions: Vec<ShareSession> = (0..5).map(|_| session(&all)).collect();
+        for (number, session) in sessions.iter_mut().enumerate() {
+            assert_eq!(session.update(partitions(topic(number), 100_000), std::iter::empty()), Ok(()));
+            let one_more = session.update([(topic(99), 1)].into_iter(), std::iter::empty());
+            assert_eq!((one_more, session.partitions.len()), (Err(ErrorCode::ShareSessionLimitReached), 100_000));
+        }
+        let mut last = session(&all);
+        assert_eq!(last.update(partitions(topic(9), 1), std::iter::empty()), Err(ErrorCode::ShareSessionLimitReached));
+        assert!(last.partitions.is_empty(), "none was added");
+        assert_eq!(sessions[0].update(std::iter::empty(), partitions(topic(0), 10)), Ok(()));
+        assert_eq!(last.update(partitions(topic(9), 10), std::iter::empty()), Ok(()));
+        assert!(last.update(partitions(topic(8), 1), std::iter::empty()).is_err());
+        drop(sessions);
+        assert_eq!(last.update(partitions(topic(8), 90_000), std::iter::empty()), Ok(()));
     }
 }

@@ -17,6 +17,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, broker_configs, control};
 use crate::access::Asking;
+use crate::answer_room::AnswerRoom;
 use crate::error_code::of_alter;
 use crate::session::Context;
 
@@ -102,7 +103,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let request = DescribeConfigsRequest::decode(reader, context.version)?;
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
-    let mut seen = hashbrown::HashSet::new();
+    let (mut seen, mut room) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway));
     let each = request.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name, &resource.configuration_keys)));
     let results: Vec<DescribeConfigsResult> = each.map(|resource| {
         let mut result = DescribeConfigsResult {
@@ -114,12 +115,16 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         let leave = check_leave(&asking, AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name);
         match leave.and_then(|()| settings_of(broker, resource, (&host, port))) {
             Ok(rows) => {
-                let wanted = |row: &Setting| {
-                    let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
-                    keys.is_none_or(|keys| keys.iter().any(|key| key.as_str() == row.name))
-                };
-                let shown = rows.into_iter().filter(|row| wanted(row.setting));
-                result.configs = shown.map(|row| one_config(row, &request)).collect();
+                let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
+                let keys: Option<hashbrown::HashSet<&str>> = keys.map(|keys| keys.iter().map(|key| key.as_str()).collect());
+                let shown = rows.into_iter().filter(|row| keys.as_ref().is_none_or(|keys| keys.contains(row.setting.name)));
+                if room.is_there() {
+                    result.configs = shown.map(|row| one_config(row, &request)).collect();
+                }
+                if !room.is_there() || !room.take(|writer| result.encode(writer, context.version)) {
+                    let message = Some("The answer has no room for more settings: ask for fewer at once".into());
+                    (result.configs, result.error_code, result.error_message) = (Vec::new(), ErrorCode::PolicyViolation.code(), message);
+                }
             }
             Err((code, message)) => {
                 result.error_code = code.code();

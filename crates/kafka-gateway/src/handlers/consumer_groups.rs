@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply};
+use broker::{AclOperation, AclResource, Broker, GroupReply, GroupTold, Heard, Reply, TOPIC_NAME_BYTES_MAX};
 use delivery::{ConsumerHeartbeat, GroupError, HeartbeatAnswer, Sight, Target};
 use kafka_wire::consumer_group_describe::{
     self, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup, Member, TopicPartitions,
@@ -14,8 +14,9 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 use uuid::Uuid;
 
-use super::{Outcome, Wait};
+use super::{NO_ROOM, Outcome, Wait};
 use crate::access::Asking;
+use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -66,6 +67,27 @@ where
     }
 }
 
+/// Topics that one member may name, and what is wrong with more: each heartbeat of the group looks at all of them.
+const NAMES_MAX: usize = 10_000;
+const TOO_MANY_NAMES: &str = "SubscribedTopicNames may have 10000 topics and no more.";
+
+/// Are these the names of topics, and not too many?
+///
+/// # Errors
+/// What is wrong with them.
+pub(super) fn check_names(names: Option<&[Str]>) -> Result<(), &'static str> {
+    let mut distinct = hashbrown::HashSet::new();
+    for name in names.unwrap_or_default() {
+        if name.len() > TOPIC_NAME_BYTES_MAX {
+            return Err("SubscribedTopicNames has a name that is longer than that of a topic may be.");
+        }
+        if distinct.insert(name) && distinct.len() > NAMES_MAX {
+            return Err(TOO_MANY_NAMES);
+        }
+    }
+    Ok(())
+}
+
 fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'static str> {
     let empty = |text: &Option<Str>| text.as_ref().is_some_and(|text| text.trim().is_empty());
     if (version >= 1 || request.member_epoch > 0 || request.member_epoch == LEAVES) && request.member_id.trim().is_empty() {
@@ -83,6 +105,7 @@ fn check(request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), &'
     if empty(&request.rack_id) {
         return Err("RackId can't be empty.");
     }
+    check_names(request.subscribed_topic_names.as_deref())?;
     match request.member_epoch {
         0 if request.rebalance_timeout_ms == -1 => Err("RebalanceTimeoutMs must be provided in first request."),
         0 if request.topic_partitions.as_ref().is_none_or(|owned| !owned.is_empty()) => Err("TopicPartitions must be empty when (re-)joining."),
@@ -179,7 +202,12 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ConsumerGroupDescribeRequest::decode(reader, context.version)?;
-    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_for(context, group.clone(), request.include_authorized_operations));
+    let mut room = AnswerRoom::new(context.gateway);
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
+        let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
+        let found = found.filter(|found| room.take(|writer| found.encode(writer, context.version)));
+        found.unwrap_or_else(|| DescribedGroup { error_code: NO_ROOM.code(), group_id: group.clone(), ..DescribedGroup::default() })
+    });
     Ok(Outcome::answer(ConsumerGroupDescribeResponse { groups: groups.collect(), ..ConsumerGroupDescribeResponse::default() }))
 }
 

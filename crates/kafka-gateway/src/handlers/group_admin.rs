@@ -7,7 +7,8 @@ use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse,
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse, ListedGroup};
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
-use super::{Outcome, control, once};
+use super::{NO_ROOM, Outcome, control, once};
+use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
 use crate::session::Context;
 
@@ -39,15 +40,23 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeGroupsRequest::decode(reader, context.version)?;
     let (version, asking) = (context.version, context.asking());
-    let one = |name: Str| match asking.check_group(AclOperation::Describe, &name) {
+    let mut room = AnswerRoom::new(context.gateway);
+    let mut one = |name: &Str| match asking.check_group(AclOperation::Describe, name) {
+        Ok(()) if !room.is_there() => no_room(name),
         Ok(()) => {
-            let authorized_operations = asking.operations(request.include_authorized_operations, AclResource::Group, &name);
-            DescribedGroup { authorized_operations, ..describe_one(context, name, version) }
+            let authorized_operations = asking.operations(request.include_authorized_operations, AclResource::Group, name);
+            let described = DescribedGroup { authorized_operations, ..describe_one(context, name.clone(), version) };
+            if room.take(|writer| described.encode(writer, version)) { described } else { no_room(name) }
         }
-        Err(code) => DescribedGroup { error_code: code.code(), group_id: name, ..DescribedGroup::default() },
+        Err(code) => DescribedGroup { error_code: code.code(), group_id: name.clone(), ..DescribedGroup::default() },
     };
-    let groups = request.groups.into_iter().map(one).collect();
+    let groups = once(&request.groups, |name| name).map(|(name, _)| one(name)).collect();
     Ok(Outcome::answer(DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }))
+}
+
+/// A group that is to be asked for again, with fewer others.
+fn no_room(name: &Str) -> DescribedGroup {
+    DescribedGroup { error_code: NO_ROOM.code(), group_id: name.clone(), ..DescribedGroup::default() }
 }
 
 fn describe_one(context: &Context<'_>, name: Str, version: i16) -> DescribedGroup {

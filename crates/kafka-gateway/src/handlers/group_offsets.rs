@@ -20,8 +20,9 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{PartitionIndex, TopicId};
 use uuid::Uuid;
 
-use super::{Outcome, Wait, control};
+use super::{NO_ROOM, Outcome, Wait, control};
 use crate::access::Asking;
+use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::{of_append, of_group};
 use crate::session::Context;
@@ -170,7 +171,14 @@ pub(crate) fn fetch(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         let mut answered = Answered::default();
         let fresh = |group: &OffsetFetchRequestGroup| group.topics.is_some() || answered.groups.insert(group.group_id.clone());
         let groups: Vec<OffsetFetchRequestGroup> = request.groups.into_iter().filter(fresh).collect();
-        let groups = groups.into_iter().map(|group| fetch_group((broker, &asking), group, (by_id, stable), &mut answered)).collect();
+        let (mut room, version) = (AnswerRoom::new(context.gateway), context.version);
+        let groups = groups.into_iter().map(|group| {
+            let group_id = group.group_id.clone();
+            let fetched = room.is_there().then(|| fetch_group((broker, &asking), group, (by_id, stable), &mut answered));
+            let fetched = fetched.filter(|fetched| room.take(|writer| fetched.encode(writer, version)));
+            fetched.unwrap_or_else(|| OffsetFetchResponseGroup { group_id, error_code: NO_ROOM.code(), ..OffsetFetchResponseGroup::default() })
+        });
+        let groups = groups.collect();
         return Ok(Outcome::answer(OffsetFetchResponse { groups, ..OffsetFetchResponse::default() }));
     }
     let topics = request.topics.filter(|topics| context.version >= 2 || !topics.is_empty());

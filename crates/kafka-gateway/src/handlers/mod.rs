@@ -117,6 +117,9 @@ fn control<B: Body + 'static>(
     if context.gateway.broker.control(context.to, job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
 }
 
+/// The code of a part of an answer for which there is no room ([`crate::answer_room::AnswerRoom`]): clients ask for it again.
+const NO_ROOM: ErrorCode = ErrorCode::CoordinatorLoadInProgress;
+
 /// The items of a request by name, each once, and whether it was there more than once.
 fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(items: &'a [T], key: impl Fn(&'a T) -> &'a K) -> impl Iterator<Item = (&'a T, bool)> {
     let mut counts: hashbrown::HashMap<&K, usize> = hashbrown::HashMap::with_capacity(items.len());

@@ -11,8 +11,9 @@ use kafka_wire::share_group_heartbeat::{self, Assignment, ShareGroupHeartbeatReq
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::TopicId;
 
-use super::Outcome;
-use super::consumer_groups::{TOPICS_HIDDEN, check_member, may_see, named, partitions_by_id, told};
+use super::{NO_ROOM, Outcome};
+use super::consumer_groups::{TOPICS_HIDDEN, check_member, check_names, may_see, named, partitions_by_id, told};
+use crate::answer_room::AnswerRoom;
 use crate::error_code::of_group;
 use crate::session::Context;
 
@@ -31,6 +32,7 @@ fn check(request: &ShareGroupHeartbeatRequest) -> Result<(), &'static str> {
     if request.rack_id.as_ref().is_some_and(|rack| rack.trim().is_empty()) {
         return Err("RackId can't be empty.");
     }
+    check_names(request.subscribed_topic_names.as_deref())?;
     match request.member_epoch {
         0 if request.subscribed_topic_names.as_ref().is_none_or(Vec::is_empty) => Err("SubscribedTopicNames must be set in first request."),
         ..=IMPOSSIBLE => Err("MemberEpoch is invalid."),
@@ -81,7 +83,12 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = ShareGroupDescribeRequest::decode(reader, context.version)?;
-    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_for(context, group.clone(), request.include_authorized_operations));
+    let mut room = AnswerRoom::new(context.gateway);
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
+        let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
+        let found = found.filter(|found| room.take(|writer| found.encode(writer, context.version)));
+        found.unwrap_or_else(|| DescribedGroup { error_code: NO_ROOM.code(), group_id: group.clone(), ..DescribedGroup::default() })
+    });
     Ok(Outcome::answer(ShareGroupDescribeResponse { groups: groups.collect(), ..ShareGroupDescribeResponse::default() }))
 }
 

@@ -16,8 +16,9 @@ use kafka_wire::streams_group_heartbeat::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::consumer_groups::{TOPICS_HIDDEN, check_member, may_see};
-use super::{Outcome, Wait};
+use super::{NO_ROOM, Outcome, Wait};
 use crate::access::Asking;
+use crate::answer_room::AnswerRoom;
 use crate::body::Body;
 use crate::error_code::of_group;
 use crate::session::Context;
@@ -337,7 +338,12 @@ fn respond(outcome: Result<StreamsAnswer, Refusal>) -> StreamsGroupHeartbeatResp
 
 pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = StreamsGroupDescribeRequest::decode(reader, context.version)?;
-    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| describe_for(context, group.clone(), request.include_authorized_operations));
+    let mut room = AnswerRoom::new(context.gateway);
+    let groups = super::once(&request.group_ids, |group| group).map(|(group, _)| {
+        let found = room.is_there().then(|| describe_for(context, group.clone(), request.include_authorized_operations));
+        let found = found.filter(|found| room.take(|writer| found.encode(writer, context.version)));
+        found.unwrap_or_else(|| DescribedGroup { error_code: NO_ROOM.code(), group_id: group.clone(), ..DescribedGroup::default() })
+    });
     Ok(Outcome::answer(StreamsGroupDescribeResponse { groups: groups.collect(), ..StreamsGroupDescribeResponse::default() }))
 }
 

@@ -12,8 +12,11 @@ use kafka_wire::describe_share_group_offsets::{
 };
 use kafka_wire::describe_transactions::{DescribeTransactionsRequest, DescribeTransactionsResponse};
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use kafka_wire::consumer_group_heartbeat::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
+use kafka_wire::describe_groups::{DescribeGroupsRequest, DescribeGroupsResponse};
 use kafka_wire::describe_log_dirs::{DescribableLogDirTopic, DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::join_group::{JoinGroupRequest, JoinGroupRequestProtocol};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use kafka_wire::offset_fetch::{OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponse};
 use kafka_wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic};
@@ -30,7 +33,12 @@ const METADATA: (i16, i16) = (3, 12);
 const DESCRIBE_PRODUCERS: (i16, i16) = (61, 0);
 const DESCRIBE_TRANSACTIONS: (i16, i16) = (65, 0);
 const DESCRIBE_SHARE_OFFSETS: (i16, i16) = (90, 0);
+const JOIN_GROUP: (i16, i16) = (11, 7);
+const DESCRIBE_GROUPS: (i16, i16) = (15, 5);
+const CONSUMER_HEARTBEAT: (i16, i16) = (68, 1);
 const MANY: i32 = 300_000;
+/// Of 60 KB each.
+const MEMBERS: i32 = 320;
 
 fn start(folder: &Path, partitions: i32) -> (Node, usize) {
     let mut node = Node::start(folder, &[]);
@@ -171,5 +179,64 @@ fn what_may_be_long_is_described_once() {
     let response =
         DescribeShareGroupOffsetsResponse::decode(&mut flexible(DESCRIBE_SHARE_OFFSETS, body), DESCRIBE_SHARE_OFFSETS.1).expect("an answer");
     assert_eq!(response.groups.len(), 1);
+    node.stop();
+}
+
+/// Codes and members of the groups in an answer.
+fn described(node: &mut Node, client: usize, groups: &[&str]) -> Vec<(i16, usize)> {
+    let request = DescribeGroupsRequest { groups: groups.iter().map(|group| (*group).into()).collect(), ..Default::default() };
+    node.send(client, DESCRIBE_GROUPS, 1, |writer| request.encode(writer, DESCRIBE_GROUPS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = DescribeGroupsResponse::decode(&mut flexible(DESCRIBE_GROUPS, body), DESCRIBE_GROUPS.1).expect("an answer");
+    response.groups.iter().map(|group| (group.error_code, group.members.len())).collect()
+}
+
+#[test]
+fn groups_are_described_once_and_as_far_as_there_is_room_for_the_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    for group in ["a", "b", "c"] {
+        let members = node.connect();
+        for number in 0..MEMBERS {
+            let request = JoinGroupRequest {
+                group_id: group.into(),
+                session_timeout_ms: 30_000,
+                rebalance_timeout_ms: 30_000,
+                group_instance_id: Some(format!("{number}{}", "x".repeat(30_000)).into()),
+                protocol_type: "consumer".into(),
+                protocols: vec![JoinGroupRequestProtocol { name: "range".into(), ..Default::default() }],
+                ..Default::default()
+            };
+            node.send(members, JOIN_GROUP, number, |writer| request.encode(writer, JOIN_GROUP.1)).expect("taken");
+        }
+    }
+    let again: Vec<&str> = ["a", "b", "c"].into_iter().chain(std::iter::repeat_n("a", MANY as usize)).collect();
+    let later = (ErrorCode::CoordinatorLoadInProgress.code(), 0);
+    assert_eq!(described(&mut node, client, &again), [(0, MEMBERS as usize), later, later], "each once, and half of the memory for answers");
+    assert_eq!(described(&mut node, client, &["b"]), [(0, MEMBERS as usize)], "who asks again gets on");
+    node.stop();
+}
+
+#[test]
+fn a_member_names_so_many_topics_and_no_more() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path(), 1);
+    let mut beat = |member: &str, names: Vec<String>| {
+        let request = ConsumerGroupHeartbeatRequest {
+            group_id: "g".into(),
+            member_id: member.into(),
+            rebalance_timeout_ms: 30_000,
+            subscribed_topic_names: Some(names.into_iter().map(Into::into).collect()),
+            topic_partitions: Some(Vec::new()),
+            ..Default::default()
+        };
+        node.send(client, CONSUMER_HEARTBEAT, 1, |writer| request.encode(writer, CONSUMER_HEARTBEAT.1)).expect("taken");
+        let (_, body) = node.answer(client);
+        ConsumerGroupHeartbeatResponse::decode(&mut flexible(CONSUMER_HEARTBEAT, body), CONSUMER_HEARTBEAT.1).expect("an answer").error_code
+    };
+    let invalid = ErrorCode::InvalidRequest.code();
+    assert_eq!(beat("one", (0..MANY).map(|number| format!("t{number}")).collect()), invalid);
+    assert_eq!(beat("one", vec!["t".repeat(250)]), invalid, "no topic has such a name");
+    assert_eq!(beat("one", (0..MANY).map(|number| format!("t{}", number % 10_000)).collect()), 0, "each counts once");
     node.stop();
 }
