@@ -94,7 +94,7 @@ pub enum PublishError {
 
 impl Broker {
     /// Committed records of `range`, about `max_bytes` of their batches, at least one batch; fewer when they unpack to more than somebody who
-    /// looks is worth (64 MiB).
+    /// looks is worth (64 MiB, and no more than a batch may unpack to).
     ///
     /// # Errors
     /// When what is on the disk cannot be read.
@@ -123,9 +123,10 @@ impl Broker {
             }
         };
         let left_out = aborted(log, &slices, &batches, from, next);
-        let mut room = UNPACKED_MAX;
+        let unpacked_max = UNPACKED_MAX.min(self.unpacking().bytes_max());
+        let mut room = unpacked_max;
         for (batch, _) in batches.iter().zip(left_out).filter(|(batch, aborted)| !aborted && !batch.header.control()) {
-            match opened(&slices, batch) {
+            match opened(&slices, batch, unpacked_max) {
                 Ok(records) => {
                     let wanted = records.into_iter().filter(|record| (from..until).contains(&record.offset));
                     page.records.extend(wanted.inspect(|record| room = room.saturating_sub(record.memory_bytes())));
@@ -162,8 +163,8 @@ impl Broker {
 }
 
 /// The records of a batch; none of them keeps more memory than the batch itself.
-fn opened(slices: &[bytes::Bytes], batch: &SlicedBatch) -> Result<Vec<Record>, BatchError> {
-    records_within(&whole(slices, batch.at, batch.header.total_bytes()), UNPACKED_MAX)
+fn opened(slices: &[bytes::Bytes], batch: &SlicedBatch, unpacked_max: usize) -> Result<Vec<Record>, BatchError> {
+    records_within(&whole(slices, batch.at, batch.header.total_bytes()), unpacked_max)
 }
 
 /// The partition of a record that names none.
@@ -192,7 +193,7 @@ fn checked(topic: &Topic, wanted: &NewRecord, now: Timestamp) -> Result<(bytes::
     let batch = BatchBuilder::default().record_with_headers(timestamp, wanted.key.as_deref(), wanted.value.as_deref(), &headers).build();
     validate_produced(&batch, config.max_message_bytes)?;
     let packed = match config.packing {
-        Some(packing) => repacked(&batch, packing, config.max_message_bytes)?.unwrap_or(batch),
+        Some(packing) => repacked(&batch, packing, config.max_message_bytes, UNPACKED_MAX)?.unwrap_or(batch),
         None => batch,
     };
     let packed = if config.append_time {

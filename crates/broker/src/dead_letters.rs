@@ -3,10 +3,11 @@
 //! one of the two. Otherwise the copy is durable first: a crash in between leaves a second copy, never none.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use delivery::{Dead, DeadReason, SubscriptionName};
 use journal::{AppendError, AppendItem, ColdWant, Log, ReadError, TailRead};
-use record::{BatchBuilder, BatchError, Batches, Record};
+use record::{BatchBuilder, BatchError, OpenLimits, Record, open_records, sliced_batches};
 use types::{Offset, TopicId};
 
 use crate::groups::now;
@@ -16,6 +17,8 @@ use crate::{Broker, CreateTopic, Topic};
 
 /// Read at once, about.
 const READ_BYTES: usize = 1 << 20;
+/// Memory of the records of one read, about.
+const OPENED_BYTES: usize = 16 << 20;
 /// Copies that are written at once, about.
 const COPIES_BYTES: usize = 256 << 10;
 
@@ -186,13 +189,13 @@ impl Broker {
 
     /// The same of any log, about `max_bytes` of it. Records share no memory with caches.
     pub(crate) fn read_log(&self, log: &Arc<Log>, from: u64, last: u64, max_bytes: usize) -> Result<(Vec<Record>, u64), DeadLetterError> {
-        let journal = self.journal_of(log.id());
         let until = Offset(last + 1).min(log.high_watermark());
         let start = log.start();
         if from < start.0 && start < until {
             // What is behind the start is there.
             return Ok((Vec::new(), start.0));
         }
+        let journal = self.journal_of(log.id());
         let (slices, next) = match journal.read_tail(log, Offset(from)..until, max_bytes, true) {
             TailRead::Data { slices, next, .. } => (slices, next),
             TailRead::Cold => {
@@ -204,13 +207,32 @@ impl Broker {
             TailRead::OutOfRange if from < log.start().0 => return Ok((Vec::new(), log.start().0.min(last + 1))),
             TailRead::Empty | TailRead::OutOfRange => return Ok((Vec::new(), last + 1)),
         };
-        let bytes = slices.concat();
-        let mut found = Vec::new();
-        for batch in Batches::new(&bytes) {
-            let (at, header) = batch?;
-            if !header.control() {
-                let records = record::records(&bytes[at..])?;
-                found.extend(records.into_iter().filter(|record| (from..=last).contains(&record.offset.0)));
+        let slices = [bytes::Bytes::from(slices.concat())];
+        let bytes_max = self.unpacking().bytes_max();
+        let (mut found, mut room) = (Vec::new(), OPENED_BYTES);
+        for batch in sliced_batches(&slices)?.iter().filter(|batch| !batch.header.control() && batch.header.next().0 > from) {
+            if room == 0 {
+                return Ok((found, batch.header.base().0));
+            }
+            let limits = OpenLimits { memory: room, unpacked: bytes_max, record: bytes_max };
+            let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |record| {
+                if record.offset.0 <= last {
+                    found.push(record);
+                }
+            });
+            match opened {
+                Ok(opened) => {
+                    room = room.saturating_sub(opened.memory);
+                    if let Some(next) = opened.next {
+                        return Ok((found, next.0));
+                    }
+                }
+                // Nobody was given them either.
+                Err(BatchError::TooLarge { .. }) => {
+                    self.unpacking().counts().passed_over.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(log = %log.id(), offset = batch.header.base().0, "dead records of a batch that unpacks to too much are not copied");
+                }
+                Err(error) => return Err(error.into()),
             }
         }
         Ok((found, next.0))

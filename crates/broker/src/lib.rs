@@ -29,6 +29,7 @@ mod overrides;
 mod queues;
 mod quotas;
 mod dead_letters;
+mod read;
 mod read_ahead;
 mod security;
 mod settings;
@@ -36,6 +37,7 @@ mod share_rules;
 mod subscriptions;
 mod topic;
 mod transactions;
+mod unpacking;
 mod unsent;
 mod waits;
 mod watches;
@@ -58,7 +60,7 @@ pub use clients::{ClientConnection, ClientSaid, Clients};
 pub use connections::{Churn, Connected, ConnectionDetails, Connections, Count, node_name};
 pub use admin::{AlterError, CreateError, CreateTopic, PartitionsError, TOPIC_NAME_BYTES_MAX, check_topic_name};
 pub use filter::Filter;
-pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter};
+pub use filters::{FilterCounts, Filters, GroupFilter, Let, Passed, Room, SharedFilter, UnpackRoom};
 pub use group_config::{DEAD_LETTER_TOPIC, GROUP, GroupConfig, GroupValue, ShareStart};
 pub use group_offsets::{CommitRefused, OffsetsRefused};
 pub use group_reset::{GoOn, ResetError};
@@ -100,6 +102,7 @@ pub use settings::{BROKER, Class, Kind, Setting, SettingError, Settings, TOPIC, 
 pub use subscriptions::{Acknowledged, Acknowledgement, NotWritten, ShareEvent, SharedSubscription, Subscriptions};
 pub use topic::{Source, Topic, TopicConfig, TopicQuotas, broker_name, effective};
 pub use transactions::{Told, Transactions};
+pub use unpacking::{Unpack, UnpackCounts, Unpacking};
 pub use waits::{About, Cause, Causes, MemoryShare, ThreadTime, WaitBook, Waits};
 pub use watches::Watches;
 pub use why::{Why, WhyConnection, WhyReason, WhySubject};
@@ -191,6 +194,8 @@ pub struct Broker {
     letters: JobQueue,
     /// Passwords to be verified.
     logins: security::Logins,
+    /// Batches to be looked into.
+    unpacking: Unpacking,
     security: Security,
     own: Arc<OwnSink>,
     lane: Arc<lane::Lane>,
@@ -293,6 +298,7 @@ impl Broker {
         let quotas = Quotas::new(&config.settings);
         let live = dynamic::Live::new(&config.settings);
         let limits = Limits::new(&config.settings);
+        let unpacking = Unpacking::new(&config.settings);
         let delays = queues::DelayService::new(Arc::clone(&config.clock));
         let broker = Self {
             config,
@@ -307,6 +313,7 @@ impl Broker {
             cold: JobQueue::default(),
             letters: JobQueue::default(),
             logins: security::Logins::default(),
+            unpacking,
             security,
             own,
             lane,
@@ -391,7 +398,7 @@ impl Broker {
         topic
     }
 
-    /// Starts the threads of controller, cold reads, dead letters, logins, groups and transactions; they end with [`Broker::shutdown`].
+    /// Starts the threads of controller, cold reads, dead letters, logins, unpacking, groups and transactions; they end with [`Broker::shutdown`].
     pub fn start(self: &Arc<Self>) -> Vec<std::thread::JoinHandle<()>> {
         let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread at start")
@@ -416,6 +423,12 @@ impl Broker {
                 broker.logins.run(&broker);
             };
             threads.push(spawn(&format!("login-{number}"), Box::new(body)));
+            let broker = Arc::clone(self);
+            let body = move || {
+                jobs::lower_priority();
+                broker.unpacking.run(&broker);
+            };
+            threads.push(spawn(&format!("unpack-{number}"), Box::new(body)));
         }
         let broker = Arc::clone(self);
         threads.push(spawn("groups", Box::new(move || broker.groups.run(&broker))));
@@ -434,6 +447,7 @@ impl Broker {
         self.cold.close();
         self.letters.close();
         self.logins.close();
+        self.unpacking.close();
         self.groups.close();
         self.transactions.close();
         self.ticker.close();

@@ -103,6 +103,7 @@ pub const BROKER: &[Setting] = &[
     row("cluster_exchange_limit", Int(1, INT), "1000000", Enforced, "Exchanges of all virtual hosts, those that are always there among them; one more is refused with PRECONDITION_FAILED."),
     row("vhost_max", Int(1, INT), "10000", Enforced, "Virtual hosts; one more is refused."),
     row("max_message_size", Int(1, 16_777_216), "16777216", Enforced, "Bytes of an AMQP message's body; one with more is refused with PRECONDITION_FAILED."),
+    row("mainstem.batch.unpacked.max.bytes", Int(1_048_576, 268_435_456), "67108864", Enforced, "Bytes that the records of a batch may unpack to where the broker has to look into it, at most a 16th of the memory budget but 8 MiB in any case; more is refused with MESSAGE_TOO_LARGE."),
     row("mainstem.max.topics", Int(1, INT), "1000000", Enforced, "Topics, and queues that are topics; one more is refused: with POLICY_VIOLATION, a queue with PRECONDITION_FAILED."),
     row("mainstem.max.partitions", Int(1, INT), "1000000", Enforced, "Partitions of all topics; more are refused, as those of mainstem.max.topics."),
     row("listeners", Text, "", Enforced, "Addresses for Kafka clients, NAME://HOST:PORT with commas between them, beside those of --kafka and --kafka-tls; without these no others."),

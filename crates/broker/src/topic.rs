@@ -184,6 +184,8 @@ pub struct Topic {
     config: RwLock<Arc<TopicConfig>>,
     /// It is a queue that may be full.
     bounded: AtomicBool,
+    /// It is a queue that gives its records to AMQP consumers.
+    queued: AtomicBool,
 }
 
 impl Topic {
@@ -194,6 +196,7 @@ impl Topic {
             logs: RwLock::new(Arc::from([])),
             config: RwLock::new(Arc::clone(&config)),
             bounded: AtomicBool::new(false),
+            queued: AtomicBool::new(false),
         };
         topic.set_logs(logs);
         topic.set_config(config);
@@ -207,6 +210,15 @@ impl Topic {
 
     pub(crate) fn set_bounded(&self, bounded: bool) {
         self.bounded.store(bounded, Ordering::Relaxed);
+    }
+
+    /// Is it a queue that gives its records to AMQP consumers? Streams are none: who reads one passes over what it cannot get.
+    pub fn is_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_queued(&self, queued: bool) {
+        self.queued.store(queued, Ordering::Relaxed);
     }
 
     /// Its partitions, in order.

@@ -642,9 +642,13 @@ impl Journal {
         for (segment, run, wanted) in cut {
             let bytes = run.placed(self.cold().read_run(self, &segment, &run)?).concat();
             for (position, header) in Batches::new(&bytes).map_while(Result::ok) {
-                let records = record::records(&bytes[position..position + header.total_bytes()]).unwrap_or_default();
-                let left = records.iter().filter(|record| record.offset >= wanted).map(|record| record.timestamp);
-                largest = largest.max(left.max());
+                // What cannot be read has no records, as for who looks for a time.
+                let before = largest;
+                let scanned = record::scan(&bytes[position..position + header.total_bytes()], record::UNPACKED_BYTES_MAX, |record| {
+                    largest = largest.max((record.offset >= wanted).then_some(record.timestamp));
+                    std::ops::ControlFlow::Continue(())
+                });
+                largest = if scanned.is_ok() { largest } else { before };
             }
         }
         let Some(largest) = largest else { return Ok(None) };

@@ -1,7 +1,7 @@
 //! Answers before they are bytes.
 
 use bytes::Bytes;
-use kafka_wire::{ApiKey, Writer, encode_response_header};
+use kafka_wire::{ApiKey, ErrorCode, Writer, encode_response_header};
 
 /// Something that can be the body of a response.
 pub trait Body: Send {
@@ -9,6 +9,25 @@ pub trait Body: Send {
     fn encode(&self, writer: &mut Writer, version: i16);
     /// Tells the client that it is not heard for so many milliseconds; a few answers cannot say that.
     fn set_throttle(&mut self, _milliseconds: i32) {}
+    /// It is not sent.
+    fn silence(&self) -> Option<Silence> {
+        None
+    }
+}
+
+/// The client wants no answer. If its request was refused the connection ends.
+#[derive(Clone, Copy)]
+pub struct Silence {
+    /// Of the refusal.
+    pub refused: Option<ErrorCode>,
+}
+
+impl Body for Silence {
+    fn encode(&self, _writer: &mut Writer, _version: i16) {}
+
+    fn silence(&self) -> Option<Silence> {
+        Some(*self)
+    }
 }
 
 macro_rules! bodies {
@@ -65,10 +84,10 @@ bodies!(
     sasl_authenticate::SaslAuthenticateResponse,
 );
 
-/// A whole response frame.
-pub(crate) fn frame(api: &ApiKey, version: i16, correlation_id: i32, body: &dyn Body) -> Vec<Bytes> {
+/// A whole response frame. `None`: it is longer than the length in front of it can say.
+pub(crate) fn frame(api: &ApiKey, version: i16, correlation_id: i32, body: &dyn Body) -> Option<Vec<Bytes>> {
     let mut writer = Writer::with_capacity(256);
     encode_response_header(&mut writer, api, version, correlation_id);
     body.encode(&mut writer, version);
-    writer.finish_frame()
+    (writer.len() <= i32::MAX as usize).then(|| writer.finish_frame())
 }

@@ -16,7 +16,7 @@ use kafka_wire::{ApiKey, DecodeError, Reader, RequestHeader};
 use types::{ConnectionId, ShardId};
 
 use crate::access::{Access, Acting, Asking};
-use crate::body::{Body, frame};
+use crate::body::{Body, Silence, frame};
 use crate::gateway::{Advertise, Gateway};
 use crate::group_of::{Spoken, Verdict};
 use crate::handlers::{self, Outcome, Wait};
@@ -107,6 +107,9 @@ pub enum CloseReason {
     /// `connections.max.reauth.ms` is over, or the token has expired.
     #[error("the session is over and was not renewed")]
     SessionOver,
+    /// What was asked for takes more bytes than the length of an answer can say.
+    #[error("the answer to {0} would be longer than the protocol can say")]
+    AnswerTooLong(&'static str),
     /// By an administrator.
     #[error("{0}")]
     Dismissed(String),
@@ -445,16 +448,22 @@ impl Session {
                 if throttled > 0 {
                     body.set_throttle(throttled);
                 }
-                SlotState::Ready(frame(slot.api, slot.version, slot.correlation_id, &*body))
+                self.ready(&slot, &*body)?
             }
             Outcome::Downgraded(body) => {
                 slot.version = 0;
-                SlotState::Ready(frame(slot.api, 0, slot.correlation_id, &*body))
+                self.ready(&slot, &*body)?
             }
             Outcome::Wait(wait) => SlotState::Waiting(wait),
         };
         self.slots.push_back(slot);
         Ok(true)
+    }
+
+    /// The answer to the request of a slot, as it is sent.
+    fn ready(&self, slot: &Slot, body: &dyn Body) -> Result<SlotState, CloseReason> {
+        let pieces = frame(slot.api, slot.version, slot.correlation_id, body).ok_or(CloseReason::AnswerTooLong(slot.api.name))?;
+        Ok(SlotState::Ready(self.gateway.pinned.hold(pieces)))
     }
 
     /// Tells slot `at` what has happened.
@@ -490,13 +499,19 @@ impl Session {
         };
         self.note_time(timed, now);
         let Some(slot) = self.slots.get_mut(at) else { return };
-        if let Some(mut body) = body {
+        if let Some(Silence { refused }) = body.as_ref().and_then(|body| body.silence()) {
+            slot.state = SlotState::Ready(Vec::new());
+            self.refusal = refused.map(|code| (CloseReason::Unanswered(code.name()), now)).or(self.refusal.take());
+        } else if let Some(mut body) = body {
             let throttled = self.throttle.told_ms(now);
             if throttled > 0 {
                 body.set_throttle(throttled);
             }
             let pieces = frame(slot.api, slot.version, slot.correlation_id, &*body);
-            slot.state = SlotState::Ready(self.gateway.pinned.hold(pieces));
+            if pieces.is_none() {
+                self.refusal = Some((CloseReason::AnswerTooLong(slot.api.name), now));
+            }
+            slot.state = SlotState::Ready(self.gateway.pinned.hold(pieces.unwrap_or_default()));
         }
     }
 
@@ -601,9 +616,10 @@ impl Session {
     }
 
     /// False: do not read from the socket now. What follows a fetch is read when that is answered, as Kafka does: its answer is
-    /// large, and one of a kind is enough.
+    /// large, and one of a kind is enough. What follows a produce that is being unpacked is read when that was appended.
     pub fn wants_read(&self) -> bool {
-        let fetching = self.slots.back().is_some_and(|slot| ["Fetch", "ShareFetch"].contains(&slot.api.name));
+        let holds = |slot: &Slot| matches!(&slot.state, SlotState::Waiting(wait) if wait.holds_reading());
+        let fetching = self.slots.back().is_some_and(|slot| holds(slot) || ["Fetch", "ShareFetch"].contains(&slot.api.name));
         let login = self.sasl.as_ref().is_none_or(|sasl| sasl.wants_read()) && self.refusal.is_none();
         login && !fetching && !self.throttle.is_paused() && self.refused.is_empty() && self.slots.len() < PENDING_MAX && self.pending_bytes < PENDING_BYTES_MAX
     }
@@ -634,8 +650,8 @@ impl Session {
                 let sent: usize = pieces.iter().map(Bytes::len).sum();
                 self.gateway.metrics.sent_bytes.inc_by(sent as u64);
                 self.seen.sent_bytes.add(sent as u64);
+                any |= sent > 0;
                 out.extend(pieces);
-                any = true;
             }
             self.gateway.metrics.of(slot.api).seconds.observe(slot.started.elapsed().as_secs_f64());
         }

@@ -115,6 +115,8 @@ pub struct Measurements {
     filter_bytes: Family<Filtered, Counter>,
     filter_unproven: Counter,
     filter_notes: Gauge,
+    unpacked_bytes: Counter,
+    passed_over: Counter,
     waited: Family<Waited, Gauge<f64, AtomicU64>>,
     throttled: Family<Quota, Counter>,
     throttled_seconds: Family<Quota, Gauge<f64, AtomicU64>>,
@@ -178,6 +180,10 @@ impl Measurements {
         registry.register("filter_bytes", "Bytes of batches that filters have gone through (in) and let through (out)", self.filter_bytes.clone());
         let help = "Connections that may be of a member of a group with a filter and are not proven to be: they get everything";
         registry.register("filter_unproven_connections", help, self.filter_unproven.clone());
+        let help = "Bytes that came out of batches of producers which took longer to look into than a network thread has time for";
+        registry.register("unpacked_bytes", help, self.unpacked_bytes.clone());
+        let help = "Times that AMQP consumers or dead letters passed over records of a batch, because it unpacks to more than mainstem.batch.unpacked.max.bytes";
+        registry.register("unpacked_batches_passed_over", help, self.passed_over.clone());
         let help = "What connections waited for since the start, by cause; several causes may hold at once";
         registry.register("connection_wait_seconds", help, self.waited.clone());
         let help = "How often a request or a connection was held up by a quota, by its key";
@@ -314,6 +320,9 @@ impl Measurements {
         }
         self.filter_unproven.inner().store(counts.unproven.load(Ordering::Relaxed), Ordering::Relaxed);
         self.filter_notes.set(broker.filters().notes_bytes() as i64);
+        let counts = broker.unpacking().counts();
+        self.unpacked_bytes.inner().store(counts.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.passed_over.inner().store(counts.passed_over.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     fn refresh_waits(&self, broker: &Broker) {

@@ -66,6 +66,7 @@ fn bound_memory(broker: &Broker, budget: usize) {
     broker.vhosts().set_unsettled_bytes_max(budget / UNSETTLED_SHARE);
     broker.groups().set_bytes_max(budget / GROUPS_SHARE);
     admin::set_body_memory(budget / BODIES_SHARE);
+    broker.bound_unpacking(budget);
 }
 
 /// The AMQP side of a broker, within its part of the memory.
@@ -239,7 +240,7 @@ fn start_log(config: &Config) -> anyhow::Result<Option<RotatingLog>> {
 /// A panic is a defect of ours. Where it is met on behalf of one connection or request, that connection is closed, or the request
 /// fails; anywhere else (a journal, its keeper, the groups) the process ends at once: a restart recovers, half a broker would not.
 fn watch_for_defects() {
-    const OF_REQUESTS: [&str; 7] = ["shard-", "cold-read-", "letters-", "login-", "controller", "management", "admin"];
+    const OF_REQUESTS: [&str; 8] = ["shard-", "cold-read-", "letters-", "login-", "unpack-", "controller", "management", "admin"];
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let name = thread.name().unwrap_or("unnamed");

@@ -4,20 +4,24 @@
 mod builder;
 mod header;
 mod marker;
+mod open;
 mod records;
 mod retain;
 mod select;
 mod sliced;
+mod unpack;
 mod validate;
 mod writer;
 
 pub use builder::{BatchBuilder, Packing};
 pub use header::{Batches, BatchHeader, Compression, HEADER_BYTES, set_base_offset, set_leader_epoch, stamp_append_time};
 pub use marker::Marker;
+pub use open::{OpenLimits, Opened, open_records};
 pub use records::{Headers, Record, UNPACKED_BYTES_MAX, offset_for_timestamp, records, records_within};
 pub use retain::{RecordKey, Retained, emptied, filler, repacked, retain, visit_keys, with_delete_horizon};
 pub use select::{Fields, RecordView, Selected, gap_marker, select};
-pub use sliced::{SlicedBatch, cut, sliced_batches, sliced_records, whole};
+pub use sliced::{SlicedBatch, cut, sliced_batches, whole};
+pub use unpack::{Scanned, scan, scan_keys, unpacked_bytes};
 pub use validate::{BatchError, validate_produced};
 pub use writer::{BatchWriter, HeaderPieces};
 

@@ -1,14 +1,14 @@
-//! The records inside a batch: decompression and iteration, for look-ups by time, for readers of other
-//! protocols, and for tests. On the produce path only where a topic asks for keys or a codec.
+//! The records inside a batch, whole and in memory: for readers of other protocols, and for tests. Who only looks at records uses
+//! `unpack.rs`, who needs some of them `open.rs`.
 
-use std::io::Read;
+use std::ops::ControlFlow;
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use types::{Offset, Timestamp};
 
-use crate::header::HEADER_BYTES;
-use crate::{BatchError, BatchHeader, Compression};
+use crate::unpack::{opened, scan, unpack};
+use crate::{BatchError, BatchHeader};
 
 /// Records of a batch may not unpack to more than this.
 pub const UNPACKED_BYTES_MAX: usize = 256 << 20;
@@ -53,17 +53,12 @@ pub fn records(batch: &[u8]) -> Result<Vec<Record>, BatchError> {
 /// # Errors
 /// As [`records`]; `TooLarge` beyond `bytes_max`.
 pub fn records_within(batch: &[u8], bytes_max: usize) -> Result<Vec<Record>, BatchError> {
-    let header = BatchHeader::parse(batch)?;
-    let packed = batch.get(HEADER_BYTES..header.total_bytes()).ok_or(BatchError::Truncated {
-        need: header.total_bytes(),
-        have: batch.len(),
-    })?;
-    let codec = header.compression().ok_or(BatchError::UnknownCompression)?;
+    let (header, codec, packed) = opened(batch)?;
     split(&header, Bytes::from(unpack(codec, packed, bytes_max)?), bytes_max)
 }
 
 /// The records of a batch with this head, which are not compressed.
-pub(crate) fn split(header: &BatchHeader, mut bytes: Bytes, bytes_max: usize) -> Result<Vec<Record>, BatchError> {
+fn split(header: &BatchHeader, mut bytes: Bytes, bytes_max: usize) -> Result<Vec<Record>, BatchError> {
     let count = usize::try_from(header.records_count).map_err(|_| BatchError::Corrupt { what: "record count" })?;
     // A record takes at least seven bytes.
     if count > bytes.len() / 7 + 1 {
@@ -75,9 +70,9 @@ pub(crate) fn split(header: &BatchHeader, mut bytes: Bytes, bytes_max: usize) ->
 }
 
 /// Of what is unpacked: a header of two bytes is one of sixty here.
-struct Memory {
-    used: usize,
-    max: usize,
+pub(crate) struct Memory {
+    pub used: usize,
+    pub max: usize,
 }
 
 impl Memory {
@@ -85,55 +80,6 @@ impl Memory {
         self.used += bytes;
         if self.used <= self.max { Ok(()) } else { Err(BatchError::TooLarge { bytes: self.used, max: self.max }) }
     }
-}
-
-/// At most `bytes_max` bytes come out; more are `TooLarge`.
-pub(crate) fn unpack(codec: Compression, packed: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
-    let mut out = Vec::new();
-    let limit = bytes_max as u64 + 1;
-    let outcome = match codec {
-        Compression::None => {
-            out.extend_from_slice(packed);
-            Ok(0)
-        }
-        Compression::Gzip => flate2::read::MultiGzDecoder::new(packed).take(limit).read_to_end(&mut out),
-        Compression::Snappy => return unpack_snappy(packed, bytes_max),
-        Compression::Lz4 => lz4_flex::frame::FrameDecoder::new(packed).take(limit).read_to_end(&mut out),
-        Compression::Zstd => {
-            zstd::stream::read::Decoder::new(packed).and_then(|decoder| decoder.take(limit).read_to_end(&mut out))
-        }
-    };
-    match outcome {
-        Ok(_) if out.len() <= bytes_max => Ok(out),
-        Ok(_) => Err(BatchError::TooLarge { bytes: out.len(), max: bytes_max }),
-        Err(_) => Err(BatchError::Corrupt { what: "compressed records" }),
-    }
-}
-
-/// Java frames snappy: a 16-byte head, then blocks with a big-endian length each. Others send it raw.
-fn unpack_snappy(packed: &[u8], bytes_max: usize) -> Result<Vec<u8>, BatchError> {
-    const JAVA: &[u8] = b"\x82SNAPPY\0";
-    let corrupt = BatchError::Corrupt { what: "compressed records" };
-    let block = |bytes: &[u8], out: &mut Vec<u8>| -> Result<(), BatchError> {
-        let unpacked = snap::raw::decompress_len(bytes).map_err(|_| corrupt.clone())?;
-        if out.len() + unpacked > bytes_max {
-            return Err(BatchError::TooLarge { bytes: out.len() + unpacked, max: bytes_max });
-        }
-        out.extend(snap::raw::Decoder::new().decompress_vec(bytes).map_err(|_| corrupt.clone())?);
-        Ok(())
-    };
-    let mut out = Vec::new();
-    if !packed.starts_with(JAVA) {
-        block(packed, &mut out)?;
-        return Ok(out);
-    }
-    let mut rest = packed.get(16..).ok_or(corrupt.clone())?;
-    while rest.len() >= 4 {
-        let bytes = rest.get_u32() as usize;
-        block(rest.get(..bytes).ok_or(corrupt.clone())?, &mut out)?;
-        rest.advance(bytes);
-    }
-    Ok(out)
 }
 
 fn varint(bytes: &mut Bytes) -> Result<i64, BatchError> {
@@ -163,7 +109,8 @@ fn field(bytes: &mut Bytes) -> Result<Option<Bytes>, BatchError> {
     Ok(Some(bytes.split_to(length)))
 }
 
-fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memory) -> Result<Record, BatchError> {
+/// The next record. Of one whose headers take more memory than there is, the bytes are passed over.
+pub(crate) fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memory) -> Result<Record, BatchError> {
     let length = varint(bytes)?;
     if length < 0 || length as usize > bytes.len() {
         return Err(BatchError::Corrupt { what: "record length" });
@@ -194,11 +141,17 @@ fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memory) -> Resul
     Ok(Record { offset: Offset(header.base().0.saturating_add_signed(offset_delta)), timestamp, key, value, headers })
 }
 
-/// The first record of a batch, from an offset on, whose timestamp is at least `at`.
+/// The first record of a batch, from an offset on, whose timestamp is at least `at`. `None` as well when the batch cannot be read.
 pub fn offset_for_timestamp(batch: &[u8], from: Offset, at: Timestamp) -> Option<(Offset, Timestamp)> {
-    let records = records(batch).ok()?;
-    let wanted = |record: &Record| record.offset >= from && record.timestamp >= at;
-    records.into_iter().find(wanted).map(|record| (record.offset, record.timestamp))
+    let mut found = None;
+    let looked = scan(batch, UNPACKED_BYTES_MAX, |record| {
+        if record.offset >= from && record.timestamp >= at {
+            found = Some((record.offset, record.timestamp));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    looked.ok().and(found)
 }
 
 #[cfg(test)]

@@ -11,8 +11,12 @@ use types::{Offset, Timestamp};
 
 use crate::builder::{Packing, pack, put_varint};
 use crate::header::{APPEND_TIME, CODEC, CONTROL, CRC_FROM, DELETE_HORIZON, HEADER_BYTES, TRANSACTIONAL};
-use crate::records::{UNPACKED_BYTES_MAX, unpack};
+use crate::records::UNPACKED_BYTES_MAX;
+use crate::unpack::{opened, scan_keys, unpack};
 use crate::{BatchError, BatchHeader, Compression, crc32c};
+
+/// See [`retain`].
+const RETAIN_BYTES_MAX: usize = 64 << 20;
 
 /// What compaction looks at in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,10 +131,8 @@ impl<'a> Walk<'a> {
 }
 
 pub(crate) fn unpacked(batch: &[u8], limit: usize) -> Result<(BatchHeader, Cow<'_, [u8]>), BatchError> {
-    let header = BatchHeader::parse(batch)?;
-    let need = header.total_bytes();
-    let packed = batch.get(HEADER_BYTES..need).ok_or(BatchError::Truncated { need, have: batch.len() })?;
-    let records = match header.compression().ok_or(BatchError::UnknownCompression)? {
+    let (header, codec, packed) = opened(batch)?;
+    let records = match codec {
         Compression::None => Cow::Borrowed(packed),
         _ if header.records_count == 0 => Cow::Borrowed(&[][..]),
         codec => Cow::Owned(unpack(codec, packed, limit)?),
@@ -143,20 +145,30 @@ pub(crate) fn unpacked(batch: &[u8], limit: usize) -> Result<(BatchHeader, Cow<'
 /// # Errors
 /// `Corrupt`, `UnknownCompression`, `TooLarge` beyond [`crate::UNPACKED_BYTES_MAX`]; the batch's checksum is not looked at.
 pub fn visit_keys(batch: &[u8], mut visit: impl FnMut(&RecordKey<'_>)) -> Result<(), BatchError> {
-    let (header, records) = unpacked(batch, UNPACKED_BYTES_MAX)?;
-    for record in Walk::new(header, &records)? {
-        visit(&record?.key);
+    let header = BatchHeader::parse(batch)?;
+    if header.records_count == 0 {
+        return Ok(());
     }
-    Ok(())
+    let (offsets, mut inside) = (header.base()..header.next(), true);
+    scan_keys(batch, UNPACKED_BYTES_MAX, |record, key| {
+        inside &= offsets.contains(&record.offset);
+        if inside {
+            visit(&RecordKey { offset: record.offset, key: record.keyed.then_some(key), tombstone: record.tombstone });
+        }
+    })?;
+    if inside { Ok(()) } else { Err(BatchError::Corrupt { what: "offset of a record" }) }
 }
 
 /// Takes out of a batch the records that `keep` does not want. A batch that keeps a tombstone and has no delete horizon yet gets
-/// `horizon`.
+/// `horizon`. One that unpacks to more than 64 MiB stays as it is: it has to be in memory whole to be made anew.
 ///
 /// # Errors
 /// As [`visit_keys`].
 pub fn retain(batch: &[u8], horizon: Timestamp, mut keep: impl FnMut(&RecordKey<'_>) -> bool) -> Result<Retained, BatchError> {
-    let (header, records) = unpacked(batch, UNPACKED_BYTES_MAX)?;
+    let (header, records) = match unpacked(batch, RETAIN_BYTES_MAX) {
+        Err(BatchError::TooLarge { .. }) => return Ok(Retained::All),
+        unpacked => unpacked?,
+    };
     let (mut kept, mut tombstones) = (Vec::new(), false);
     for record in Walk::new(header, &records)? {
         let record = record?;
@@ -222,13 +234,13 @@ pub fn filler(base: Offset, next: Offset, time: Timestamp) -> Bytes {
 /// The same records, offsets, timestamps and producer in another codec; `None` when it is that codec already.
 ///
 /// # Errors
-/// As [`visit_keys`]; `TooLarge` when the batch would have more than `bytes_max`.
-pub fn repacked(batch: &[u8], packing: Packing, bytes_max: usize) -> Result<Option<Bytes>, BatchError> {
+/// As [`visit_keys`]; `TooLarge` when the batch would have more than `bytes_max`, or unpacks to more than `unpacked_max`.
+pub fn repacked(batch: &[u8], packing: Packing, bytes_max: usize, unpacked_max: usize) -> Result<Option<Bytes>, BatchError> {
     if BatchHeader::parse(batch)?.compression() == Some(packing.codec) {
         return Ok(None);
     }
     // What stays unpacked need not be unpacked further than it may become large.
-    let limit = if packing.codec == Compression::None { bytes_max.min(UNPACKED_BYTES_MAX) } else { UNPACKED_BYTES_MAX };
+    let limit = if packing.codec == Compression::None { bytes_max.min(unpacked_max) } else { unpacked_max };
     let (header, records) = unpacked(batch, limit)?;
     let mut walk = Walk::new(header, &records)?;
     for (place, record) in (header.base_offset..).zip(&mut walk) {

@@ -9,9 +9,6 @@ use types::{Offset, Timestamp};
 use crate::retain::{Walk, rebuilt, unpacked};
 use crate::{BatchBuilder, BatchError, BatchHeader, Record, set_base_offset, set_leader_epoch};
 
-/// Records of a batch that unpack to more are not looked into.
-const SELECT_BYTES_MAX: usize = 64 << 20;
-
 /// What a reader can be asked about: a record in place, nothing of it copied.
 #[derive(Debug)]
 pub struct RecordView<'a> {
@@ -94,9 +91,9 @@ pub enum Selected {
 /// Leaves out of a batch the records that `wants` says no to.
 ///
 /// # Errors
-/// `Corrupt`, `UnknownCompression`, `TooLarge` beyond 64 MiB; the batch's checksum is not looked at.
-pub fn select(batch: &[u8], mut wants: impl FnMut(&RecordView<'_>) -> bool) -> Result<Selected, BatchError> {
-    let (header, records) = unpacked(batch, SELECT_BYTES_MAX)?;
+/// `Corrupt`, `UnknownCompression`, `TooLarge` when it unpacks to more than `unpacked_max`; the batch's checksum is not looked at.
+pub fn select(batch: &[u8], unpacked_max: usize, mut wants: impl FnMut(&RecordView<'_>) -> bool) -> Result<Selected, BatchError> {
+    let (header, records) = unpacked(batch, unpacked_max)?;
     let mut kept = Vec::new();
     for record in Walk::new(header, &records)? {
         let record = record?;

@@ -3,8 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use crate::records::split;
-use crate::{BatchError, BatchHeader, Compression, HEADER_BYTES, Record, UNPACKED_BYTES_MAX, records};
+use crate::{BatchError, BatchHeader, HEADER_BYTES};
 
 /// A batch among slices: its head, and where its bytes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,23 +62,10 @@ pub fn sliced_batches(slices: &[Bytes]) -> Result<Vec<SlicedBatch>, BatchError> 
     Ok(found)
 }
 
-/// The records of one of the batches that lie in `slices`; what is not compressed is shared with them, not copied.
-///
-/// # Errors
-/// As [`records`].
-pub fn sliced_records(slices: &[Bytes], batch: &SlicedBatch) -> Result<Vec<Record>, BatchError> {
-    let length = batch.header.total_bytes();
-    if batch.header.compression() == Some(Compression::None) {
-        split(&batch.header, whole(slices, batch.at + HEADER_BYTES, length - HEADER_BYTES), UNPACKED_BYTES_MAX)
-    } else {
-        records(&whole(slices, batch.at, length))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchBuilder, set_base_offset};
+    use crate::{BatchBuilder, Compression, OpenLimits, Record, open_records, records, set_base_offset};
     use types::Offset;
 
     #[test]
@@ -101,7 +87,10 @@ mod tests {
         for step in [1, 7, 61, 100, 1000] {
             let slices: Vec<Bytes> = (0..bytes.len()).step_by(step).map(|at| bytes.slice(at..(at + step).min(bytes.len()))).collect();
             let found = sliced_batches(&slices).expect("batches");
-            let got: Vec<Record> = found.iter().flat_map(|batch| sliced_records(&slices, batch).expect("records")).collect();
+            let (mut got, limits): (Vec<Record>, _) = (Vec::new(), OpenLimits { memory: 1 << 20, unpacked: 1 << 20, record: 1 << 20 });
+            for batch in &found {
+                open_records(&slices, batch, Offset(0), limits, &Bytes::from, |record| got.push(record)).expect("records");
+            }
             assert_eq!(got, expected, "in pieces of {step}");
         }
         assert_eq!(sliced_batches(&[bytes.slice(..bytes.len() - 1)]).expect("batches").len(), 2, "what is not whole is left");

@@ -66,6 +66,47 @@ impl Room {
     pub const ANY: Self = Self { bytes: usize::MAX, first_fits: true };
 }
 
+/// How much more a turn may unpack to look into batches. The first batch of a turn may always be looked into.
+#[derive(Clone, Copy, Debug)]
+pub struct UnpackRoom {
+    left: usize,
+    max: usize,
+}
+
+impl UnpackRoom {
+    /// Of a turn on a network thread.
+    pub const TURN: Self = Self { left: TURN_UNPACKED_MAX, max: TURN_UNPACKED_MAX };
+    /// Of a read of history.
+    pub const HISTORY: Self = Self { left: HISTORY_UNPACKED_MAX, max: HISTORY_UNPACKED_MAX };
+
+    /// What a batch of so many bytes may unpack to; one that unpacks to more is not looked into. `None`: it is for the next turn.
+    pub fn of(&mut self, batch_bytes: usize) -> Option<usize> {
+        let limit = batch_bytes.saturating_mul(RATIO_MAX).saturating_add(BATCH_UNPACKED_LEAST).min(TURN_UNPACKED_MAX);
+        if self.left < limit && self.left < self.max {
+            self.left = 0;
+            return None;
+        }
+        Some(limit)
+    }
+
+    /// So much was unpacked.
+    pub fn take(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
+
+    /// The turn is over.
+    pub fn is_used_up(&self) -> bool {
+        self.left == 0
+    }
+}
+
+/// What may be unpacked in a turn on a network thread, and for a read of history.
+const TURN_UNPACKED_MAX: usize = 16 << 20;
+const HISTORY_UNPACKED_MAX: usize = 64 << 20;
+/// A batch may unpack to so many times its own bytes and this, to be looked into on the way out.
+const RATIO_MAX: usize = 16;
+const BATCH_UNPACKED_LEAST: usize = 1 << 20;
+
 /// What of one batch a filter lets through.
 #[derive(Debug)]
 pub enum Passed {
@@ -213,10 +254,12 @@ impl Filters {
         Some(filter)
     }
 
-    /// What a filter lets through of a batch of a log, which is no marker and lies in `slices`.
-    pub fn pass_one(&self, log: LogId, slices: &[Bytes], batch: &SlicedBatch, filter: &SharedFilter) -> Passed {
+    /// What a filter lets through of a batch of a log, which is no marker and lies in `slices`. `None`: there is no room to look into it in this
+    /// turn.
+    pub fn pass_one(&self, log: LogId, slices: &[Bytes], batch: &SlicedBatch, filter: &SharedFilter, unpack: &mut UnpackRoom) -> Option<Passed> {
         let length = batch.header.total_bytes();
-        match self.notes.verdict(log, &batch.header, filter, &self.counts, || whole(slices, batch.at, length)) {
+        let verdict = self.notes.verdict(log, &batch.header, filter, (&self.counts, unpack), || whole(slices, batch.at, length))?;
+        Some(match verdict {
             Verdict::All => Passed::All,
             Verdict::Nothing => Passed::Nothing,
             Verdict::Part(part) => {
@@ -228,12 +271,12 @@ impl Filters {
                 debug_assert!(visited.is_ok(), "it was made here");
                 Passed::Part { batch: part, runs }
             }
-        }
+        })
     }
 
     /// What a filter lets through of whole batches of a log, as far as there is room. Markers of transactions always pass, and so does a
     /// batch that cannot be looked into: nothing that is wanted is lost.
-    pub fn pass(&self, log: LogId, slices: &[Bytes], filter: &SharedFilter, room: Room) -> Let {
+    pub fn pass(&self, log: LogId, slices: &[Bytes], filter: &SharedFilter, room: Room, unpack: &mut UnpackRoom) -> Let {
         let mut let_through = Let::default();
         let total: usize = slices.iter().map(Bytes::len).sum();
         let count = |counter: &AtomicU64, by: usize| counter.fetch_add(by as u64, Ordering::Relaxed);
@@ -247,9 +290,13 @@ impl Filters {
         for batch in batches {
             let length = batch.header.total_bytes();
             let verdict = if batch.header.control() {
-                Verdict::All
+                Some(Verdict::All)
             } else {
-                self.notes.verdict(log, &batch.header, filter, &self.counts, || whole(slices, batch.at, length))
+                self.notes.verdict(log, &batch.header, filter, (&self.counts, &mut *unpack), || whole(slices, batch.at, length))
+            };
+            let Some(verdict) = verdict else {
+                let_through.full_at = Some(batch.header.base());
+                break;
             };
             let passes = match &verdict {
                 Verdict::Nothing => 0,

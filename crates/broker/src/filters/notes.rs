@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use record::{BatchHeader, Selected, select};
+use record::{BatchError, BatchHeader, Selected, select, unpacked_bytes};
 use filter::Summary;
 use smallvec::SmallVec;
 use types::LogId;
 
-use super::{FilterCounts, SharedFilter};
+use super::{FilterCounts, SharedFilter, UnpackRoom};
 
 /// Parts of the memory, each with a lock of its own.
 const PARTS: usize = 64;
@@ -105,43 +105,51 @@ impl Notes {
         self.order.lock().bytes
     }
 
-    /// What `filter` lets through of a batch, which `bytes` fetches if it has to be looked into.
+    /// What `filter` lets through of a batch, which `bytes` fetches if it has to be looked into. `None`: there is no room for that in this turn.
     pub fn verdict(
         &self,
         log: LogId,
         header: &BatchHeader,
         filter: &SharedFilter,
-        counts: &FilterCounts,
+        (counts, unpack): (&FilterCounts, &mut UnpackRoom),
         bytes: impl FnOnce() -> Bytes,
-    ) -> Verdict {
+    ) -> Option<Verdict> {
         let key = (log, header.base_offset, header.crc);
         let mut part = self.parts[part_of(&key)].lock();
         let known = part.get(&key).map_or(&[][..], SmallVec::as_slice);
         if let Some(outcome) = known.iter().find(|outcome| outcome.id == filter.id) {
             counts.remembered.fetch_add(1, Ordering::Relaxed);
-            return outcome.verdict.clone();
+            return Some(outcome.verdict.clone());
         }
         let wanted = filter.filter.wanted();
         let mut summaries = known.iter().filter_map(|outcome| outcome.summary.as_ref());
         let summary = wanted.and_then(|wanted| summaries.find(|summary| summary.is_about(wanted)));
         if wanted.zip(summary).is_some_and(|(wanted, summary)| !summary.may_have(wanted)) {
             counts.skipped.fetch_add(1, Ordering::Relaxed);
-            return Verdict::Nothing;
+            return Some(Verdict::Nothing);
         }
+        let limit = unpack.of(header.total_bytes())?;
         let mut made = wanted.filter(|_| summary.is_none()).map(Summary::new);
-        let selected = select(&bytes(), |record| {
+        let before = unpacked_bytes();
+        let selected = select(&bytes(), limit, |record| {
             if let (Some(made), Some(wanted)) = (&mut made, wanted) {
                 made.add(wanted, record);
             }
             filter.filter.matches(record)
         });
+        unpack.take(unpacked_bytes() - before);
         let verdict = match selected {
             Ok(Selected::All) => Verdict::All,
             Ok(Selected::Nothing) => Verdict::Nothing,
             Ok(Selected::Part(bytes)) => Verdict::Part(bytes),
-            Err(_) => {
+            Err(error) => {
                 counts.unreadable.fetch_add(1, Ordering::Relaxed);
-                return Verdict::All;
+                if !matches!(error, BatchError::TooLarge { .. }) {
+                    return Some(Verdict::All);
+                }
+                // It would be unpacked again and again.
+                made = None;
+                Verdict::All
             }
         };
         counts.decoded.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +158,7 @@ impl Notes {
         part.entry(key).or_default().push(outcome);
         drop(part);
         self.enter(entry);
-        verdict
+        Some(verdict)
     }
 
     /// Puts an outcome at the end of the order, and forgets those that were there first when there are too many. I2

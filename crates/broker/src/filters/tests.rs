@@ -28,7 +28,7 @@ fn filters(texts: &[(&str, &str)]) -> Filters {
 
 fn passed(filters: &Filters, group: &str, slices: &[Bytes]) -> Vec<Record> {
     let filter = filters.of_group(group).expect("it has a filter");
-    let passed = filters.pass(LOG, slices, &filter.filter, Room::ANY);
+    let passed = filters.pass(LOG, slices, &filter.filter, Room::ANY, &mut { UnpackRoom::HISTORY });
     assert_eq!(passed.bytes, passed.slices.iter().map(Bytes::len).sum::<usize>());
     passed.slices.iter().flat_map(|batch| records(batch).expect("a batch")).collect()
 }
@@ -107,7 +107,7 @@ fn no_more_passes_than_there_is_room_for() {
     let filters = filters(&[("a", "key = '3'"), ("b", "key = '999'")]);
     let slices = batches(20, |number| (number % 10).to_string());
     let (some, none) = (filters.of_group("a").unwrap().filter.clone(), filters.of_group("b").unwrap().filter.clone());
-    let pass = |filter: &SharedFilter, bytes: usize, first_fits: bool| filters.pass(LOG, &slices, filter, Room { bytes, first_fits });
+    let pass = |filter: &SharedFilter, bytes: usize, first_fits: bool| filters.pass(LOG, &slices, filter, Room { bytes, first_fits }, &mut { UnpackRoom::TURN });
     let all = pass(&some, usize::MAX, false);
     assert_eq!((all.next, all.full_at), (Offset(194), None));
     let one = all.bytes / 20;
@@ -132,7 +132,7 @@ fn markers_pass_and_so_does_what_cannot_be_read() {
     set_base_offset(&mut damaged, Offset(99));
     let damaged = Bytes::from(damaged);
     let filter = filters.of_group("a").unwrap();
-    assert_eq!(filters.pass(LOG, std::slice::from_ref(&damaged), &filter.filter, Room::ANY).slices.as_slice(), [damaged]);
+    assert_eq!(filters.pass(LOG, std::slice::from_ref(&damaged), &filter.filter, Room::ANY, &mut { UnpackRoom::TURN }).slices.as_slice(), [damaged]);
     assert_eq!(count(&filters.counts.unreadable), 1);
 }
 
@@ -151,4 +151,36 @@ fn a_filter_comes_and_goes() {
     assert!(filters.any() && filters.of_group("a").is_none());
     filters.set("b", "", "");
     assert!(!filters.any());
+}
+
+#[test]
+fn a_turn_unpacks_so_much_and_batches_that_unpack_to_too_much_pass_as_they_are() {
+    let filters = filters(&[("a", "key = '3'")]);
+    let filter = filters.of_group("a").expect("it has a filter");
+    let packed = |number: u64, bytes: usize| {
+        let builder = BatchBuilder::default().compression(record::Compression::Zstd).record(0, Some(b"4"), Some(&vec![b'x'; bytes]));
+        let mut bytes = BytesMut::from(&builder.build()[..]);
+        set_base_offset(&mut bytes, Offset(number));
+        bytes.freeze()
+    };
+    // Each unpacks to less than a megabyte, all of them to much more than a turn may unpack.
+    let slices: Vec<Bytes> = (0..60).map(|number| packed(number, 900_000)).collect();
+    let (mut at, mut turns) = (0, 0);
+    while at < slices.len() {
+        let (before, mut unpack) = (record::unpacked_bytes(), UnpackRoom::TURN);
+        let passed = filters.pass(LOG, &slices[at..], &filter.filter, Room::ANY, &mut unpack);
+        assert!(record::unpacked_bytes() - before <= TURN_UNPACKED_MAX as u64);
+        assert_eq!(passed.bytes, 0, "none of them is wanted");
+        at = passed.full_at.map_or(slices.len(), |full_at| full_at.0 as usize);
+        turns += 1;
+    }
+    assert!((4..10).contains(&turns), "{turns}");
+    let bomb = packed(100, 30 << 20);
+    for known in [false, true] {
+        let before = record::unpacked_bytes();
+        let passed = filters.pass(LOG, std::slice::from_ref(&bomb), &filter.filter, Room::ANY, &mut { UnpackRoom::TURN });
+        assert_eq!(passed.slices.as_slice(), std::slice::from_ref(&bomb), "nothing that may be wanted is lost");
+        assert!(record::unpacked_bytes() - before <= if known { 0 } else { 2 << 20 });
+    }
+    assert_eq!(count(&filters.counts.unreadable), 1);
 }

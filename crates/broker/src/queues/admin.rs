@@ -438,6 +438,7 @@ impl Broker {
         let in_force = vhost.policies.in_force(&name, &arguments, understood);
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
+        topic.set_queued(stream.is_none());
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
                 Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),

@@ -200,6 +200,7 @@ impl Broker {
             self.vhosts.burials.forget(part);
         }
         queue.topic.set_bounded(false);
+        queue.topic.set_queued(false);
         if queue.has_kept_its_name() {
             // What connections know of entries for it holds for the next of its name no more.
             self.security.look_again();

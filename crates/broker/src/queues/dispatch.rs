@@ -1,6 +1,7 @@
 //! Gives out the messages of queues. Whoever notices that something may be given out (a record that was appended, a message that came
 //! back, credit) has the queue take a turn, on his own thread and under the queue's lock; messages go to the consumers' shards.
 
+mod opening;
 mod outbox;
 mod reading;
 mod time_outs;
@@ -21,6 +22,7 @@ use outbox::Outbox;
 use super::gaps::{SearchedQueue, is_searched};
 use super::consumers::{ChannelFlow, ConsumeError, Consuming, Delivery, Gone, GoneReason, Outcome, Settlement, Waiter};
 use super::look::QueueTally;
+use super::opening::HERE_BYTES_MAX;
 use super::policies::InForce;
 use super::queue::{Got, Queue};
 use super::Ticker;
@@ -70,6 +72,8 @@ struct InUse {
     level_heads: Vec<(u64, Option<u64>)>,
     /// While what was read for gets is kept.
     polled: Option<Polled>,
+    /// A thread that may wait opens batches for it.
+    opening: bool,
 }
 
 /// When somebody got messages one by one, in steady ms.
@@ -83,8 +87,8 @@ struct Polled {
 
 impl InUse {
     fn is_over(&self) -> bool {
-        let Self { window, consumers, channels, level_heads, polled } = self;
-        window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty() && polled.is_none()
+        let Self { window, consumers, channels, level_heads, polled, opening } = self;
+        window.is_empty() && consumers.is_empty() && channels.is_empty() && level_heads.is_empty() && polled.is_none() && !opening
     }
 
     fn note_get(&mut self, now_ms: u64) {
@@ -195,6 +199,8 @@ struct Turn<'a> {
     held_back: bool,
     /// What there is no room for is dropped before anything is given out.
     drops_first: bool,
+    /// Bytes of batches that it may unpack yet.
+    unpack_left: usize,
     /// The end of the log, as far as it is looked at.
     end: u64,
     now_ms: u64,
@@ -217,7 +223,8 @@ impl Broker {
         let (end, now_ms) = (queue.log().last_stable().0, now());
         let (out, dead, woken) = (Outbox::default(), Vec::new(), Vec::new());
         let (deaths_left, held_back, drops_first) = (None, false, false);
-        let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, deaths_left, held_back, drops_first, end, now_ms, wall_ms };
+        let unpack_left = HERE_BYTES_MAX;
+        let mut turn = Turn { broker: self, queue, own, state, out, dead, woken, deaths_left, held_back, drops_first, unpack_left, end, now_ms, wall_ms };
         turn.own.machine.set_time(now_ms);
         turn.search(end);
         turn

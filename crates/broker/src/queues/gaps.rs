@@ -10,6 +10,7 @@
 //! What compaction has gone through is searched again from the queue's start.
 
 use std::any::Any;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use delivery::{Gaps, Searched};
 use journal::{ColdData, ColdWant, Log, ReplyTo, TailRead};
-use record::{BatchError, SlicedBatch, sliced_batches, sliced_records};
+use record::{BatchError, SlicedBatch, UNPACKED_BYTES_MAX, scan, sliced_batches, whole};
 use types::Offset;
 
 use super::dispatch::Dispatch;
@@ -134,7 +135,7 @@ fn gaps_of(log: &Log, slices: &[Bytes], from: u64, next: u64) -> Result<Vec<(u64
 /// The same of batches of which it is known whether they were aborted.
 fn gaps_between(slices: &[Bytes], found: &[SlicedBatch], dead: &[bool], from: u64, next: u64) -> Result<Vec<(u64, u64)>, BatchError> {
     let total: usize = slices.iter().map(Bytes::len).sum();
-    let whole = found.last().map_or(0, |last| last.at + last.header.total_bytes()) == total;
+    let is_whole = found.last().map_or(0, |last| last.at + last.header.total_bytes()) == total;
     let (mut gaps, mut at) = (Vec::new(), from);
     let mut messages = |first: u64, end: u64| {
         if first > at {
@@ -150,11 +151,14 @@ fn gaps_between(slices: &[Bytes], found: &[SlicedBatch], dead: &[bool], from: u6
         if batch.header.records_count as u64 == end - base {
             messages(base, end);
         } else {
-            sliced_records(slices, batch)?.iter().for_each(|record| messages(record.offset.0, record.offset.0 + 1));
+            scan(&whole(slices, batch.at, batch.header.total_bytes()), UNPACKED_BYTES_MAX, |record| {
+                messages(record.offset.0, record.offset.0 + 1);
+                ControlFlow::Continue(())
+            })?;
         }
     }
     // Behind a piece of a batch nobody knows: what is not read is not called a gap.
-    if whole {
+    if is_whole {
         messages(next, next);
     }
     gaps.retain(|(first, last)| first <= last);

@@ -22,6 +22,7 @@ mod gaps;
 mod laggards;
 mod look;
 mod names;
+mod opening;
 mod parameters;
 mod parts;
 mod policies;

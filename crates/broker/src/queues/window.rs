@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use journal::{Log, TailRead};
-use record::{BatchError, Record, sliced_batches, sliced_records};
+use record::Record;
 use smallvec::SmallVec;
 use types::Offset;
 
+use super::opening::{NotOpened, Opening};
 use super::window_memory::{Charge, WindowMemory};
-use crate::{Broker, aborted};
+use crate::Broker;
 
 /// Read at once, about.
 pub(super) const WINDOW_BYTES: usize = 64 << 10;
@@ -26,6 +27,8 @@ pub(super) struct Window {
     covers: Range<u64>,
     /// Slices of caches that the records lie in, until these are moved out: what was taken and comes back is decoded from them again.
     slices: SmallVec<[Bytes; 1]>,
+    /// Some records were unpacked: they lie elsewhere, and what they take is counted there.
+    unpacked: bool,
     /// Of what is kept between turns.
     charge: Option<Charge>,
     /// Each until it is taken.
@@ -101,6 +104,16 @@ impl Window {
         if self.at >= self.records.len() {
             return self.clear();
         }
+        if self.unpacked {
+            if memory.is_over() {
+                self.clear();
+            } else if self.charge.is_none() {
+                // The bytes of the records count already, and what they were unpacked from can be read again.
+                self.slices = SmallVec::new();
+                self.charge = Some(memory.count((self.records.len() - self.at) * RECORD_BYTES));
+            }
+            return;
+        }
         if self.charge.is_some() {
             return;
         }
@@ -158,46 +171,51 @@ impl Window {
     /// Reads from `offset` on what is in memory.
     ///
     /// # Errors
-    /// Batches that make no sense.
-    pub fn fill(&mut self, broker: &Broker, log: &Log, offset: u64) -> Result<Filled, BatchError> {
+    /// Batches that make no sense, or take longer to open than this thread may take.
+    pub fn fill(&mut self, broker: &Broker, log: &Log, offset: u64, opening: Opening<'_>) -> Result<Filled, NotOpened> {
         let end = log.last_stable();
         if offset < log.start().0 {
             return Ok(Filled::Gone(log.start().0));
         }
         match broker.journal_of(log.id()).read_tail(log, Offset(offset)..end, Self::piece(&broker.vhosts().windows), true) {
-            TailRead::Data { slices, next, .. } => self.take(log, slices, offset..next.0).map(|()| Filled::Yes),
+            TailRead::Data { slices, next, .. } => self.take(log, slices, offset..next.0, opening).map(|()| Filled::Yes),
             TailRead::Cold => Ok(Filled::Cold),
             TailRead::Empty | TailRead::OutOfRange => Ok(Filled::Empty),
         }
     }
 
-    /// Takes batches that cover `range`.
+    /// Takes batches that cover `range`, or as much of them as there is room for.
     ///
     /// # Errors
-    /// Batches that make no sense.
-    pub fn take(&mut self, log: &Log, slices: impl IntoIterator<Item = Bytes>, range: Range<u64>) -> Result<(), BatchError> {
+    /// As [`Window::fill`].
+    pub fn take(&mut self, log: &Log, slices: impl IntoIterator<Item = Bytes>, range: Range<u64>, mut opening: Opening<'_>) -> Result<(), NotOpened> {
         self.clear();
         let slices: SmallVec<[Bytes; 1]> = slices.into_iter().collect();
-        let found = sliced_batches(&slices)?;
-        let dead = aborted(log, &slices, &found, Offset(range.start), Offset(range.end));
-        for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
-            let records = sliced_records(&slices, batch)?;
-            self.records.extend(records.into_iter().filter(|record| range.contains(&record.offset.0)).map(|record| (record.offset.0, Some(record))));
-        }
-        (self.covers, self.slices) = (range, slices);
+        let records = &mut self.records;
+        let opened = opening.open(log, &slices, &range, |record| records.push((record.offset.0, Some(record))));
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.clear();
+                return Err(error);
+            }
+        };
+        (self.covers, self.slices, self.unpacked) = (range.start..opened.next, slices, opened.unpacked);
         Ok(())
     }
 
     /// Decodes all of it again if it covers `offset`, at which a record was taken. False: that has to be read.
     ///
     /// # Errors
-    /// Batches that make no sense.
-    pub fn refill(&mut self, log: &Log, offset: u64) -> Result<bool, BatchError> {
+    /// As [`Window::fill`].
+    pub fn refill(&mut self, log: &Log, offset: u64, opening: Opening<'_>) -> Result<bool, NotOpened> {
         if self.slices.is_empty() || !self.covers.contains(&offset) {
             return Ok(false);
         }
-        let (slices, range) = (std::mem::take(&mut self.slices), self.covers.clone());
-        self.take(log, slices, range).map(|()| true)
+        // What is unpacked may find no room for all that is before it.
+        let from = if self.unpacked { offset } else { self.covers.start };
+        let (slices, range) = (std::mem::take(&mut self.slices), from..self.covers.end);
+        self.take(log, slices, range, opening).map(|()| true)
     }
 }
 

@@ -2,6 +2,8 @@
 //! were read, as long as few queues have some: each holds up to two blocks of a cache for that. With more, what is left is copied
 //! out of the blocks, and where there is no room for the copies either it is forgotten, and read again in small pieces.
 //!
+//! What was unpacked of batches counts until its last record has been sent, however few of them are left.
+//!
 //! What was read of history and waits for its queue counts as well, as does what consumers of streams have not been given: they would not get on
 //! without it, so it counts even where there is no room, and whoever reads next reads less.
 
@@ -74,10 +76,38 @@ impl WindowMemory {
         })
     }
 
+    /// What was unpacked: it counts until the last slice of it is dropped, by whoever sends it at last.
+    pub fn own(self: &Arc<Self>, bytes: Vec<u8>) -> Bytes {
+        let _charge = self.count(bytes.capacity());
+        Bytes::from_owner(Unpacked { bytes, _charge })
+    }
+
+    /// Is there more than is to be kept between turns?
+    pub fn is_over(&self) -> bool {
+        self.used() > self.max.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more may be unpacked until consumers have taken some of it. Windows that are kept leave half of this to it.
+    pub fn is_full(&self) -> bool {
+        self.used() >= self.max.load(Ordering::Relaxed).saturating_mul(2)
+    }
+
     fn charge(self: &Arc<Self>, bytes: usize, max: usize) -> Option<Charge> {
         let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= max);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         Some(Charge { of: Arc::clone(self), bytes })
+    }
+}
+
+/// Records that were unpacked, and their account.
+struct Unpacked {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Unpacked {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -90,6 +120,20 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_unpacked_counts_until_its_last_record_is_gone() {
+        let memory = Arc::new(WindowMemory::default());
+        memory.set_max(1 << 20);
+        let whole = memory.own(vec![7; 1 << 20]);
+        let last = whole.slice(100..101);
+        drop(whole);
+        assert!(memory.is_short() && !memory.is_full());
+        let more = memory.own(vec![7; 1 << 20]);
+        assert!(memory.is_full());
+        drop((last, more));
+        assert_eq!(memory.used(), 0);
+    }
 
     #[test]
     fn what_waits_counts_and_lets_go_of_its_blocks_where_there_is_little_room() {

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use broker::{AclOperation, Broker, Log};
+use broker::{AclOperation, Broker, Cause, Log, Reply};
 use kafka_wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader};
+use types::ConnectionId;
 
 use super::fetch::{READ_COMMITTED, visible_end};
 use super::{Outcome, Wait};
 use crate::body::Body;
 use crate::error_code::of_read;
-use crate::session::Context;
+use crate::session::{Context, ShardContext};
 
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -60,21 +62,44 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if searches.is_empty() {
         return Ok(Outcome::answer(response));
     }
-    let busy = response.clone();
+    let abandoned = Arc::new(AtomicBool::new(false));
+    let (wait, mut searches) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter());
+    // One at a time: each may have to read and unpack a batch, and others have their turns in between.
     let work = Box::new(move |broker: &Arc<Broker>| {
-        for (topic, partition, log, timestamp) in searches {
+        if let Some((topic, partition, log, timestamp)) = searches.next().filter(|_| !abandoned.load(Ordering::Relaxed)) {
             search(broker, &log, timestamp, committed_only, &mut response.topics[topic].partitions[partition]);
+            return None;
         }
-        let body: super::JobBody = Box::new(response);
-        Box::new(body) as Box<dyn std::any::Any + Send>
+        let body: super::JobBody = Box::new(std::mem::take(&mut response));
+        Some(Box::new(body) as Box<dyn std::any::Any + Send>)
     });
-    if broker.read_history(context.to, work) {
-        Ok(Outcome::Wait(Box::new(super::JobWait) as Box<dyn Wait>))
-    } else {
-        let mut busy = busy;
-        let all = busy.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-        all.for_each(|partition| partition.error_code = ErrorCode::RequestTimedOut.code());
-        Ok(Outcome::Answer(Box::new(busy) as Box<dyn Body>))
+    // The broker ends.
+    let unanswered = Outcome::Close(ErrorCode::CoordinatorNotAvailable);
+    Ok(if context.gateway.broker.unpack(context.peer.ip(), context.to, work) { Outcome::Wait(Box::new(wait)) } else { unanswered })
+}
+
+/// Offsets by time are being searched for. A connection has one such search at a time.
+struct SearchWait {
+    /// The connection is gone.
+    abandoned: Arc<AtomicBool>,
+}
+
+impl Wait for SearchWait {
+    fn cause(&self) -> Cause {
+        Cause::History
+    }
+
+    fn holds_reading(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Done(done) = reply else { return None };
+        done.downcast::<super::JobBody>().ok().map(|body| *body)
     }
 }
 

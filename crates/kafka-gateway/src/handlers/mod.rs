@@ -78,6 +78,10 @@ pub(crate) trait Wait {
     fn cause(&self) -> Cause {
         Cause::Coordinator
     }
+    /// Requests behind it are not read yet: what they do must not come before what it does.
+    fn holds_reading(&self) -> bool {
+        false
+    }
     /// When to look at the latest.
     fn deadline(&self) -> Option<Instant> {
         None

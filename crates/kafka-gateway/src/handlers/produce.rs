@@ -1,25 +1,31 @@
-//! Produce: validates each batch by its head and checksum and hands it to its journal as it is.
+//! Produce: validates each batch by its head and checksum and hands it to its journal as it is. A request with batches that have to be
+//! unpacked, and unpack to more than a network thread has time for, waits for another thread (`produce/unpacking.rs`).
+
+mod check;
+mod unpacking;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use broker::append::{Append, AppendError, AppendItem};
-use broker::{AclOperation, Admission, Broker, Cause, Limit, LimitKind, Log, QueueFull, Reply, ReplyTo, TopicConfig};
-use bytes::{Bytes, BytesMut};
+use broker::{AclOperation, Admission, Broker, Cause, Limit, LimitKind, QueueFull, Reply, ReplyTo};
 use delivery::{Claim, ProducerEpoch, TransactionError, Version};
 use kafka_wire::produce::{
-    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    BatchIndexAndErrorMessage, PartitionProduceResponse, ProduceRequest, ProduceResponse,
     TopicProduceData, TopicProduceResponse,
 };
-use kafka_wire::{DecodeError, ErrorCode, Reader, Records};
-use record::{BatchError, BatchHeader, Compression, Packing, repacked, stamp_append_time, validate_produced};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
+use record::BatchHeader;
 use smallvec::SmallVec;
-use types::{LogId, TopicId};
+use types::{ConnectionId, LogId, TopicId};
 
 use super::{Outcome, Wait};
-use crate::body::Body;
-use crate::error_code::{of_append, of_batch, of_transaction};
-use crate::session::Context;
+use crate::body::{Body, Silence};
+use crate::error_code::{of_append, of_transaction};
+use crate::session::{Context, ShardContext};
+use check::{Effort, Target, check};
+use unpacking::{Deferred, Unpacked};
 
 /// First version whose clients are sure to know zstd.
 const ZSTD_SINCE: i16 = 7;
@@ -54,6 +60,19 @@ struct ProduceWait {
     debt: Duration,
     /// What queues have admitted that may be full, until it is known to be in their logs.
     admitted: Vec<Admission>,
+    /// Batches that another thread looks into. Those behind them in the request are among them, so that they are appended in order.
+    deferred: Vec<Deferred>,
+    /// What waits for them.
+    held: Option<Box<Held>>,
+}
+
+/// A request on its way to the journals.
+struct Held {
+    items: ByJournal<Vec<AppendItem>>,
+    transactional_id: Option<Str>,
+    acknowledge: bool,
+    /// The connection is gone.
+    abandoned: Arc<AtomicBool>,
 }
 
 /// Why a partition's data is refused.
@@ -85,31 +104,22 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         bytes: 0,
         debt: Duration::ZERO,
         admitted: Vec::new(),
+        deferred: Vec::new(),
+        held: None,
     };
     let mut items: ByJournal<Vec<AppendItem>> = (0..journals).map(|_| Vec::new()).collect();
     let whole = check_request(&request).or_else(|| check_transaction(&request, context));
     let transactional_id = request.transactional_id.clone();
+    let mut effort = Effort::here(context.gateway.broker.unpacking().bytes_max());
     for topic in request.topic_data {
-        wait.take_topic(topic, whole, context, &mut items);
-    }
-    if wait.transactional {
-        wait.enter_transaction(transactional_id.as_deref(), context, &mut items);
+        wait.take_topic(topic, whole, context, &mut items, &mut effort);
     }
     let acknowledge = request.acks != 0;
-    for (journal, items) in items.into_iter().enumerate() {
-        if !items.is_empty() {
-            wait.open += 1;
-            let to = ReplyTo { token: context.to.token + journal as u64, ..context.to };
-            context.append(journal, Append { to, items, acknowledge });
-        }
+    if !wait.deferred.is_empty() {
+        let held = Held { items, transactional_id, acknowledge, abandoned: Arc::default() };
+        return Ok(wait.defer(held, context));
     }
-    context.throttle.pause(context.gateway.broker.quotas(), Limit::Topic, wait.debt, context.now);
-    if wait.open == 0 {
-        wait.end_admissions();
-    }
-    let metrics = &context.gateway.metrics;
-    metrics.produced_bytes.inc_by(wait.bytes);
-    metrics.produced_records.inc_by(wait.records);
+    wait.append(items, transactional_id.as_deref(), acknowledge, context);
     Ok(match (acknowledge, wait.open) {
         // A producer that wants no answers learns of a refusal by the end of the connection.
         (false, _) => wait.refused.map_or(Outcome::Silent, Outcome::Close),
@@ -144,6 +154,7 @@ impl ProduceWait {
         whole: Option<ErrorCode>,
         context: &Context<'_>,
         items: &mut [Vec<AppendItem>],
+        effort: &mut Effort,
     ) {
         let broker = &context.gateway.broker;
         let by_id = context.version >= 13;
@@ -165,7 +176,14 @@ impl ProduceWait {
         }
         let quotas = topic.as_ref().filter(|_| broker.quotas().limits_topics()).and_then(|topic| topic.quotas());
         let before = self.bytes;
-        let topic = topic.map(|topic| Target { logs: topic.logs(), config: topic.config(), now: broker.now_ms(), bounded: topic.is_bounded() });
+        let topic = topic.map(|topic| Target {
+            logs: topic.logs(),
+            config: topic.config(),
+            now: broker.now_ms(),
+            bounded: topic.is_bounded(),
+            queued: topic.is_queued(),
+            quotas,
+        });
         let share = data.partition_data.len() / broker.journals().len();
         items.iter_mut().for_each(|items| items.reserve(share));
         self.parts.iter_mut().for_each(|places| places.reserve(share));
@@ -177,41 +195,25 @@ impl ProduceWait {
             {
                 log.prefetch();
             }
-            let checked = match (&whole, &topic) {
-                (Some(code), _) => Err((*code).into()),
-                (None, None) => Err(unknown.into()),
-                (None, Some(topic)) => check_partition(topic, partition, context.version).and_then(|checked| {
-                    if topic.bounded { check_room(broker, &mut self.admitted, checked) } else { Ok(checked) }
-                }),
+            let place = (at, self.response.responses[at].partition_responses.len());
+            self.response.responses[at].partition_responses.push(PartitionProduceResponse { index, ..PartitionProduceResponse::default() });
+            let topic = match (&whole, &topic) {
+                (None, Some(topic)) => topic,
+                (code, _) => {
+                    self.refuse(broker, place, &code.unwrap_or(unknown).into());
+                    continue;
+                }
             };
-            let answers = &mut self.response.responses[at].partition_responses;
-            let mut answer = PartitionProduceResponse { index, ..PartitionProduceResponse::default() };
+            let bytes = partition.records.as_ref().map(Records::to_bytes).unwrap_or_default();
+            let checked = if self.deferred.is_empty() { check(topic, index, &bytes, context.version, effort) } else { Ok(None) };
             match checked {
-                Ok((item, header)) => {
-                    if let AppendItem::Batch { log, bytes, .. } = &item {
-                        if header.append_time() {
-                            answer.log_append_time_ms = header.max_timestamp;
-                        }
-                        answer.log_start_offset = log.start().0 as i64;
-                        self.transactional |= header.transactional();
-                        self.records += header.records_count as u64;
-                        self.bytes += bytes.len() as u64;
-                        let journal = broker.journal_number(log.id());
-                        self.parts[journal].push((at, answers.len()));
-                        items[journal].push(item);
-                    }
-                }
-                Err(refusal) => {
-                    if refusal.code == ErrorCode::MessageTooLarge {
-                        broker.limits().note_refusal(LimitKind::BatchBytes);
-                    }
-                    self.refused = Some(refusal.code);
-                    refuse(&mut answer, &refusal);
-                }
+                Ok(Some(checked)) => self.take_batch(broker, place, topic, checked, items),
+                Ok(None) => self.deferred.push(Deferred { place, topic: topic.clone(), index, bytes }),
+                Err(refusal) => self.refuse(broker, place, &refusal),
             }
-            answers.push(answer);
         }
-        if let Some(account) = quotas.as_ref().and_then(|quotas| quotas.produce.as_ref()) {
+        let quotas = topic.as_ref().and_then(|topic| topic.quotas.as_ref());
+        if let Some(account) = quotas.and_then(|quotas| quotas.produce.as_ref()) {
             self.debt = self.debt.max(account.take(self.bytes - before, context.now));
         }
         if self.response.responses[at].partition_responses.is_empty() {
@@ -221,6 +223,90 @@ impl ProduceWait {
 }
 
 impl ProduceWait {
+    /// A batch is as it should be: it is appended, unless its queue is full.
+    fn take_batch(&mut self, broker: &Arc<Broker>, place: Place, topic: &Target, checked: (AppendItem, BatchHeader), items: &mut [Vec<AppendItem>]) {
+        let checked = if topic.bounded { check_room(broker, &mut self.admitted, checked) } else { Ok(checked) };
+        let (item, header) = match checked {
+            Ok(checked) => checked,
+            Err(refusal) => return self.refuse(broker, place, &refusal),
+        };
+        let answer = &mut self.response.responses[place.0].partition_responses[place.1];
+        if let AppendItem::Batch { log, bytes, .. } = &item {
+            if header.append_time() {
+                answer.log_append_time_ms = header.max_timestamp;
+            }
+            answer.log_start_offset = log.start().0 as i64;
+            self.transactional |= header.transactional();
+            self.records += header.records_count as u64;
+            self.bytes += bytes.len() as u64;
+            let journal = broker.journal_number(log.id());
+            self.parts[journal].push(place);
+            items[journal].push(item);
+        }
+    }
+
+    fn refuse(&mut self, broker: &Broker, (topic, partition): Place, refusal: &Refusal) {
+        if refusal.code == ErrorCode::MessageTooLarge {
+            broker.limits().note_refusal(LimitKind::BatchBytes);
+        }
+        self.refused = Some(refusal.code);
+        refuse(&mut self.response.responses[topic].partition_responses[partition], refusal);
+    }
+
+    /// Hands to the journals what is to be appended.
+    fn append(&mut self, mut items: ByJournal<Vec<AppendItem>>, transactional_id: Option<&str>, acknowledge: bool, context: &mut Context<'_>) {
+        if self.transactional {
+            self.enter_transaction(transactional_id, context, &mut items);
+        }
+        for (journal, items) in items.into_iter().enumerate() {
+            if !items.is_empty() {
+                self.open += 1;
+                let to = ReplyTo { token: context.to.token + journal as u64, ..context.to };
+                context.append(journal, Append { to, items, acknowledge });
+            }
+        }
+        context.throttle.pause(context.gateway.broker.quotas(), Limit::Topic, self.debt, context.now);
+        if self.open == 0 {
+            self.end_admissions();
+        }
+        let metrics = &context.gateway.metrics;
+        metrics.produced_bytes.inc_by(self.bytes);
+        metrics.produced_records.inc_by(self.records);
+    }
+
+    /// Has another thread look into batches; the request goes on when it has.
+    fn defer(mut self, held: Held, context: &Context<'_>) -> Outcome {
+        let work = unpacking::work(std::mem::take(&mut self.deferred), context.version, Arc::clone(&held.abandoned));
+        if !context.gateway.broker.unpack(context.peer.ip(), context.to, work) {
+            // The broker ends.
+            return Outcome::Close(ErrorCode::CoordinatorNotAvailable);
+        }
+        self.held = Some(Box::new(held));
+        Outcome::Wait(Box::new(self))
+    }
+
+    /// Goes on with what came of batches that another thread has looked into.
+    fn take_unpacked(&mut self, held: Held, unpacked: Vec<Unpacked>, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Held { mut items, transactional_id, acknowledge, .. } = held;
+        let broker = Arc::clone(&context.gateway.broker);
+        for Unpacked { place, topic, outcome } in unpacked {
+            let before = self.bytes;
+            match outcome {
+                Ok(checked) => self.take_batch(&broker, place, &topic, checked, &mut items),
+                Err(refusal) => self.refuse(&broker, place, &refusal),
+            }
+            if let Some(account) = topic.quotas.as_ref().and_then(|quotas| quotas.produce.as_ref()) {
+                self.debt = self.debt.max(account.take(self.bytes - before, context.now));
+            }
+        }
+        self.append(items, transactional_id.as_deref(), acknowledge, context);
+        match (acknowledge, self.open) {
+            (false, _) => Some(Box::new(Silence { refused: self.refused })),
+            (true, 0) => Some(Box::new(std::mem::take(&mut self.response))),
+            (true, _) => None,
+        }
+    }
+
     /// Asks the coordinator for what belongs to a transaction. What it refuses is answered and not appended.
     fn enter_transaction(&mut self, id: Option<&str>, context: &Context<'_>, items: &mut [Vec<AppendItem>]) {
         let all = || items.iter().flatten().filter_map(in_transaction);
@@ -298,57 +384,6 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     }
 }
 
-/// Records that a refusal names at most.
-const RECORDS_NAMED: usize = 1000;
-
-/// A topic that is written to, as it is for the whole of a request.
-struct Target {
-    logs: Arc<[Arc<Log>]>,
-    config: Arc<TopicConfig>,
-    now: i64,
-    /// A queue that may be full.
-    bounded: bool,
-}
-
-impl Target {
-    fn log(&self, partition: i32) -> Option<&Arc<Log>> {
-        self.logs.get(usize::try_from(partition).ok()?)
-    }
-}
-
-fn check_partition(topic: &Target, data: PartitionProduceData, version: i16) -> Result<(AppendItem, BatchHeader), Refusal> {
-    let log = topic.log(data.index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
-    let config = &topic.config;
-    let bytes = data.records.as_ref().map(Records::to_bytes).unwrap_or_default();
-    let header = validate_produced(&bytes, config.max_message_bytes)
-        .map_err(|error| Refusal {
-            code: of_batch(&error),
-            message: Some(error.to_string()),
-            log_start: if matches!(error, BatchError::Invalid { .. }) { log.start().0 as i64 } else { -1 },
-            records: Vec::new(),
-        })?;
-    if header.base_offset != 0 {
-        let message = Some("A producer's offsets begin at 0".to_owned());
-        return Err(Refusal { code: ErrorCode::InvalidRecord, message, log_start: log.start().0 as i64, records: Vec::new() });
-    }
-    if header.compression() == Some(Compression::Zstd) && version < ZSTD_SINCE {
-        return Err(ErrorCode::UnsupportedCompressionType.into());
-    }
-    if config.compacted {
-        check_keys(&bytes).map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
-    }
-    if !config.append_time {
-        check_timestamps(&bytes, &header, config.timestamp_window_ms, topic.now)
-            .map_err(|refusal| Refusal { log_start: log.start().0 as i64, ..refusal })?;
-    }
-    let (bytes, header) = match config.packing.filter(|packing| header.compression() != Some(packing.codec)) {
-        Some(packing) => repack(&bytes, packing, config.max_message_bytes, log.start().0 as i64)?,
-        None => (bytes, header),
-    };
-    let (bytes, header) = if config.append_time { restamp(&bytes, topic.now) } else { (bytes, header) };
-    Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }, header))
-}
-
 /// A queue that refuses messages when it is full does so whoever they come from.
 fn check_room(
     broker: &Arc<Broker>,
@@ -369,71 +404,31 @@ fn check_room(
     }
 }
 
-/// Compaction goes by keys. The one case in which records are looked into on their way in.
-fn check_keys(bytes: &[u8]) -> Result<(), Refusal> {
-    let corrupt = |error: BatchError| Refusal { message: Some(error.to_string()), ..of_batch(&error).into() };
-    let records = record::records(bytes).map_err(corrupt)?;
-    let places = (0..).zip(&records);
-    let keyless: Vec<i32> = places.clone().filter(|(_, record)| record.key.is_none()).map(|(place, _)| place).take(RECORDS_NAMED).collect();
-    if !keyless.is_empty() {
-        let message = Some("A compacted topic takes no record without a key".to_owned());
-        return Err(Refusal { message, records: keyless, ..ErrorCode::InvalidRecord.into() });
-    }
-    // Compaction finds records by what they say of their place.
-    if places.into_iter().any(|(place, record)| record.offset.0 != place as u64) {
-        let message = Some("The records of a batch are not numbered from 0 on".to_owned());
-        return Err(Refusal { message, ..ErrorCode::InvalidRecord.into() });
-    }
-    Ok(())
-}
-
-/// A topic may want another codec than the producer's.
-fn repack(bytes: &Bytes, packing: Packing, bytes_max: usize, log_start: i64) -> Result<(Bytes, BatchHeader), Refusal> {
-    let refuse = |error: BatchError| {
-        let message = Some(error.to_string());
-        match error {
-            BatchError::TooLarge { .. } => Refusal { message, ..of_batch(&error).into() },
-            // The checksum was right: sending it again does not help.
-            _ => Refusal { message, log_start, ..ErrorCode::InvalidRecord.into() },
-        }
-    };
-    let packed = repacked(bytes, packing, bytes_max).map_err(refuse)?.unwrap_or_else(|| bytes.clone());
-    let header = BatchHeader::parse(&packed).map_err(refuse)?;
-    Ok((packed, header))
-}
-
-/// A topic may want the broker's time.
-fn restamp(bytes: &Bytes, now: i64) -> (Bytes, BatchHeader) {
-    let mut copy = BytesMut::from(&bytes[..]);
-    stamp_append_time(&mut copy, now);
-    let header = BatchHeader::parse(&copy).expect("a valid batch stays valid with another timestamp");
-    (copy.freeze(), header)
-}
-
-fn check_timestamps(bytes: &[u8], header: &BatchHeader, (before, after): (i64, i64), now: i64) -> Result<(), Refusal> {
-    let too_old = |timestamp: i64| timestamp >= 0 && now.saturating_sub(timestamp) > before;
-    let too_new = |timestamp: i64| timestamp.saturating_sub(now) > after;
-    if !too_old(header.base_timestamp) && !too_new(header.max_timestamp) {
-        return Ok(());
-    }
-    let message = format!("Timestamp {} of message is out of range", header.max_timestamp);
-    // What cannot be read is as bad as its batch.
-    let unpacked = record::records(bytes).unwrap_or_default();
-    let bad = (0..).zip(&unpacked).filter(|(_, record)| too_old(record.timestamp) || too_new(record.timestamp));
-    let mut records: Vec<i32> = bad.map(|(place, _)| place).take(RECORDS_NAMED).collect();
-    if records.is_empty() {
-        records.push(0);
-    }
-    Err(Refusal { message: Some(message), records, ..ErrorCode::InvalidTimestamp.into() })
-}
-
 impl Wait for ProduceWait {
     fn cause(&self) -> Cause {
         Cause::Disk
     }
 
-    fn handle_reply(&mut self, part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
-        let Reply::Appended(results) = reply else { return None };
+    fn holds_reading(&self) -> bool {
+        self.held.is_some()
+    }
+
+    fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {
+        if let Some(held) = &self.held {
+            held.abandoned.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn handle_reply(&mut self, part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let results = match reply {
+            Reply::Appended(results) => results,
+            Reply::Done(done) => {
+                let held = self.held.take()?;
+                let unpacked = done.downcast::<Vec<Unpacked>>().ok()?;
+                return self.take_unpacked(*held, *unpacked, context);
+            }
+            Reply::Failed => return None,
+        };
         for ((topic, partition), result) in self.parts[part as usize].iter().zip(results) {
             let answer = &mut self.response.responses[*topic].partition_responses[*partition];
             match result {

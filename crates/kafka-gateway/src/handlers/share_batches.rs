@@ -1,14 +1,15 @@
 //! From batches that were read to records that one member of a share group gets: whole batches or single records, without
 //! control batches, without aborted transactions where only committed records count, by key where keys are ordered.
 
+use std::cell::Cell;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use broker::{Filters, Log, Passed, SharedFilter, Sharing, aborted};
+use broker::{Filters, Log, Passed, SharedFilter, Sharing, UnpackRoom, aborted};
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
 use hashbrown::{DefaultHashBuilder, HashMap};
-use record::{BatchError, cut, sliced_batches, whole};
+use record::{BatchError, SlicedBatch, cut, scan_keys, sliced_batches, unpacked_bytes, whole};
 use smallvec::SmallVec;
 use types::Offset;
 
@@ -27,6 +28,51 @@ pub(crate) struct Giving<'a> {
     pub by_record: bool,
     /// What the group wants; the rest is archived.
     pub filter: Option<(&'a Filters, &'a SharedFilter)>,
+    /// What may be unpacked in this turn.
+    pub unpack: Cell<UnpackRoom>,
+}
+
+impl Giving<'_> {
+    fn unpacking<T>(&self, look: impl FnOnce(&mut UnpackRoom) -> T) -> T {
+        let mut room = self.unpack.get();
+        let found = look(&mut room);
+        self.unpack.set(room);
+        found
+    }
+
+    /// What of a batch passes the filter. `None`: there is no room to look into it in this turn.
+    fn passed(&self, log: &Log, slices: &[Bytes], batch: &SlicedBatch) -> Option<Passed> {
+        let Some((filters, filter)) = self.filter else { return Some(Passed::All) };
+        self.unpacking(|room| filters.pass_one(log.id(), slices, batch, filter, room))
+    }
+
+    /// The keys of a batch's records, where they count. `None`: as for the filter.
+    fn keys(&self, state: &Subscription, slices: &[Bytes], batch: &SlicedBatch) -> Result<Option<Keys>, BatchError> {
+        if !state.is_key_ordered() {
+            return Ok(Some(Keys::None));
+        }
+        self.unpacking(|room| hashes(&whole(slices, batch.at, batch.header.total_bytes()), room))
+    }
+}
+
+/// By what a batch's records are ordered.
+enum Keys {
+    /// Not at all.
+    None,
+    /// Hashes of the keys, by offset.
+    Of(HashMap<u64, u64>),
+    /// It unpacks to too much: its records are given as if they all had one key.
+    One,
+}
+
+impl Keys {
+    fn hash(&self, offset: u64) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Of(hashes) => hashes.get(&offset).copied(),
+            Self::One => Some(0),
+        }
+    }
 }
 
 /// What was given.
@@ -111,23 +157,23 @@ pub(crate) fn give(
         }
         let left = records_max.saturating_sub(given.records);
         let length = one.header.total_bytes();
-        let passed = giving.filter.map_or(Passed::All, |(filters, filter)| filters.pass_one(log.id(), &slices, one, filter));
+        let Some(passed) = giving.passed(log, &slices, one) else {
+            given.rest.get_or_insert((Offset(first.max(from.0)), one.at));
+            break;
+        };
         if matches!(passed, Passed::Nothing) {
             state.skip(first.max(from.0), last);
             continue;
         }
         let bytes = span.map_or(given.bytes, |(start, _)| one.at - start);
         let full = bytes > 0 && bytes + length > giving.bytes_max;
-        if left == 0 || full {
+        let keys = if left == 0 || full { None } else { giving.keys(state, &slices, one)? };
+        let Some(keys) = keys else {
             given.rest.get_or_insert((Offset(first.max(from.0)), one.at));
             break;
-        }
+        };
         let limit = if giving.by_record || state.is_key_ordered() { left } else { u64::MAX };
-        let mut keys = None;
-        if state.is_key_ordered() {
-            keys = Some(hashes(&whole(&slices, one.at, length))?);
-        }
-        let mut hash = |offset: u64| keys.as_ref().and_then(|keys| keys.get(&offset).copied());
+        let mut hash = |offset: u64| keys.hash(offset);
         let mut acquired = Vec::new();
         for_runs(&passed, (first, last), limit, state, |state, (first, last), left| {
             let before = acquired.len();
@@ -166,10 +212,21 @@ fn add(all: &mut Vec<Acquired>, more: Vec<Acquired>, size: u64) {
     }
 }
 
-fn hashes(batch: &[u8]) -> Result<HashMap<u64, u64>, BatchError> {
-    let hasher = hasher();
-    let records = record::records(batch)?;
-    Ok(records.into_iter().filter_map(|record| record.key.map(|key| (record.offset.0, hasher.hash_one(&key)))).collect())
+/// `None`: there is no room to look into the batch in this turn.
+fn hashes(batch: &[u8], room: &mut UnpackRoom) -> Result<Option<Keys>, BatchError> {
+    let Some(limit) = room.of(batch.len()) else { return Ok(None) };
+    let (hasher, mut hashes, before) = (hasher(), HashMap::new(), unpacked_bytes());
+    let scanned = scan_keys(batch, limit, |record, key| {
+        if record.keyed {
+            hashes.insert(record.offset.0, hasher.hash_one(key));
+        }
+    });
+    room.take(unpacked_bytes() - before);
+    match scanned {
+        Ok(()) => Ok(Some(Keys::Of(hashes))),
+        Err(BatchError::TooLarge { .. }) => Ok(Some(Keys::One)),
+        Err(error) => Err(error),
+    }
 }
 
 /// One for the life of the process: hashes are compared between requests, and are not stored.

@@ -1,13 +1,14 @@
 //! ShareFetch: a member of a share group says what it has done, and gets records that nobody else has. What is in memory is
 //! served as shared slices; history is read by the cold-read pool, and what follows on it before anybody asks.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use broker::{
     Account, AclOperation, Acknowledged, Acknowledgement, Ahead, AheadWant, Broker, Cause, QuotaKey, Reply, ShareRules, SharedSubscription,
-    Sharing, TailRead,
+    Sharing, TailRead, UnpackRoom,
 };
 use bytes::Bytes;
 use delivery::{Acquired, ConsumerId, Subscription};
@@ -82,6 +83,8 @@ struct ShareFetchWait {
     /// What the cold-read pool reads because this fetch asked for it.
     reading: Option<Arc<SharedSubscription>>,
     held_back: Option<Instant>,
+    /// What it may unpack in this turn, for a filter or for keys.
+    unpack: UnpackRoom,
 }
 
 /// What became of batches that were read.
@@ -202,6 +205,7 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
         watching: false,
         reading: None,
         held_back: None,
+        unpack: UnpackRoom::TURN,
         group,
         rules,
     })
@@ -256,6 +260,9 @@ impl ShareFetchWait {
             };
             let sharing = broker.sharing(&shared, &self.rules);
             for _ in 0..PASSES_MAX {
+                if self.unpack.is_used_up() {
+                    break;
+                }
                 let (log, mut state) = (shared.log(), shared.lock());
                 let Some(range) = self.next_range(&broker, &shared, &mut state, &sharing) else { break };
                 match broker.journal_of(log.id()).read_tail(log, range.clone(), self.room(), true) {
@@ -273,6 +280,10 @@ impl ShareFetchWait {
                 }
             }
             urgent |= self.worked[at].code.is_some();
+        }
+        if self.unpack.is_used_up() {
+            // Others have their turn before it goes on.
+            self.held_back = Some(context.now + HOLD_BACK);
         }
         urgent || self.is_full()
     }
@@ -329,9 +340,12 @@ impl ShareFetchWait {
             batch_size: self.batch_size,
             by_record: self.by_record,
             filter: filter.as_ref().map(|group| (filters, &*group.filter)),
+            unpack: Cell::new(self.unpack),
         };
         let worked = &mut self.worked[at];
-        match give(&giving, shared.log(), state, slices, range) {
+        let given = give(&giving, shared.log(), state, slices, range);
+        self.unpack = giving.unpack.get();
+        match given {
             Ok(given) => {
                 self.records_left = self.records_left.saturating_sub(given.records);
                 broker.subscriptions().note_given(shared, &given.acquired);
@@ -489,6 +503,7 @@ impl Wait for ShareFetchWait {
         if self.held_back.is_some_and(|until| context.now < until) {
             return None;
         }
+        self.unpack = UnpackRoom::TURN;
         self.held_back = context.gateway.pinned.is_full().then(|| context.now + HOLD_BACK);
         if self.held_back.is_some() {
             return None;

@@ -496,7 +496,8 @@ impl Session {
 
     fn answer(&mut self, asked: Asked, body: &dyn Body) {
         let pieces = frame(asked.api, asked.version, asked.correlation_id, body);
-        self.push(asked.slot(SlotState::Ready(pieces)));
+        // Answers about logins are short.
+        self.push(asked.slot(SlotState::Ready(pieces.unwrap_or_default())));
     }
 
     fn push(&mut self, slot: Slot) {

@@ -22,3 +22,4 @@ mod share;
 mod together;
 mod transactions;
 mod two_journals;
+mod unpacking;

@@ -21,3 +21,4 @@ mod slow_clients;
 mod strangers;
 mod tls;
 mod tree;
+mod unpacking;

@@ -99,7 +99,7 @@ fn every_codec_can_be_packed_into_every_other() {
         for other in CODECS {
             for level in [-1, 1, 9] {
                 let packing = Packing { codec: other, level };
-                let Some(batch) = repacked(&whole, packing, 1 << 20).unwrap() else {
+                let Some(batch) = repacked(&whole, packing, 1 << 20, 256 << 20).unwrap() else {
                     assert_eq!(codec, other);
                     continue;
                 };
@@ -109,7 +109,7 @@ fn every_codec_can_be_packed_into_every_other() {
                 assert_eq!((same, after.compression()), (before, Some(other)));
                 assert!(after.transactional() && crc32c(&batch[CRC_FROM..]) == after.crc && after.total_bytes() == batch.len());
                 let size = batch.len();
-                assert!(matches!(repacked(&whole, packing, size - 1), Err(BatchError::TooLarge { .. })));
+                assert!(matches!(repacked(&whole, packing, size - 1, 256 << 20), Err(BatchError::TooLarge { .. })));
             }
         }
     }
@@ -123,15 +123,15 @@ fn what_is_no_batch_inside_is_not_packed_again() {
         for count in [19i32, 21] {
             let mut wrong = whole.clone();
             wrong[57..61].copy_from_slice(&count.to_be_bytes());
-            assert!(codec == packing.codec || repacked(&wrong, packing, 1 << 20).is_err(), "{codec:?} {count}");
+            assert!(codec == packing.codec || repacked(&wrong, packing, 1 << 20, 256 << 20).is_err(), "{codec:?} {count}");
         }
         let mut noise = whole;
         noise[HEADER_BYTES..].fill(0xa5);
-        assert!(codec == packing.codec || repacked(&noise, packing, 1 << 20).is_err(), "{codec:?}");
+        assert!(codec == packing.codec || repacked(&noise, packing, 1 << 20, 256 << 20).is_err(), "{codec:?}");
     }
     // It would unpack to a megabyte.
     let bomb = BatchBuilder::default().compression(Compression::Gzip).record(0, None, Some(&vec![0; 1 << 20])).build();
     let unpacked = Packing { codec: Compression::None, level: 0 };
-    assert!(matches!(repacked(&bomb, unpacked, 1 << 16), Err(BatchError::TooLarge { .. })));
-    assert!(repacked(&bomb, unpacked, 2 << 20).is_ok());
+    assert!(matches!(repacked(&bomb, unpacked, 1 << 16, 256 << 20), Err(BatchError::TooLarge { .. })));
+    assert!(repacked(&bomb, unpacked, 2 << 20, 256 << 20).is_ok());
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use delivery::{Head, QueueKind};
 use types::Offset;
 
+use super::super::opening::{NotOpened, Opening};
 use super::super::traits::MessageTraits;
 use super::super::window::{Filled, Seen, Window};
 use super::{Dispatch, RETRY_MS, TURN_DEATHS, Turn, TurnEnd, body_bytes};
@@ -28,9 +29,13 @@ impl Turn<'_> {
                 Seen::Nothing(next) => return Look::Nothing(next),
                 Seen::Unread => {}
             }
+            if self.own.in_use().opening {
+                // It is told when that is done.
+                return Look::Wait;
+            }
             let (log, window) = (self.queue.log(), &mut self.own.in_use().window);
-            let filled = match window.refill(log, offset) {
-                Ok(false) => window.fill(self.broker, log, offset),
+            let filled = match window.refill(log, offset, Opening::here(self.broker, &mut self.unpack_left)) {
+                Ok(false) => window.fill(self.broker, log, offset, Opening::here(self.broker, &mut self.unpack_left)),
                 refilled => refilled.map(|_| Filled::Yes),
             };
             match filled {
@@ -38,11 +43,16 @@ impl Turn<'_> {
                 Ok(Filled::Gone(start)) => return Look::Nothing(start),
                 Ok(Filled::Empty) => return Look::Wait,
                 Ok(Filled::Cold) => return self.look_in_history(offset),
-                Err(error) => {
-                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
-                    return Look::Wait;
-                }
+                Err(error) => return self.not_opened(offset, &error),
             }
+        }
+        Look::Wait
+    }
+
+    fn not_opened(&mut self, offset: u64, error: &NotOpened) -> Look {
+        match error {
+            NotOpened::Later => self.open_later(offset),
+            NotOpened::Broken(error) => tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense"),
         }
         Look::Wait
     }
@@ -53,9 +63,9 @@ impl Turn<'_> {
         match shared.take_ahead(Offset(offset)) {
             Some(Ok(ahead)) => {
                 let range = offset..ahead.range.end.0;
-                if let Err(error) = self.own.in_use().window.take(log, ahead.slices, range) {
-                    tracing::error!(%error, queue = ?self.queue, offset, "records of a queue make no sense");
-                    return Look::Wait;
+                let opening = Opening::here(self.broker, &mut self.unpack_left);
+                if let Err(error) = self.own.in_use().window.take(log, ahead.slices, range, opening) {
+                    return self.not_opened(offset, &error);
                 }
                 match self.own.in_use().window.see(offset) {
                     Seen::Record(_) => Look::Record,

@@ -1,14 +1,15 @@
 //! Where a reader is in one log, and the records that it has read there and not been given yet.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use journal::{ColdData, ColdWant, Log, ReadError, TailRead};
-use record::{BatchError, Record, sliced_batches, sliced_records};
+use record::{BatchError, Record, UNPACKED_BYTES_MAX, scan, sliced_batches, unpacked_bytes, whole};
 use smallvec::SmallVec;
 use types::{Offset, ShardId};
 
+use super::super::opening::{HERE_BYTES_MAX, NotOpened, Opening};
 use super::super::window::{RECORD_BYTES, Window, bytes_of};
 use super::super::window_memory::{Charge, WindowMemory};
 use super::start::{StreamFilter, StreamStart};
@@ -45,8 +46,10 @@ pub(super) enum Waits {
 pub(super) enum Question {
     /// Where this is.
     Start(StreamStart),
-    /// The records from the first of these offsets on.
+    /// The records from the first of these offsets on, which are on the disk.
     History(Range<u64>),
+    /// The same, wherever they are: they take longer to open than a network thread may take.
+    Open(Range<u64>),
 }
 
 /// Records that were read and not given out, and their account in the memory of queues.
@@ -57,7 +60,9 @@ pub(super) struct Piece {
 }
 
 impl Piece {
-    fn new(records: Vec<Record>, memory: &Arc<WindowMemory>) -> Self {
+    fn new(Decoded { records, unpacked, .. }: Decoded, memory: &Arc<WindowMemory>) -> Self {
+        // What was unpacked is counted where it lies.
+        let bytes_of = |record: &Record| if unpacked { 0 } else { bytes_of(record) };
         let bytes = records.iter().map(|record| bytes_of(record) + RECORD_BYTES).sum();
         Self { records: records.into_iter(), _held: Some(memory.count(bytes)) }
     }
@@ -65,6 +70,15 @@ impl Piece {
     fn is_empty(&self) -> bool {
         self.records.as_slice().is_empty()
     }
+}
+
+/// Records that a reader wants.
+struct Decoded {
+    records: Vec<Record>,
+    /// Offset after what was looked at.
+    next: u64,
+    /// Some of them were unpacked, into memory of their own.
+    unpacked: bool,
 }
 
 /// One log of a reader.
@@ -133,10 +147,18 @@ impl Cursor {
             let memory = &broker.vhosts.windows;
             match broker.journal_of(self.log.id()).read_tail(&self.log, Offset(self.at)..Offset(end), Window::piece(memory), true) {
                 TailRead::Data { slices, bytes, next } => {
-                    *looked_at += bytes;
-                    match decode(&self.log, &slices, self.at..next.0, filter) {
-                        Ok(records) => self.set(next.0, Piece::new(records, memory)),
-                        Err(error) => return Next::Broken(error),
+                    let mut left = bytes_max.saturating_sub(*looked_at).min(HERE_BYTES_MAX);
+                    let before = unpacked_bytes();
+                    let decoded = decode(&self.log, &slices, self.at..next.0, filter, Opening::here(broker, &mut left));
+                    *looked_at += bytes + (unpacked_bytes() - before) as usize;
+                    match decoded {
+                        Ok(decoded) => self.set(decoded.next, Piece::new(decoded, memory)),
+                        Err(NotOpened::Later) if memory.is_full() => {
+                            self.waits = Waits::Retry;
+                            return Next::Nothing;
+                        }
+                        Err(NotOpened::Later) => return Next::Asks(Question::Open(self.at..end)),
+                        Err(NotOpened::Broken(error)) => return Next::Broken(error),
                     }
                 }
                 TailRead::Cold => return Next::Asks(Question::History(self.at..end)),
@@ -169,13 +191,24 @@ impl Question {
             Self::Start(StreamStart::Next) => Ok((log.last_stable().0, Piece::default())),
             Self::Start(StreamStart::Offset(offset)) => Ok((offset, Piece::default())),
             Self::History(range) => read_history(broker, log, range, filter, bytes_max),
+            Self::Open(range) => {
+                let piece_bytes = Window::piece(&broker.vhosts.windows);
+                let read = broker.read_slices(log, Offset(range.start)..Offset(range.end), piece_bytes)?;
+                Ok(read.map_or_else(|| (range.start, Piece::default()), |read| opened(broker, log, &read.slices, range.start..read.next.0, filter)))
+            }
         }
     }
 }
 
-/// The records of a range of offsets that a reader wants. They keep no more memory than they need: what is a small part of the blocks in
-/// which it was read is copied.
-fn decode(log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>, filter: Option<&StreamFilter>) -> Result<Vec<Record>, BatchError> {
+/// The records of a range of offsets that a reader wants, as many as there is room for. They keep no more memory than they need: what is a
+/// small part of the blocks in which it was read is copied.
+fn decode(
+    log: &Log,
+    slices: &SmallVec<[Bytes; 4]>,
+    range: Range<u64>,
+    filter: Option<&StreamFilter>,
+    mut opening: Opening<'_>,
+) -> Result<Decoded, NotOpened> {
     let bytes: usize = slices.iter().map(Bytes::len).sum();
     let own: SmallVec<[Bytes; 4]>;
     let slices = if bytes <= HISTORY_BYTES {
@@ -184,14 +217,26 @@ fn decode(log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>, filter: O
     } else {
         slices
     };
-    let found = sliced_batches(slices)?;
-    let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
     let mut records = Vec::new();
-    for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
-        let wanted = |record: &Record| range.contains(&record.offset.0) && filter.is_none_or(|filter| filter.wants(record));
-        records.extend(sliced_records(slices, batch)?.into_iter().filter(wanted));
+    let opened = opening.open(log, slices, &range, |record| {
+        if filter.is_none_or(|filter| filter.wants(&record)) {
+            records.push(record);
+        }
+    })?;
+    Ok(Decoded { records, next: opened.next, unpacked: opened.unpacked })
+}
+
+/// The same on a thread that may wait: up to before which offset was looked, and what is wanted of that.
+fn opened(broker: &Broker, log: &Log, slices: &SmallVec<[Bytes; 4]>, range: Range<u64>, filter: Option<&StreamFilter>) -> (u64, Piece) {
+    let (from, next) = (range.start, range.end);
+    match decode(log, slices, range, filter, Opening::elsewhere(broker)) {
+        Ok(decoded) => (decoded.next, if decoded.records.is_empty() { Piece::default() } else { Piece::new(decoded, &broker.vhosts.windows) }),
+        Err(NotOpened::Broken(error)) => {
+            tracing::error!(%error, log = %log.id(), from, "records of a stream make no sense, and are passed over");
+            (next, Piece::default())
+        }
+        Err(NotOpened::Later) => (from, Piece::default()),
     }
-    Ok(records)
 }
 
 fn read_history(
@@ -212,13 +257,11 @@ fn read_history(
             Some(Ok(_) | Err(ReadError::Gone)) | None => break,
             Some(Err(error)) => return Err(error),
         };
-        let records = decode(log, &slices, at..next.0, filter).unwrap_or_else(|error| {
-            tracing::error!(%error, log = %log.id(), from = at, "records of a stream make no sense, and are passed over");
-            Vec::new()
-        });
-        (at, looked_at) = (next.0, looked_at + bytes);
-        if !records.is_empty() {
-            return Ok((at, Piece::new(records, memory)));
+        let before = unpacked_bytes();
+        let (opened_to, piece) = opened(broker, log, &slices, at..next.0, filter);
+        (at, looked_at) = (opened_to, looked_at + bytes + (unpacked_bytes() - before) as usize);
+        if !piece.is_empty() {
+            return Ok((at, piece));
         }
     }
     Ok((at, Piece::default()))
@@ -245,11 +288,29 @@ fn find_last(broker: &Broker, log: &Arc<Log>) -> Result<u64, ReadError> {
         };
         let found = sliced_batches(&slices).unwrap_or_default();
         let begins = found.first().map_or(from, |batch| batch.header.base().0).min(from);
-        let last = decode(log, &slices, begins..until, None).unwrap_or_default().last().map(|record| record.offset.0);
-        match last {
+        match last_record(log, &slices, begins..until) {
             Some(last) => return Ok(last),
             None => until = begins,
         }
     }
     Ok(end)
+}
+
+/// The offset of the last record of a range that a consumer may see.
+fn last_record(log: &Log, slices: &[Bytes], range: Range<u64>) -> Option<u64> {
+    let found = sliced_batches(slices).ok()?;
+    let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
+    let seen = found.iter().zip(dead).rev().filter(|(batch, dead)| !batch.header.control() && !dead);
+    seen.map(|(batch, _)| batch).find_map(|batch| {
+        let (base, end) = (batch.header.base().0, batch.header.next().0);
+        if u64::try_from(batch.header.records_count) == Ok(end - base) {
+            return (end <= range.end).then(|| end - 1);
+        }
+        let mut last = None;
+        let looked = scan(&whole(slices, batch.at, batch.header.total_bytes()), UNPACKED_BYTES_MAX, |record| {
+            last = last.max(Some(record.offset.0).filter(|offset| *offset < range.end));
+            ControlFlow::Continue(())
+        });
+        looked.ok().and(last)
+    })
 }

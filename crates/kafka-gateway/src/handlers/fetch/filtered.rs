@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use broker::{Broker, ColdData, GroupFilter, Let, Log, Room, TailRead};
+use broker::{Broker, ColdData, GroupFilter, Let, Log, Room, TailRead, UnpackRoom};
 use bytes::Bytes;
 use record::gap_marker;
 use smallvec::SmallVec;
@@ -37,13 +37,15 @@ pub(super) struct Filtered {
     bytes_max: usize,
     /// Bytes that may be gone through in this turn.
     left: usize,
+    /// What may be unpacked for that.
+    unpack: UnpackRoom,
     /// A partition has been gone through as far as it may in this turn, or as there was room for what passes.
     spent: bool,
 }
 
 impl Filtered {
     pub fn new(filter: Arc<GroupFilter>, partitions: usize) -> Self {
-        Self { filter, passed: vec![Passed::default(); partitions], bytes: 0, bytes_max: 0, left: TURN_BYTES_MAX, spent: false }
+        Self { filter, passed: vec![Passed::default(); partitions], bytes: 0, bytes_max: 0, left: TURN_BYTES_MAX, unpack: UnpackRoom::TURN, spent: false }
     }
 
     pub fn filter(&self) -> &Arc<GroupFilter> {
@@ -52,7 +54,7 @@ impl Filtered {
 
     /// A new turn begins, for an answer of at most so many bytes.
     pub fn begin_turn(&mut self, bytes_max: usize) {
-        (self.left, self.spent, self.bytes_max) = (TURN_BYTES_MAX, false, bytes_max);
+        (self.left, self.unpack, self.spent, self.bytes_max) = (TURN_BYTES_MAX, UnpackRoom::TURN, false, bytes_max);
     }
 
     /// It has gone through as much as it may in a turn.
@@ -84,7 +86,7 @@ impl Filtered {
                     partition_left = partition_left.saturating_sub(bytes);
                     let bytes = self.bytes_max.saturating_sub(self.bytes).min(max_bytes.saturating_sub(passed.bytes));
                     let room = Room { bytes, first_fits: self.bytes == 0 };
-                    let more = broker.filters().pass(log.id(), &slices, &self.filter.filter, room);
+                    let more = broker.filters().pass(log.id(), &slices, &self.filter.filter, room, &mut self.unpack);
                     self.bytes += more.bytes;
                     full = more.full_at.is_some();
                     passed.enter(more, next);
@@ -133,7 +135,8 @@ impl Passed {
 
 /// Puts what was read from history through a filter; where the last batch that passes ends. On a thread for history.
 pub(super) fn pass_cold(broker: &Broker, log: &Log, filter: &GroupFilter, data: ColdData) -> (ColdData, Offset) {
-    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter, Room::ANY);
-    let covered = passed.next.min(data.next);
-    (ColdData { slices: passed.slices, bytes: passed.bytes, next: data.next }, covered)
+    let passed = broker.filters().pass(log.id(), &data.slices, &filter.filter, Room::ANY, &mut { UnpackRoom::HISTORY });
+    let next = passed.full_at.unwrap_or(data.next);
+    let covered = passed.next.min(next);
+    (ColdData { slices: passed.slices, bytes: passed.bytes, next }, covered)
 }

@@ -1,0 +1,72 @@
+//! Batches that take longer to open than a turn may take: a thread that reads history opens them, and the queue has a turn when that is done.
+
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+use types::Offset;
+
+use super::super::opening::{NotOpened, Opening};
+use super::super::queue::Queue;
+use super::super::window::Window;
+use super::{RETRY_MS, Turn};
+use crate::Broker;
+use crate::jobs::NOBODY;
+
+/// Ends the opening however it ends.
+struct UnderWay {
+    broker: Arc<Broker>,
+    queue: Arc<Queue>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(in_use) = &mut self.queue.dispatch.lock().in_use {
+            in_use.opening = false;
+        }
+        self.broker.wake_subscription(&self.queue.shared);
+    }
+}
+
+impl Turn<'_> {
+    /// Has batches opened from `offset` on, unless consumers have to take first what was unpacked for them before. It is tried again in any case.
+    pub(super) fn open_later(&mut self, offset: u64) {
+        let again = self.now_ms + RETRY_MS;
+        self.set_due(Some(again));
+        if self.own.in_use().opening || self.broker.vhosts.windows.is_full() {
+            return;
+        }
+        if let Some(home) = self.broker.home(self.queue.id) {
+            self.queue.shared.watch(home);
+        }
+        let queue = Arc::clone(self.queue);
+        let range = offset..self.queue.log().last_stable().0;
+        let work = Box::new(move |broker: &Arc<Broker>| {
+            let under_way = UnderWay { broker: Arc::clone(broker), queue };
+            broker.open_window(&under_way.queue, range);
+            Box::new(()) as Box<dyn Any + Send>
+        });
+        self.own.in_use().opening = self.broker.read_history(NOBODY, work);
+    }
+}
+
+impl Broker {
+    /// Opens what lies in a range of a queue's log, from its begin on, as much as there is room for.
+    fn open_window(&self, queue: &Arc<Queue>, range: Range<u64>) {
+        let (log, offset) = (queue.log(), range.start);
+        let read = match self.read_slices(log, Offset(range.start)..Offset(range.end), Window::piece(&self.vhosts.windows)) {
+            Ok(Some(read)) => read,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::debug!(%error, ?queue, offset, "records of a queue cannot be read; they are tried again");
+                return;
+            }
+        };
+        let mut window = Window::default();
+        match window.take(log, read.slices, offset..read.next.0, Opening::elsewhere(self)) {
+            Ok(()) if !queue.is_dropped() => queue.dispatch.lock().in_use().window = window,
+            Err(NotOpened::Broken(error)) => tracing::error!(%error, ?queue, offset, "records of a queue make no sense"),
+            Ok(()) | Err(NotOpened::Later) => {}
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Opening of batches for AMQP consumers, who get records one by one. What a network thread may unpack for it is bounded; what takes more is
+//! opened by a thread that reads history. The memory of what was unpacked counts until the last record of it has been sent
+//! (`window_memory.rs`). A large batch is opened piece by piece, each time from its begin.
+//!
+//! What a batch unpacks to beyond `mainstem.batch.unpacked.max.bytes` is passed over, with a line in the log and a count. Queues refuse such
+//! batches when they are produced; older ones, and those of streams, stay in their topic for Kafka clients.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use journal::Log;
+use record::{BatchError, OpenLimits, Record, open_records, sliced_batches, unpacked_bytes};
+use types::Offset;
+
+use super::window_memory::WindowMemory;
+use crate::{Broker, aborted};
+
+/// What a turn of a queue or of a reader may unpack on a network thread.
+pub(super) const HERE_BYTES_MAX: usize = 2 << 20;
+/// Memory of the records that are opened at once, about, and where memory is short.
+const PIECE_BYTES: usize = 4 << 20;
+const SHORT_PIECE_BYTES: usize = 1 << 20;
+
+/// How batches are opened, and what may be unpacked for it.
+pub(super) struct Opening<'a> {
+    broker: &'a Broker,
+    /// On a network thread: so much more.
+    left: Option<&'a mut usize>,
+}
+
+/// Why batches were not opened.
+pub(super) enum NotOpened {
+    /// More would have to be unpacked than this thread may.
+    Later,
+    /// They make no sense.
+    Broken(BatchError),
+}
+
+impl From<BatchError> for NotOpened {
+    fn from(error: BatchError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// What was opened.
+pub(super) struct Opened {
+    /// Offset after it.
+    pub next: u64,
+    /// Something of it was unpacked, into memory of its own.
+    pub unpacked: bool,
+}
+
+impl<'a> Opening<'a> {
+    /// On a network thread, which may unpack `left` bytes more.
+    pub fn here(broker: &'a Broker, left: &'a mut usize) -> Self {
+        Self { broker, left: Some(left) }
+    }
+
+    /// On a thread that may wait.
+    pub fn elsewhere(broker: &'a Broker) -> Self {
+        Self { broker, left: None }
+    }
+
+    fn memory(&self) -> &'a Arc<WindowMemory> {
+        &self.broker.vhosts.windows
+    }
+
+    /// Shows the records of `range` that consumers may see, as many as there is room for: at least one, if there is one.
+    ///
+    /// # Errors
+    /// `Later` when the first batch takes more than this thread may unpack.
+    pub fn open(&mut self, log: &Log, slices: &[Bytes], range: &Range<u64>, mut each: impl FnMut(Record)) -> Result<Opened, NotOpened> {
+        let found = sliced_batches(slices)?;
+        let dead = aborted(log, slices, &found, Offset(range.start), Offset(range.end));
+        let memory = self.memory();
+        let mut room = if memory.is_short() { SHORT_PIECE_BYTES } else { PIECE_BYTES };
+        let (mut opened, mut some) = (Opened { next: range.end, unpacked: false }, false);
+        for (batch, _) in found.iter().zip(dead).filter(|(batch, dead)| !batch.header.control() && !dead) {
+            let (base, end) = (batch.header.base().0, batch.header.next().0);
+            if end <= range.start || base >= range.end {
+                continue;
+            }
+            if room == 0 && some {
+                return Ok(Opened { next: base, ..opened });
+            }
+            let bytes_max = self.broker.unpacking().bytes_max();
+            let unpacked = self.left.as_deref().map_or(bytes_max, |left| (*left).min(bytes_max));
+            let limits = OpenLimits { memory: room, unpacked, record: bytes_max };
+            let before = unpacked_bytes();
+            let shown = open_records(slices, batch, Offset(range.start), limits, &|bytes| memory.own(bytes), |record| {
+                if record.offset.0 < range.end {
+                    some = true;
+                    each(record);
+                }
+            });
+            let spent = usize::try_from(unpacked_bytes() - before).unwrap_or(usize::MAX);
+            opened.unpacked |= spent > 0;
+            if let Some(left) = &mut self.left {
+                **left = left.saturating_sub(spent);
+            }
+            match shown {
+                Ok(shown) => {
+                    room = room.saturating_sub(shown.memory);
+                    self.note_passed_over(log, base, shown.passed_over);
+                    if let Some(next) = shown.next.filter(|next| next.0 < range.end) {
+                        return Ok(Opened { next: next.0, ..opened });
+                    }
+                }
+                Err(BatchError::TooLarge { .. }) if self.left.is_some() => {
+                    return if some { Ok(Opened { next: base, ..opened }) } else { Err(NotOpened::Later) };
+                }
+                Err(BatchError::TooLarge { .. }) => self.note_passed_over(log, base, 1),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(opened)
+    }
+
+    fn note_passed_over(&self, log: &Log, base: u64, count: usize) {
+        if count > 0 {
+            let limit = self.broker.unpacking().bytes_max();
+            self.broker.unpacking().counts().passed_over.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(log = %log.id(), offset = base, limit, "records of a batch that unpacks to too much are passed over by AMQP consumers");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Large batches given out by queues and streams: what this thread unpacks for it, and what all of it takes of memory.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ::record::{BatchBuilder, Compression};
+use routing::Arguments;
+use types::{ConnectionId, ShardId};
+
+use super::super::testing::{Node, arguments, name};
+use super::*;
+use crate::jobs::NOBODY;
+use crate::mailbox::{Event, Mailbox, Reply};
+use crate::queues::{Consuming, Deliveries, Got, Queue, StreamRead, StreamReading, StreamStart};
+use journal::ReplyTo;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const RECORDS: u64 = 4_000;
+
+/// Records of 5,000 bytes each, in one batch of some KB.
+fn packed(records: u64) -> Bytes {
+    let value = vec![b'v'; 5_000];
+    let add = |batch: BatchBuilder, number: u64| batch.record(number as i64, None, Some(&value));
+    (0..records).fold(BatchBuilder::default().compression(Compression::Zstd), add).build()
+}
+
+fn start() -> (Node, Vec<JoinHandle<()>>) {
+    let node = Node::open(1);
+    let threads = node.broker.start();
+    node.broker.vhosts().set_window_bytes_max(8 << 20);
+    (node, threads)
+}
+
+fn end(node: Node, threads: Vec<JoinHandle<()>>) {
+    node.broker.shutdown();
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    node.close();
+}
+
+/// The most that pieces may take: what is kept, and what a thread or two have opened.
+fn assert_bounded(node: &Node) {
+    let bytes = node.broker.vhosts().window_bytes();
+    assert!(bytes <= 32 << 20, "{bytes}");
+}
+
+/// The next message, for which somebody else may have to unpack something.
+fn next(node: &Node, queue: &Arc<Queue>) -> u64 {
+    let (channel, holder) = (node.broker.new_channel(NOBODY), node.broker.subscriptions().new_consumer());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let before = unpacked_bytes();
+        let got = node.broker.get(queue, &channel, holder, true);
+        // Before it gives somebody a message, a queue looks what else there is to be done.
+        assert!(unpacked_bytes() - before <= 3 * HERE_BYTES_MAX as u64, "{}", unpacked_bytes() - before);
+        assert_bounded(node);
+        match got {
+            Got::Message(message, _) => return message.offset,
+            Got::Later => assert!(Instant::now() < until, "it comes"),
+            Got::Empty => panic!("there are messages"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_queue_gives_out_a_large_batch_piece_by_piece() {
+    let (node, threads) = start();
+    let queue = node.queue("q", Arguments::default());
+    node.broker.deposit(std::slice::from_ref(&queue), &packed(RECORDS)).expect("the journal takes it");
+    for offset in 0..RECORDS {
+        assert_eq!(next(&node, &queue), offset);
+    }
+    assert_eq!(node.broker.unpacking().counts().passed_over.load(Ordering::Relaxed), 0);
+    end(node, threads);
+}
+
+#[test]
+fn what_is_beyond_the_bound_is_passed_over_and_counted() {
+    let (node, threads) = start();
+    let queue = node.queue("q", Arguments::default());
+    let within = node.broker.unpacking().bytes_max() as u64 / 5_100;
+    for batch in [packed(20_000), packed(1)] {
+        node.broker.deposit(std::slice::from_ref(&queue), &batch).expect("the journal takes it");
+    }
+    let mut last = None;
+    while last != Some(20_000) {
+        let offset = next(&node, &queue);
+        assert!(last.map_or(offset == 0, |last| offset == last + 1 || offset == 20_000), "{last:?}, {offset}");
+        last = Some(offset);
+        if offset < 20_000 {
+            assert!(offset <= within + 500, "{offset}");
+        }
+    }
+    assert!(node.broker.unpacking().counts().passed_over.load(Ordering::Relaxed) > 0);
+    end(node, threads);
+}
+
+#[test]
+fn a_stream_gives_out_large_batches_piece_by_piece() {
+    let (node, threads) = start();
+    let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+    node.broker.add_shard(ShardId(0), Arc::clone(&mailbox));
+    let stream = node.queue("s", arguments(&[("x-queue-type", "stream")]));
+    for _ in 0..3 {
+        node.broker.deposit(std::slice::from_ref(&stream), &packed(RECORDS)).expect("the journal takes it");
+    }
+    let to = ReplyTo { shard: ShardId(0), connection: ConnectionId(1), token: 0 };
+    let channel = node.broker.new_channel(to);
+    let wish = Consuming {
+        to,
+        channel: Arc::clone(&channel),
+        tag: name("c"),
+        no_ack: false,
+        exclusive: false,
+        priority: 0,
+        prefetch: u16::MAX,
+        time_out_ms: None,
+        arguments: Arguments::default(),
+    };
+    let reading = StreamReading { start: StreamStart::First, filter: None };
+    let before = unpacked_bytes();
+    node.broker.read_stream(&stream, wish, reading).expect("it is there");
+    assert!(unpacked_bytes() - before <= 2 * HERE_BYTES_MAX as u64);
+    let (until, mut expected) = (Instant::now() + PATIENCE, 0);
+    while expected < 3 * RECORDS {
+        let mut events = Vec::new();
+        mailbox.drain(&mut events);
+        for event in events {
+            let before = unpacked_bytes();
+            match event {
+                Event::Reply { reply: Reply::Done(done), .. } => match done.downcast::<Deliveries>() {
+                    Ok(deliveries) => {
+                        for message in &deliveries.messages {
+                            assert_eq!(message.offset, expected);
+                            expected += 1;
+                        }
+                        node.broker.taken(&channel, deliveries.bytes);
+                    }
+                    Err(done) => node.broker.stream_read(*done.downcast::<StreamRead>().expect("what it asked for")),
+                },
+                Event::Advanced(log) => node.broker.queue_advanced(log, ShardId(0)),
+                Event::Reply { .. } | Event::Space => {}
+            }
+            assert!(unpacked_bytes() - before <= 2 * HERE_BYTES_MAX as u64, "{}", unpacked_bytes() - before);
+            assert_bounded(&node);
+        }
+        assert!(Instant::now() < until, "{expected} have come");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    end(node, threads);
+}
