@@ -30,7 +30,8 @@ SEGMENT, JOURNALS, DESCRIPTORS = 1 * MIB, 2, 400
 SETTLE_S = 60
 FLAGS = {"mainstem.segment.bytes": SEGMENT, "mainstem.journals": JOURNALS, "log.retention.check.interval.ms": 300, "log.cleaner.backoff.ms": 200,
          "log.segment.bytes": 256 << 10, "producer.id.expiration.ms": 3000, "transactional.id.expiration.ms": 3000, "mainstem.password.iterations": 1000,
-         "auto.create.topics.enable": "false"}
+         # There is a user, and Kafka clients that do not log in.
+         "auto.create.topics.enable": "false", "mainstem.anonymous.clients": "loopback"}
 # Of the part that comes last, how much more than of the part before: memory, of allocators that keep pages, and what comes and goes by chance.
 MEMORY_GROWTH, MEMORY_SLACK_MIB = 1.10, 12
 

@@ -1,5 +1,6 @@
 //! What the user of a connection may do. Permissions are looked up once and again after each change of them; what an expression
-//! allowed is remembered, so that a publish costs no matching of expressions.
+//! allowed is remembered, so that a publish costs no matching of expressions. What declarations and bindings take is asked on the controller, where
+//! they are carried out (`broker`, `queues/rights.rs`): the client comes along as a [`Principal`].
 //!
 //! | operation | permission | by entries, where they count |
 //! |---|---|---|
@@ -7,7 +8,7 @@
 //! | exchange.declare, passive | configure | `Describe` |
 //! | exchange.delete | configure | `Delete` |
 //! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key | `Write`, `Read` |
-//! | queue.declare | configure on the queue; with a dead-letter exchange: read on it, write on the exchange | `Create`; `Read`, `Write` |
+//! | queue.declare | configure on the queue; with a dead-letter exchange: read on it, write on the exchange | `Create`; `Read`, `Write`; `Alter` on a topic that is there; `Read` on the group of `x-share-group` |
 //! | queue.declare, passive | configure | `Describe` |
 //! | queue.delete | configure | `Delete` |
 //! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key | `Write`, `Read` |
@@ -26,8 +27,8 @@ use std::sync::Arc;
 
 use amqp_wire::ReplyCode;
 use broker::{
-    AclAnswers, AclOperation, AclResource, Broker, LimitKind, NoChannel, Permission, Permissions, Seat, Security, TopicPermissions, User, Vhost,
-    VhostSeat,
+    AclAnswers, AclOperation, AclResource, Broker, LimitKind, NoChannel, Permission, Permissions, Principal, Resource, Seat, Security,
+    TopicPermissions, User, Vhost, VhostSeat, Via,
 };
 use routing::{Exchange, Kind, Name};
 
@@ -35,35 +36,6 @@ use crate::error::Failure;
 
 /// What was allowed lately and is remembered, of names and of keys: as much as RabbitMQ remembers.
 const GRANTED_MAX: usize = 12;
-/// What the default exchange is called in permissions.
-const DEFAULT_EXCHANGE: &[u8] = b"amq.default";
-
-/// What is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resource<'a> {
-    Exchange(&'a [u8]),
-    Queue(&'a [u8]),
-}
-
-impl<'a> Resource<'a> {
-    fn name(self) -> &'a [u8] {
-        match self {
-            Self::Exchange(b"") => DEFAULT_EXCHANGE,
-            Self::Exchange(name) | Self::Queue(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for Resource<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self {
-            Self::Exchange(_) => "exchange",
-            Self::Queue(_) => "queue",
-        };
-        write!(f, "{kind} '{}'", String::from_utf8_lossy(self.name()))
-    }
-}
-
 /// Something that was allowed.
 struct Granted {
     permission: Permission,
@@ -75,6 +47,8 @@ struct Granted {
 #[derive(Default)]
 pub(crate) struct Access {
     user: Option<Arc<User>>,
+    /// From where he has logged in.
+    address: Option<IpAddr>,
     vhost: Option<Arc<Vhost>>,
     /// Its place among the connections of the user, and among those of the virtual host.
     seats: Option<(Seat, VhostSeat)>,
@@ -105,12 +79,17 @@ fn found<T>(all: &mut [T], is: impl Fn(&T) -> bool) -> bool {
 impl Access {
     /// Somebody has logged in, from this address.
     pub fn log_in(&mut self, user: Arc<User>, security: &Security, address: IpAddr) {
-        self.user = Some(user);
+        (self.user, self.address) = (Some(user), Some(address));
         self.acls = AclAnswers::new(security, "amqp").map(|answers| (answers, address));
     }
 
     pub fn user(&self) -> Option<&Arc<User>> {
         self.user.as_ref()
+    }
+
+    /// The user, for what is decided elsewhere. `None`: nobody has logged in.
+    pub fn principal(&self) -> Option<Principal> {
+        Some(Principal::new(Arc::clone(self.user.as_ref()?), self.address?, Via::Amqp))
     }
 
     fn names(&self) -> (&str, &str) {
@@ -265,31 +244,28 @@ impl Access {
         !self.topics.is_empty()
     }
 
-    /// May a key be used with an exchange? Only topic exchanges ask.
+    /// May something be published with a key to an exchange? Only topic exchanges ask.
     ///
     /// # Errors
     /// *403*: not by this user.
-    pub fn check_key(&mut self, permission: Permission, exchange: &Exchange<'_>, key: &[u8]) -> Result<(), Failure> {
+    pub fn check_key(&mut self, exchange: &Exchange<'_>, key: &[u8]) -> Result<(), Failure> {
         if !self.has_topics() || exchange.kind() != Kind::Topic || exchange.delayed() {
             return Ok(());
         }
         let name = exchange.name();
         let rules = std::str::from_utf8(name).ok().and_then(|name| self.topics.get(name));
-        let Some(pattern) = rules.and_then(|rules| rules.of(permission)) else { return Ok(()) };
-        let remembered = permission == Permission::Write;
-        if remembered && found(&mut self.granted_keys, |(of, one)| of == name && **one == *key) {
+        let Some(pattern) = rules.and_then(|rules| rules.of(Permission::Write)) else { return Ok(()) };
+        if found(&mut self.granted_keys, |(of, one)| of == name && **one == *key) {
             return Ok(());
         }
         if !pattern.matches(key) {
             let (user, vhost) = self.names();
             let key = String::from_utf8_lossy(key);
-            let text = format!("{permission} access to topic '{key}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'");
+            let text = format!("write access to topic '{key}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'");
             return Err(refused(text));
         }
-        if remembered {
-            self.granted_keys.insert(0, (name.clone(), key.into()));
-            self.granted_keys.truncate(GRANTED_MAX);
-        }
+        self.granted_keys.insert(0, (name.clone(), key.into()));
+        self.granted_keys.truncate(GRANTED_MAX);
         Ok(())
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use amqp_wire::MethodId;
-use broker::{AclOperation, Broker, Cause, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Settlement, Staged, Vhost, Waits};
+use broker::{AclOperation, Broker, Caller, Cause, ChannelFlow, Connected, Outcome, OwnQueue, Permission, Queue, ReplyTo, Resource, Settlement, Staged, Vhost, Waits};
 use bytes::{Bytes, BytesMut};
 use delivery::ConsumerId;
 use hashbrown::HashMap;
 use routing::{Name, QueueId, Scratch};
 use types::{ConnectionId, ShardId};
 
-use crate::access::{Access, Resource};
+use crate::access::Access;
 use crate::channel::Channel;
 use crate::error::Failure;
 use crate::gateway::Gateway;
@@ -186,6 +186,15 @@ impl Connection {
 
     pub fn broker(&self) -> &Arc<Broker> {
         &self.gateway.broker
+    }
+
+    /// Who asks, for what is decided where it is carried out.
+    ///
+    /// # Errors
+    /// *503*: nobody has logged in.
+    pub fn caller(&self) -> Result<Caller, Failure> {
+        let principal = self.access.principal().ok_or_else(|| Failure::connection(amqp_wire::ReplyCode::CommandInvalid, "no login"))?;
+        Ok(Caller { principal, connection: self.id })
     }
 
     /// # Errors

@@ -158,7 +158,7 @@ impl From<QueueError> for Failure {
         match error {
             QueueError::NotFound { .. } => Self::channel(ReplyCode::NotFound, error),
             QueueError::Locked { .. } => Self::channel(ReplyCode::ResourceLocked, error),
-            QueueError::Reserved(_) => Self::channel(ReplyCode::AccessRefused, error),
+            QueueError::Reserved(_) | QueueError::Denied(_) => Self::channel(ReplyCode::AccessRefused, error),
             QueueError::Unequal(_)
             | QueueError::TopicTaken { .. }
             | QueueError::Partitioned(_)
@@ -195,6 +195,7 @@ impl Failure {
             ExchangeError::Bind(error @ BindError::Key(_)) => Self::connection(ReplyCode::FrameError, error),
             ExchangeError::Bind(error @ BindError::Invalid(_)) => Self::precondition(error),
             ExchangeError::TooMany { .. } => Self::precondition(error),
+            ExchangeError::Denied(_) => Self::channel(ReplyCode::AccessRefused, error),
             ExchangeError::Queue(error) => error.into(),
             ExchangeError::Append(error) => error.into(),
         }

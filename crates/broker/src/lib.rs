@@ -77,7 +77,7 @@ pub use limits::{LimitKind, LimitReached, Limits, OwnLimit};
 pub use log_names::log_names;
 pub use mailbox::{Event, Mailbox, Reply};
 pub use queues::{
-    Admission, BindingWish, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
+    Admission, BindingWish, Caller, ChannelFlow, ChannelMode, ChannelNotes, ChannelTally, ConsumeError, ConsumerLook, Consuming, Counts, DEFAULT_VHOST, Delay, DELAY_HEADER, Delays,
     Deliveries, Delivery, ExchangeError, Gone, GoneReason, Got, InvalidArgument, kind_name, Address, Letter, made_up_name, Matched, MessageTraits, Outcome,
     ParameterError, Parameters, Policies, Policy, PolicyScope, PolicyWish, Queue, QUEUE_GROUP, QueueArguments, QueueDeclaration,
     QueueError, QueueFull, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
@@ -92,7 +92,7 @@ pub use read_ahead::{Ahead, AheadWant, HoldAhead};
 pub use share_rules::ShareRules;
 pub use security::{
     ACLS_MAX, ANONYMOUS, Acl, AclAnswers, AclError, AclFilter, AclOperation, AclPattern, AclPatternFilter, AclPermission, AclResource,
-    AuditLine, CLUSTER, EVERYBODY, Subject, WILDCARD, Credentials, Crowd, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
+    AuditLine, CLUSTER, Denial, EVERYBODY, Principal, QueueRights, Resource, Rule, Subject, Via, WILDCARD, Credentials, Crowd, Dismissed, Full, GUEST, HashAlgorithm, InvalidHash, InvalidPattern, LoginOutcome, PasswordHash, PasswordWish, Pattern,
     InvalidScram, NoChannel, Permission, Permissions, Refused, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramChange, ScramCredential,
     ScramCredentials, ScramError, ScramExchange, ScramMechanism, ScramRefused, ScramWish, Seat, Seats, Security, SecurityError,
     TOKEN_KEYS_MAX, InvalidKeys, TokenKeys, TokenLogin, TokenRefusal, TokenRefused, Tokens, TopicPermission, TopicPermissions, User, UserLimits, UserWish, VhostWish,
@@ -390,10 +390,16 @@ impl Broker {
 
     /// Enters a topic that is durable into memory.
     fn publish(&self, name: String, record: TopicRecord) -> Arc<Topic> {
+        self.publish_as(name, record, |_| {})
+    }
+
+    /// The same; `is` says what it is before anybody sees it.
+    fn publish_as(&self, name: String, record: TopicRecord, is: impl FnOnce(&Topic)) -> Arc<Topic> {
         let config = self.topic_config(record.overrides, self.config.durability);
         let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
         let topic = Arc::new(Topic::new(record.id, name, logs, config));
         self.note_topic_quotas(&topic, false);
+        is(&topic);
         self.catalog.insert(Arc::clone(&topic));
         topic
     }

@@ -186,6 +186,8 @@ pub struct Topic {
     bounded: AtomicBool,
     /// It is a queue that gives its records to AMQP consumers.
     queued: AtomicBool,
+    /// It came with a queue and goes with it.
+    queue: AtomicBool,
 }
 
 impl Topic {
@@ -197,6 +199,7 @@ impl Topic {
             config: RwLock::new(Arc::clone(&config)),
             bounded: AtomicBool::new(false),
             queued: AtomicBool::new(false),
+            queue: AtomicBool::new(false),
         };
         topic.set_logs(logs);
         topic.set_config(config);
@@ -219,6 +222,16 @@ impl Topic {
 
     pub(crate) fn set_queued(&self, queued: bool) {
         self.queued.store(queued, Ordering::Relaxed);
+    }
+
+    /// Is it a queue? A topic of its own to which a queue is attached is none.
+    pub fn is_queue(&self) -> bool {
+        self.queue.load(Ordering::Relaxed)
+    }
+
+    /// Before anybody sees it.
+    pub(crate) fn set_queue(&self) {
+        self.queue.store(true, Ordering::Relaxed);
     }
 
     /// Its partitions, in order.

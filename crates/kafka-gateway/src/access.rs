@@ -1,6 +1,7 @@
-//! What whoever is at the other end of a connection may do by access control entries (`broker::Security::allows`).
+//! What whoever is at the other end of a connection may do: by access control entries (`broker::Security::allows`), and with topics that are queues
+//! by permissions in their virtual hosts (`broker::QueueRights`).
 //!
-//! Nothing is looked up while entries do not count. Where they do, each answer is remembered until the catalog's version changes, so that a
+//! Nothing is looked up while entries do not count and permissions are not asked for. Where entries count, each answer is remembered until the catalog's version changes, so that a
 //! request costs one look-up in a table for each topic or group that it names, and nothing for each record. Which operation an API needs
 //! on which resource stands in `docs/adr/0021-acls.md`.
 
@@ -8,7 +9,7 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, Security};
+use broker::{ANONYMOUS, AclAnswers, AclOperation, AclResource, AuditLine, Broker, CLUSTER, QueueRights, Security, Topic};
 use kafka_wire::ErrorCode;
 
 /// Operations that are not asked for.
@@ -19,12 +20,14 @@ pub(crate) const NO_OPERATIONS: i32 = i32::MIN;
 pub(crate) struct Access {
     /// `None`: entries do not count.
     answers: Option<RefCell<Box<AclAnswers>>>,
+    queues: RefCell<QueueRights>,
 }
 
 /// Somebody who asks, for one request.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking<'a> {
     pub access: &'a Access,
+    pub broker: &'a Broker,
     pub security: &'a Security,
     pub name: Option<&'a str>,
     pub address: IpAddr,
@@ -34,7 +37,7 @@ pub(crate) struct Asking<'a> {
 
 impl Access {
     pub fn new(security: &Security) -> Self {
-        Self { answers: AclAnswers::new(security, "kafka").map(RefCell::new) }
+        Self { answers: AclAnswers::new(security, "kafka").map(RefCell::new), queues: RefCell::default() }
     }
 }
 
@@ -56,9 +59,53 @@ impl Asking<'_> {
         look(&mut answers)
     }
 
+    fn look_at_queues<T>(&self, look: impl FnOnce(&mut QueueRights) -> T) -> T {
+        let mut queues = self.access.queues.borrow_mut();
+        queues.refresh(self.security, self.name, self.address);
+        look(&mut queues)
+    }
+
+    /// Is there anything that he may not see?
+    pub fn is_limited(&self) -> bool {
+        self.is_checked() || self.look_at_queues(|queues| queues.are_asked())
+    }
+
     /// May he?
     pub fn may(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
-        self.look(true, |answers| answers.may(self.security, (operation, resource), name, self.quiet))
+        let entries = self.look(true, |answers| answers.may(self.security, (operation, resource), name, self.quiet));
+        entries && (resource != AclResource::Topic || self.check_queue(operation, name).is_ok())
+    }
+
+    /// May he do it with a topic, if that is a queue, by permissions alone?
+    ///
+    /// # Errors
+    /// `TopicAuthorizationFailed`.
+    pub fn check_queue(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
+        if !self.look_at_queues(|queues| queues.are_asked()) {
+            return Ok(());
+        }
+        self.broker.topic(name).map_or(Ok(()), |topic| self.check_permission(operation, &topic))
+    }
+
+    /// The same for who has looked the topic up.
+    ///
+    /// # Errors
+    /// `TopicAuthorizationFailed`.
+    pub fn check_permission(&self, operation: AclOperation, topic: &Topic) -> Result<(), ErrorCode> {
+        if !topic.is_queue() || !self.look_at_queues(|queues| queues.are_asked()) {
+            return Ok(());
+        }
+        // One that comes to life or goes is nobody's yet, or any more.
+        let queue = self.broker.queue_on(topic);
+        if queue.is_some_and(|queue| self.look_at_queues(|queues| queues.may(self.security, self.name, operation, queue.vhost(), queue.name()))) {
+            return Ok(());
+        }
+        if !self.quiet {
+            let who = principal(self.name);
+            let line = AuditLine { who: &who, from: self.address, through: "kafka", act: operation.name(), what: &format!("Queue:{}", topic.name), outcome: "denied" };
+            self.security.audit_refusal(line);
+        }
+        Err(ErrorCode::TopicAuthorizationFailed)
     }
 
     /// May he do it with some resource of the type?
@@ -66,9 +113,10 @@ impl Asking<'_> {
         self.look(true, |answers| answers.may_some(self.security, (operation, resource)))
     }
 
-    /// As long as this is the same, all answers are. 0: entries do not count.
+    /// As long as this is the same, all answers are. 0: there is nothing that he may not see.
     pub fn stamp(&self) -> u64 {
-        self.look(0, |answers| answers.stamp())
+        let of_queues = || self.look_at_queues(|queues| if queues.are_asked() { queues.stamp() } else { 0 });
+        if self.is_checked() { self.look(0, |answers| answers.stamp()) } else { of_queues() }
     }
 
     /// What he may do with a resource, as a set of bits, if that is asked for.
@@ -85,6 +133,17 @@ impl Asking<'_> {
     /// `TopicAuthorizationFailed`.
     pub fn check_topic(&self, operation: AclOperation, name: &str) -> Result<(), ErrorCode> {
         if self.may(operation, AclResource::Topic, name) { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) }
+    }
+
+    /// The same for who has looked the topic up; it may not be there.
+    ///
+    /// # Errors
+    /// `TopicAuthorizationFailed`.
+    pub fn check_found(&self, operation: AclOperation, name: &str, topic: Option<&Topic>) -> Result<(), ErrorCode> {
+        if !self.look(true, |answers| answers.may(self.security, (operation, AclResource::Topic), name, self.quiet)) {
+            return Err(ErrorCode::TopicAuthorizationFailed);
+        }
+        topic.map_or(Ok(()), |topic| self.check_permission(operation, topic))
     }
 
     /// # Errors
@@ -106,6 +165,11 @@ impl Asking<'_> {
     }
 }
 
+/// As entries name him.
+fn principal(name: Option<&str>) -> String {
+    name.map_or_else(|| ANONYMOUS.to_owned(), |name| format!("User:{name}"))
+}
+
 /// Writes what an administrative request does into the audit log.
 pub(crate) struct Acting {
     broker: Arc<Broker>,
@@ -117,8 +181,7 @@ pub(crate) struct Acting {
 impl Acting {
     /// For the request that is being handled; `act` is its API.
     pub fn new(broker: &Arc<Broker>, name: Option<&str>, from: IpAddr, act: &'static str) -> Self {
-        let who = name.map_or_else(|| ANONYMOUS.to_owned(), |name| format!("User:{name}"));
-        Self { broker: Arc::clone(broker), who, from, act }
+        Self { broker: Arc::clone(broker), who: principal(name), from, act }
     }
 
     /// What came of it for one of the things that it names; 0: it was done.

@@ -176,9 +176,10 @@ pub(crate) struct Context<'a> {
 pub(crate) const PARTS_MAX: u64 = 256;
 
 impl<'a> Context<'a> {
-    /// What access control entries let whoever asks do.
+    /// What whoever asks may do.
     pub fn asking(&self) -> Asking<'a> {
-        Asking { access: self.access, security: self.gateway.broker.security(), name: self.name(), address: self.peer.ip(), quiet: false }
+        let broker = &self.gateway.broker;
+        Asking { access: self.access, broker, security: broker.security(), name: self.name(), address: self.peer.ip(), quiet: false }
     }
 
     /// The name of whoever is there, if that is known.
@@ -186,10 +187,14 @@ impl<'a> Context<'a> {
         self.user.map(|user| user.name()).or(self.certified)
     }
 
-    /// May he look after the node, where entries do not say who may? An administrator may, as of now; where nobody has to log in, everybody.
+    /// May he look after the node, where entries do not say who may? An administrator may, as of now; who does not say who he is, as long as no user
+    /// is defined or where the settings let him.
     pub fn administers(&self) -> bool {
-        let administrator = |name| self.gateway.broker.security().user(name).is_some_and(|user| user.has_tag("administrator"));
-        self.name().is_none_or(administrator)
+        let security = self.gateway.broker.security();
+        match self.name() {
+            Some(name) => security.user(name).is_some_and(|user| user.has_tag("administrator")),
+            None => security.trusts_anonymous(),
+        }
     }
 
     /// For the audit log.

@@ -138,6 +138,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let exporter = otlp::start(&config.settings, &folder.cluster_id, &state, &exports)?;
     accept_all(listeners, &shards, &broker, (&stop, descriptors))?;
     descriptors.tell();
+    tracing::info!("who may do what: {}", broker.security().in_words());
     state.set_phase(Phase::Ready);
     print_start(&config, &told, served, mode, started);
     let manager = ServiceManager::of_environment();

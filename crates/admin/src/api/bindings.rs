@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Vhost};
+use broker::{BindingWish, Vhost, Via};
 use routing::{Binding, Destination};
 use serde_json::{Value, json};
 
@@ -89,7 +89,7 @@ fn all(call: &Call<'_>) -> Outcome {
     list(call, all, |(vhost, known)| Some(described(vhost, &known.binding())))
 }
 
-/// The binding of a body, if who asks may make and delete it.
+/// The binding of a body.
 fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
     let vhost = call.vhost()?;
     let body = call.object()?;
@@ -101,7 +101,6 @@ fn wish_of(call: &Call<'_>) -> Result<(Arc<Vhost>, BindingWish), Refusal> {
     };
     let (source, destination) = (body.needed("source")?, body.needed("destination")?);
     let key = body.text("routing_key")?.unwrap_or_default();
-    call.check_binding(&vhost, source.as_bytes(), destination.as_bytes(), key.as_bytes())?;
     let key = name_of("routing_key", key)?;
     let arguments = arguments_of(&body, &[])?;
     Ok((vhost, BindingWish { source: name_of("source", source)?, to_queue, destination: name_of("destination", destination)?, key, arguments }))
@@ -122,17 +121,18 @@ fn find(vhost: &Vhost, wish: &BindingWish) -> Option<Value> {
 fn make(call: &Call<'_>) -> Outcome {
     let (vhost, wish) = wish_of(call)?;
     let is_new = find(&vhost, &wish).is_none();
-    let (place, again) = (Arc::clone(&vhost), wish.clone());
-    call.control(move |broker| broker.bind(&place, wish))?.map_err(refused)?;
+    let (place, again, caller) = (Arc::clone(&vhost), wish.clone(), call.caller.who.caller(Via::Administration));
+    call.control(move |broker| broker.bind(&place, wish, &caller))?.map_err(refused)?;
     let found = find(&vhost, &again).ok_or_else(|| Answer::failed("the binding is gone"))?;
     Ok(Answer::made(is_new, found))
 }
 
 fn delete(call: &Call<'_>) -> Outcome {
     let (vhost, wish) = wish_of(call)?;
-    if find(&vhost, &wish).is_none() {
-        return Err(Answer::not_found("there is no such binding"));
-    }
-    call.control(move |broker| broker.unbind(&vhost, &wish))?.map_err(refused)?;
-    Ok(Answer::done())
+    let caller = call.caller.who.caller(Via::Administration);
+    let deleted = call.control(move |broker| {
+        let is_there = find(&vhost, &wish).is_some();
+        broker.unbind(&vhost, &wish, &caller).map(|()| is_there)
+    })?;
+    if deleted.map_err(refused)? { Ok(Answer::done()) } else { Err(Answer::not_found("there is no such binding")) }
 }

@@ -1,6 +1,6 @@
 //! Exchanges: list, look at, make, delete.
 
-use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost};
+use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost, Via};
 use routing::{BindError, Declaration, DeclareError, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
@@ -9,9 +9,9 @@ use super::bindings::{self, BINDING};
 use super::call::{Call, name_of};
 use super::listing::list;
 use super::queues::arguments_of;
+use super::rights::denied;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
-use crate::management::authority::passes_on_to;
 use crate::management::values;
 
 const EXCHANGE: Schema = Schema::new("Exchange", &[
@@ -107,6 +107,7 @@ pub(crate) fn refused(error: ExchangeError) -> Refusal {
         ExchangeError::Declare(DeclareError::Inequivalent { name, difference }) => {
             Answer::conflict(format!("exchange '{name}' is there already, with another {}: {difference}", difference.field()))
         }
+        ExchangeError::Denied(denial) => denied(&denial),
         ExchangeError::TooMany { .. } => Answer::conflict(error.to_string()),
         ExchangeError::Delete(DeleteError::InUse(name)) => Answer::conflict(format!("exchange '{name}' is in use")),
         ExchangeError::Queue(error @ (QueueError::NotFound { .. } | QueueError::VhostDeleted(_))) => Answer::not_found(error.to_string()),
@@ -121,15 +122,12 @@ fn put(call: &Call<'_>) -> Outcome {
     body.only(&["type", "durable", "auto_delete", "internal", "arguments"])?;
     let kind = body.text("type")?.unwrap_or("direct").to_owned();
     let wished = name_of("exchange", wanted(call))?;
-    call.check_permission(vhost.name(), Permission::Configure, &wished)?;
     let (durable, auto_delete, internal) = (body.bool("durable", true)?, body.bool("auto_delete", false)?, body.bool("internal", false)?);
     let arguments = arguments_of(&body, &[])?;
-    if vhost.exchanges().read().exchange(&wished).is_none() {
-        call.check_passing_on(vhost.name(), &wished, passes_on_to(&arguments, "alternate-exchange"))?;
-    }
-    let (place, name) = (std::sync::Arc::clone(&vhost), wished.clone());
+    let (place, name, caller) = (std::sync::Arc::clone(&vhost), wished.clone(), call.caller.who.caller(Via::Administration));
     let made = call.control(move |broker| {
-        broker.declare_exchange(&place, Declaration { name, kind: kind.as_bytes(), durable, auto_delete, internal, arguments })
+        let declaration = Declaration { name, kind: kind.as_bytes(), durable, auto_delete, internal, arguments };
+        broker.declare_exchange(&place, declaration, &caller.principal)
     })?;
     let declared = made.map_err(refused)?;
     let found = one(&vhost, &wished).ok_or_else(|| missing(wanted(call)))?;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, Permission, Vhost};
+use broker::{AclOperation, AclResource, Permission, Vhost, Via};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, Fields};
 use super::exchanges::{missing, wanted};
+use super::rights::denied;
 use super::route::{Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
 use crate::management::{Message, values};
@@ -83,8 +84,8 @@ fn keys<'k>(routing_key: &'k str, headers: &'k Map<String, Value>) -> impl Itera
     std::iter::once(routing_key).chain(more)
 }
 
-/// A publish writes to an exchange, by keys that the user may use; by the default exchange to the queues that it names.
-fn check_rights(call: &Call<'_>, vhost: &Vhost, exchange: &str, keys: &[&str]) -> Result<(), Refusal> {
+/// A publish writes to an exchange; by the default exchange to the queues that it names.
+fn check_rights(call: &Call<'_>, vhost: &Vhost, exchange: &str, keys: &[String]) -> Result<(), Refusal> {
     let who = &call.caller.who;
     if who.is_administrator() {
         return Ok(());
@@ -97,9 +98,6 @@ fn check_rights(call: &Call<'_>, vhost: &Vhost, exchange: &str, keys: &[&str]) -
     for key in keys {
         if exchange.is_empty() && who.check_acl(vhost.name(), AclOperation::Write, key.as_bytes()).is_err() {
             return Err(call.not_granted(AclOperation::Write, AclResource::Topic, key));
-        }
-        if !who.may_use_key(vhost, Permission::Write, exchange.as_bytes(), key.as_bytes()) {
-            return Err(Answer::not_allowed(format!("user {:?} may not publish with key {key:?} to exchange {exchange:?}", who.name())));
         }
     }
     Ok(())
@@ -130,13 +128,17 @@ fn publish(call: &Call<'_>) -> Outcome {
         return Err(Answer::invalid("routing_key", "it has at most 255 bytes"));
     }
     let headers = object(&body, "headers")?;
-    check_rights(call, &vhost, exchange, &keys(routing_key, &headers).collect::<Vec<_>>())?;
+    let keys: Vec<String> = keys(routing_key, &headers).map(str::to_owned).collect();
+    check_rights(call, &vhost, exchange, &keys)?;
     call.caller.who.check_claim(&body.get("properties").cloned().unwrap_or_default()).map_err(|reason| Answer::invalid("properties.user_id", reason))?;
     if internal {
         return Err(Answer::conflict("the exchange is internal: it takes messages from other exchanges only"));
     }
     let message = Message { exchange: exchange.into(), routing_key: routing_key.into(), properties: properties_of(&body, &headers)?, body: body_of(call, &body)? };
-    let gateway = Arc::clone(&call.management.gateway);
-    let routed = call.control(move |broker| gateway.publish(broker, &vhost, &message))?;
+    let (gateway, caller) = (Arc::clone(&call.management.gateway), call.caller.who.caller(Via::Administration));
+    let routed = call.control(move |broker| {
+        broker.check_keys(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
+    })?;
+    let routed = routed.map_err(|denial| denied(&denial))?;
     Ok(Answer::of(json!({"routed": routed.map_err(Answer::bad_request)?})))
 }

@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{AclOperation, AclResource, ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::bindings::{self, BINDING};
 use super::call::{Call, Fields, name_of};
 use super::listing::list;
+use super::rights::denied;
 use super::route::{self, Access, Route, Shape, Verb, change, get};
 use super::schema::{Kind, Schema};
 use crate::control::await_counts;
-use crate::management::authority::passes_on_to;
-use crate::management::queues::NO_CONNECTION;
 use crate::management::rates::Subject;
 use crate::management::values;
 
@@ -104,6 +103,7 @@ fn refused(error: QueueError) -> Refusal {
     match error {
         QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(error.to_string()),
         QueueError::Reserved(_) => Answer::not_allowed(error.to_string()),
+        QueueError::Denied(denial) => denied(&denial),
         QueueError::NotEmpty { .. } | QueueError::Locked { .. } | QueueError::Unequal(_) => Answer::conflict(error.to_string()),
         QueueError::TooMany { .. } | QueueError::NodeFull { .. } | QueueError::Topics { .. } | QueueError::TopicTaken { .. } => Answer::conflict(error.to_string()),
         QueueError::Append(error) => Answer::failed(error),
@@ -204,13 +204,10 @@ fn put(call: &Call<'_>) -> Outcome {
         auto_delete: body.bool("auto_delete", false)?,
         arguments: arguments_of(&body, &[("x-queue-type", body.text("type")?)])?,
     };
-    call.check_permission(vhost.name(), Permission::Configure, &wish.name)?;
-    if vhost.queue(&wish.name).is_none() {
-        call.check_passing_on(vhost.name(), &wish.name, passes_on_to(&wish.arguments, "x-dead-letter-exchange"))?;
-    }
+    let caller = call.caller.who.caller(Via::Administration);
     let made = call.control(move |broker| {
         let is_new = vhost.queue(&wish.name).is_none();
-        broker.declare_queue(&vhost, wish, NO_CONNECTION).map(|queue| (is_new, queue))
+        broker.declare_queue(&vhost, wish, &caller).map(|queue| (is_new, queue))
     })?;
     let (is_new, queue) = made.map_err(refused)?;
     Ok(Answer::made(is_new, described(call, &queue)))

@@ -3,7 +3,7 @@
 //! and groups, count as things of virtual host `/`; a queue and an exchange are topics for entries. The group that all queues share is the
 //! administrators'. Administrators may do everything, and tag `monitoring` sees everything but records.
 
-use broker::{AclOperation, AclResource, CLUSTER, Permission, QUEUE_GROUP, Vhost};
+use broker::{AclOperation, AclResource, CLUSTER, Denial, Permission, QUEUE_GROUP, Rule};
 use hashbrown::HashMap;
 
 use super::answer::{Answer, Refusal};
@@ -48,31 +48,6 @@ impl Call<'_> {
         who.check_acl(vhost, operation, name).map_err(|_| self.not_granted(operation, AclResource::Topic, &String::from_utf8_lossy(name)))
     }
 
-    /// Who declares a queue or an exchange that passes messages on to another exchange reads from the one and writes to the other.
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_passing_on(&self, vhost: &str, name: &[u8], to: Option<&[u8]>) -> Result<(), Refusal> {
-        let Some(to) = to else { return Ok(()) };
-        self.check_permission(vhost, Permission::Read, name)?;
-        self.check_permission(vhost, Permission::Write, to)
-    }
-
-    /// Who binds writes to the destination and reads from the source, from a topic exchange with keys that he may read.
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_binding(&self, vhost: &Vhost, source: &[u8], destination: &[u8], key: &[u8]) -> Result<(), Refusal> {
-        self.check_permission(vhost.name(), Permission::Write, destination)?;
-        self.check_permission(vhost.name(), Permission::Read, source)?;
-        let who = &self.caller.who;
-        if who.is_administrator() || who.may_use_key(vhost, Permission::Read, source, key) {
-            return Ok(());
-        }
-        let [source, key] = [source, key].map(String::from_utf8_lossy);
-        Err(Answer::not_allowed(format!("user {:?} may not bind with key {key:?} from exchange {source:?}", who.name())))
-    }
-
     /// May who asks do this with a topic of this name?
     ///
     /// # Errors
@@ -109,14 +84,12 @@ impl Call<'_> {
     }
 
     fn not_permitted(&self, vhost: &str, permission: Permission, name: &[u8]) -> Refusal {
-        let (user, name) = (self.caller.who.name(), String::from_utf8_lossy(name));
-        Answer::not_allowed(format!("user {user:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}"))
+        not_permitted(self.caller.who.name(), vhost, permission, &String::from_utf8_lossy(name))
     }
 
     /// 403: entries do not allow it.
     pub fn not_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
-        let (user, operation, resource) = (self.caller.who.name(), operation.name(), resource.name());
-        Answer::not_allowed(format!("access control entries do not allow user {user:?} operation {operation} on {resource} {name:?}"))
+        not_granted(self.caller.who.name(), operation, resource, name)
     }
 
     /// Do entries alone allow it?
@@ -152,6 +125,25 @@ impl Call<'_> {
     pub fn sees_settings(&self, resource: AclResource, name: &str) -> bool {
         let who = &self.caller.who;
         who.monitors() || who.check_resource(AclOperation::DescribeConfigs, resource, name).is_ok()
+    }
+}
+
+fn not_permitted(user: &str, vhost: &str, permission: Permission, name: &str) -> Refusal {
+    Answer::not_allowed(format!("user {user:?} has no {permission:?} permission for {name:?} in virtual host {vhost:?}"))
+}
+
+fn not_granted(user: &str, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
+    let (operation, resource) = (operation.name(), resource.name());
+    Answer::not_allowed(format!("access control entries do not allow user {user:?} operation {operation} on {resource} {name:?}"))
+}
+
+/// 403: the controller found that something is missing.
+pub(crate) fn denied(denial: &Denial) -> Refusal {
+    let Denial { rule, name, vhost, user, .. } = denial;
+    match rule {
+        Rule::Permission(permission) => not_permitted(user, vhost, *permission, name),
+        Rule::Acl(operation, resource) => not_granted(user, *operation, *resource, name),
+        Rule::Key(..) => Answer::not_allowed(denial.to_string()),
     }
 }
 

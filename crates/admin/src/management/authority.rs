@@ -7,8 +7,10 @@ use std::time::Duration;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, AuditLine, Broker, Credentials, GUEST, LoginOutcome, Permission, Refused, Subject, TokenRefusal, TokenRefused, User, Vhost};
-use routing::{Arguments, Kind, OwnedValue};
+use broker::{
+    AclOperation, AclResource, AuditLine, Broker, Caller, Credentials, GUEST, LoginOutcome, Permission, Principal, Refused, Subject, TokenRefusal, TokenRefused,
+    User, Via,
+};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -27,6 +29,7 @@ pub(crate) struct Identity {
     user: Arc<User>,
     /// For access control entries.
     subject: Subject,
+    address: IpAddr,
     broker: Arc<Broker>,
 }
 
@@ -34,11 +37,16 @@ impl Identity {
     /// Who asks from there.
     pub fn new(user: Arc<User>, broker: &Arc<Broker>, from: IpAddr) -> Self {
         let subject = broker.security().subject(Some(user.name()), from);
-        Self { user, subject, broker: Arc::clone(broker) }
+        Self { user, subject, address: from, broker: Arc::clone(broker) }
     }
 
     pub fn name(&self) -> &str {
         self.user.name()
+    }
+
+    /// For what the controller decides.
+    pub fn caller(&self, via: Via) -> Caller {
+        Caller { principal: Principal::new(Arc::clone(&self.user), self.address, via), connection: Caller::NO_CONNECTION }
     }
 
     /// Writes what came of a request that is to change something, and of any that it may not make.
@@ -146,30 +154,6 @@ impl Identity {
         }
     }
 
-    /// May it bind with this key from an exchange, or publish with it? Of topic exchanges, by its permissions for their keys.
-    pub fn may_use_key(&self, vhost: &Vhost, permission: Permission, exchange: &[u8], key: &[u8]) -> bool {
-        let has_keys = vhost.exchanges().read().exchange(exchange).is_some_and(|found| found.kind() == Kind::Topic && !found.delayed());
-        let Some(name) = std::str::from_utf8(exchange).ok().filter(|_| has_keys) else { return true };
-        let rules = self.broker.security().topic_permissions(vhost.name(), self.name());
-        rules.get(name).and_then(|rule| rule.of(permission)).is_none_or(|pattern| pattern.matches(key))
-    }
-
-    /// # Errors
-    /// 401: see [`Identity::may_use_key`].
-    pub fn check_key(&self, vhost: &Vhost, permission: Permission, exchange: &[u8], key: &[u8]) -> Result<(), Refusal> {
-        if self.may_use_key(vhost, permission, exchange, key) { Ok(()) } else { Err(Answer::not_authorised("Access refused.")) }
-    }
-
-    /// Who declares a queue or an exchange that passes messages on to another exchange reads from the one and writes to the other.
-    ///
-    /// # Errors
-    /// 401.
-    pub fn check_passing_on(&self, vhost: &str, name: &[u8], to: Option<&[u8]>) -> Result<(), Refusal> {
-        let Some(to) = to else { return Ok(()) };
-        self.check_permission(vhost, Permission::Read, name)?;
-        self.check_permission(vhost, Permission::Write, to)
-    }
-
     /// # Errors
     /// 401 in RabbitMQ's words, by what is missing; 404: a virtual host that it may not look into. Other than in RabbitMQ, tag `monitoring` shows
     /// all virtual hosts and allows no policies in them: that takes permissions there.
@@ -195,14 +179,6 @@ impl Identity {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// The exchange that an argument names: of a queue `x-dead-letter-exchange`, of an exchange `alternate-exchange`.
-pub(crate) fn passes_on_to<'a>(arguments: &'a Arguments, argument: &str) -> Option<&'a [u8]> {
-    match &arguments.get(argument.as_bytes())?.value {
-        OwnedValue::Bytes(name) => Some(name),
-        _ => None,
     }
 }
 

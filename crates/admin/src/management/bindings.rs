@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{BindingWish, Permission, Vhost};
+use broker::{BindingWish, Vhost, Via};
 use routing::{Arguments, Binding, Destination};
 use serde_json::{Value, json};
 
@@ -165,13 +165,6 @@ impl Ends {
         sorted(table.bindings_from(self.source.as_bytes()).filter(is_destination)).iter().for_each(&mut each);
     }
 
-    /// Who binds writes to the destination and reads from the source, with keys that he may read.
-    fn check(&self, call: &Call<'_>, key: &[u8]) -> Result<(), Refusal> {
-        call.who.check_permission(self.vhost.name(), Permission::Write, self.destination.as_bytes())?;
-        call.who.check_permission(self.vhost.name(), Permission::Read, self.source.as_bytes())?;
-        call.who.check_key(&self.vhost, Permission::Read, self.source.as_bytes(), key)
-    }
-
     fn wish(&self, key: &[u8], arguments: Arguments) -> Result<BindingWish, Refusal> {
         let key = routing::Name::new(key).map_err(|error| Answer::bad_request(error.to_string()))?;
         Ok(BindingWish { source: name(&self.source)?, to_queue: self.to_queue, destination: name(&self.destination)?, key, arguments })
@@ -209,12 +202,11 @@ fn show(call: &Call<'_>) -> Outcome {
 fn make(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
     let body = call.object()?;
-    ends.check(call, text(&body, "routing_key")?.as_bytes())?;
     let arguments = values::arguments_of(body.get("arguments"))?;
     let key = properties_key(text(&body, "routing_key")?.as_bytes(), &arguments);
     let wish = ends.wish(text(&body, "routing_key")?.as_bytes(), arguments)?;
-    let (vhost, host) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
-    call.control(move |broker| broker.bind(&vhost, wish))?.map_err(|error| refused(error, &host))?;
+    let (vhost, host, caller) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned(), call.who.caller(Via::Management));
+    call.control(move |broker| broker.bind(&vhost, wish, &caller))?.map_err(|error| refused(error, &host))?;
     let location = format!("{}/{}", quoted(ends.destination.as_bytes()), key.replace('%', "%25").replace('+', "%2B"));
     Ok(Answer::created().at(location))
 }
@@ -222,9 +214,8 @@ fn make(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let ends = Ends::of(call)?;
     let (_, wish) = ends.find(call.path("key"))?;
-    ends.check(call, &wish.key)?;
-    let (vhost, host) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned());
-    call.control(move |broker| broker.unbind(&vhost, &wish))?.map_err(|error| refused(error, &host))?;
+    let (vhost, host, caller) = (Arc::clone(&ends.vhost), ends.vhost.name().to_owned(), call.who.caller(Via::Management));
+    call.control(move |broker| broker.unbind(&vhost, &wish, &caller))?.map_err(|error| refused(error, &host))?;
     Ok(Answer::done())
 }
 

@@ -1,12 +1,11 @@
 //! Exchanges: list, look at, make, delete. What leads from and to them is in `bindings`.
 
 use axum::http::Method;
-use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost};
+use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost, Via};
 use routing::{BindError, DeclareError, Declaration, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
-use super::authority::passes_on_to;
 use super::call::{Call, boolean, name, text};
 use super::listing::{list, one};
 use super::route::{Access, Route, route};
@@ -85,17 +84,13 @@ fn put(call: &Call<'_>) -> Outcome {
         kind => kind.to_owned(),
     };
     let wished = name(plain_name(call.path("name")))?;
-    call.who.check_permission(vhost.name(), Permission::Configure, &wished)?;
     let (durable, auto_delete) = (boolean(&body, "durable", false)?, boolean(&body, "auto_delete", false)?);
     let internal = boolean(&body, "internal", false)?;
     let arguments = values::arguments_of(body.get("arguments"))?;
-    if vhost.exchanges().read().exchange(&wished).is_none() {
-        call.who.check_passing_on(vhost.name(), &wished, passes_on_to(&arguments, "alternate-exchange"))?;
-    }
-    let host = vhost.name().to_owned();
+    let (host, caller) = (vhost.name().to_owned(), call.who.caller(Via::Management));
     let made = call.control(move |broker| {
         let kind = kind.as_bytes();
-        broker.declare_exchange(&vhost, Declaration { name: wished, kind, durable, auto_delete, internal, arguments })
+        broker.declare_exchange(&vhost, Declaration { name: wished, kind, durable, auto_delete, internal, arguments }, &caller.principal)
     })?;
     match made {
         Ok(declared) => Ok(Answer::put(declared == Declared::New)),
@@ -121,7 +116,8 @@ pub(crate) fn refused(error: ExchangeError, vhost: &str) -> Refusal {
     match error {
         ExchangeError::Declare(DeclareError::Reserved(_) | DeclareError::DefaultExchange)
         | ExchangeError::Delete(DeleteError::Reserved(_) | DeleteError::DefaultExchange)
-        | ExchangeError::Bind(BindError::DefaultExchange) => Answer::not_authorised("Access refused."),
+        | ExchangeError::Bind(BindError::DefaultExchange)
+        | ExchangeError::Denied(_) => Answer::not_authorised("Access refused."),
         ExchangeError::Bind(BindError::NoExchange(name)) => Answer::no_such(format!("no exchange '{name}' in vhost '{vhost}'")),
         ExchangeError::Declare(DeclareError::Inequivalent { name, difference }) => {
             let field = difference.field();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use broker::{AclOperation, AclResource, Got, NOBODY, Permission, Outcome as Said, Settlement};
+use broker::{AclOperation, AclResource, Got, NOBODY, Permission, Outcome as Said, Settlement, Via};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -70,7 +70,6 @@ fn publish(call: &Call<'_>) -> Outcome {
     call.who.check_only_permission(vhost.name(), Permission::Write, exchange.as_bytes())?;
     let body = body?;
     check_acls(call, vhost.name(), exchange, &body)?;
-    keys(&body).try_for_each(|key| call.who.check_key(&vhost, Permission::Write, exchange.as_bytes(), key.as_bytes()))?;
     call.who.check_claim(&body["properties"]).map_err(Answer::bad_request)?;
     let payload = text(&body, "payload")?;
     let payload = match text(&body, "payload_encoding")? {
@@ -87,8 +86,12 @@ fn publish(call: &Call<'_>) -> Outcome {
     if message.routing_key.len() > usize::from(u8::MAX) {
         return Err(Answer::bad_request("the routing key has more than 255 bytes"));
     }
-    let gateway = std::sync::Arc::clone(&call.management.gateway);
-    let routed = call.control(move |broker| gateway.publish(broker, &vhost, &message))?;
+    let (gateway, caller) = (std::sync::Arc::clone(&call.management.gateway), call.who.caller(Via::Management));
+    let keys: Vec<String> = keys(&body).map(str::to_owned).collect();
+    let routed = call.control(move |broker| {
+        broker.check_keys(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
+    })?;
+    let routed = routed.map_err(|_| Answer::not_authorised("Access refused."))?;
     Ok(Answer::of(json!({"routed": routed.map_err(Answer::bad_request)?})))
 }
 

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{AclOperation, AclResource, Permission, Policy, Queue, QueueDeclaration, QueueError, kind_name};
+use broker::{AclOperation, AclResource, Permission, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
-use types::ConnectionId;
 
 use super::answer::{Answer, Outcome, Refusal};
-use super::authority::passes_on_to;
 use super::call::{Call, boolean, name};
 use super::consumers;
 use super::listing::{list, one};
@@ -31,9 +29,6 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::POST, "/rebalance/queues", Access::Administrator, rebalance),
 ];
 
-/// No connection is that of administration: it may not use what a connection alone may use.
-pub(crate) const NO_CONNECTION: ConnectionId = ConnectionId(u64::MAX);
-
 /// The queue of the path.
 ///
 /// # Errors
@@ -46,7 +41,7 @@ pub(crate) fn queue_of(call: &Call<'_>) -> Result<Arc<Queue>, Refusal> {
 pub(crate) fn refused(error: QueueError) -> Refusal {
     match error {
         QueueError::NotFound { .. } | QueueError::VhostDeleted(_) => Answer::not_found(),
-        QueueError::Reserved(_) => Answer::not_authorised("Access refused."),
+        QueueError::Reserved(_) | QueueError::Denied(_) => Answer::not_authorised("Access refused."),
         QueueError::NotEmpty { queue, vhost } => Answer::bad_request(format!("queue '{queue}' in vhost '{vhost}' not empty")),
         QueueError::Append(error) => Answer::failed(error),
         other => Answer::bad_request(other.to_string()),
@@ -192,13 +187,10 @@ fn put(call: &Call<'_>) -> Outcome {
         auto_delete: boolean(&body, "auto_delete", false)?,
         arguments: values::arguments_of(body.get("arguments"))?,
     };
-    call.who.check_permission(vhost.name(), Permission::Configure, &wish.name)?;
-    if vhost.queue(&wish.name).is_none() {
-        call.who.check_passing_on(vhost.name(), &wish.name, passes_on_to(&wish.arguments, "x-dead-letter-exchange"))?;
-    }
+    let caller = call.who.caller(Via::Management);
     let is_new = call.control(move |broker| {
         let is_new = vhost.queue(&wish.name).is_none();
-        broker.declare_queue(&vhost, wish, NO_CONNECTION).map(|_| is_new)
+        broker.declare_queue(&vhost, wish, &caller).map(|_| is_new)
     })?;
     is_new.map(Answer::put).map_err(refused)
 }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use amqp_wire::{ReplyCode, ShortBytes, ShortStr, TableRef, basic, short};
-use broker::{Consuming, Deliveries, Gone, GoneReason, LimitKind, Part, Permission, Queue, made_up_name};
+use broker::{Consuming, Deliveries, Gone, GoneReason, LimitKind, Part, Permission, Queue, Resource, made_up_name};
 use delivery::QueueKind;
 use routing::Name;
 use smallvec::{SmallVec, smallvec};
 
 use super::queue::no_integer;
 use super::{queue_name, queue_of};
-use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{CONSUMER_TOKEN, Connection, Consumer};
 use crate::error::Failure;

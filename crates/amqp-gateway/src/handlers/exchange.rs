@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use amqp_wire::{MethodId, ReplyCode, exchange};
-use broker::{AclOperation, BindingWish, ExchangeError, Permission};
+use broker::{AclOperation, BindingWish, ExchangeError, Permission, Resource};
 use routing::{Declaration, DeclareError};
 
 use super::{name, without_line_ends};
-use crate::access::Resource;
 use crate::arguments::arguments;
 use crate::channel::Channel;
 use crate::connection::Connection;
@@ -19,8 +18,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
         exchange::Method::Delete(method) => delete(connection, channel, method),
         exchange::Method::Bind(exchange::Bind { destination, source, routing_key, no_wait, arguments }) => {
             let (destination, source) = (without_line_ends(&destination), without_line_ends(&source));
-            check_binding(connection, channel, Resource::Exchange(destination.as_bytes()), source.as_bytes(), routing_key.as_bytes())?;
-            let wish = wish(&destination, &source, &routing_key, arguments)?;
+            let (wish, caller) = (wish(&destination, &source, &routing_key, arguments)?, connection.caller()?);
             let ok = (!no_wait).then_some(exchange::BindOk {});
             let vhost = Arc::clone(&channel.vhost);
             let method = exchange::Bind::ID;
@@ -28,7 +26,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
                 connection,
                 channel,
                 method,
-                move |broker| broker.bind(&vhost, wish),
+                move |broker| broker.bind(&vhost, wish, &caller),
                 move |connection, channel| {
                     ok.inspect(|ok| connection.out.method(channel.number, ok));
                 },
@@ -36,8 +34,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
         }
         exchange::Method::Unbind(exchange::Unbind { destination, source, routing_key, no_wait, arguments }) => {
             let (destination, source) = (without_line_ends(&destination), without_line_ends(&source));
-            check_binding(connection, channel, Resource::Exchange(destination.as_bytes()), source.as_bytes(), routing_key.as_bytes())?;
-            let wish = wish(&destination, &source, &routing_key, arguments)?;
+            let (wish, caller) = (wish(&destination, &source, &routing_key, arguments)?, connection.caller()?);
             let ok = (!no_wait).then_some(exchange::UnbindOk {});
             let vhost = Arc::clone(&channel.vhost);
             let method = exchange::Unbind::ID;
@@ -45,7 +42,7 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
                 connection,
                 channel,
                 method,
-                move |broker| broker.unbind(&vhost, &wish),
+                move |broker| broker.unbind(&vhost, &wish, &caller),
                 move |connection, channel| {
                     ok.inspect(|ok| connection.out.method(channel.number, ok));
                 },
@@ -55,26 +52,6 @@ pub(crate) fn handle(connection: &mut Connection, channel: &mut Channel, method:
             Err(super::unimplemented())
         }
     }
-}
-
-/// May the user bind so?
-///
-/// # Errors
-/// *403*.
-pub(super) fn check_binding(
-    connection: &mut Connection,
-    channel: &Channel,
-    destination: Resource<'_>,
-    source: &[u8],
-    key: &[u8],
-) -> Result<(), Failure> {
-    connection.check(Permission::Write, destination)?;
-    if source.is_empty() || destination == Resource::Exchange(b"") {
-        return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
-    }
-    connection.check(Permission::Read, Resource::Exchange(source))?;
-    let table = channel.vhost.exchanges().read();
-    table.exchange(source).map_or(Ok(()), |exchange| connection.access.check_key(Permission::Read, &exchange, key))
 }
 
 fn wish(destination: &str, source: &str, key: &str, table: amqp_wire::TableRef<'_>) -> Result<BindingWish, Failure> {
@@ -105,28 +82,21 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
     if exchange.is_empty() {
         return Err(Failure::channel(ReplyCode::AccessRefused, "operation not permitted on the default exchange"));
     }
-    let operation = if passive { AclOperation::Describe } else { AclOperation::Create };
-    connection.check_as(Permission::Configure, operation, Resource::Exchange(exchange.as_bytes()))?;
     let ok = (!no_wait).then_some(exchange::DeclareOk {});
     if passive {
+        connection.check_as(Permission::Configure, AclOperation::Describe, Resource::Exchange(exchange.as_bytes()))?;
         if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none() {
             return Err(Failure::no_exchange(exchange.as_bytes(), channel.vhost.name()));
         }
         ok.inspect(|ok| connection.out.method(channel.number, ok));
         return Ok(());
     }
-    if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none()
-        && !exchange.starts_with("amq.")
-        && let Some(alternate) = table.get("alternate-exchange").and_then(amqp_wire::Value::as_bytes)
-    {
-        connection.check(Permission::Read, Resource::Exchange(exchange.as_bytes()))?;
-        connection.check(Permission::Write, Resource::Exchange(alternate))?;
-    }
     let told = exchange.to_string();
     let (name, kind, arguments) = (name(exchange.as_bytes())?, kind.as_bytes().to_vec(), arguments(table));
-    let vhost = Arc::clone(&channel.vhost);
+    let (vhost, caller) = (Arc::clone(&channel.vhost), connection.caller()?);
     let work = move |broker: &Arc<broker::Broker>| {
-        broker.declare_exchange(&vhost, Declaration { name, kind: &kind, durable, auto_delete, internal, arguments })
+        let declaration = Declaration { name, kind: &kind, durable, auto_delete, internal, arguments };
+        broker.declare_exchange(&vhost, declaration, &caller.principal)
     };
     connection.control(channel, exchange::Declare::ID, work, move |connection, channel, outcome| match outcome {
         Ok(_) => {

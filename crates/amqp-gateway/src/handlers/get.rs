@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp_wire::{ReplyCode, basic};
-use broker::{Broker, Cause, Got, Permission, Queue};
+use broker::{Broker, Cause, Got, Permission, Queue, Resource};
 use delivery::{ConsumerId, QueueKind};
 use smallvec::SmallVec;
 
 use super::queue::count;
 use super::{queue_name, queue_of};
-use crate::access::Resource;
 use crate::channel::Channel;
 use crate::connection::{Connection, Consumer, Waiting};
 use crate::error::Failure;

@@ -1,14 +1,13 @@
 //! Class basic, publish: checks a message, routes it, and adds it to the batches of this turn.
 
 use amqp_wire::{EncodedProperties, ReplyCode, Value, basic};
-use broker::{AclOperation, MessageTraits, Permission, User, Vhost};
+use broker::{AclOperation, MessageTraits, Permission, Resource, User, Vhost};
 use delivery::Overflow;
 use record::BatchWriter;
 use routing::{Keepers, Routes};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-use crate::access::Resource;
 use crate::arguments::MessageHeaders;
 use crate::channel::{Channel, Mode};
 use crate::connection::Connection;
@@ -159,7 +158,7 @@ pub(crate) fn publish(
     if connection.access.has_topics()
         && let Some(exchange) = table.read().exchange(message.exchange)
     {
-        keys.iter().try_for_each(|key| connection.access.check_key(Permission::Write, &exchange, key))?;
+        keys.iter().try_for_each(|key| connection.access.check_key(&exchange, key))?;
     }
     if connection.access.has_acls() {
         check_acls(connection, message.exchange, &keys)?;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use amqp_wire::{ReplyCode, ShortStr, TableRef, Value, queue, short};
-use broker::{AclOperation, BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, made_up_name};
+use amqp_wire::{ReplyCode, ShortStr, TableRef, queue, short};
+use broker::{AclOperation, BindingWish, Broker, OwnQueue, Permission, Queue, QueueDeclaration, QueueError, Resource};
 
-use super::exchange::{check_binding, run};
+use super::exchange::run;
 use super::{name, queue_name, queue_of, without_line_ends};
-use crate::access::Resource;
 use crate::arguments::arguments;
 use crate::channel::Channel;
 use crate::connection::Connection;
@@ -58,11 +57,10 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         declared(connection, channel, &found, no_wait);
         return Ok(());
     }
-    check_declaration(connection, channel, queue.as_bytes(), table)?;
-    let owner = exclusive.then_some(connection.id);
+    let (owner, caller) = (exclusive.then_some(connection.id), connection.caller()?);
     let wish = QueueDeclaration { name: name(queue.as_bytes())?, durable, owner, auto_delete, arguments: arguments(table) };
     connection.declaring = exclusive.then(OwnQueue::default);
-    let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, connection.id, connection.declaring.clone());
+    let staged = Broker::staged_declaration(Arc::clone(&channel.vhost), wish, caller, connection.declaring.clone());
     connection.control_staged(channel, queue::Declare::ID, staged, move |connection, channel, outcome: Result<Arc<Queue>, QueueError>| {
         connection.declaring = None;
         let found = outcome?;
@@ -94,50 +92,15 @@ fn declare_reply_queue(connection: &mut Connection, channel: &mut Channel, queue
     Ok(())
 }
 
-/// May the user declare such a queue?
-///
-/// # Errors
-/// *403*.
-fn check_declaration(connection: &mut Connection, channel: &Channel, name: &[u8], table: TableRef<'_>) -> Result<(), Failure> {
-    if name.is_empty() {
-        // It gets such a name.
-        let example = made_up_name("amq.gen-");
-        return check_declaration(connection, channel, &example, table);
-    }
-    connection.check(Permission::Configure, Resource::Queue(name))?;
-    let reserved = name.starts_with(b"amq.") && !name.starts_with(b"amq.gen-");
-    if channel.vhost.queue(name).is_none()
-        && !reserved
-        && let Some(exchange) = table.get("x-dead-letter-exchange").and_then(Value::as_bytes)
-    {
-        connection.check(Permission::Read, Resource::Queue(name))?;
-        connection.check(Permission::Write, Resource::Exchange(exchange))?;
-    }
-    Ok(())
-}
-
 fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<'_>) -> Result<(), Failure> {
     let queue::Bind { queue, exchange, routing_key, no_wait, arguments: table } = method;
-    let (queue, exchange) = (without_line_ends(&queue), without_line_ends(&exchange));
-    let wanted = queue_name(channel, &queue)?;
-    let implied = queue.is_empty() && routing_key.is_empty();
-    let bound = if implied { wanted.as_bytes() } else { routing_key.as_bytes() };
-    check_binding(connection, channel, Resource::Queue(&wanted), exchange.as_bytes(), bound)?;
-    let found = queue_of(connection, channel, &queue).map_err(|failure| {
-        // Of two that are not there the exchange is named.
-        let neither = channel.vhost.queue(&wanted).is_none() && channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none();
-        if neither { Failure::no_exchange(exchange.as_bytes(), channel.vhost.name()) } else { failure }
-    })?;
-    // spec: amqp-0-9-1 queue.bind, rule "queue-known": with neither queue nor key the key is the queue's name.
-    let key = if implied { wanted } else { name(routing_key.as_bytes())? };
-    let (source, destination) = (name(exchange.as_bytes())?, found.name().clone());
-    let wish = BindingWish { source, to_queue: true, destination, key, arguments: arguments(table) };
-    let (vhost, ok) = (Arc::clone(&channel.vhost), (!no_wait).then_some(queue::BindOk {}));
+    let wish = wish(channel, &queue, &exchange, &routing_key, table)?;
+    let (vhost, caller, ok) = (Arc::clone(&channel.vhost), connection.caller()?, (!no_wait).then_some(queue::BindOk {}));
     run(
         connection,
         channel,
         queue::Bind::ID,
-        move |broker| broker.bind(&vhost, wish),
+        move |broker| broker.bind(&vhost, wish, &caller),
         move |connection, channel| {
             ok.inspect(|ok| connection.out.method(channel.number, ok));
         },
@@ -146,27 +109,26 @@ fn bind(connection: &mut Connection, channel: &mut Channel, method: queue::Bind<
 
 fn unbind(connection: &mut Connection, channel: &mut Channel, method: queue::Unbind<'_>) -> Result<(), Failure> {
     let queue::Unbind { queue, exchange, routing_key, arguments: table } = method;
-    let (queue, exchange) = (without_line_ends(&queue), without_line_ends(&exchange));
-    let destination = queue_name(channel, &queue)?;
-    let implied = queue.is_empty() && routing_key.is_empty();
-    let bound = if implied { destination.as_bytes() } else { routing_key.as_bytes() };
-    check_binding(connection, channel, Resource::Queue(&destination), exchange.as_bytes(), bound)?;
-    match connection.broker().queue_for(&channel.vhost, &destination, connection.id) {
-        Ok(_) | Err(QueueError::NotFound { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let key = if implied { destination.clone() } else { name(routing_key.as_bytes())? };
-    let wish = BindingWish { source: name(exchange.as_bytes())?, to_queue: true, destination, key, arguments: arguments(table) };
-    let vhost = Arc::clone(&channel.vhost);
+    let wish = wish(channel, &queue, &exchange, &routing_key, table)?;
+    let (vhost, caller) = (Arc::clone(&channel.vhost), connection.caller()?);
     run(
         connection,
         channel,
         queue::Unbind::ID,
-        move |broker| broker.unbind(&vhost, &wish),
+        move |broker| broker.unbind(&vhost, &wish, &caller),
         |connection, channel| {
             connection.out.method(channel.number, &queue::UnbindOk {});
         },
     )
+}
+
+/// The binding that is meant.
+fn wish(channel: &Channel, queue: &str, exchange: &str, key: &str, table: TableRef<'_>) -> Result<BindingWish, Failure> {
+    let (queue, exchange) = (without_line_ends(queue), without_line_ends(exchange));
+    let destination = queue_name(channel, &queue)?;
+    // spec: amqp-0-9-1 queue.bind, rule "queue-known": with neither queue nor key the key is the queue's name.
+    let key = if queue.is_empty() && key.is_empty() { destination.clone() } else { name(key.as_bytes())? };
+    Ok(BindingWish { source: name(exchange.as_bytes())?, to_queue: true, destination, key, arguments: arguments(table) })
 }
 
 fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purge<'_>) -> Result<(), Failure> {

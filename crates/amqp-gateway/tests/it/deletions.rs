@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use amqp_wire::{basic, queue, short};
-use broker::{DEFAULT_VHOST, QueueDeclaration, VhostWish};
+use broker::{Caller, DEFAULT_VHOST, Principal, QueueDeclaration, VhostWish};
 use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
 use types::ConnectionId;
 
@@ -21,7 +21,7 @@ fn write(node: &Node, exchange: &str, bytes: usize) -> bool {
     let value = OwnedValue::Bytes(vec![b'x'; bytes].into());
     let arguments = Arguments::new(vec![Argument { name: b"x-what"[..].into(), tag: b'S', value }]);
     let name = name(exchange);
-    node.broker.declare_exchange(&vhost, Declaration { name, kind: b"fanout", durable: true, auto_delete: false, internal: false, arguments }).is_ok()
+    node.broker.declare_exchange(&vhost, Declaration { name, kind: b"fanout", durable: true, auto_delete: false, internal: false, arguments }, &Principal::broker()).is_ok()
 }
 
 /// No record of more bytes than that is written any more.
@@ -123,7 +123,7 @@ fn a_virtual_host_whose_deletion_is_refused_halfway_is_deleted_later() {
     for number in 0..600 {
         let name = name(&format!("of-shop-with-a-rather-long-name-{number}"));
         let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
-        queues.push(node.broker.declare_queue(&vhost, wish, ConnectionId(1)).expect("declared"));
+        queues.push(node.broker.declare_queue(&vhost, wish, &Caller::broker(ConnectionId(1))).expect("declared"));
     }
     exhaust(&mut node, &faults, 40_000);
     assert!(node.broker.delete_vhost("shop").is_err());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use amqp_wire::{MethodInfo, Properties, ProtocolHeader, Sender, ShortBytes, basic, channel as chan, connection, exchange, queue, short};
 use broker::append::{Append, AppendItem};
-use broker::{PasswordHash, PasswordWish, Permissions, QueueDeclaration, ReplyTo, UserLimits, UserWish, Vhost, VhostWish};
+use broker::{Caller, NOBODY, PasswordHash, PasswordWish, Permissions, QueueDeclaration, ReplyTo, UserLimits, UserWish, Vhost, VhostWish};
 use bytes::BytesMut;
 use routing::{Arguments, Name};
 use types::{ConnectionId, ShardId};
@@ -199,6 +199,49 @@ fn nothing_comes_or_goes_by_way_of_what_is_ones_own() {
     node.stop();
 }
 
+/// What waits on the controller is carried out when this goes.
+fn hold_the_controller(node: &Node) -> std::sync::mpsc::Sender<()> {
+    let (release, held) = std::sync::mpsc::channel();
+    let wait = move |_: &Arc<broker::Broker>| {
+        let _ = held.recv();
+        Box::new(()) as Box<dyn std::any::Any + Send>
+    };
+    assert!(node.broker.control(NOBODY, Box::new(wait)), "it has room");
+    release
+}
+
+#[test]
+fn what_is_there_when_a_declaration_comes_may_be_gone_when_it_is_carried_out() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", "^own", "^(own|amq\\.direct$)", "^(own|amq\\.direct$)");
+    add(&node, "root", &[], UserLimits::default());
+    permit(&node, "/", "root", ".*", ".*", ".*");
+    let (root, bob) = (open(&mut node, "root", "/"), open(&mut node, "bob", "/"));
+    let dead = argument("x-dead-letter-exchange", "amq.fanout");
+    let queue = queue::Declare { queue: short("own"), durable: true, arguments: dead.view(), ..queue::Declare::default() };
+    assert!(node.ask(root, 1, &queue).starts_with("Queue(DeclareOk("));
+    let alternate = argument("alternate-exchange", "amq.fanout");
+    let exchange = exchange::Declare { exchange: short("own"), kind: short("direct"), arguments: alternate.view(), ..exchange::Declare::default() };
+    assert_eq!(node.ask(root, 1, &exchange), "Exchange(DeclareOk(DeclareOk))");
+    assert!(node.ask(bob, 1, &queue).starts_with("Queue(DeclareOk("), "as it is");
+    let release = hold_the_controller(&node);
+    node.send(root, 1, &queue::Delete { queue: short("own"), ..queue::Delete::default() });
+    node.send(bob, 1, &queue);
+    drop(release);
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
+    assert!(node.next(root).method.starts_with("Queue(DeleteOk("));
+    let release = hold_the_controller(&node);
+    node.send(root, 1, &exchange::Delete { exchange: short("own"), ..exchange::Delete::default() });
+    node.send(bob, 1, &exchange);
+    drop(release);
+    assert_eq!(channel_error(&mut node, bob), refused("write access to exchange 'amq.fanout'"));
+    assert!(node.next(root).method.starts_with("Exchange(DeleteOk("));
+    let vhost = node.broker.vhosts().get("/").expect("it is always there");
+    assert!(vhost.queue(b"own").is_none() && vhost.exchanges().read().exchange(b"own").is_none());
+    node.stop();
+}
+
 #[test]
 fn the_table_says_of_each_method_what_it_needs() {
     // Of what these name, somebody was let have it before.
@@ -352,7 +395,7 @@ fn shop_of(node: &Node, queues: usize) -> Arc<Vhost> {
     for number in 0..queues {
         let name = Name::new(format!("of-shop-{number}").as_bytes()).expect("a short name");
         let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
-        node.broker.declare_queue(&vhost, wish, ConnectionId(1)).expect("declared");
+        node.broker.declare_queue(&vhost, wish, &Caller::broker(ConnectionId(1))).expect("declared");
     }
     vhost
 }

@@ -20,11 +20,13 @@ use super::parts::PARTS_MAX;
 use super::policies::Matched;
 use super::queue::Queue;
 use super::record::{BindingRecord, ExchangeRecord};
+use super::rights::Caller;
 use super::stream::{Stream, shown_age};
 use super::{QUEUE_GROUP, Vhost, VhostDeleted};
 use crate::Broker;
 use crate::catalog::TopicRecord;
 use crate::limits::{LimitKind, LimitReached};
+use crate::security::{Denial, Principal};
 use crate::topic::{Topic, TopicConfig};
 
 /// A queue to be declared.
@@ -164,6 +166,9 @@ pub enum QueueError {
     /// The virtual host is gone, and with it whoever asks.
     #[error(transparent)]
     VhostDeleted(#[from] VhostDeleted),
+    /// Who asks may not.
+    #[error(transparent)]
+    Denied(#[from] Box<Denial>),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -194,6 +199,9 @@ pub enum ExchangeError {
     /// Of a queue.
     #[error(transparent)]
     Queue(#[from] QueueError),
+    /// Who asks may not.
+    #[error(transparent)]
+    Denied(#[from] Box<Denial>),
     /// The journal did not take it.
     #[error(transparent)]
     Append(#[from] AppendError),
@@ -325,12 +333,13 @@ impl Broker {
         }
     }
 
-    /// Declares an exchange.
+    /// Declares an exchange, if who asks may. On the controller's thread.
     ///
     /// # Errors
-    /// `Declare`, `TooMany`, `Append`.
-    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>) -> Result<Declared, ExchangeError> {
+    /// `Declare`, `Denied`, `TooMany`, `Append`.
+    pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>, who: &Principal) -> Result<Declared, ExchangeError> {
         vhost.check_alive()?;
+        self.check_exchange(who, vhost, &declaration.name)?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
         let record = ExchangeRecord {
             kind: Name::new(declaration.kind).unwrap_or_else(|_| Name::new(b"").expect("short")),
@@ -340,6 +349,9 @@ impl Broker {
         };
         let is_new = vhost.exchanges.read().exchange(&name).is_none();
         let too_many = |LimitReached { limit, .. }| ExchangeError::TooMany { exchange: name.clone(), vhost: vhost.name.to_string(), limit };
+        if is_new && !name.starts_with(b"amq.") {
+            self.check_new_exchange(who, vhost, &name, &declaration.arguments)?;
+        }
         if is_new {
             self.enforce_limit(LimitKind::Exchanges, 1).map_err(too_many)?;
         }
@@ -365,16 +377,22 @@ impl Broker {
         Ok(declared)
     }
 
-    /// Binds.
+    /// Binds, if who asks may. On the controller's thread.
     ///
     /// # Errors
-    /// `Bind`, `Queue`, `Append`.
-    pub fn bind(&self, vhost: &Vhost, wish: BindingWish) -> Result<(), ExchangeError> {
+    /// `Bind`, `Denied`, `Queue`, `Append`.
+    pub fn bind(&self, vhost: &Vhost, wish: BindingWish, caller: &Caller) -> Result<(), ExchangeError> {
         vhost.check_alive()?;
+        self.check_binding(caller, vhost, &wish)?;
         Self::check_local(vhost, &wish)?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
-            Destination::Queue(table.queue(&wish.destination).ok_or_else(|| Self::not_found(vhost, &wish.destination))?)
+            match table.queue(&wish.destination) {
+                Some(id) => Destination::Queue(id),
+                // Of two that are not there the exchange is named.
+                None if table.exchange(&wish.source).is_none() => return Err(BindError::NoExchange(wish.source.to_string()).into()),
+                None => return Err(Self::not_found(vhost, &wish.destination).into()),
+            }
         } else {
             Destination::Exchange(&wish.destination)
         };
@@ -439,6 +457,9 @@ impl Broker {
         let understood = &in_force.understood;
         topic.set_bounded(understood.is_bounded());
         topic.set_queued(stream.is_none());
+        if !attached {
+            topic.set_queue();
+        }
         let make = |partition: PartitionIndex, others: Box<[Arc<Queue>]>| {
             let shared = match &stream {
                 Some(_) => self.subscriptions().unlisted(QUEUE_GROUP, &topic, partition).expect("a topic has its partitions"),

@@ -392,7 +392,7 @@ mod tests {
     use journal::AppendItem;
     use routing::{Argument, Arguments, OwnedValue};
 
-    use crate::BindingWish;
+    use crate::{BindingWish, Caller};
 
     #[test]
     fn what_is_dead_before_there_is_a_gateway_waits_for_it_and_no_longer() {
@@ -496,7 +496,7 @@ mod tests {
         for queue in [&near, &far] {
             let (source, destination, key) = (name("amq.fanout"), queue.name().clone(), name(""));
             let wish = BindingWish { source, to_queue: true, destination, key, arguments: Arguments::default() };
-            broker.bind(&node.vhost(), wish).expect("bound");
+            broker.bind(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
         }
         let to_both = || arguments(&[("x-dead-letter-exchange", "amq.fanout")]);
         let mut made = (0..).map(|number| node.queue(&format!("jobs-{number}"), to_both()));
@@ -541,7 +541,7 @@ mod tests {
         for queue in &targets {
             let (source, destination, key) = (name("amq.fanout"), queue.name().clone(), name(""));
             let wish = BindingWish { source, to_queue: true, destination, key, arguments: Arguments::default() };
-            broker.bind(&node.vhost(), wish).expect("bound");
+            broker.bind(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
         }
         let made = |what: &'static str, journal: usize| {
             let queue = |number| node.queue(&format!("{what}-{number}"), arguments(&[("x-dead-letter-exchange", "amq.fanout")]));

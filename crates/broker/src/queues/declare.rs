@@ -8,7 +8,7 @@ use bytes::Bytes;
 use delivery::QueueKind;
 use journal::{AppendError, AppendItem, AppendResults};
 use routing::Name;
-use types::{ConnectionId, Durability, LogId, TopicId};
+use types::{Durability, LogId, TopicId};
 use uuid::Uuid;
 
 use super::admin::{Life, QueueDeclaration, QueueError, Unequal, check_equivalent, made_up_name, queue_overrides};
@@ -16,6 +16,7 @@ use super::arguments::QueueArguments;
 use super::parts::{self, PARTS_MAX};
 use super::queue::Queue;
 use super::record::QueueRecord;
+use super::rights::Caller;
 use super::names::topic_name;
 use super::Vhost;
 use crate::Broker;
@@ -56,12 +57,12 @@ enum Planned {
 }
 
 impl Broker {
-    /// Declares a queue for a connection.
+    /// Declares a queue, if who asks may. On the controller's thread.
     ///
     /// # Errors
     /// See [`QueueError`].
-    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, connection: ConnectionId) -> Result<Arc<Queue>, QueueError> {
-        match self.begin_declaration(vhost, wish, connection, &Pending::default()) {
+    pub fn declare_queue(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, caller: &Caller) -> Result<Arc<Queue>, QueueError> {
+        match self.begin_declaration(vhost, wish, caller, &Pending::default()) {
             DeclareStage::Done(outcome) => outcome,
             DeclareStage::Write(items, plan) => {
                 self.commit_with_next_log(items)?;
@@ -73,7 +74,8 @@ impl Broker {
 
     /// A declaration for the controller, which writes those that wait together. The outcome is that of [`Broker::declare_queue`].
     /// What is the connection's own is left at `own` as well, whether or not there still is somebody to take the outcome.
-    pub fn staged_declaration(vhost: Arc<Vhost>, wish: QueueDeclaration, connection: ConnectionId, own: Option<OwnQueue>) -> Staged {
+    pub fn staged_declaration(vhost: Arc<Vhost>, wish: QueueDeclaration, caller: Caller, own: Option<OwnQueue>) -> Staged {
+        let connection = caller.connection;
         let leave = move |outcome: Result<Arc<Queue>, QueueError>, own: Option<OwnQueue>| {
             if let (Some(own), Ok(queue)) = (own, &outcome)
                 && queue.owner == Some(connection)
@@ -82,9 +84,9 @@ impl Broker {
             }
             outcome
         };
-        Box::new(move |broker, pending| match broker.begin_declaration(&vhost, wish, connection, pending) {
+        Box::new(move |broker, pending| match broker.begin_declaration(&vhost, wish, &caller, pending) {
             DeclareStage::Done(outcome) => Stage::Done(Box::new(leave(outcome, own))),
-            DeclareStage::Wait(wish) => Stage::Wait(Self::staged_declaration(vhost, wish, connection, own)),
+            DeclareStage::Wait(wish) => Stage::Wait(Self::staged_declaration(vhost, wish, caller, own)),
             DeclareStage::Write(items, plan) => {
                 let of = (vhost.name.to_string(), plan.described.name.clone());
                 let then = move |broker: &Arc<Self>, written: Result<(), AppendError>| {
@@ -113,7 +115,7 @@ impl Broker {
         self: &Arc<Self>,
         vhost: &Vhost,
         wish: QueueDeclaration,
-        connection: ConnectionId,
+        caller: &Caller,
         pending: &Pending,
     ) -> DeclareStage {
         let wish = match vhost.complete(wish) {
@@ -121,19 +123,20 @@ impl Broker {
             Ok(wish) => wish,
             Err(error) => return DeclareStage::Done(Err(error)),
         };
-        match self.check_declaration(vhost, &wish, connection) {
+        match self.check_declaration(vhost, &wish, caller) {
             Ok(Some(queue)) => DeclareStage::Done(Ok(queue)),
-            Ok(None) => self.plan(vhost, wish, pending).unwrap_or_else(|error| DeclareStage::Done(Err(error))),
+            Ok(None) => self.plan(vhost, wish, caller, pending).unwrap_or_else(|error| DeclareStage::Done(Err(error))),
             Err(error) => DeclareStage::Done(Err(error)),
         }
     }
 
     /// The queue, if it is there as it is wanted.
-    fn check_declaration(&self, vhost: &Vhost, wish: &QueueDeclaration, connection: ConnectionId) -> Result<Option<Arc<Queue>>, QueueError> {
+    fn check_declaration(&self, vhost: &Vhost, wish: &QueueDeclaration, caller: &Caller) -> Result<Option<Arc<Queue>>, QueueError> {
         if wish.name.is_empty() {
             return Ok(None);
         }
-        match self.queue_for(vhost, &wish.name, connection) {
+        self.check_queue(&caller.principal, vhost, &wish.name)?;
+        match self.queue_for(vhost, &wish.name, caller.connection) {
             // Whoever wants it for himself alone, or shared when it is not, is told so before anything else.
             Ok(queue) if queue.owner.is_some() != wish.owner.is_some() => {
                 Err(QueueError::Locked { queue: queue.name.clone(), vhost: vhost.name.to_string() })
@@ -149,9 +152,12 @@ impl Broker {
         }
     }
 
-    fn plan(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, pending: &Pending) -> Result<DeclareStage, QueueError> {
-        let made_up = wish.name.is_empty();
+    fn plan(self: &Arc<Self>, vhost: &Vhost, wish: QueueDeclaration, caller: &Caller, pending: &Pending) -> Result<DeclareStage, QueueError> {
+        let (made_up, who) = (wish.name.is_empty(), &caller.principal);
         let name = if made_up { made_up_name("amq.gen-") } else { wish.name.clone() };
+        if made_up {
+            self.check_queue(who, vhost, &name)?;
+        }
         let refuse = |error| QueueError::Argument { queue: name.clone(), vhost: vhost.name.to_string(), error: Box::new(error) };
         let rules = QueueArguments::new(&wish.arguments).map_err(refuse)?;
         let wrong = [(wish.auto_delete, "auto-delete"), (wish.owner.is_some(), "exclusive-owner"), (!wish.durable, "non-durable")];
@@ -175,6 +181,7 @@ impl Broker {
             super::arguments::refuse::<()>("x-share-group", "Kafka clients do not see such a queue").map_err(refuse)?;
         }
         let there = known_as.as_ref().and_then(|name| self.topic(name));
+        self.check_new_queue(who, vhost, &name, &rules, there.as_deref())?;
         if known_as.is_some() && there.is_none() {
             // Those that come need not all be topics: near the limit they are written before.
             let is_near = |kind| self.limit_use(kind).unwrap_or(0) + coming >= self.limit(kind);
@@ -208,7 +215,7 @@ impl Broker {
     fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Result<Arc<Queue>, QueueError> {
         let (topic, attached) = match topic {
             Planned::Attached(topic) => (topic, true),
-            Planned::New(Some(name), record) => (self.publish(name, record), false),
+            Planned::New(Some(name), record) => (self.publish_as(name, record, Topic::set_queue), false),
             Planned::New(None, record) => (self.publish_hidden(record, self.durability()), false),
         };
         self.enter_queue(vhost, described, rules, topic, Life { attached, restored: false })

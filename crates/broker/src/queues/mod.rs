@@ -31,6 +31,7 @@ mod queue;
 mod record;
 mod removals;
 mod restore;
+mod rights;
 mod searches;
 mod stream;
 #[cfg(test)]
@@ -74,6 +75,7 @@ pub use parts::Part;
 pub(crate) use parts::partition_of;
 pub use traits::{MessageTraits, TRAITS_HEADER};
 pub use queue::{Counts, Got, Queue};
+pub use rights::Caller;
 pub use vhosts::{VhostDeleted, VhostMetadata};
 pub(crate) use vhosts::is_queue_type;
 pub(crate) use admin::ONLY;

@@ -7,6 +7,7 @@ use routing::{Destination, Name, Removal, RemovedBinding, RemovedDestination, Re
 
 use super::admin::{BindingWish, ExchangeError};
 use super::record::{BindingRecord, ExchangeRecord};
+use super::rights::Caller;
 use super::Vhost;
 use crate::Broker;
 use crate::log_ends::{Fits, in_one};
@@ -31,12 +32,13 @@ impl Broker {
         Ok(self.remove(vhost, removal, |table| drop(table.delete(name, false)))?)
     }
 
-    /// Takes a binding away; one that is not there is no error.
+    /// Takes a binding away, if who asks may; one that is not there is no error. On the controller's thread.
     ///
     /// # Errors
-    /// `Bind`, `Queue`, `Append`.
-    pub fn unbind(&self, vhost: &Vhost, wish: &BindingWish) -> Result<(), ExchangeError> {
+    /// `Bind`, `Denied`, `Queue`, `Append`.
+    pub fn unbind(&self, vhost: &Vhost, wish: &BindingWish, caller: &Caller) -> Result<(), ExchangeError> {
         vhost.check_alive()?;
+        self.check_binding(caller, vhost, wish)?;
         let table = vhost.exchanges.read();
         let to = if wish.to_queue {
             match table.queue(&wish.destination) {

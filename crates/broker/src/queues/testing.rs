@@ -14,7 +14,7 @@ use journal::{AppendError, AppendItem, JournalConfig, Log, MemoryArchive};
 use routing::{Argument, Arguments, Headers, Name, NoHeaders, OwnedValue};
 use types::{ConnectionId, Durability, NodeId, SystemClock};
 
-use super::{Address, DEFAULT_VHOST, Letter, Queue, QueueDeclaration, Undertaker, Vhost};
+use super::{Address, Caller, DEFAULT_VHOST, Letter, Queue, QueueDeclaration, Undertaker, Vhost};
 use crate::{Broker, BrokerConfig, Settings};
 
 /// Longest wait for anything.
@@ -98,6 +98,11 @@ pub(crate) fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
 impl Node {
     /// With so many journals, of segments of 1 MiB.
     pub fn open(count: usize) -> Self {
+        Self::open_with(count, Settings::default())
+    }
+
+    /// The same, with other settings.
+    pub fn open_with(count: usize, settings: Settings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut journals, mut threads, mut disks) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count {
@@ -113,7 +118,7 @@ impl Node {
             journals.push(opened.journal);
             disks.push(disk);
         }
-        let (cluster_id, settings, clock) = ("test".to_owned(), Settings::default(), Arc::new(SystemClock));
+        let (cluster_id, clock) = ("test".to_owned(), Arc::new(SystemClock));
         let config = BrokerConfig { cluster_id, node_id: NodeId(1), settings, durability: Durability::Fsync, clock };
         let broker = Broker::open(config, journals).expect("an empty catalog is readable");
         Self { broker, disks, threads, _folder: folder }
@@ -131,7 +136,7 @@ impl Node {
 
     pub fn queue(&self, queue: &str, arguments: Arguments) -> Arc<Queue> {
         let wish = QueueDeclaration { name: name(queue), durable: true, owner: None, auto_delete: false, arguments };
-        self.broker.declare_queue(&self.vhost(), wish, ConnectionId(1)).expect("declared")
+        self.broker.declare_queue(&self.vhost(), wish, &Caller::broker(ConnectionId(1))).expect("declared")
     }
 
     /// One of which the log is in a journal that is given.

@@ -25,7 +25,7 @@ const STANDARD_AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.Standard
 pub(super) struct Rules {
     pub enforced: bool,
     /// Principals who may do everything.
-    super_users: BTreeSet<String>,
+    pub super_users: BTreeSet<String>,
     /// Without any entry for a resource everybody may use it.
     open: bool,
 }

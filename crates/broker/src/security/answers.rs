@@ -20,6 +20,10 @@ const NAME_COSTS: usize = 64;
 /// Each set of answers has a number of its own.
 static NEXT_STAMP: AtomicU64 = AtomicU64::new(1);
 
+pub(super) fn new_stamp() -> u64 {
+    NEXT_STAMP.fetch_add(1, Ordering::Relaxed)
+}
+
 /// One kind of question.
 type Question = (AclOperation, AclResource);
 
@@ -63,7 +67,7 @@ impl AclAnswers {
     pub fn refresh(&mut self, security: &Security, user: Option<&str>, address: IpAddr) {
         let version = security.version();
         if self.version != version {
-            let stamp = NEXT_STAMP.fetch_add(1, Ordering::Relaxed);
+            let stamp = new_stamp();
             let (subject, through) = (Some(security.subject(user, address)), self.through);
             *self = Self { version, stamp, subject, through, from: Some(address), known: Vec::new(), some: Vec::new(), bytes: 0 };
         }

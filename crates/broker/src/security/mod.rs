@@ -21,6 +21,8 @@ mod guesses;
 mod login;
 mod password;
 mod permissions;
+mod principal;
+mod queue_rights;
 mod record;
 mod scram;
 mod scram_admin;
@@ -51,6 +53,9 @@ pub use error::{AclError, Full, Refused, SecurityError};
 pub use login::{Credentials, LoginOutcome};
 pub use password::{HashAlgorithm, InvalidHash, PasswordHash};
 pub use permissions::{InvalidPattern, Pattern, Permission, Permissions, TopicPermission, TopicPermissions};
+pub(crate) use principal::AclQuestion;
+pub use principal::{Denial, Principal, Resource, Rule, Via};
+pub use queue_rights::QueueRights;
 pub(crate) use record::SECURITY_KEY;
 pub use scram::{InvalidScram, SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramCredential, ScramCredentials, ScramMechanism};
 pub use scram_admin::{ScramChange, ScramError, ScramWish};
@@ -93,6 +98,8 @@ pub struct Security {
     scram: RwLock<Vec<ScramMechanism>>,
     scram_looks: scram_nobody::Looks,
     acl_rules: acls::Rules,
+    /// `mainstem.anonymous.clients` is set, to whatever.
+    anonymous_allowed: bool,
     audit: audit::Audit,
     guesses: guesses::Guesses,
     tokens: Tokens,
@@ -113,6 +120,7 @@ impl Security {
             scram: RwLock::default(),
             scram_looks: scram_nobody::Looks::default(),
             acl_rules: acls::Rules::new(settings),
+            anonymous_allowed: settings.text("mainstem.anonymous.clients").1,
             audit: audit::Audit::default(),
             guesses: guesses::Guesses::new(settings),
             tokens: Tokens::new(settings),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use broker::append::AppendItem;
-use broker::{BindingWish, Vhost, VhostWish};
+use broker::{BindingWish, Caller, Principal, Vhost, VhostWish};
 use bytes::Bytes;
 use routing::{Argument, Arguments, Declaration, Name, OwnedValue};
 use types::LogId;
@@ -22,7 +22,7 @@ fn name(text: &str) -> Name {
 fn exchange(node: &Node, vhost: &Vhost, exchange: &str) {
     let arguments = Arguments::default();
     let declaration = Declaration { name: name(exchange), kind: b"direct", durable: true, auto_delete: false, internal: false, arguments };
-    node.broker.declare_exchange(vhost, declaration).expect("declared");
+    node.broker.declare_exchange(vhost, declaration, &Principal::broker()).expect("declared");
 }
 
 /// Bindings, each with a large argument.
@@ -31,7 +31,7 @@ fn bind(node: &Node, vhost: &Vhost, source: &str, to: (bool, &str)) {
         let value = OwnedValue::Bytes(vec![b'x'; ARGUMENT_BYTES].into());
         let arguments = Arguments::new(vec![Argument { name: b"about"[..].into(), tag: b'S', value }]);
         let wish = BindingWish { source: name(source), to_queue: to.0, destination: name(to.1), key: name(&format!("key-{number}")), arguments };
-        node.broker.bind(vhost, wish).expect("bound");
+        node.broker.bind(vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
     }
 }
 
@@ -137,8 +137,8 @@ fn nothing_is_said_of_a_virtual_host_that_is_deleted() {
     gone(node.broker.put_parameter(&vhost, "vhost-limits", "limits", &limits).expect_err("gone").to_string());
     gone(node.broker.delete_parameter(&vhost, "vhost-limits", "limits").expect_err("gone").to_string());
     gone(node.broker.put_vhost_limit(&vhost, "max-queues", Some(0.into())).expect_err("gone").to_string());
-    gone(node.broker.bind(&vhost, binding.clone()).expect_err("gone").to_string());
-    gone(node.broker.unbind(&vhost, &binding).expect_err("gone").to_string());
+    gone(node.broker.bind(&vhost, binding.clone(), &Caller::broker(Caller::NO_CONNECTION)).expect_err("gone").to_string());
+    gone(node.broker.unbind(&vhost, &binding, &Caller::broker(Caller::NO_CONNECTION)).expect_err("gone").to_string());
     gone(node.broker.delete_exchange(&vhost, b"e", false).expect_err("gone").to_string());
     node.close();
     let node = open(folder.path());

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use broker::append::AppendItem;
-use broker::{Queue, QueueDeclaration, QueueError, VhostWish};
+use broker::{Caller, Queue, QueueDeclaration, QueueError, VhostWish};
 use routing::{Arguments, Name};
 use types::{ConnectionId, LogId};
 
@@ -25,7 +25,7 @@ fn declare(node: &Node, (vhost, queue): (&str, &str)) -> Result<Arc<Queue>, Queu
     let vhost = node.broker.vhosts().get(vhost).expect("it is there");
     let name = Name::new(queue.as_bytes()).expect("a short name");
     let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
-    node.broker.declare_queue(&vhost, wish, CONNECTION)
+    node.broker.declare_queue(&vhost, wish, &Caller::broker(CONNECTION))
 }
 
 /// One that is there.

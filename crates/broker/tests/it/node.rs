@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use broker::append::{Append, AppendItem};
-use broker::{Broker, BrokerConfig, CreateTopic, DEFAULT_VHOST, Journal, Log, Queue, QueueDeclaration, ReplyTo, Settings, Vhost};
+use broker::{Broker, BrokerConfig, Caller, CreateTopic, DEFAULT_VHOST, Journal, Log, Queue, QueueDeclaration, ReplyTo, Settings, Vhost};
 use bytes::{BufMut, BytesMut};
 use journal::disk::{IoMode, RealStorage, Storage, submitter};
 use journal::{JournalConfig, MemoryArchive};
@@ -116,7 +116,7 @@ impl Node {
     pub fn queue_with(&self, name: &str, durable: bool, arguments: Arguments) -> Arc<Queue> {
         let name = Name::new(name.as_bytes()).expect("a short name");
         let wish = QueueDeclaration { name, durable, owner: None, auto_delete: false, arguments };
-        self.broker.declare_queue(&self.vhost(), wish, CONNECTION).expect("declared")
+        self.broker.declare_queue(&self.vhost(), wish, &Caller::broker(CONNECTION)).expect("declared")
     }
 
     pub fn topic(&self, name: &str, partitions: i32) -> Arc<broker::Topic> {

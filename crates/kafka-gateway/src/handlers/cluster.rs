@@ -118,7 +118,8 @@ fn describe_topic(broker: &Broker, topic: &Topic, from: usize, most: usize) -> D
 
 pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DescribeLogDirsRequest::decode(reader, context.version)?;
-    if let Err(code) = context.asking().check_cluster(AclOperation::Describe) {
+    let asking = context.asking();
+    if let Err(code) = asking.check_cluster(AclOperation::Describe) {
         return Ok(Outcome::answer(DescribeLogDirsResponse { error_code: code.code(), ..DescribeLogDirsResponse::default() }));
     }
     let broker = &context.gateway.broker;
@@ -129,8 +130,10 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
         asked
     });
     let of_topic = |name: &str| asked.as_ref().map_or(Some(None), |asked| asked.get(name).map(Some));
+    let asking = asking.quietly();
+    let sees = |topic: &Topic| asking.check_permission(AclOperation::Describe, topic).is_ok();
     let results = broker.journals().iter().map(|journal| {
-        let topics = broker.topics().into_iter().filter_map(|topic| {
+        let topics = broker.topics().into_iter().filter(|topic| sees(topic)).filter_map(|topic| {
             let wanted = of_topic(&topic.name)?;
             let logs = topic.logs();
             let own = logs.iter().enumerate().filter(|(_, log)| broker.journal_number(log.id()) == usize::from(journal.number()));

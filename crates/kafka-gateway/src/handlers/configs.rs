@@ -62,11 +62,12 @@ fn denied<'a>(
             _ => None,
         }
     };
-    match (asking.is_checked(), context.administers()) {
-        (true, _) => letters.filter_map(unwritable).chain(resources.filter_map(refused)).collect(),
-        (false, false) => resources.filter_map(of_brokers).collect(),
-        (false, true) => Default::default(),
+    if !asking.is_limited() && context.administers() {
+        return Default::default();
     }
+    let by_tag = !asking.is_checked() && !context.administers();
+    let refused = |resource| refused(resource).or_else(|| if by_tag { of_brokers(resource) } else { None });
+    letters.filter_map(unwritable).chain(resources.filter_map(refused)).collect()
 }
 
 /// May the client have dead letters written to a topic, which is made if it is not there?

@@ -196,7 +196,7 @@ pub(crate) fn heartbeat(reader: &mut Reader, context: &mut Context<'_>) -> Resul
     };
     let asking = context.asking().quietly();
     let sees = |topic: &str| asking.check_topic(AclOperation::Describe, topic).is_ok();
-    let sight = if asking.is_checked() { Sight { stamp: asking.stamp(), sees: Some(&sees) } } else { Sight::ALL };
+    let sight = if asking.is_limited() { Sight { stamp: asking.stamp(), sees: Some(&sees) } } else { Sight::ALL };
     Ok(told(context.gateway.broker.consumer_heartbeat(&group, &beat, sight, context.to), respond))
 }
 
@@ -222,7 +222,7 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
         let assigned = member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
         member.subscribed_topic_names.iter().chain(assigned.map(|topic| &topic.topic_name))
     });
-    if asking.is_checked() && !may_see(&asking, topics) {
+    if asking.is_limited() && !may_see(&asking, topics) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
         found.members.clear();

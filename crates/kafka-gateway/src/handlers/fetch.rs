@@ -255,15 +255,16 @@ fn list_wanted(request: &FetchRequest, by_id: bool, context: &Context<'_>) -> Ve
     wanted
 }
 
-/// Notes which partitions whoever asks may not read. Nothing is looked at while entries do not count.
+/// Notes which partitions whoever asks may not read. Nothing is looked up for who may see everything.
 fn judge(wanted: &mut [Wanted], by_id: bool, broker: &Broker, asking: &Asking<'_>) {
-    if !asking.is_checked() {
+    if !asking.is_limited() {
+        wanted.iter_mut().for_each(|one| one.denied = false);
         return;
     }
     for of_topic in wanted.chunk_by_mut(|one, next| one.id == next.id && one.name == next.name) {
         let (name, id) = (&of_topic[0].name, of_topic[0].id);
         let denied = if by_id {
-            broker.topic_by_id(TopicId(id)).is_some_and(|topic| asking.check_topic(AclOperation::Read, &topic.name).is_err())
+            broker.topic_by_id(TopicId(id)).is_some_and(|topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)).is_err())
         } else {
             asking.check_topic(AclOperation::Read, name).is_err()
         };

@@ -180,7 +180,8 @@ pub(crate) fn offset_for_leader_epoch(reader: &mut Reader, context: &mut Context
     let by_broker = asking.quietly().check_cluster(AclOperation::ClusterAction).is_ok();
     let topics = request.topics.into_iter().map(|topic| {
         let known = broker.topic(&topic.topic);
-        let denied = if by_broker { None } else { asking.check_topic(AclOperation::Describe, &topic.topic).err() };
+        let (operation, name) = (AclOperation::Describe, &topic.topic);
+        let denied = if by_broker { asking.check_queue(operation, name) } else { asking.check_topic(operation, name) }.err();
         let partitions = topic.partitions.iter().map(|asked| {
             if let Some(code) = denied {
                 return EpochEndOffset { partition: asked.partition, error_code: code.code(), ..EpochEndOffset::default() };

@@ -162,7 +162,7 @@ impl ProduceWait {
         let unknown = if by_id { ErrorCode::UnknownTopicId } else { ErrorCode::UnknownTopicOrPartition };
         let whole = whole.or_else(|| {
             let name = if by_id { topic.as_ref()?.name.as_str() } else { &*data.name };
-            context.asking().check_topic(AclOperation::Write, name).err()
+            context.asking().check_found(AclOperation::Write, name, topic.as_deref()).err()
         });
         let at = self.response.responses.len();
         self.response.responses.push(TopicProduceResponse {

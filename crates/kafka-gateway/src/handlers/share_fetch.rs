@@ -213,10 +213,10 @@ fn begin(request: &ShareFetchRequest, context: &mut Context<'_>) -> Result<Share
 
 /// May whoever asks read the topic of this id? One that is not there is none to be kept from.
 fn may_read(broker: &Broker, asking: &Asking<'_>, topic: Uuid) -> Result<(), ErrorCode> {
-    if !asking.is_checked() {
+    if !asking.is_limited() {
         return Ok(());
     }
-    broker.topic_by_id(TopicId(topic)).map_or(Ok(()), |topic| asking.check_topic(AclOperation::Read, &topic.name))
+    broker.topic_by_id(TopicId(topic)).map_or(Ok(()), |topic| asking.check_found(AclOperation::Read, &topic.name, Some(&topic)))
 }
 
 /// The subscription of a group to a partition, made if it is not there; `None`: it is being made.

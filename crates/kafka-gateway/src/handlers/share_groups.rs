@@ -102,7 +102,7 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
     let topics = found.members.iter().flat_map(|member| {
         member.subscribed_topic_names.iter().chain(member.assignment.topic_partitions.iter().map(|topic| &topic.topic_name))
     });
-    if asking.is_checked() && !may_see(&asking, topics) {
+    if asking.is_limited() && !may_see(&asking, topics) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
         found.members.clear();

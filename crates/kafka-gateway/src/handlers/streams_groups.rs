@@ -358,7 +358,7 @@ fn describe_for(context: &Context<'_>, group: Str, operations: bool) -> Describe
         let internal = one.repartition_source_topics.iter().chain(&one.state_changelog_topics).map(|topic| &topic.name);
         one.source_topics.iter().chain(&one.repartition_sink_topics).chain(internal)
     });
-    if asking.is_checked() && !may_see(&asking, topics) {
+    if asking.is_limited() && !may_see(&asking, topics) {
         found.error_code = ErrorCode::TopicAuthorizationFailed.code();
         found.error_message = Some(Str::from_static(TOPICS_HIDDEN));
         found.members.clear();

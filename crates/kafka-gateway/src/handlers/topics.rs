@@ -237,7 +237,8 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         .filter_map(|(name, id)| {
             let known = if name.is_none() { context.gateway.broker.topic_by_id(TopicId(*id)) } else { None };
             let wanted: Str = name.clone().or_else(|| known.map(|topic| topic.name.as_str().into()))?;
-            if all || asking.check_topic(AclOperation::Delete, &wanted).is_ok() {
+            let allowed = if all { asking.check_queue(AclOperation::Delete, &wanted) } else { asking.check_topic(AclOperation::Delete, &wanted) };
+            if allowed.is_ok() {
                 return None;
             }
             let described = asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();

@@ -201,11 +201,12 @@ pub(crate) fn write_markers(reader: &mut Reader, context: &mut Context<'_>) -> R
         let mut topics = Vec::with_capacity(asked.topics.len());
         for (topic_at, topic) in asked.topics.into_iter().enumerate() {
             let known = broker.topic(&topic.name);
+            let denied = leave.err().or_else(|| asking.check_queue(AclOperation::Write, &topic.name).err());
             let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
             for (partition_at, index) in topic.partition_indexes.into_iter().enumerate() {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(index)?));
                 let error = match (log, header) {
-                    _ if leave.is_err() => leave.err(),
+                    _ if denied.is_some() => denied,
                     (None, _) => Some(ErrorCode::UnknownTopicOrPartition),
                     (_, None) => Some(ErrorCode::InvalidRequest),
                     (Some(log), Some(header)) => {

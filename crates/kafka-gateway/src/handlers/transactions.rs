@@ -18,6 +18,7 @@ use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{LogId, PartitionIndex};
 
 use super::{Outcome, Wait};
+use crate::access::Asking;
 use crate::body::Body;
 use crate::error_code::{of_append, of_group, of_transaction};
 use crate::session::Context;
@@ -161,7 +162,7 @@ pub(crate) fn add_partitions(reader: &mut Reader, context: &mut Context<'_>) -> 
     let mut open = 0;
     let (mut durable, mut failed) = (AddPartitionsToTxnResponse::default(), AddPartitionsToTxnResponse::default());
     for one in asked {
-        let outcome = if alone { check_one(&one, context).and_then(|()| add_one(&one, context)) } else { add_one(&one, context) };
+        let outcome = check_one(&one, alone, context).and_then(|()| add_one(&one, context));
         open += usize::from(outcome == Ok(Told::Later(())));
         let told = results(context, &one.topics, outcome.as_ref().err().copied());
         let not_durable = results(context, &one.topics, Some(outcome.err().unwrap_or(NOT_DURABLE)));
@@ -181,11 +182,18 @@ fn log_of(broker: &Broker, topic: &str, partition: i32) -> Option<LogId> {
     Some(broker.topic(topic)?.log(super::fetch::index(partition)?)?.id())
 }
 
-/// May the producer use its id, and write to the topics?
-fn check_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Result<(), ErrorCode> {
+/// May a producer write to a topic, or a broker for one?
+fn check_topic(asking: &Asking<'_>, alone: bool, topic: &str) -> Result<(), ErrorCode> {
+    if alone { asking.check_topic(AclOperation::Write, topic) } else { asking.check_queue(AclOperation::Write, topic) }
+}
+
+/// May the producer use its id, and write to the topics? A broker that asks for producers may.
+fn check_one(request: &AddPartitionsToTxnTransaction, alone: bool, context: &Context<'_>) -> Result<(), ErrorCode> {
     let asking = context.asking();
-    asking.check_transaction(AclOperation::Write, &request.transactional_id)?;
-    let denied = request.topics.iter().any(|topic| asking.check_topic(AclOperation::Write, &topic.name).is_err());
+    if alone {
+        asking.check_transaction(AclOperation::Write, &request.transactional_id)?;
+    }
+    let denied = request.topics.iter().any(|topic| check_topic(&asking, alone, &topic.name).is_err());
     if denied { Err(ErrorCode::OperationNotAttempted) } else { Ok(()) }
 }
 
@@ -212,7 +220,7 @@ fn add_one(request: &AddPartitionsToTxnTransaction, context: &Context<'_>) -> Re
 /// One code for all partitions, but for those that do not exist or may not be written.
 fn results(context: &Context<'_>, topics: &[AddPartitionsToTxnTopic], code: Option<ErrorCode>) -> Vec<AddPartitionsToTxnTopicResult> {
     let (broker, asking, alone) = (&context.gateway.broker, context.asking(), context.version < 4);
-    let denied = |topic: &str| alone && asking.check_topic(AclOperation::Write, topic).is_err();
+    let denied = |topic: &str| check_topic(&asking, alone, topic).is_err();
     let of = |topic: &Str, partition: i32| match code {
         Some(ErrorCode::OperationNotAttempted) if denied(topic) => ErrorCode::TopicAuthorizationFailed.code(),
         Some(ErrorCode::OperationNotAttempted) if log_of(broker, topic, partition).is_none() => ErrorCode::UnknownTopicOrPartition.code(),

@@ -174,11 +174,20 @@ fn of_those_who_are_known_administrators_change_it() {
     assert_eq!((code, told.as_str()), (ErrorCode::ClusterAuthorizationFailed.code(), "Only an administrator may change settings of brokers"));
     assert_eq!(replace(&mut node, bob, NODE, &[("num.partitions", "3")], true), ErrorCode::ClusterAuthorizationFailed.code());
     assert_eq!(alter(&mut node, ann, "", &[("num.partitions", SET, "3")]).0, 0);
-    assert_eq!(alter(&mut node, anybody, "", &[("num.partitions", SET, "4")]).0, 0, "where nobody has to log in");
     // Groups are everybody's here, but not the one of all queues of all virtual hosts.
     let rules = [("mainstem.laggard.rules", SET, "lag>100 records 60KB/min")];
     assert_eq!(alter_of(&mut node, bob, GROUP, "readers", &rules).0, 0);
     assert_eq!(alter_of(&mut node, bob, GROUP, "amqp.queue", &rules).0, ErrorCode::GroupAuthorizationFailed.code());
     assert_eq!(alter_of(&mut node, ann, GROUP, "amqp.queue", &rules).0, 0);
+    let by_anybody = |node: &mut Node, client| alter(node, client, "", &[("num.partitions", SET, "4")]).0;
+    assert_eq!(by_anybody(&mut node, anybody), ErrorCode::ClusterAuthorizationFailed.code(), "there are users, and he is none");
+    node.broker().delete_user("CN=ann").expect("deleted");
+    assert_eq!(by_anybody(&mut node, anybody), 0, "no user is defined");
+    node.stop();
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[("mainstem.anonymous.clients", "loopback")]);
+    node.broker().put_user(UserWish { name: "CN=ann".to_owned(), password: PasswordWish::Remove, tags: None, limits: None }).expect("taken");
+    let anybody = node.connect();
+    assert_eq!(by_anybody(&mut node, anybody), 0, "the settings say so");
     node.stop();
 }

@@ -16,6 +16,7 @@ mod node;
 mod offsets;
 mod one_journal;
 mod order;
+mod queues;
 mod quotas;
 mod repeated;
 mod share;

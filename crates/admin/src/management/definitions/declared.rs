@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Broker, ExchangeError, QueueDeclaration, QueueError};
+use broker::{BindingWish, Broker, Caller, ExchangeError, Principal, QueueDeclaration, QueueError};
 use routing::{Argument, Arguments, DeclareError, Declaration, Declared, Destination, Name};
 use serde_json::Value;
-use types::ConnectionId;
 
 use super::super::exchanges::plain_name;
 use super::super::values;
@@ -27,7 +26,7 @@ pub(super) fn exchange(broker: &Arc<Broker>, item: &Item) -> Result<Came, String
         internal: item.flag("internal"),
         arguments: values::arguments_of(item.fields.get("arguments")).map_err(reason)?,
     };
-    match broker.declare_exchange(&vhost, declaration) {
+    match broker.declare_exchange(&vhost, declaration, &Principal::broker()) {
         Ok(Declared::New) => Ok(Came::Changed),
         Ok(Declared::Existing) => Ok(Came::Same),
         Err(ExchangeError::Declare(DeclareError::Inequivalent { difference, .. })) => {
@@ -55,7 +54,7 @@ pub(super) fn queue(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         let is_new = vhost.queue(&wanted).is_none();
         let (durable, auto_delete) = (item.flag("durable"), item.flag("auto_delete"));
         let wish = QueueDeclaration { name: wanted.clone(), durable, owner: None, auto_delete, arguments: arguments.clone() };
-        match broker.declare_queue(&vhost, wish, ConnectionId(u64::MAX)) {
+        match broker.declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)) {
             Ok(_) if missing.is_empty() => return Ok(if is_new { Came::Changed } else { Came::Same }),
             Ok(_) => return Ok(Came::Partly(is_new, missing)),
             Err(QueueError::Argument { error, .. }) if error.name != "x-queue-type" && arguments.get(error.name.as_bytes()).is_some() => {
@@ -96,7 +95,7 @@ pub(super) fn binding(broker: &Arc<Broker>, item: &Item) -> Result<Came, String>
         return Ok(Came::Same);
     }
     let wish = BindingWish { source: name(source)?, to_queue, destination: name(destination)?, key: name(key)?, arguments };
-    match broker.bind(&vhost, wish) {
+    match broker.bind(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)) {
         Ok(()) => Ok(Came::Changed),
         Err(ExchangeError::Append(error)) => Err(error.to_string()),
         Err(error) => Ok(Came::Not(error.to_string())),

@@ -13,21 +13,23 @@ use super::clock::DelayClock;
 use super::record::{ClockRecord, DELAY_HEADER, Delay};
 use super::store::Store;
 use super::Delays;
+use crate::queues::Caller;
 use crate::queues::admin::BindingWish;
 use crate::queues::queue::Queue;
 use crate::queues::testing::{Node, Plain, arguments, name, wait_for};
+use crate::security::Principal;
 
 /// An exchange that delays and sends to all its queues.
 fn exchange(node: &Node) -> Arc<Delays> {
     let arguments = arguments(&[("x-delayed-type", "fanout")]);
     let declaration = Declaration { name: name("late"), kind: b"x-delayed-message", durable: true, auto_delete: false, internal: false, arguments };
-    node.broker.declare_exchange(&node.vhost(), declaration).expect("declared");
+    node.broker.declare_exchange(&node.vhost(), declaration, &Principal::broker()).expect("declared");
     node.vhost().delays(b"late").expect("it delays")
 }
 
 fn bind(node: &Node, queue: &Queue) {
     let wish = BindingWish { source: name("late"), to_queue: true, destination: queue.name().clone(), key: name(""), arguments: Arguments::default() };
-    node.broker.bind(&node.vhost(), wish).expect("bound");
+    node.broker.bind(&node.vhost(), wish, &Caller::broker(Caller::NO_CONNECTION)).expect("bound");
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! Topics that are queues are used by permissions in the virtual host of the queue, with an authorizer and without; and who does not say who he is has
+//! none once a user is defined, unless the settings say so.
+
+use std::path::Path;
+
+use broker::{Caller, PasswordWish, Permissions, QueueDeclaration, UserWish, VhostWish};
+use kafka_wire::ErrorCode;
+use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
+use routing::{Arguments, Name};
+
+use crate::node::{Node, batch, flexible, partitions, wants};
+
+const AUTHORIZER: (&str, &str) = ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer");
+/// Entries count, and there are none.
+const OPEN: (&str, &str) = ("allow.everyone.if.no.acl.found", "true");
+const METADATA: (i16, i16) = (3, 12);
+const DELETE: (i16, i16) = (20, 6);
+/// Of queue `pay` of virtual host `shop`.
+const QUEUE: &str = "shop~pay";
+const DENIED: i16 = 29;
+
+/// A node with that queue, and topic `t`.
+fn start(folder: &Path, settings: &[(&str, &str)]) -> Node {
+    let mut node = Node::start(folder, settings);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    let broker = node.broker();
+    broker.put_vhost(VhostWish { name: "shop".to_owned(), ..VhostWish::default() }).expect("made");
+    let vhost = broker.vhosts().get("shop").expect("it is there");
+    let name = Name::new(b"pay").expect("a short name");
+    let wish = QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() };
+    broker.declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+    node
+}
+
+fn add(node: &Node, name: &str, permissions: Option<[&str; 3]>) {
+    let tags = (name == "CN=root").then(|| vec!["administrator".to_owned()]);
+    node.broker().put_user(UserWish { name: name.to_owned(), password: PasswordWish::Remove, tags, limits: None }).expect("added");
+    if let Some([configure, write, read]) = permissions {
+        node.broker().set_permissions("shop", name, Permissions::new(configure, write, read).expect("expressions")).expect("set");
+    }
+}
+
+fn connect(node: &mut Node, name: Option<&str>) -> usize {
+    let client = node.connect();
+    name.into_iter().for_each(|name| node.set_certified(client, name));
+    client
+}
+
+fn fetch(node: &mut Node, client: usize, topic: &str) -> i16 {
+    let response = node.fetch(client, &wants(topic, &[(0, 0)]));
+    partitions(&response)[0].1
+}
+
+fn produce(node: &mut Node, client: usize, topic: &str) -> i16 {
+    node.produce(client, topic, 0, batch(1)).0
+}
+
+/// Topics that are shown.
+fn listed(node: &mut Node, client: usize) -> Vec<String> {
+    let request = MetadataRequest { topics: None, ..MetadataRequest::default() };
+    node.send(client, METADATA, 1, |writer| request.encode(writer, METADATA.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = MetadataResponse::decode(&mut flexible(METADATA, body), METADATA.1).expect("an answer");
+    let mut names: Vec<String> = response.topics.iter().filter_map(|topic| topic.name.as_ref().map(ToString::to_string)).collect();
+    names.sort();
+    names
+}
+
+fn delete(node: &mut Node, client: usize, topic: &str) -> i16 {
+    let topics = vec![DeleteTopicState { name: Some(topic.into()), ..DeleteTopicState::default() }];
+    let request = DeleteTopicsRequest { topics, timeout_ms: 30_000, ..DeleteTopicsRequest::default() };
+    node.send(client, DELETE, 1, |writer| request.encode(writer, DELETE.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    DeleteTopicsResponse::decode(&mut flexible(DELETE, body), DELETE.1).expect("an answer").responses[0].error_code
+}
+
+#[test]
+fn a_queue_is_used_by_permissions_whatever_entries_say() {
+    for settings in [&[][..], &[AUTHORIZER, OPEN]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = start(folder.path(), settings);
+        for (name, permissions) in [("CN=root", None), ("CN=reader", Some(["", "", "^pay$"])), ("CN=writer", Some(["", "^pay$", ""])), ("CN=eve", None)] {
+            add(&node, name, permissions);
+        }
+        for (name, reads, writes, sees) in [("CN=root", 0, 0, true), ("CN=reader", 0, DENIED, true), ("CN=writer", DENIED, 0, true), ("CN=eve", DENIED, DENIED, false)] {
+            let client = connect(&mut node, Some(name));
+            let found = (produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE), listed(&mut node, client).contains(&QUEUE.to_owned()));
+            assert_eq!(found, (writes, reads, sees), "{name} {settings:?}");
+            assert_eq!((produce(&mut node, client, "t"), fetch(&mut node, client, "t")), (0, 0), "{name}: what is no queue is Kafka's");
+        }
+        for name in ["CN=reader", "CN=writer", "CN=eve"] {
+            let client = connect(&mut node, Some(name));
+            assert_eq!(delete(&mut node, client, QUEUE), DENIED, "{name}");
+        }
+        // What is permitted now counts with the next request.
+        let eve = connect(&mut node, Some("CN=eve"));
+        assert_eq!(fetch(&mut node, eve, QUEUE), DENIED);
+        add(&node, "CN=eve", Some([".*", "", ".*"]));
+        assert_eq!((fetch(&mut node, eve, QUEUE), produce(&mut node, eve, QUEUE)), (0, DENIED));
+        assert_eq!(delete(&mut node, eve, QUEUE), 0);
+        node.stop();
+    }
+}
+
+#[test]
+fn who_says_no_name_has_no_permissions_once_a_user_is_defined() {
+    for (settings, allowed) in [(&[][..], false), (&[("mainstem.anonymous.clients", "loopback")], true), (&[("super.users", "User:ANONYMOUS")], true)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = start(folder.path(), settings);
+        let client = connect(&mut node, None);
+        assert_eq!((produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE)), (0, 0), "no user is defined");
+        add(&node, "CN=bob", None);
+        let code = if allowed { 0 } else { DENIED };
+        assert_eq!((produce(&mut node, client, QUEUE), fetch(&mut node, client, QUEUE)), (code, code), "{settings:?}");
+        assert_eq!(listed(&mut node, client).contains(&QUEUE.to_owned()), allowed);
+        assert_eq!((produce(&mut node, client, "t"), fetch(&mut node, client, "t")), (0, 0));
+        node.stop();
+    }
+    assert_eq!(DENIED, ErrorCode::TopicAuthorizationFailed.code());
+}
+
+/// A fetch session that was judged for one who may not goes on when he may.
+#[test]
+fn a_session_is_judged_again_when_permissions_are_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = start(folder.path(), &[]);
+    add(&node, "CN=bob", None);
+    let bob = connect(&mut node, Some("CN=bob"));
+    let opened = node.fetch(bob, &kafka_wire::fetch::FetchRequest { session_epoch: 0, ..wants(QUEUE, &[(0, 0)]) });
+    assert_eq!(partitions(&opened)[0].1, DENIED);
+    let again = |node: &mut Node, epoch| {
+        let request = kafka_wire::fetch::FetchRequest { session_id: opened.session_id, session_epoch: epoch, ..crate::node::wants_news() };
+        partitions(&node.fetch(bob, &request))
+    };
+    assert_eq!(again(&mut node, 1), [(0, DENIED, 0)]);
+    add(&node, "CN=root", None);
+    node.broker().put_user(UserWish { name: "CN=bob".to_owned(), password: PasswordWish::Remove, tags: Some(vec!["administrator".to_owned()]), limits: None }).expect("changed");
+    let root = connect(&mut node, Some("CN=root"));
+    assert_eq!(produce(&mut node, root, QUEUE), 0);
+    let found = again(&mut node, 2);
+    assert!(found.len() == 1 && found[0].1 == 0 && found[0].2 > 0, "{found:?}");
+    node.stop();
+}
