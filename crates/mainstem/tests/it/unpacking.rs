@@ -79,7 +79,8 @@ fn peak(process: &Process) -> u64 {
 
 fn messages(process: &Process) -> Vec<Value> {
     let wish = json!({"count": 10, "ackmode": "ack_requeue_true", "encoding": "auto"});
-    let answer = ask(process, "POST", "/api/queues/%2F/t/get", &[], &wish.to_string());
+    let guest = ("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=");
+    let answer = ask(process, "POST", "/api/queues/%2F/t/get", &[guest], &wish.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body.as_array().expect("a list").clone()
 }

@@ -1,3 +1,5 @@
+//! Pieces of batches in every codec: whole, within their bounds, and without what is too large.
+
 use super::*;
 use crate::{BatchBuilder, records, set_base_offset, sliced_batches, unpacked_bytes};
 

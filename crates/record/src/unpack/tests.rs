@@ -1,3 +1,5 @@
+//! Looks at records without memory for them, compared with the records as they are decoded whole.
+
 use super::*;
 use crate::{BatchBuilder, Marker, Record, records, set_base_offset};
 
