@@ -12,7 +12,7 @@ fn batch(timestamp: i64, key: Option<&[u8]>, headers: &[(&[u8], Option<&[u8]>)])
 fn matches(text: &str, batch: &[u8]) -> bool {
     let filter = Filter::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
     let mut answer = None;
-    select(batch, |record| {
+    select(batch, 1 << 24, |record| {
         answer = Some(filter.matches(record));
         true
     })

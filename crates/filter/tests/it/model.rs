@@ -112,7 +112,7 @@ fn expressions_say_what_their_tables_of_truth_say() {
         let text = written(&model);
         let filter = Filter::parse(&text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
         let mut at = 0;
-        select(&batch, |record| {
+        select(&batch, 1 << 24, |record| {
             let expected = truth(&model, &rows[at]) == 2;
             assert_eq!(filter.matches(record), expected, "{text} of {:?}", rows[at]);
             at += 1;
@@ -136,7 +136,7 @@ fn summaries_never_lose_a_record() {
         let some: Vec<Row> = (0..1 + random_of.below(3)).map(|_| all[random_of.below(all.len())]).collect();
         let mut summary = filter::Summary::new(wanted);
         let mut any = false;
-        select(&batch(&some), |record| {
+        select(&batch(&some), 1 << 24, |record| {
             summary.add(wanted, record);
             any |= filter.matches(record);
             true

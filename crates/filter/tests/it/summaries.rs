@@ -28,7 +28,7 @@ fn a_summary_is_small_and_of_one_field() {
             builder = builder.record(0, Some((number % different).to_string().as_bytes()), None);
         }
         let mut summary = Summary::new(wanted);
-        select(&builder.build(), |record| {
+        select(&builder.build(), 1 << 24, |record| {
             summary.add(wanted, record);
             false
         })
