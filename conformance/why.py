@@ -1,5 +1,6 @@
 """`mainstem why` names the cause in cases that are staged from outside, first, and nothing that is not there. Arguments: the binary. Prints a line a case."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -219,12 +220,27 @@ def memory_budget(broker):
     with produces(broker, "filler"):
         pass
     hoards = [socket.create_connection((host, int(port))) for _ in range(8)]
+    ended = threading.Event()
+
+    def go_on():
+        """They come bit by bit: one that stands still would make room for others."""
+        while not ended.wait(0.02):
+            for hoard in hoards:
+                with contextlib.suppress(OSError):
+                    hoard.send(bytes(32 << 10))
+
+    feeder = threading.Thread(target=go_on)
     try:
         for hoard in hoards:
-            hoard.sendall(struct.pack(">i", MB) + bytes(100))
+            hoard.sendall(struct.pack(">i", 60 * MB))
+            hoard.setblocking(False)
+        feeder.start()
+        time.sleep(2)
         with produces(broker, "starved"):
             expect(broker, ["memory"], client="starved")
     finally:
+        ended.set()
+        feeder.join()
         for hoard in hoards:
             hoard.close()
     with produces(broker, "starved"):
