@@ -82,7 +82,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
     let mut idle = Idle::new(shard.shared.times.idle_max.filter(|_| connection.session.borrow().ends_when_idle()), last_progress);
     // The request that ends the connection, and until when the ones before it may be answered.
     let mut refused: Option<(Refusal, Instant)> = None;
-    let (mut turn_ends, mut heard, mut last_sent) = (false, false, None);
+    let (mut turn_ends, mut last_sent) = (false, None);
     loop {
         connection.session.borrow_mut().poll_transmit(&mut outgoing);
         let now = Instant::now();
@@ -99,9 +99,6 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 }
             }
             Err(_) => return End::Closed,
-        }
-        if std::mem::take(&mut heard) {
-            idle.note_activity(now);
         }
         if std::mem::take(&mut turn_ends) {
             tokio::task::yield_now().await;
@@ -128,37 +125,59 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
         if let Some(late) = input.judge(shard, wanted && !memory, now) {
             return End::Late(late);
         }
-        let interest = interest(wanted && !memory, sends);
         if connection.session.borrow_mut().poll_transmit(&mut outgoing) {
             continue;
         }
         note_waits(connection, sends, memory, now);
         let own = own_timeouts(sends, memory, refused.as_ref().map(|(_, until)| *until)).chain(input.next_look(shard));
         let wake_at = connection.session.borrow().next_timeout().into_iter().chain(own).min();
-        tokio::select! {
-            biased;
-            ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => {
-                match ready {
-                    Ok(ready) if ready.is_readable() => {
-                        heard = true;
-                        let (end, answers) = take_turn(shard, connection, stream, &mut input).await;
-                        if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
-                        turn_ends = answers;
-                    }
-                    Ok(_) => {}
-                    Err(_) => return End::Closed,
-                }
+        match wait(connection, stream, interest(wanted && !memory, sends), wake_at, &mut idle).await {
+            Happened::Readable => {
+                idle.note_activity(Instant::now());
+                let (end, answers) = take_turn(shard, connection, stream, &mut input).await;
+                if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
+                turn_ends = answers;
             }
-            () = connection.wake.notified() => {}
-            () = connection.place.displaced(), if connection.place.is_stranger() => return End::Closed,
-            () = sleep_until(wake_at), if wake_at.is_some() => {
-                connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now());
-            }
-            () = idle.alarm(), if idle.is_bounded() => {
-                let busy = sends || input.is_unfinished() || !connection.session.borrow().is_idle();
-                if idle.is_over(busy, Instant::now()) { return End::Idle }
-            }
+            Happened::Something => {}
+            Happened::Gone => return End::Closed,
+            Happened::Time => connection.session.borrow_mut().handle_wake(&mut shard.context.borrow_mut(), Instant::now()),
+            Happened::Alarm => if idle.is_over(is_busy(connection, sends, &input), Instant::now()) { return End::Idle },
         }
+    }
+}
+
+/// Is something under way, so that it is not idle?
+fn is_busy(connection: &Connection, sends: bool, input: &Input) -> bool {
+    sends || input.is_unfinished() || !connection.session.borrow().is_idle()
+}
+
+/// What a connection has waited for.
+enum Happened {
+    /// Bytes, or an end, have come.
+    Readable,
+    /// More can be sent, or the session has something to do.
+    Something,
+    /// The socket has failed, or another has its place.
+    Gone,
+    /// The time that was given is there.
+    Time,
+    /// It is to be asked whether it has been idle for too long.
+    Alarm,
+}
+
+/// Waits until something happens.
+async fn wait(connection: &Connection, stream: &Stream, interest: Option<Interest>, wake_at: Option<Instant>, idle: &mut Idle) -> Happened {
+    tokio::select! {
+        biased;
+        ready = async { stream.ready(interest.unwrap_or(Interest::READABLE)).await }, if interest.is_some() => match ready {
+            Ok(ready) if ready.is_readable() => Happened::Readable,
+            Ok(_) => Happened::Something,
+            Err(_) => Happened::Gone,
+        },
+        () = connection.wake.notified() => Happened::Something,
+        () = connection.place.displaced(), if connection.place.is_stranger() => Happened::Gone,
+        () = sleep_until(wake_at), if wake_at.is_some() => Happened::Time,
+        () = idle.alarm(), if idle.is_bounded() => Happened::Alarm,
     }
 }
 

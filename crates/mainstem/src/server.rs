@@ -97,20 +97,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     let served = serve_pages(&config, &state, (&managed, &operated), descriptors)?;
     let (journals, threads) = open_journals(&config, &folder, mode, &measurements)?;
     folder.note_journals(journals.iter().map(|journal| journal.uuid().to_string()).collect())?;
-    let broker = Broker::open(
-        BrokerConfig {
-            cluster_id: folder.cluster_id.clone(),
-            node_id: NodeId(1),
-            settings: config.settings.clone(),
-            durability: config.durability,
-            clock: Arc::new(SystemClock),
-        },
-        journals.clone(),
-    )
-    .map_err(|error| match error {
-        BrokerOpenError::Journal { number, error } => refusal(&error, &config).context(folder.journal(number).display().to_string()),
-        other => other.into(),
-    })?;
+    let broker = open_broker(&config, &folder, &journals)?;
     let broker_threads = broker.start();
     prepare_logins(&config, &broker)?;
     let (metrics, amqp_metrics, blocked) = (GatewayMetrics::default(), amqp_gateway::GatewayMetrics::default(), Counter::default());
@@ -153,6 +140,20 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     finish((&broker, broker_threads), (&journals, threads));
     tracing::info!("stopped");
     Ok(())
+}
+
+fn open_broker(config: &Config, folder: &DataFolder, journals: &[Arc<Journal>]) -> anyhow::Result<Arc<Broker>> {
+    let of_broker = BrokerConfig {
+        cluster_id: folder.cluster_id.clone(),
+        node_id: NodeId(1),
+        settings: config.settings.clone(),
+        durability: config.durability,
+        clock: Arc::new(SystemClock),
+    };
+    Broker::open(of_broker, journals.to_vec()).map_err(|error| match error {
+        BrokerOpenError::Journal { number, error } => refusal(&error, config).context(folder.journal(number).display().to_string()),
+        other => other.into(),
+    })
 }
 
 /// Queues and groups end, and then the journals under them.
