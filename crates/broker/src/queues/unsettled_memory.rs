@@ -21,8 +21,9 @@ const ALWAYS: u64 = 64;
 const STEP_MAX: u64 = 1024;
 /// Unless [`UnsettledMemory::set_max`] says otherwise.
 const DEFAULT_MAX: usize = 1 << 30;
-/// Channels that are looked at when memory was given back, at most. Others go on with what they settle.
-const WAKE_MAX: usize = 64;
+/// Channels that are looked at when memory was given back, at most: each costs its queue a turn, and most of what is given back is worth few.
+/// Others go on with what they settle.
+const WAKE_MAX: usize = 4;
 
 /// Of all channels.
 #[derive(Debug)]
