@@ -181,11 +181,15 @@ impl Queue {
         dead: &mut Vec<Dead>,
     ) {
         let before = self.consumers.count();
-        let holders = self.consumers.change(|all| all.remove_channel(channel));
-        for (holder, first, last) in had.iter().filter(|(holder, ..)| holders.contains(holder)) {
-            self.judge(subscription, *holder, *first, *last, Verdict::Release, now_ms, dead);
+        // What each of them has yet.
+        let mut holders = self.consumers.change(|all| all.remove_channel(channel));
+        for (holder, first, last) in had {
+            if let Some(left) = holders.get_mut(holder) {
+                *left = left.saturating_sub(self.judge(subscription, *holder, *first, *last, Verdict::Release, now_ms, dead));
+            }
         }
-        for holder in holders {
+        // To look for the rest takes as long as all that the queue has in flight, whoever has it: mostly there is none.
+        for (holder, _) in holders.into_iter().filter(|(_, left)| *left > 0) {
             self.judge(subscription, holder, 0, u64::MAX, Verdict::Release, now_ms, dead);
         }
         if self.consumers.count() < before {

@@ -162,6 +162,21 @@ impl<V: Copy + PartialEq> Runs<V> {
         Some(value)
     }
 
+    /// Parts of runs in `first..=last` with values that are wanted, in order. Where many values share a page, the others' bits are not looked at.
+    pub fn select(&self, first: u64, last: u64, wanted: impl Fn(&V) -> bool) -> Vec<Run<V>> {
+        if first > last {
+            return Vec::new();
+        }
+        let head = self.by_first.range(..first).next_back().filter(|(_, (end, _))| *end >= first);
+        let all = head.into_iter().chain(self.by_first.range(first..=last)).filter(|(_, (_, value))| wanted(value));
+        let mut found: Vec<Run<V>> = all.map(|(start, (end, value))| Run { first: first.max(*start), last: last.min(*end), value: *value }).collect();
+        if !self.dense.is_empty() {
+            self.dense.select(first, last, wanted, &mut found);
+            found.sort_unstable_by_key(|run| run.first);
+        }
+        found
+    }
+
     /// Takes out whatever lies in `first..=last`, in order.
     pub fn take(&mut self, first: u64, last: u64) -> Vec<Run<V>> {
         if self.is_empty() {

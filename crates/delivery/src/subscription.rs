@@ -486,14 +486,14 @@ impl Subscription {
         if last < first {
             return Ok(());
         }
-        let held = self.in_flight.within(first, last).filter(|run| run.value.consumer == consumer);
+        let held = self.in_flight.select(first, last, |flight| flight.consumer == consumer).into_iter();
         let count: u64 = held.map(|run| run.last - run.first + 1).sum();
         if count == last - first + 1 { Ok(()) } else { Err(NotHeld) }
     }
 
     /// What `consumer` has of `first..=last`, as runs, both ends included.
     pub fn held(&self, consumer: ConsumerId, first: u64, last: u64) -> Vec<(u64, u64)> {
-        self.in_flight.within(first, last).filter(|run| run.value.consumer == consumer).map(|run| (run.first, run.last)).collect()
+        self.in_flight.select(first, last, |flight| flight.consumer == consumer).into_iter().map(|run| (run.first, run.last)).collect()
     }
 
     /// `consumer` says what is to become of `first..=last`, which it has (see [`Subscription::check`]). What is dead is added
@@ -510,7 +510,7 @@ impl Subscription {
         dead: &mut Vec<Dead>,
     ) -> u64 {
         let first = first.max(self.start);
-        let held: Vec<Run<Flight>> = self.in_flight.within(first, last).filter(|run| run.value.consumer == consumer).collect();
+        let held = self.in_flight.select(first, last, |flight| flight.consumer == consumer);
         for run in &held {
             self.let_go(run.first, run.last);
             match verdict {
@@ -540,7 +540,7 @@ impl Subscription {
 
     /// Gives back everything that `consumer` has; true when there was something.
     pub fn release_all(&mut self, consumer: ConsumerId, now: u64, rules: &Rules, dead: &mut Vec<Dead>) -> bool {
-        let held: Vec<Run<Flight>> = self.in_flight.iter().filter(|run| run.value.consumer == consumer).collect();
+        let held = self.in_flight.select(0, u64::MAX, |flight| flight.consumer == consumer);
         for run in &held {
             self.let_go(run.first, run.last);
             self.give_back(*run, true, rules, dead, now);

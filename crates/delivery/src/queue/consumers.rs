@@ -232,7 +232,7 @@ impl Consumers {
     }
 
     /// All consumers of a channel go, and it is forgotten; tells who of it had records.
-    pub fn remove_channel(&mut self, channel: ChannelId) -> Vec<ConsumerId> {
+    pub fn remove_channel(&mut self, channel: ChannelId) -> BTreeMap<ConsumerId, u64> {
         let members = self.channels.get(&channel).map(|one| one.members.clone()).unwrap_or_default();
         // None of them is to become active while the others go.
         for id in &members {
@@ -245,7 +245,8 @@ impl Consumers {
             self.cancel(*id);
         }
         self.channels.remove(&channel);
-        members.into_iter().filter(|id| self.all.remove(id).is_some_and(|one| one.unacknowledged > 0)).collect()
+        let holds = |id| self.all.remove(&id).filter(|one| one.unacknowledged > 0).map(|one| (id, one.unacknowledged));
+        members.into_iter().filter_map(holds).collect()
     }
 
     /// How many records those who may take one can take together; `most` at most. What their channels say is not known.

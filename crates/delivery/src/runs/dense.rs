@@ -42,22 +42,23 @@ impl Bits {
         }
     }
 
-    /// The first one from `from` on whose bit is `set`.
-    fn next(&self, from: u16, set: bool) -> Option<u16> {
-        let mut at = usize::from(from) / 64;
+    /// The first one in the range whose bit is `set`. Looks at no more words than the range has: most ranges are a single offset.
+    fn next(&self, first: u16, last: u16, set: bool) -> Option<u16> {
+        let (mut at, end) = (usize::from(first) / 64, usize::from(last) / 64);
         let flip = if set { 0 } else { u64::MAX };
-        let mut word = (self.words.get(at)? ^ flip) & (u64::MAX << (from % 64));
-        while word == 0 {
+        let mut word = (self.words.get(at)? ^ flip) & (u64::MAX << (first % 64));
+        while word == 0 && at < end {
             at += 1;
             word = self.words.get(at)? ^ flip;
         }
-        Some((at * 64) as u16 + word.trailing_zeros() as u16)
+        let found = if word == 0 { return None } else { (at * 64) as u16 + word.trailing_zeros() as u16 };
+        (found <= last).then_some(found)
     }
 
     /// The first run in the range.
     fn run(&self, first: u16, last: u16) -> Option<(u16, u16)> {
-        let from = self.next(first, true).filter(|from| *from <= last)?;
-        let until = self.next(from, false).map_or(last, |end| (end - 1).min(last));
+        let from = self.next(first, last, true)?;
+        let until = self.next(from, last, false).map_or(last, |end| end - 1);
         Some((from, until))
     }
 }
@@ -123,6 +124,23 @@ impl<V: Copy + PartialEq> Pages<V> {
     pub fn get(&self, offset: u64) -> Option<V> {
         let values = self.by_number.get(&(offset / PAGE))?;
         values.iter().find(|(_, bits)| bits.has((offset % PAGE) as u16)).map(|(value, _)| *value)
+    }
+
+    /// Adds the runs of the range with values that are wanted, page by page and value by value.
+    pub fn select(&self, first: u64, last: u64, wanted: impl Fn(&V) -> bool, out: &mut Vec<Run<V>>) {
+        for (page, values) in self.by_number.range(first / PAGE..=last / PAGE) {
+            let base = page * PAGE;
+            for (value, bits) in values.iter().filter(|(value, _)| wanted(value)) {
+                let (mut low, high) = part(*page, first, last);
+                while let Some((from, until)) = bits.run(low, high) {
+                    out.push(Run { first: base + u64::from(from), last: base + u64::from(until), value: *value });
+                    if until == high {
+                        break;
+                    }
+                    low = until + 1;
+                }
+            }
+        }
     }
 
     /// The first run from `from` on that begins before or at `last`, cut to the range.
