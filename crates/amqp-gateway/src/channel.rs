@@ -81,14 +81,16 @@ impl Channel {
         transacts || self.content.as_ref().is_some_and(|content| content.is_stalled(now))
     }
 
-    /// Drops what was begun and not finished; how many bytes of memory that took.
+    /// Drops what was begun and not finished; how many bytes of memory that took. What a transaction was to say of deliveries is not said: the
+    /// channel has them again.
     pub fn drop_unfinished(&mut self) -> usize {
         let content = self.content.take().map_or(0, |content| content.kept());
-        let transaction = match &mut self.mode {
-            Mode::Transaction(transaction) => std::mem::take(transaction).memory(),
-            Mode::Plain | Mode::Confirm(_) => 0,
-        };
-        content + transaction
+        let Mode::Transaction(transaction) = &mut self.mode else { return content };
+        let transaction = std::mem::take(transaction);
+        if !transaction.outcomes.is_empty() {
+            self.unacked.restore(transaction.outcomes.iter().map(|one| (one.tag, one.consumer, one.offset)));
+        }
+        content + transaction.memory()
     }
 
     /// The tag of the next delivery.

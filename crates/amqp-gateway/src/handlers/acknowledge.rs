@@ -54,15 +54,13 @@ fn hold(connection: &mut Connection, channel: &mut Channel, tag: u64, multiple: 
         (true, 0) => channel.unacked.take_all(each),
         (true, _) => channel.unacked.take_through(tag, each).then_some(()).ok_or_else(unknown)?,
     }
-    // They cannot wait: they are not the client's any more.
-    if !connection.has_room_now(taken.len() * OUTCOME_BYTES) {
-        return Err(Failure::no_room());
-    }
+    // They cannot wait: they are not the client's any more. If there is no room for them they go back with the channel.
+    let has_room = connection.has_room_now(taken.len() * OUTCOME_BYTES);
     for one in taken {
         connection.unfinished.add(OUTCOME_BYTES);
         transaction.hold_outcome(one, connection.now)?;
     }
-    Ok(())
+    if has_room { Ok(()) } else { Err(Failure::no_room()) }
 }
 
 pub(crate) fn recover(connection: &mut Connection, channel: &mut Channel, method: basic::Recover) -> Result<(), Failure> {
