@@ -121,7 +121,7 @@ impl Undertaker for Letters {
         let understood = queue.understood();
         let stored = Stored::of(record, queue.name(), None);
         let before = stored.properties();
-        let ours = record.headers.iter().any(|(name, _)| **name == *DEAD_HEADER);
+        let ours = record.vouched && record.headers.iter().any(|(name, _)| **name == *DEAD_HEADER);
         let decoded = before.decode();
         let now = Death {
             queue: queue.name(),

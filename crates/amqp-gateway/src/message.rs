@@ -21,6 +21,10 @@
 //! A field is simple if it is a string or bytes (as they are), an integer (in decimal) or a boolean (`true`, `false`), and its name is
 //! UTF-8; Kafka clients see it as a header of that name. They are for reading only: what counts for AMQP is in the first header.
 //!
+//! The broker vouches for the batches in which it writes such records. A record with that header in another batch was written by a client of Kafka,
+//! who may set the properties that a publisher may set: exchange and routing key are those of a record without the header, `user-id` is left out, and
+//! `mainstem.dead` says nothing.
+//!
 //! A record without that header was made by a client of Kafka: exchange "", the queue's name as routing key, its headers as long
 //! strings (a null as void), its key as `x-record-key` (a long string, or bytes if it is not UTF-8), and `timestamp` in seconds.
 //! Of headers with one name the last counts; one whose name is longer than 255 bytes is left out.
@@ -193,6 +197,31 @@ enum Encoded<'a> {
     Changed(BytesMut),
 }
 
+impl Encoded<'_> {
+    fn view(&self) -> EncodedProperties<'_> {
+        EncodedProperties::trusted(match self {
+            Self::AsTheyAre(bytes) => bytes,
+            Self::Changed(bytes) => bytes,
+        })
+    }
+}
+
+/// Exchange and routing key of what did not come by an exchange.
+fn addressed_to(queue: &[u8]) -> (ShortBytes<'_>, ShortBytes<'_>) {
+    (ShortBytes::default(), ShortBytes::new(queue).unwrap_or_default())
+}
+
+/// Properties for which the broker does not vouch: without the user, whom it has not checked.
+fn claimed(properties: &[u8]) -> Encoded<'_> {
+    let decoded = EncodedProperties::trusted(properties).decode();
+    if decoded.user_id.is_none() {
+        return Encoded::AsTheyAre(properties);
+    }
+    let mut out = BytesMut::new();
+    Properties { user_id: None, ..decoded }.encode(&mut out);
+    Encoded::Changed(out)
+}
+
 impl<'a> Stored<'a> {
     /// `queue`: the name of the queue it comes from; `returned`: how often it was delivered before, where that is counted.
     pub fn of(record: &'a Record, queue: &'a [u8], returned: Option<Tries>) -> Self {
@@ -200,13 +229,15 @@ impl<'a> Stored<'a> {
         let own = record.headers.iter().find(|(name, _)| name == HEADER).and_then(|(_, value)| parse(value.as_deref()?));
         let Some((exchange, routing_key, properties)) = own else {
             let properties = Encoded::Changed(of_kafka(record, returned));
-            let routing_key = ShortBytes::new(queue).unwrap_or_default();
-            return Self { exchange: ShortBytes::default(), routing_key, properties, body, failed_before: 0 };
+            let (exchange, routing_key) = addressed_to(queue);
+            return Self { exchange, routing_key, properties, body, failed_before: 0 };
         };
+        let (exchange, routing_key) = if record.vouched { (exchange, routing_key) } else { addressed_to(queue) };
+        let properties = if record.vouched { Encoded::AsTheyAre(properties) } else { claimed(properties) };
         let failed_before = failed_before(record);
         let properties = match returned.and_then(|tries| Counts::of(tries, failed_before)) {
-            None => Encoded::AsTheyAre(properties),
-            Some(counts) => Encoded::Changed(with_counts(EncodedProperties::trusted(properties), counts)),
+            None => properties,
+            Some(counts) => Encoded::Changed(with_counts(properties.view(), counts)),
         };
         Self { exchange, routing_key, properties, body, failed_before }
     }
@@ -219,12 +250,13 @@ impl<'a> Stored<'a> {
         memory.clear();
         let (exchange, routing_key) = match own {
             Some((exchange, routing_key, properties)) => {
-                let properties = EncodedProperties::trusted(properties);
+                let properties = if record.vouched { Encoded::AsTheyAre(properties) } else { claimed(properties) };
+                let properties = properties.view();
                 properties.write_with_headers(memory, |fields| {
                     fields.copy_without(properties.headers().unwrap_or_default(), |name| name == STREAM_OFFSET);
                     fields.put(short(STREAM_OFFSET), offset);
                 });
-                (exchange, routing_key)
+                if record.vouched { (exchange, routing_key) } else { addressed_to(queue) }
             }
             None => {
                 let mut before = BytesMut::with_capacity(16);
@@ -233,7 +265,7 @@ impl<'a> Stored<'a> {
                     put_kafka_fields(record, fields);
                     fields.put(short(STREAM_OFFSET), offset);
                 });
-                (ShortBytes::default(), ShortBytes::new(queue).unwrap_or_default())
+                addressed_to(queue)
             }
         };
         if !fits(memory, frame_max) {
@@ -246,10 +278,7 @@ impl<'a> Stored<'a> {
 
     /// As they are sent.
     pub fn properties(&self) -> EncodedProperties<'_> {
-        EncodedProperties::trusted(match &self.properties {
-            Encoded::AsTheyAre(bytes) => bytes,
-            Encoded::Changed(bytes) => bytes,
-        })
+        self.properties.view()
     }
 
     /// Leaves the headers table out when the properties do not fit into a frame, which cannot be split.
@@ -283,7 +312,7 @@ fn parse(header: &[u8]) -> Option<(ShortBytes<'_>, ShortBytes<'_>, &[u8])> {
 
 /// Of a dead letter: its header follows that of its properties.
 fn failed_before(record: &Record) -> u16 {
-    let mark = record.headers.get(1).filter(|(name, _)| name == DEAD_HEADER).and_then(|(_, value)| value.as_deref());
+    let mark = record.headers.get(1).filter(|(name, _)| record.vouched && name == DEAD_HEADER).and_then(|(_, value)| value.as_deref());
     mark.and_then(|value| value.try_into().ok()).map_or(0, u16::from_be_bytes)
 }
 

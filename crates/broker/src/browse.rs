@@ -128,7 +128,9 @@ impl Broker {
         for (batch, _) in batches.iter().zip(left_out).filter(|(batch, aborted)| !aborted && !batch.header.control()) {
             match opened(&slices, batch, unpacked_max) {
                 Ok(records) => {
+                    let vouched = self.is_before_marks(log, &batch.header);
                     let wanted = records.into_iter().filter(|record| (from..until).contains(&record.offset));
+                    let wanted = wanted.map(|record| Record { vouched: record.vouched || vouched, ..record });
                     page.records.extend(wanted.inspect(|record| room = room.saturating_sub(record.memory_bytes())));
                 }
                 Err(error) => page.unread.push((batch.header.base(), error)),

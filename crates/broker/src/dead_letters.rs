@@ -215,8 +215,10 @@ impl Broker {
                 return Ok((found, batch.header.base().0));
             }
             let limits = OpenLimits { memory: room, unpacked: bytes_max, record: bytes_max };
-            let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |record| {
+            let vouched = self.is_before_marks(log, &batch.header);
+            let opened = open_records(&slices, batch, Offset(from), limits, &bytes::Bytes::from, |mut record| {
                 if record.offset.0 <= last {
+                    record.vouched |= vouched;
                     found.push(record);
                 }
             });
@@ -258,7 +260,8 @@ impl Broker {
         let own = record.headers.iter().map(|(name, value)| (&name[..], value.as_deref()));
         let headers: Vec<(&[u8], Option<&[u8]>)> = own.chain(told.iter().map(|(name, value)| (*name, Some(&value[..])))).collect();
         let batch = BatchBuilder::default().record_with_headers(record.timestamp, record.key.as_deref(), record.value.as_deref(), &headers);
-        let mut bytes = batch.build();
+        // A copy says what the record said.
+        let mut bytes = if record.vouched { batch.vouched() } else { batch }.build();
         if copies.topic.config().append_time {
             let mut stamped = bytes.to_vec();
             record::stamp_append_time(&mut stamped, self.now_ms());

@@ -39,6 +39,7 @@ mod topic;
 mod transactions;
 mod unpacking;
 mod unsent;
+mod vouched;
 mod waits;
 mod watches;
 mod why;
@@ -218,6 +219,8 @@ pub struct Broker {
     ends: log_ends::Ends,
     /// Ids for logs that have no record.
     log_ids: Mutex<std::ops::Range<u64>>,
+    /// By journal.
+    vouched: Vec<vouched::VouchedSince>,
 }
 
 /// Receives the outcomes of the broker's own appends.
@@ -250,6 +253,7 @@ impl Broker {
         broker.listen();
         let mut queues = broker.restore(state, &settled)?;
         broker.write_claims(&mut queues).map_err(BrokerOpenError::Queues)?;
+        broker.write_vouched();
         broker.resume_transactions();
         let broker = Arc::new(broker);
         broker.restore_queues(queues);
@@ -284,10 +288,11 @@ impl Broker {
         let transactions = Transactions::new(&config.settings, Arc::clone(lane.transactions()));
         let mailboxes = Mailboxes::default();
         let subscriptions = Subscriptions::new(mailboxes.clone(), &journals);
-        let (mut state, mut settled) = (Vec::new(), Vec::new());
+        let (mut state, mut settled, mut vouched) = (Vec::new(), Vec::new(), Vec::new());
         for journal in &journals {
             let own = journal.take_state();
             settled.push(own.iter().any(|(key, _)| key == DROPS_KEY));
+            vouched.push(vouched::VouchedSince::find(journal, &own));
             state.extend(own);
         }
         let catalog = Arc::new(Catalog::default());
@@ -334,6 +339,7 @@ impl Broker {
             undertaker: queues::TheUndertaker::default(),
             ends: log_ends::Ends::default(),
             log_ids: Mutex::new(0..0),
+            vouched,
         };
         (broker, state, settled)
     }
@@ -351,7 +357,7 @@ impl Broker {
                     live.extend(record.logs.iter().copied());
                     topics.push((name, record));
                 }
-                _ if key == DROPS_KEY => {}
+                _ if key == DROPS_KEY || key == vouched::VOUCHED_KEY => {}
                 Some(&ENDS_KEY) if !ends.take(&key, &value) => {
                     return Err(BrokerOpenError::Ends { key: key.escape_ascii().to_string() });
                 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use bytes::{BufMut, Bytes, BytesMut};
 use types::Timestamp;
 
-use crate::header::{CONTROL, CRC_FROM, HEADER_BYTES, TRANSACTIONAL};
+use crate::header::{CONTROL, CRC_FROM, HEADER_BYTES, TRANSACTIONAL, VOUCHED};
 use crate::{Compression, crc32c};
 
 /// A batch in the making. Records get offsets from 0 on.
@@ -118,6 +118,13 @@ impl BatchBuilder {
     #[must_use]
     pub fn transactional(mut self) -> Self {
         self.flags |= TRANSACTIONAL;
+        self
+    }
+
+    /// Marks it as one that the broker vouches for.
+    #[must_use]
+    pub fn vouched(mut self) -> Self {
+        self.flags |= VOUCHED;
         self
     }
 

@@ -6,7 +6,7 @@
 //!  12 i32 leader epoch         (written by the broker, outside the CRC)
 //!  16 i8  magic, 2
 //!  17 u32 CRC-32C of bytes 21..
-//!  21 i16 attributes: 0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
+//!  21 i16 attributes: 0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon, 14 vouched for (ours)
 //!  23 i32 last offset delta
 //!  27 i64 base timestamp
 //!  35 i64 max timestamp
@@ -16,6 +16,9 @@
 //!  57 i32 record count
 //!  61     records
 //! ```
+//!
+//! Bit 14 is none of Kafka's, whose clients look at the bits that they know. It says that the broker has written the batch and vouches for what its
+//! records say of who sent them and by which way they came. No producer may set it.
 
 use types::{Offset, Timestamp};
 
@@ -34,6 +37,7 @@ pub(crate) const APPEND_TIME: i16 = 1 << 3;
 pub(crate) const TRANSACTIONAL: i16 = 1 << 4;
 pub(crate) const CONTROL: i16 = 1 << 5;
 pub(crate) const DELETE_HORIZON: i16 = 1 << 6;
+pub(crate) const VOUCHED: i16 = 1 << 14;
 
 /// How the records of a batch are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +158,11 @@ impl BatchHeader {
     /// Holds markers instead of records.
     pub fn control(&self) -> bool {
         self.attributes & CONTROL != 0
+    }
+
+    /// The broker has written it for a client of a protocol whose messages say who sent them.
+    pub fn vouched(&self) -> bool {
+        self.attributes & VOUCHED != 0
     }
 
     /// When its tombstones, or it as a marker, may go; compaction has set it in place of the base timestamp.

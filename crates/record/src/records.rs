@@ -29,6 +29,8 @@ pub struct Record {
     pub value: Option<Bytes>,
     /// Headers in order; names may repeat.
     pub headers: Headers,
+    /// Its batch is one that the broker vouches for.
+    pub vouched: bool,
 }
 
 impl Record {
@@ -138,7 +140,7 @@ pub(crate) fn record(header: &BatchHeader, bytes: &mut Bytes, memory: &mut Memor
     }
     let timestamp =
         if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };
-    Ok(Record { offset: Offset(header.base().0.saturating_add_signed(offset_delta)), timestamp, key, value, headers })
+    Ok(Record { offset: Offset(header.base().0.saturating_add_signed(offset_delta)), timestamp, key, value, headers, vouched: header.vouched() })
 }
 
 /// The first record of a batch, from an offset on, whose timestamp is at least `at`. `None` as well when the batch cannot be read.

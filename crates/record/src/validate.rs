@@ -90,6 +90,9 @@ fn check_fields(header: &BatchHeader) -> Result<(), BatchError> {
     if header.control() {
         return Err(BatchError::Invalid { what: "control batches are not for clients" });
     }
+    if header.vouched() {
+        return Err(BatchError::Invalid { what: "attribute bit 14 is the broker's" });
+    }
     if header.records_count < 1 || header.last_offset_delta != header.records_count - 1 {
         return Err(BatchError::Invalid { what: "record count does not fit the offsets" });
     }

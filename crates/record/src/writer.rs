@@ -1,12 +1,12 @@
 //! Writes an uncompressed batch straight into the memory that is appended: for gateways that make a batch of the messages that came
-//! together. Each byte is copied once.
+//! together. Each byte is copied once. The broker vouches for these batches: what their records say of who sent them, it has checked.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use types::Timestamp;
 
 use crate::builder::put_varint;
 use crate::crc32c;
-use crate::header::{CRC_FROM, HEADER_BYTES};
+use crate::header::{CRC_FROM, HEADER_BYTES, VOUCHED};
 
 /// A batch being written. Records get offsets from 0 on.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl BatchWriter {
         self.count += 1;
     }
 
-    /// The batch, as a producer would send it.
+    /// The batch: as a producer would send it, but for the mark.
     ///
     /// # Panics
     /// Without any record.
@@ -94,7 +94,7 @@ impl BatchWriter {
         head.put_i32(-1);
         head.put_i8(2);
         head.put_u32(0);
-        head.put_i16(0);
+        head.put_i16(VOUCHED);
         head.put_i32(self.count - 1);
         head.put_i64(self.base_timestamp);
         head.put_i64(self.max_timestamp);
@@ -111,7 +111,7 @@ impl BatchWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BatchBuilder, records, validate_produced};
+    use crate::{BatchBuilder, BatchError, records, validate_produced};
 
     /// Timestamp, value and headers of a record.
     type Case<'a> = (i64, Vec<&'a [u8]>, Vec<HeaderPieces<'a>>);
@@ -133,9 +133,9 @@ mod tests {
         }
         assert_eq!(writer.count(), 4);
         let written = writer.finish();
-        assert_eq!(written, builder.build());
-        validate_produced(&written, 1 << 20).expect("valid");
-        assert_eq!(records(&written).expect("readable").len(), 4);
+        assert_eq!(written, builder.vouched().build());
+        assert!(records(&written).expect("readable").iter().all(|record| record.vouched));
+        assert!(matches!(validate_produced(&written, 1 << 20), Err(BatchError::Invalid { .. })), "no producer may send such a batch");
     }
 
     #[test]

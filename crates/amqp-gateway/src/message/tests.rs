@@ -119,14 +119,15 @@ fn a_header_that_others_wrote_in_our_name_is_not_trusted() {
         body: &[],
     });
     let header = good.headers[0].1.clone().expect("it is there");
+    let vouched = |header: &[u8]| Record { vouched: true, ..kafka(None, &[(HEADER, Some(header))]) };
+    assert_eq!(&*Stored::of(&vouched(&header), b"queue", None).routing_key, b"k");
     for end in 0..header.len() {
-        let record = kafka(None, &[(HEADER, Some(&header[..end]))]);
-        assert_eq!(&*Stored::of(&record, b"queue", None).routing_key, b"queue", "{end} bytes");
+        assert_eq!(&*Stored::of(&vouched(&header[..end]), b"queue", None).routing_key, b"queue", "{end} bytes");
     }
     let mut newer = header.to_vec();
     newer[0] = 2;
-    assert_eq!(&*Stored::of(&kafka(None, &[(HEADER, Some(&newer))]), b"queue", None).routing_key, b"queue");
-    let null = Record { offset: Offset(0), timestamp: -1, key: None, value: None, headers: [(Bytes::from_static(HEADER), None)].into() };
+    assert_eq!(&*Stored::of(&vouched(&newer), b"queue", None).routing_key, b"queue");
+    let null = Record { offset: Offset(0), timestamp: -1, key: None, value: None, headers: [(Bytes::from_static(HEADER), None)].into(), vouched: true };
     assert_eq!(Stored::of(&null, b"queue", None).properties().timestamp(), None);
 }
 
@@ -145,4 +146,26 @@ fn headers_that_fit_no_frame_are_left_out() {
     assert!(back.properties().headers().is_some());
     back.fit(8192);
     assert_eq!((back.properties().headers(), back.properties().delivery_mode()), (None, Some(2)));
+}
+
+#[test]
+fn what_the_broker_does_not_vouch_for_is_what_anybody_may_say() {
+    let mut encoded = BytesMut::new();
+    let table = Table::build(|fields| fields.put(short("a"), 1i32));
+    let (user_id, app_id) = (ShortBytes::new(b"root"), ShortBytes::new(b"shop"));
+    Properties { user_id, app_id, headers: Some(table.view()), ..Properties::default() }.encode(&mut encoded);
+    let properties = EncodedProperties::trusted(&encoded);
+    let ours = stored(&Message { exchange: b"e", routing_key: b"k", properties, traits: MessageTraits::default(), body: &[b"body"] });
+    let claimed = Record { vouched: false, ..ours.clone() };
+    for (record, user, address) in [(&ours, user_id, (&b"e"[..], &b"k"[..])), (&claimed, None, (&b""[..], &b"queue"[..]))] {
+        let mut memory = BytesMut::new();
+        let tries = Some(Tries { counted: 1, spared: 0 });
+        let all = [Stored::of(record, b"queue", None), Stored::of(record, b"queue", tries), Stored::of_stream(record, b"queue", 1 << 17, &mut memory)];
+        for back in all {
+            assert_eq!((&*back.exchange, &*back.routing_key, &back.body[..]), (address.0, address.1, &b"body"[..]));
+            let decoded = back.properties().decode();
+            assert_eq!((decoded.user_id, decoded.app_id), (user, app_id));
+            assert_eq!(decoded.headers.and_then(|table| table.get("a")), Some(Value::I32(1)));
+        }
+    }
 }

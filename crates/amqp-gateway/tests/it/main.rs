@@ -21,4 +21,5 @@ mod topology;
 mod transactions;
 mod unfinished;
 mod unsettled;
+mod vouched;
 mod written;

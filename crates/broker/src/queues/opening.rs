@@ -89,9 +89,11 @@ impl<'a> Opening<'a> {
             let unpacked = self.left.as_deref().map_or(bytes_max, |left| (*left).min(bytes_max));
             let limits = OpenLimits { memory: room, unpacked, record: bytes_max };
             let before = unpacked_bytes();
-            let shown = open_records(slices, batch, Offset(range.start), limits, &|bytes| memory.own(bytes), |record| {
+            let vouched = self.broker.is_before_marks(log, &batch.header);
+            let shown = open_records(slices, batch, Offset(range.start), limits, &|bytes| memory.own(bytes), |mut record| {
                 if record.offset.0 < range.end {
                     some = true;
+                    record.vouched |= vouched;
                     each(record);
                 }
             });

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     fn record(offset: u64) -> Record {
-        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new() }
+        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new(), vouched: false }
     }
 
     #[test]

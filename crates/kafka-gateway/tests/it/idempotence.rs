@@ -1,6 +1,7 @@
 //! Idempotent producers: duplicates, gaps and old epochs, also after a restart.
 
 use kafka_wire::ErrorCode;
+use record::BatchBuilder;
 
 use crate::node::{Node, batch_of};
 
@@ -53,5 +54,18 @@ fn a_duplicate_beside_its_original_is_answered_once_both_are_durable() {
             assert_eq!(crate::node::produced(body), (0, i64::from(round)));
         }
     }
+    node.stop();
+}
+
+/// It says that the broker vouches for what records say of who sent them.
+#[test]
+fn nobody_sets_the_mark_of_the_broker() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    node.create_topic(client, "t", 1);
+    let batch = || BatchBuilder::default().record(1_700_000_000_000, None, Some(b"value"));
+    assert_eq!(node.produce(client, "t", 0, batch().vouched().build()).0, ErrorCode::InvalidRecord.code());
+    assert_eq!(node.produce(client, "t", 0, batch().build()), (0, 0), "what was refused took no offset");
     node.stop();
 }

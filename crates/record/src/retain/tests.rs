@@ -8,7 +8,7 @@ const CODECS: [Compression; 5] =
 
 /// Twenty records from offset 100 on, of which every fifth has no value; keys repeat every seven.
 fn batch(codec: Compression) -> Vec<u8> {
-    let mut builder = BatchBuilder::default().producer(9, 3, 17).compression(codec).transactional();
+    let mut builder = BatchBuilder::default().vouched().producer(9, 3, 17).compression(codec).transactional();
     for number in 0..20i64 {
         let (key, value) = (format!("key-{}", number % 7), vec![number as u8; 100]);
         let value = (number % 5 != 0).then_some(&value[..]);

@@ -32,7 +32,7 @@ pub(super) fn record(partition: u32, record: &Record, most: usize, mut room: usi
         "key": field(record.key.as_ref(), most),
         "value": field(record.value.as_ref(), most),
         "headers": headers,
-        "amqp": record.headers.iter().find(|(name, _)| &name[..] == AMQP).and_then(|(_, value)| published(value.as_ref()?)),
+        "amqp": record.headers.iter().find(|(name, _)| record.vouched && &name[..] == AMQP).and_then(|(_, value)| published(value.as_ref()?)),
     })
 }
 
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn headers_are_shown_as_far_as_there_is_room() {
-        let mut one = Record { offset: types::Offset(7), timestamp: 1, key: None, value: None, headers: record::Headers::new() };
+        let mut one = Record { offset: types::Offset(7), timestamp: 1, key: None, value: None, headers: record::Headers::new(), vouched: false };
         one.headers = std::iter::repeat_n((Bytes::from_static(b"a long name"), Some(Bytes::from_static(b"value"))), 10).collect();
         let shown = record(0, &one, 6, 4 * (HEADER_BYTES + 11) + 1);
         assert_eq!((shown["headers"].as_array().map(Vec::len), &shown["headers_left_out"]), (Some(4), &json!(6)));

@@ -71,7 +71,7 @@ mod tests {
     use types::Offset;
 
     fn record(offset: u64) -> Record {
-        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new() }
+        Record { offset: Offset(offset), timestamp: 0, key: None, value: None, headers: record::Headers::new(), vouched: false }
     }
 
     #[test]

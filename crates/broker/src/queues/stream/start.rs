@@ -68,7 +68,7 @@ mod tests {
     fn a_filter_wants_its_values_and_perhaps_what_has_none() {
         let record = |value: Option<&'static [u8]>| {
             let header = |value| (Bytes::from_static(FILTER_HEADER), Some(Bytes::from_static(value)));
-            Record { offset: Offset(0), timestamp: 0, key: None, value: None, headers: value.map(header).into_iter().collect() }
+            Record { offset: Offset(0), timestamp: 0, key: None, value: None, headers: value.map(header).into_iter().collect(), vouched: false }
         };
         let filter = |unfiltered| StreamFilter { values: Some(vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")]), unfiltered, expression: None };
         for (value, wanted) in [(Some(&b"a"[..]), true), (Some(b"b"), true), (Some(b"c"), false), (Some(b""), false)] {

@@ -47,6 +47,7 @@ fn all_conditions_have_to_hold() {
         key: Some("anna".into()),
         value: Some(r#"{"n": 1}"#.into()),
         headers: [("trace".into(), Some("7".into())), ("empty".into(), None)].into_iter().collect(),
+        vouched: false,
     };
     let all = |key: &str, header: (&str, Option<&str>), text: &str| Conditions {
         key_part: Some(finder(key)),
@@ -68,7 +69,7 @@ fn all_conditions_have_to_hold() {
 fn a_part_that_nearly_fits_everywhere_costs_no_more_than_another() {
     let value = vec![b'a'; 8 << 20];
     let part = "a".repeat(256 << 10) + "b";
-    let record = Record { offset: types::Offset(0), timestamp: 0, key: None, value: Some(value.into()), headers: record::Headers::new() };
+    let record = Record { offset: types::Offset(0), timestamp: 0, key: None, value: Some(value.into()), headers: record::Headers::new(), vouched: false };
     let began = std::time::Instant::now();
     assert!(!Conditions { text: Some(finder(&part)), ..Conditions::default() }.hold(&record));
     assert!(Conditions { text: Some(finder(&part[1 << 10..256 << 10])), ..Conditions::default() }.hold(&record));
