@@ -104,6 +104,33 @@ fn acknowledgements_of_a_transaction_count_until_it_ends() {
     node.stop();
 }
 
+/// Acknowledgements that find no room end their channel; it has the messages as long as that, and gives them back.
+#[test]
+fn what_a_refused_transaction_was_to_acknowledge_comes_again() {
+    let mut node = Node::start();
+    smallest(&node);
+    let (client, other) = (node.open(), node.open());
+    node.declare(client, "q");
+    (0..200).for_each(|_| node.publish(client, "", "q", b"x"));
+    node.ask(client, 1, &tx::Select {});
+    (0..200).for_each(|_| drop(node.get(client, "q", false)));
+    node.ask(client, 2, &channel::Open {});
+    node.ask(client, 2, &tx::Select {});
+    for body in [vec![0; 100_000], vec![0; 1000]] {
+        while node.gateway().unfinished_bytes() + 2 * body.len() < CONNECTION_MAX {
+            node.send_content(client, 2, &publish("", "nobody", false), &[0, 0], &body);
+            assert_eq!(node.poll(client), None);
+        }
+    }
+    node.send(client, 1, &basic::Ack { delivery_tag: 0, multiple: true });
+    let closed = node.next(client);
+    assert!(closed.channel == 1 && closed.method.contains("reply_code: 311"), "{closed:?}");
+    let queue = node.broker.vhosts().get("/").and_then(|host| host.queue(&b"q"[..])).expect("it is there");
+    node.wait_until("all are ready", |node| node.broker.counts(&queue).ready == 200);
+    assert!(node.get(other, "q", true).method.contains("redelivered: true"));
+    node.stop();
+}
+
 /// Who finds no room because of others waits for them, and goes on when they are done.
 #[test]
 fn a_body_waits_for_others_to_be_finished() {
