@@ -74,6 +74,8 @@ pub struct JournalConfig {
     pub window_bytes: Option<u64>,
     /// Archive objects are about this long.
     pub object_bytes: u64,
+    /// Memory for batches that go into the archive with one append; four objects in any case.
+    pub gather_bytes: u64,
     /// Memory for the keys of a part of a log while it is compacted.
     pub key_bytes: usize,
     /// How often the archiver looks for work that nobody tells it of, in ms.
@@ -98,6 +100,7 @@ impl Default for JournalConfig {
             quick_write: Duration::from_micros(500),
             window_bytes: None,
             object_bytes: 8 << 20,
+            gather_bytes: 128 << 20,
             key_bytes: 128 << 20,
             archive_check_ms: 15_000,
             #[cfg(feature = "planted")]

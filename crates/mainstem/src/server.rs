@@ -390,6 +390,7 @@ fn open_journals(
             held_bytes: share / HELD_SHARE,
             index_bytes: share / 32,
             state_bytes: share / 16,
+            gather_bytes: (share / 16).min(128 << 20) as u64,
             key_bytes: config.settings.int("log.cleaner.dedupe.buffer.size") as usize / folder.journals,
             window_bytes: window(&config.settings)?,
             ..timed(&config.settings)

@@ -24,8 +24,11 @@ use crate::window::Relief;
 /// Runs with the segments that hold them.
 type PlacedRuns = Vec<(Arc<Segment>, Run)>;
 
-/// Batches gathered for one append, in objects.
+/// Batches gathered for one append, in objects, at least.
 const OBJECTS_AT_ONCE: u64 = 4;
+/// Of what is read for one append this part is to go into objects: where many logs have a little each, their batches lie so close together that all
+/// of the segments is read for whichever of them are gathered, and commits wait for the disk meanwhile.
+const READ_SHARE: u64 = 4;
 /// A log with less than this part of an object in the oldest segments stays there.
 const WORTH_SHARE: u64 = 8;
 /// In a hurry a log with less than this part of that does, …
@@ -109,6 +112,8 @@ impl Archiver {
             wanted *= 2;
         };
         let left = live.left || !live.logs.is_empty();
+        let lengths: Vec<u64> = sealed.iter().map(|(segment, _)| segment.bytes()).collect();
+        let enough = self.read_less(&mut victims, &lengths, &mut live, enough, hurried)?;
         if enough < self.journal.config().object_bytes / WORTH_SHARE {
             // What is moved at once is all of some segments rather than something of each.
             while live.bytes_of(enough) > self.room_at_once() {
@@ -142,6 +147,24 @@ impl Archiver {
         let taken = made.iter().map(|object| object.bytes).sum();
         self.commit(Pending { append: None, made, gone: Vec::new(), passed: Vec::new(), taken });
         Ok(Turn::Waiting)
+    }
+
+    /// Leaves out the last of some segments as long as too little of what would be read went into objects. With less of each log a smaller object is
+    /// enough; how much is.
+    fn read_less(&self, victims: &mut Vec<Arc<SealedIndex>>, lengths: &[u64], live: &mut Live, mut enough: u64, hurried: bool) -> Result<u64, ArchiverError> {
+        // A log that has much of a segment is read for itself.
+        let taken = |live: &Live, enough| live.bytes_of(enough).min(self.room_at_once()).max(live.most());
+        while victims.len() > 1 && taken(live, enough).saturating_mul(READ_SHARE) < lengths[..victims.len()].iter().sum() {
+            let fewer = &victims[..victims.len() - 1];
+            let in_fewer = self.live_in(fewer, hurried)?;
+            let less = enough.min(in_fewer.most() / 2);
+            if in_fewer.logs.is_empty() || less < self.journal.config().object_bytes / WORTH_SHARE / LITTLE_SHARE {
+                break;
+            }
+            victims.pop();
+            (*live, enough) = (in_fewer, less);
+        }
+        Ok(enough)
     }
 
     /// What is live in segments that are to go, by log, that with the most first. In a hurry also what retention will soon let go.
@@ -209,7 +232,8 @@ impl Archiver {
 
     /// Bytes of batches that are gathered for one append.
     fn room_at_once(&self) -> u64 {
-        OBJECTS_AT_ONCE * self.journal.config().object_bytes
+        let config = self.journal.config();
+        config.gather_bytes.max(OBJECTS_AT_ONCE * config.object_bytes)
     }
 
     /// Reads what some of the candidates have, in the order of the journal, into objects.
