@@ -1,5 +1,5 @@
 //! What the user of a connection may do. Permissions are looked up once and again after each change of them; what an expression
-//! allowed is remembered, so that a publish costs no matching of expressions. What declarations and bindings take is asked on the controller, where
+//! allowed is remembered, so that a publish costs no matching of expressions. What declarations, deletions and bindings take is asked on the controller, where
 //! they are carried out (`broker`, `queues/rights.rs`): the client comes along as a [`Principal`].
 //!
 //! | operation | permission | by entries, where they count |

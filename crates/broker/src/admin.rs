@@ -270,8 +270,12 @@ impl Broker {
         outcomes
     }
 
-    /// Deletes the queue that a topic is; what is to be written for the topic itself, nothing if it went with its queue.
+    /// Deletes the queue that a topic is; what is to be written for the topic itself, nothing if it went with its queue or is gone.
     fn begin_topic_deletion(self: &Arc<Self>, topic: &Topic) -> Result<Vec<AppendItem>, AppendError> {
+        // Another one may have its name by now.
+        if self.topic(&topic.name).is_none_or(|now| now.id != topic.id) {
+            return Ok(Vec::new());
+        }
         if let Some(queue) = self.queue_on(topic) {
             match self.delete_queue(&queue, false, false) {
                 Err(QueueError::Append(error)) => return Err(error),

@@ -41,7 +41,36 @@ impl Access {
     }
 }
 
+/// Whoever is at the other end of a connection, for what the controller does: he comes along with the command, and what he may is decided in the turn
+/// in which it is carried out.
+pub(crate) struct Client {
+    name: Option<Box<str>>,
+    address: IpAddr,
+}
+
+impl Client {
+    /// Has somebody decide who asks for him, as of now.
+    pub fn ask<T>(&self, broker: &Broker, decide: impl FnOnce(&Asking<'_>) -> T) -> T {
+        let (security, access) = (broker.security(), Access::new(broker.security()));
+        decide(&Asking { access: &access, broker, security, name: self.name.as_deref(), address: self.address, quiet: false })
+    }
+}
+
 impl Asking<'_> {
+    /// The same, to be asked elsewhere and later.
+    pub fn client(&self) -> Client {
+        Client { name: self.name.map(Box::from), address: self.address }
+    }
+
+    /// May he look after the node, where entries do not say who may? An administrator may, as of now; who does not say who he is, as long as no user
+    /// is defined or where the settings let him.
+    pub fn administers(&self) -> bool {
+        match self.name {
+            Some(name) => self.security.user(name).is_some_and(|user| user.has_tag("administrator")),
+            None => self.security.trusts_anonymous(),
+        }
+    }
+
     /// Asks without a word in the audit log.
     pub fn quietly(self) -> Self {
         Self { quiet: true, ..self }

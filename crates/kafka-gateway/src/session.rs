@@ -187,16 +187,6 @@ impl<'a> Context<'a> {
         self.user.map(|user| user.name()).or(self.certified)
     }
 
-    /// May he look after the node, where entries do not say who may? An administrator may, as of now; who does not say who he is, as long as no user
-    /// is defined or where the settings let him.
-    pub fn administers(&self) -> bool {
-        let security = self.gateway.broker.security();
-        match self.name() {
-            Some(name) => security.user(name).is_some_and(|user| user.has_tag("administrator")),
-            None => security.trusts_anonymous(),
-        }
-    }
-
     /// For the audit log.
     pub fn acting(&self, act: &'static str) -> Acting {
         Acting::new(&self.gateway.broker, self.name(), self.peer.ip(), act)

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
-use broker::{Broker, SettingError, Vhost};
+use broker::{Broker, Denial, Principal, SettingError, Vhost, Via};
 use routing::Name;
 use serde_json::{Map, Value};
 
 use super::answer::{Answer, Refusal};
+use super::rights::{check_access, denied};
+use super::route::Access;
 use super::server::Api;
 use super::sessions::Caller;
 use crate::management::Management;
@@ -25,6 +27,8 @@ pub(crate) struct Call<'a> {
     pub body: &'a [u8],
     /// The route can be asked what it would do.
     pub tries: bool,
+    /// What the route takes.
+    pub access: Access,
 }
 
 impl Call<'_> {
@@ -98,15 +102,35 @@ impl Call<'_> {
         Ok(self.broker().vhosts().all().into_iter().filter(|vhost| self.caller.who.sees(vhost.name())).collect())
     }
 
-    /// Has the controller do something, and waits for what comes of it.
+    /// Has the controller do something, if whoever asks still has there and then the tag that the route takes, and waits for what comes of it.
     ///
     /// # Errors
-    /// 503: it has too much to do.
+    /// 403: he has not; 503: it has too much to do.
     pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
-        crate::control::control(self.broker(), work).ok_or_else(Answer::busy)
+        let (who, access) = (self.caller.who.clone(), self.access);
+        let judged = move |broker: &Arc<Broker>| check_access(&who.now(), access).map(|()| work(broker));
+        crate::control::control(self.broker(), judged).ok_or_else(Answer::busy)?
     }
 
-    /// The same, unless it is only to be tried: then `work` is carried out here, and told not to change anything. What a change depends on
+    /// The same for what takes rights as well: `judge` says in the same turn, of what is there and of the rights that he has then, whether he may.
+    ///
+    /// # Errors
+    /// 403, 503.
+    pub fn control_judged<T: Send + 'static>(
+        &self,
+        judge: impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + 'static,
+        work: impl FnOnce(&Arc<Broker>, bool) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let who = self.principal();
+        self.control_or_try(move |broker, really| judge(broker, &who).map(|()| work(broker, really)))?.map_err(|denial| denied(&denial))
+    }
+
+    /// Whoever asks, for what is decided elsewhere.
+    pub fn principal(&self) -> Principal {
+        self.caller.who.caller(Via::Administration).principal
+    }
+
+    /// As [`Call::control`], unless it is only to be tried: then `work` is carried out here, and told not to change anything. What a change depends on
     /// is looked at by `work`: on the controller changes come one after the other.
     ///
     /// # Errors

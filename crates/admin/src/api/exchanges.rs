@@ -1,6 +1,6 @@
 //! Exchanges: list, look at, make, delete.
 
-use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost, Via};
+use broker::{ExchangeError, QueueError, Vhost, Via};
 use routing::{BindError, Declaration, DeclareError, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
@@ -139,8 +139,7 @@ fn delete(call: &Call<'_>) -> Outcome {
     if vhost.exchanges().read().exchange(&name).is_none() {
         return Err(missing(wanted(call)));
     }
-    call.check_as(vhost.name(), Permission::Configure, AclOperation::Delete, &name)?;
-    let if_unused = call.flag("if_unused");
-    call.control(move |broker| broker.delete_exchange(&vhost, &name, if_unused))?.map_err(refused)?;
+    let (if_unused, caller) = (call.flag("if_unused"), call.caller.who.caller(Via::Administration));
+    call.control(move |broker| broker.delete_exchange(&vhost, &name, if_unused, &caller.principal))?.map_err(refused)?;
     Ok(Answer::done())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, Broker, GroupValue, Permission, Setting, SharedSubscription};
+use broker::{AclOperation, AclResource, Broker, Denial, GroupValue, Permission, Principal, Setting, SharedSubscription};
 use delivery::{GroupError, GroupLine, Owned, Target};
 use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
@@ -415,6 +415,12 @@ fn not_written() -> Refusal {
     Answer::failed("the journal does not take it")
 }
 
+/// Judges who asks by what may be done with a group of this name when its turn comes.
+pub(crate) fn may(permission: Permission, operation: AclOperation, group: &str) -> impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + use<> {
+    let group = group.to_owned();
+    move |broker, who| broker.check_group(who, permission, operation, &group)
+}
+
 fn delete(call: &Call<'_>) -> Outcome {
     let line = line_of(call)?;
     call.check_group(Permission::Configure, AclOperation::Delete, &line.group)?;
@@ -423,7 +429,8 @@ fn delete(call: &Call<'_>) -> Outcome {
         return Err(group_refused(GroupError::NonEmptyGroup));
     }
     if !call.dry_run() {
-        let done = call.control(move |broker| broker.delete_group(&line.group))?;
+        let judge = may(Permission::Configure, AclOperation::Delete, &line.group);
+        let done = call.control_judged(judge, move |broker, _| broker.delete_group(&line.group))?;
         done.map_err(|error| error.map_or_else(not_written, group_refused))?;
     }
     Ok(Answer::done())
@@ -449,7 +456,9 @@ fn forget(call: &Call<'_>) -> Outcome {
         return Err(group_refused(GroupError::Subscribed));
     }
     if !call.dry_run() {
-        let done = call.control(move |broker| {
+        let (group, read) = (may(Permission::Configure, AclOperation::Delete, &line.group), topic.clone());
+        let judge = move |broker: &Broker, who: &Principal| group(broker, who).and_then(|()| broker.check_topic(who, Permission::Read, AclOperation::Read, &read));
+        let done = call.control_judged(judge, move |broker, _| {
             let offsets: Vec<(&str, u32, bool)> = wanted.iter().map(|partition| (topic.as_str(), *partition, false)).collect();
             broker.delete_offsets(&line.group, &offsets).into_iter().collect::<Result<(), _>>()
         })?;
@@ -485,23 +494,27 @@ fn alter(call: &Call<'_>) -> Outcome {
     let group = call.path("group").to_owned();
     call.check_group(Permission::Configure, AclOperation::AlterConfigs, &group)?;
     let changes = Changes::of_body_for(&call.object()?, broker::GROUP)?;
-    if let Some(topic) = changes.of(broker::DEAD_LETTER_TOPIC).flatten().filter(|topic| !topic.is_empty()) {
-        call.check_topic(Permission::Write, AclOperation::Write, topic)?;
-        if call.broker().topic(topic).is_none() {
-            call.check_topic(Permission::Configure, AclOperation::Create, topic)?;
-        }
-    }
-    let overrides = change_settings(call, group.clone(), move |overrides| changes.apply(overrides))?;
+    let letters = changes.of(broker::DEAD_LETTER_TOPIC).flatten().filter(|topic| !topic.is_empty()).map(str::to_owned);
+    let overrides = change_settings(call, group.clone(), letters, move |overrides| changes.apply(overrides))?;
     Ok(Answer::of(json!({"config": shown(call.broker().describe_group_config(&group), &overrides)})))
 }
 
-/// Changes what a group has of its own, or sees whether that could be; what it has then, or would have.
+/// Changes what a group has of its own, or sees whether that could be; what it has then, or would have. `letters`: the topic that is named for its dead
+/// letters, which whoever asks then writes, or creates.
 pub(crate) fn change_settings(
     call: &Call<'_>,
     group: String,
+    letters: Option<String>,
     change: impl FnOnce(&mut BTreeMap<String, String>) + Send + 'static,
 ) -> Result<BTreeMap<String, String>, Refusal> {
-    let changed = call.control_or_try(move |broker, really| {
+    let own = may(Permission::Configure, AclOperation::AlterConfigs, &group);
+    let judge = move |broker: &Broker, who: &Principal| {
+        own(broker, who)?;
+        let Some(topic) = letters else { return Ok(()) };
+        broker.check_topic(who, Permission::Write, AclOperation::Write, &topic)?;
+        if broker.topic(&topic).is_some() { Ok(()) } else { broker.check_topic(who, Permission::Configure, AclOperation::Create, &topic) }
+    };
+    let changed = call.control_judged(judge, move |broker, really| {
         let mut overrides = broker.group_config(&group).overrides.clone();
         change(&mut overrides);
         let done = if really { broker.set_group_config(&group, overrides.clone()) } else { broker.check_group_config(&overrides) };

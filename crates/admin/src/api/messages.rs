@@ -137,7 +137,7 @@ fn publish(call: &Call<'_>) -> Outcome {
     let message = Message { exchange: exchange.into(), routing_key: routing_key.into(), properties: properties_of(&body, &headers)?, body: body_of(call, &body)? };
     let (gateway, caller) = (Arc::clone(&call.management.gateway), call.caller.who.caller(Via::Administration));
     let routed = call.control(move |broker| {
-        broker.check_keys(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
+        broker.check_publish(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
     })?;
     let routed = routed.map_err(|denial| denied(&denial))?;
     Ok(Answer::of(json!({"routed": routed.map_err(Answer::bad_request)?})))

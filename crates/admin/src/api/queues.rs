@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, ConsumerLook, Permission, Queue, QueueDeclaration, QueueError, Via, kind_name};
+use broker::{ConsumerLook, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use serde_json::{Map, Value, json};
 
 use super::answer::{Answer, Outcome, Refusal};
@@ -225,18 +225,20 @@ fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
 fn delete(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if_unused"), call.flag("if_empty"));
     if if_empty {
         await_counts(call.broker(), &queue);
     }
-    let done = if call.dry_run() {
-        call.broker().check_deletion(&queue, if_unused, if_empty).map(drop)
-    } else {
-        call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?.map(drop)
-    };
+    let caller = call.caller.who.caller(Via::Administration);
+    let done = call.control_or_try(move |broker, really| {
+        if really {
+            return broker.delete_queue_for(&caller.principal, &queue, if_unused, if_empty).map(drop);
+        }
+        broker.check_queue_deletion(&caller.principal, &queue)?;
+        broker.check_deletion(&queue, if_unused, if_empty).map(drop)
+    })?;
     done.map_err(|error| match error {
-        error @ (QueueError::NotFound { .. } | QueueError::Append(_)) => refused(error),
+        error @ (QueueError::NotFound { .. } | QueueError::Denied(_) | QueueError::Append(_)) => refused(error),
         other => Answer::conflict(other.to_string()),
     })?;
     Ok(Answer::done())
@@ -245,12 +247,12 @@ fn delete(call: &Call<'_>) -> Outcome {
 fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.check_permission(queue.vhost(), Permission::Read, queue.name())?;
-    call.check_granted(AclOperation::Read, AclResource::Group, queue.understood().group())?;
-    if queue.is_stream() {
-        return Err(Answer::conflict("a stream is not purged: truncate its topic"));
-    }
     await_counts(call.broker(), &queue);
-    let purged = if call.dry_run() { call.broker().counts(&queue).ready } else { call.control(move |broker| broker.purge(&queue))? };
+    let caller = call.caller.who.caller(Via::Administration);
+    let purged = call.control_or_try(move |broker, really| {
+        broker.check_purge(&caller.principal, &queue)?;
+        Ok::<_, QueueError>((!queue.is_stream()).then(|| if really { broker.purge(&queue) } else { broker.counts(&queue).ready }))
+    })?;
+    let purged = purged.map_err(refused)?.ok_or_else(|| Answer::conflict("a stream is not purged: truncate its topic"))?;
     Ok(Answer::of(json!({"purged": purged})))
 }

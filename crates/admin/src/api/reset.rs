@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use broker::{AclOperation, GoOn, Log, Permission, ReadError, ResetError, Topic};
+use broker::{AclOperation, Broker, GoOn, Log, Permission, Principal, ReadError, ResetError, Topic};
 use hashbrown::{HashMap, HashSet};
 use serde_json::{Value, json};
 use types::PartitionIndex;
 
 use super::answer::{Answer, Outcome, Refusal};
 use super::call::{Call, Fields};
-use super::groups::group_refused;
+use super::groups::{group_refused, may};
 use super::route::{Access, Route, Shape, Verb, change};
 use super::schema::{Kind, Schema};
 
@@ -221,7 +221,13 @@ fn reset(call: &Call<'_>) -> Outcome {
         moves.push((place.topic, GoOn { topic, partition, offset }));
     }
     if !call.dry_run() && !moves.is_empty() {
-        let done = call.control(move |broker| {
+        let topics: BTreeSet<String> = moves.iter().map(|(topic, _)| topic.name.clone()).collect();
+        let own = may(Permission::Read, AclOperation::Read, &group);
+        let judge = move |broker: &Broker, who: &Principal| {
+            own(broker, who)?;
+            topics.iter().try_for_each(|topic| broker.check_topic(who, Permission::Read, AclOperation::Read, topic))
+        };
+        let done = call.control_judged(judge, move |broker, _| {
             if is_share {
                 return broker.set_share_starts(&group, &moves);
             }

@@ -3,11 +3,13 @@
 //! and groups, count as things of virtual host `/`; a queue and an exchange are topics for entries. The group that all queues share is the
 //! administrators'. Administrators may do everything, and tag `monitoring` sees everything but records.
 
-use broker::{AclOperation, AclResource, CLUSTER, Denial, Permission, QUEUE_GROUP, Rule};
+use broker::{AclOperation, AclResource, Denial, Permission, QUEUE_GROUP, Rule};
 use hashbrown::HashMap;
 
 use super::answer::{Answer, Refusal};
 use super::call::Call;
+use super::route::Access;
+use crate::management::authority::Identity;
 
 /// The virtual host whose permissions count for groups.
 const GROUPS_VHOST: &str = "/";
@@ -53,12 +55,7 @@ impl Call<'_> {
     /// # Errors
     /// 403.
     pub fn check_topic(&self, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Refusal> {
-        if self.caller.who.is_administrator() {
-            return Ok(());
-        }
-        let (vhost, thing) = self.broker().thing_of_topic(name);
-        self.check_only_permission(&vhost, permission, &thing)?;
-        self.check_granted(operation, AclResource::Topic, name)
+        self.broker().check_topic(&self.principal(), permission, operation, name).map_err(|denial| denied(&denial))
     }
 
     /// May who asks do this with a group of this name?
@@ -66,21 +63,7 @@ impl Call<'_> {
     /// # Errors
     /// 403.
     pub fn check_group(&self, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Refusal> {
-        if self.caller.who.is_administrator() {
-            return Ok(());
-        }
-        if name == QUEUE_GROUP {
-            return Err(Answer::not_allowed(format!("group {name:?} belongs to the queues of all virtual hosts: it takes tag administrator")));
-        }
-        self.check_only_permission(GROUPS_VHOST, permission, name.as_bytes())?;
-        self.check_granted(operation, AclResource::Group, name)
-    }
-
-    /// Do entries allow it? Whoever may create or delete topics of the cluster need not be named at each.
-    fn is_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> bool {
-        let who = &self.caller.who;
-        let of_all = resource == AclResource::Topic && matches!(operation, AclOperation::Create | AclOperation::Delete);
-        who.check_resource(operation, resource, name).is_ok() || (of_all && who.check_resource(operation, AclResource::Cluster, CLUSTER).is_ok())
+        self.broker().check_group(&self.principal(), permission, operation, name).map_err(|denial| denied(&denial))
     }
 
     fn not_permitted(&self, vhost: &str, permission: Permission, name: &[u8]) -> Refusal {
@@ -90,14 +73,6 @@ impl Call<'_> {
     /// 403: entries do not allow it.
     pub fn not_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Refusal {
         not_granted(self.caller.who.name(), operation, resource, name)
-    }
-
-    /// Do entries alone allow it?
-    ///
-    /// # Errors
-    /// 403.
-    pub fn check_granted(&self, operation: AclOperation, resource: AclResource, name: &str) -> Result<(), Refusal> {
-        if self.is_granted(operation, resource, name) { Ok(()) } else { Err(self.not_granted(operation, resource, name)) }
     }
 
     /// May who asks see a topic of this name?
@@ -143,8 +118,24 @@ pub(crate) fn denied(denial: &Denial) -> Refusal {
     match rule {
         Rule::Permission(permission) => not_permitted(user, vhost, *permission, name),
         Rule::Acl(operation, resource) => not_granted(user, *operation, *resource, name),
+        Rule::Administrator => Answer::not_allowed(format!("group {name:?} belongs to the queues of all virtual hosts: it takes tag administrator")),
         Rule::Key(..) => Answer::not_allowed(denial.to_string()),
     }
+}
+
+/// Has who asks the tag that a route takes?
+///
+/// # Errors
+/// 403.
+pub(crate) fn check_access(who: &Identity, access: Access) -> Result<(), Refusal> {
+    let needed = match access {
+        Access::Open | Access::LoggedIn => return Ok(()),
+        Access::Monitoring if who.monitors() => return Ok(()),
+        Access::Monitoring => "monitoring or administrator",
+        Access::Administrator if who.is_administrator() => return Ok(()),
+        Access::Administrator => "administrator",
+    };
+    Err(Answer::not_allowed(format!("user {:?} has not tag {needed}", who.name())))
 }
 
 /// Which topics who asks may see; each is looked at once.

@@ -15,6 +15,7 @@ use super::answer::{Answer, Outcome, Refusal};
 use super::call::Call;
 use super::live::Live;
 use super::login::log_in;
+use super::rights::check_access;
 use super::route::{Access, Route, rows};
 use super::sessions::{CSRF_HEADER, Caller, Sessions, Via};
 use crate::bodies::{self, Bounds, Read};
@@ -85,13 +86,13 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
         return answer_open(&api, &management, route, body.bytes(), (&parts.headers, peers.peer)).await;
     }
     let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
-    let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller, route));
+    let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller.who, route.access));
     judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
     let body = read(&parts, body, Bounds::USUAL).await?;
     blocking(move || {
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let call = Call { api: &api, management: &management, caller: &caller, filled, query, headers: &parts.headers, body: body.bytes(), tries: route.tries };
+        let call = Call { api: &api, management: &management, caller: &caller, filled, query, headers: &parts.headers, body: body.bytes(), tries: route.tries, access: route.access };
         check_query(&call, route)?;
         management.rates.touch();
         let outcome = (route.handler)(&call);
@@ -139,20 +140,6 @@ fn check_csrf(caller: &Caller, headers: &HeaderMap, changes: bool) -> Result<(),
     let Via::Cookie { csrf, .. } = &caller.via else { return Ok(()) };
     let given = headers.get(CSRF_HEADER).map(axum::http::HeaderValue::as_bytes);
     if !changes || given == Some(csrf.as_bytes()) { Ok(()) } else { Err(Answer::csrf()) }
-}
-
-/// # Errors
-/// 403.
-fn check_access(caller: &Caller, route: &Route) -> Result<(), Refusal> {
-    let who = &caller.who;
-    let needed = match route.access {
-        Access::Open | Access::LoggedIn => return Ok(()),
-        Access::Monitoring if who.monitors() => return Ok(()),
-        Access::Monitoring => "monitoring or administrator",
-        Access::Administrator if who.is_administrator() => return Ok(()),
-        Access::Administrator => "administrator",
-    };
-    Err(Answer::not_allowed(format!("user {:?} has not tag {needed}", who.name())))
 }
 
 /// A parameter that would be passed over is refused: `dry-run=true` must not do what it was to try.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use broker::{AclOperation, AclResource, AlterError, CreateError, CreateTopic, Log, PartitionsError, Permission, Source, Topic};
+use broker::{AclOperation, AclResource, AlterError, Broker, CreateError, CreateTopic, Denial, Log, PartitionsError, Permission, Principal, Source, Topic};
 use serde_json::{Value, json};
 use types::{LogId, Offset, PartitionIndex};
 
@@ -88,6 +88,12 @@ pub(crate) const ROUTES: &[Route] = &[
     change(Verb::Post, "/topics/{topic}/partitions", Access::LoggedIn, "Add partitions", Shape::One(&TOPIC_FULL), add_partitions).takes(&COUNT).tries(),
     change(Verb::Post, "/topics/{topic}/truncate", Access::LoggedIn, "Delete records from the beginning", Shape::One(&STARTS), truncate).takes(&TRUNCATION).tries(),
 ];
+
+/// Judges who asks by what may be done with a topic of this name when its turn comes.
+fn may(permission: Permission, operation: AclOperation, topic: &str) -> impl FnOnce(&Broker, &Principal) -> Result<(), Box<Denial>> + Send + use<> {
+    let topic = topic.to_owned();
+    move |broker, who| broker.check_topic(who, permission, operation, &topic)
+}
 
 /// The topic of the path.
 ///
@@ -211,7 +217,7 @@ fn create(call: &Call<'_>) -> Outcome {
     if call.dry_run() {
         return Ok(Answer::made(false, unborn(call, &wish, count)));
     }
-    let made = call.control(move |broker| broker.create_topics(vec![wish]).pop())?;
+    let made = call.control_judged(may(Permission::Configure, AclOperation::Create, &wish.name), move |broker, _| broker.create_topics(vec![wish]).pop())?;
     let topic = made.ok_or_else(|| Answer::failed("no topic was made"))?.map_err(not_created)?;
     Ok(Answer::made(true, full(call, &topic, 0)))
 }
@@ -246,10 +252,10 @@ fn unborn(call: &Call<'_>, wish: &CreateTopic, count: u32) -> Value {
 
 fn delete(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Configure, AclOperation::Delete, &topic.name)?;
-    if !call.dry_run() {
-        call.control(move |broker| broker.delete_topic(&topic))?.map_err(Answer::failed)?;
-    }
+    let deleted = call.control_judged(may(Permission::Configure, AclOperation::Delete, &topic.name), move |broker, really| {
+        if really { broker.delete_topic(&topic) } else { Ok(()) }
+    })?;
+    deleted.map_err(Answer::failed)?;
     Ok(Answer::done())
 }
 
@@ -258,7 +264,7 @@ fn alter(call: &Call<'_>) -> Outcome {
     call.check_topic(Permission::Configure, AclOperation::AlterConfigs, &topic.name)?;
     let changes = Changes::of_body_for(&call.object()?, broker::TOPIC)?;
     let name = topic.name.clone();
-    let altered = call.control_or_try(move |broker, really| {
+    let altered = call.control_judged(may(Permission::Configure, AclOperation::AlterConfigs, &topic.name), move |broker, really| {
         let mut overrides = broker.topic(&name).ok_or(AlterError::UnknownTopic)?.config().overrides.clone();
         changes.apply(&mut overrides);
         if really { broker.set_topic_config(&name, overrides.clone())? } else { drop(broker.check_config(&name, &overrides)?) }
@@ -285,7 +291,8 @@ fn add_partitions(call: &Call<'_>) -> Outcome {
     call.broker().check_partitions(&topic.name, count).map_err(not_added)?;
     if !call.dry_run() {
         let name = topic.name.clone();
-        call.control(move |broker| broker.add_partitions(&name, count))?.map_err(not_added)?;
+        let judge = may(Permission::Configure, AclOperation::Alter, &name);
+        call.control_judged(judge, move |broker, _| broker.add_partitions(&name, count))?.map_err(not_added)?;
     }
     Ok(Answer::of(full(call, &topic, 0)))
 }
@@ -320,7 +327,7 @@ fn truncate(call: &Call<'_>) -> Outcome {
     let cuts = cuts(&topic, &body)?;
     let starts: Value = cuts.iter().map(|(index, log, to)| json!({"partition": index, "start": log.start().0.max(to.0)})).collect();
     if !call.dry_run() {
-        let done = call.control(move |broker| {
+        let done = call.control_judged(may(Permission::Write, AclOperation::Delete, &topic.name), move |broker, _| {
             // A partition that is named more than once begins at the last of these offsets.
             let mut ahead: HashMap<LogId, (Arc<Log>, Offset)> = HashMap::new();
             for (_, log, to) in cuts.iter().filter(|(_, log, to)| *to > log.start()) {

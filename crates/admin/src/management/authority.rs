@@ -25,6 +25,7 @@ pub(crate) const NAME_SHOWN_MAX: usize = 255;
 const PATH_SHOWN_MAX: usize = 1000;
 
 /// A user who has logged in.
+#[derive(Clone)]
 pub(crate) struct Identity {
     user: Arc<User>,
     /// For access control entries.
@@ -38,6 +39,13 @@ impl Identity {
     pub fn new(user: Arc<User>, broker: &Arc<Broker>, from: IpAddr) -> Self {
         let subject = broker.security().subject(Some(user.name()), from);
         Self { user, subject, address: from, broker: Arc::clone(broker) }
+    }
+
+    /// He as he is now: with the tags that he has, and with none if he is gone.
+    pub fn now(&self) -> Self {
+        let name = self.user.name();
+        let gone = || Arc::new(User::undefined(name.to_owned()));
+        Self::new(self.broker.security().user(name).unwrap_or_else(gone), &self.broker, self.address)
     }
 
     pub fn name(&self) -> &str {

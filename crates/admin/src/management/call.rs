@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::Management;
 use super::answer::{Answer, Refusal};
 use super::authority::Identity;
+use super::route::Access;
 use crate::paths::Filled;
 
 /// A request.
@@ -20,6 +21,8 @@ pub(crate) struct Call<'a> {
     pub query: Vec<(String, String)>,
     pub headers: &'a HeaderMap,
     pub body: &'a [u8],
+    /// What the route takes.
+    pub access: Access,
 }
 
 impl Call<'_> {
@@ -87,12 +90,14 @@ impl Call<'_> {
         if missing.is_empty() { Ok(object) } else { Err(Answer::bad_request(format!("[{}]", missing.join(",")))) }
     }
 
-    /// Has the controller do something, and waits for what comes of it.
+    /// Has the controller do something, if whoever asks still has there and then what the route takes, and waits for what comes of it.
     ///
     /// # Errors
-    /// 503: it has too much to do.
+    /// 401, 404: he has not; 503: it has too much to do.
     pub fn control<T: Send + 'static>(&self, work: impl FnOnce(&Arc<Broker>) -> T + Send + 'static) -> Result<T, Refusal> {
-        control(self.broker(), work)
+        let (who, access) = (self.who.clone(), self.access);
+        let vhost = self.filled.iter().find(|(name, _)| *name == "vhost").map(|(_, value)| (*value).to_owned());
+        control(self.broker(), move |broker| who.now().check(access, vhost.as_deref()).map(|()| work(broker)))?
     }
 }
 

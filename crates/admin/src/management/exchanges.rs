@@ -1,7 +1,7 @@
 //! Exchanges: list, look at, make, delete. What leads from and to them is in `bindings`.
 
 use axum::http::Method;
-use broker::{AclOperation, ExchangeError, Permission, QueueError, Vhost, Via};
+use broker::{ExchangeError, QueueError, Vhost, Via};
 use routing::{BindError, DeclareError, Declaration, Declared, DeleteError, Exchange};
 use serde_json::{Value, json};
 
@@ -104,10 +104,9 @@ fn delete(call: &Call<'_>) -> Outcome {
     if vhost.exchanges().read().exchange(&wanted).is_none() {
         return Err(Answer::not_found());
     }
-    call.who.check_as(vhost.name(), Permission::Configure, AclOperation::Delete, &wanted)?;
     let if_unused = call.flag("if-unused");
-    let host = vhost.name().to_owned();
-    call.control(move |broker| broker.delete_exchange(&vhost, &wanted, if_unused))?.map_err(|error| refused(error, &host))?;
+    let (host, caller) = (vhost.name().to_owned(), call.who.caller(Via::Management));
+    call.control(move |broker| broker.delete_exchange(&vhost, &wanted, if_unused, &caller.principal))?.map_err(|error| refused(error, &host))?;
     Ok(Answer::done())
 }
 

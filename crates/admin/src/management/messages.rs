@@ -89,7 +89,7 @@ fn publish(call: &Call<'_>) -> Outcome {
     let (gateway, caller) = (std::sync::Arc::clone(&call.management.gateway), call.who.caller(Via::Management));
     let keys: Vec<String> = keys(&body).map(str::to_owned).collect();
     let routed = call.control(move |broker| {
-        broker.check_keys(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
+        broker.check_publish(&caller.principal, &vhost, &message.exchange, &keys).map(|()| gateway.publish(broker, &vhost, &message))
     })?;
     let routed = routed.map_err(|_| Answer::not_authorised("Access refused."))?;
     Ok(Answer::of(json!({"routed": routed.map_err(Answer::bad_request)?})))

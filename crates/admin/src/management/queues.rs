@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
-use broker::{AclOperation, AclResource, Permission, Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
+use broker::{Policy, Queue, QueueDeclaration, QueueError, Via, kind_name};
 use delivery::QueueKind;
 use routing::Name;
 use serde_json::{Map, Value, json};
@@ -198,12 +198,12 @@ fn put(call: &Call<'_>) -> Outcome {
 fn delete(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.who.check_as(queue.vhost(), Permission::Configure, AclOperation::Delete, queue.name())?;
     let (if_unused, if_empty) = (call.flag("if-unused"), call.flag("if-empty"));
     if if_empty {
         await_counts(call.broker(), &queue);
     }
-    call.control(move |broker| broker.delete_queue(&queue, if_unused, if_empty))?.map_err(refused)?;
+    let caller = call.who.caller(Via::Management);
+    call.control(move |broker| broker.delete_queue_for(&caller.principal, &queue, if_unused, if_empty))?.map_err(refused)?;
     Ok(Answer::done())
 }
 
@@ -220,10 +220,9 @@ pub(crate) fn check_not_owned(queue: &Queue) -> Result<(), Refusal> {
 fn purge(call: &Call<'_>) -> Outcome {
     let queue = queue_of(call)?;
     check_not_owned(&queue)?;
-    call.who.check_permission(queue.vhost(), Permission::Read, queue.name())?;
-    call.who.check_resource(AclOperation::Read, AclResource::Group, queue.understood().group())?;
     await_counts(call.broker(), &queue);
-    call.control(move |broker| broker.purge(&queue))?;
+    let caller = call.who.caller(Via::Management);
+    call.control(move |broker| broker.check_purge(&caller.principal, &queue).map(|()| broker.purge(&queue)))?.map_err(|denial| refused(denial.into()))?;
     Ok(Answer::done())
 }
 

@@ -114,7 +114,7 @@ fn permit(who: &Identity, method: &Method, segments: &[String]) -> Result<Bounds
 fn call(management: &Arc<Management>, who: &Identity, (method, segments): (&Method, &[String]), parts: &Parts, body: &[u8]) -> Outcome {
     let (route, filled) = route_of(method, segments)?;
     let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
-    let call = Call { management, who, filled, query, headers: &parts.headers, body };
+    let call = Call { management, who, filled, query, headers: &parts.headers, body, access: route.access };
     management.rates.touch();
     (route.handler)(&call)
 }

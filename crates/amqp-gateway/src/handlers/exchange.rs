@@ -114,13 +114,9 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
 fn delete(connection: &mut Connection, channel: &mut Channel, method: exchange::Delete<'_>) -> Result<(), Failure> {
     let exchange::Delete { exchange, if_unused, no_wait } = method;
     let exchange = without_line_ends(&exchange);
-    // Nobody may delete those that are always there, whatever his permissions.
-    if !exchange.is_empty() && !exchange.starts_with("amq.") {
-        connection.check_as(Permission::Configure, AclOperation::Delete, Resource::Exchange(exchange.as_bytes()))?;
-    }
     let (name, ok) = (name(exchange.as_bytes())?, (!no_wait).then_some(exchange::DeleteOk {}));
-    let vhost = Arc::clone(&channel.vhost);
-    let work = move |broker: &Arc<broker::Broker>| broker.delete_exchange(&vhost, &name, if_unused);
+    let (vhost, caller) = (Arc::clone(&channel.vhost), connection.caller()?);
+    let work = move |broker: &Arc<broker::Broker>| broker.delete_exchange(&vhost, &name, if_unused, &caller.principal);
     run(connection, channel, exchange::Delete::ID, work, move |connection, channel| {
         ok.inspect(|ok| connection.out.method(channel.number, ok));
     })

@@ -149,19 +149,7 @@ fn purge(connection: &mut Connection, channel: &mut Channel, method: queue::Purg
 fn delete(connection: &mut Connection, channel: &mut Channel, method: queue::Delete<'_>) -> Result<(), Failure> {
     let queue::Delete { queue, if_unused, if_empty, no_wait } = method;
     let wanted = queue_name(channel, &without_line_ends(&queue))?;
-    connection.check_as(Permission::Configure, AclOperation::Delete, Resource::Queue(&wanted))?;
-    let found = match connection.broker().queue_for(&channel.vhost, &wanted, connection.id) {
-        Ok(found) => found,
-        // As in RabbitMQ, what is not there need not be deleted.
-        Err(QueueError::NotFound { .. }) => {
-            if !no_wait {
-                connection.out.method(channel.number, &queue::DeleteOk { message_count: 0 });
-            }
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let staged = Broker::staged_deletion(found, if_unused, if_empty);
+    let staged = Broker::staged_deletion(Arc::clone(&channel.vhost), wanted, if_unused, if_empty, connection.caller()?);
     connection.control_staged(channel, queue::Delete::ID, staged, move |connection, channel, outcome: Result<u64, QueueError>| {
         let message_count = count(outcome?);
         if !no_wait {

@@ -243,6 +243,35 @@ fn what_is_there_when_a_declaration_comes_may_be_gone_when_it_is_carried_out() {
 }
 
 #[test]
+fn who_may_not_delete_any_more_when_his_turn_comes_deletes_nothing() {
+    let mut node = Node::start();
+    add(&node, "bob", &[], UserLimits::default());
+    permit(&node, "/", "bob", "^own", "^own", "^own");
+    let bob = open(&mut node, "bob", "/");
+    node.declare(bob, "own-queue");
+    node.declare_exchange(bob, "own-exchange", "direct");
+    let queue = queue::Delete { queue: short("own-queue"), ..queue::Delete::default() };
+    let exchange = exchange::Delete { exchange: short("own-exchange"), ..exchange::Delete::default() };
+    let release = hold_the_controller(&node);
+    node.send(bob, 1, &queue);
+    permit(&node, "/", "bob", "", "^own", "^own");
+    drop(release);
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to queue 'own-queue'"));
+    permit(&node, "/", "bob", "^own", "^own", "^own");
+    let release = hold_the_controller(&node);
+    node.send(bob, 1, &exchange);
+    permit(&node, "/", "bob", "", "^own", "^own");
+    drop(release);
+    assert_eq!(channel_error(&mut node, bob), refused("configure access to exchange 'own-exchange'"));
+    let vhost = node.broker.vhosts().get("/").expect("it is always there");
+    assert!(vhost.queue(b"own-queue").is_some() && vhost.exchanges().read().exchange(b"own-exchange").is_some());
+    permit(&node, "/", "bob", "^own", "", "");
+    assert!(node.ask(bob, 1, &queue).starts_with("Queue(DeleteOk("));
+    assert_eq!(node.ask(bob, 1, &exchange), "Exchange(DeleteOk(DeleteOk))");
+    node.stop();
+}
+
+#[test]
 fn the_table_says_of_each_method_what_it_needs() {
     // Of what these name, somebody was let have it before.
     const OF_WHAT_ONE_HAS: [&str; 8] = ["basic.qos", "basic.cancel", "basic.cancel-ok", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"];

@@ -371,7 +371,7 @@ impl Broker {
             && vhost.delays(&name).is_none()
             && let Err(error) = self.open_delays(vhost, &name, durable)
         {
-            self.delete_exchange(vhost, &name, false)?;
+            self.delete_exchange(vhost, &name, false, &Principal::broker())?;
             return Err(error.into());
         }
         Ok(declared)

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use journal::{AppendError, AppendItem, AppendResults};
-use routing::Removal;
+use routing::{Name, Removal};
 
 use super::admin::QueueError;
 use super::queue::{Counts, Queue};
 use super::record::{ExchangeRecord, QueueRecord};
+use super::rights::Caller;
 use super::Vhost;
 use super::ticker::Doomed;
 use crate::Broker;
@@ -20,6 +21,7 @@ use crate::catalog::topic_key;
 use crate::groups::now;
 use crate::jobs::{NOBODY, Pending, Stage, Staged, TOGETHER_MAX, durable};
 use crate::log_ends::in_one;
+use crate::security::{Principal, Resource};
 
 /// A deletion that has begun.
 struct Deletion {
@@ -49,7 +51,7 @@ impl Queue {
 }
 
 impl Broker {
-    /// Deletes a queue; how many messages were ready.
+    /// Deletes a queue, whoever asks; how many messages were ready. On the controller's thread.
     ///
     /// # Errors
     /// `InUse`, `NotEmpty`, `Append`.
@@ -58,6 +60,25 @@ impl Broker {
         let items = std::mem::take(&mut deletion.items);
         let written = if items.is_empty() { Ok(()) } else { durable(self.commit_all(0, items).first()) };
         self.end_deletion(deletion, written)
+    }
+
+    /// Deletes a queue, if who asks may. On the controller's thread.
+    ///
+    /// # Errors
+    /// `Denied`, and those of [`Broker::delete_queue`].
+    pub fn delete_queue_for(self: &Arc<Self>, who: &Principal, queue: &Arc<Queue>, if_unused: bool, if_empty: bool) -> Result<u64, QueueError> {
+        self.check_queue_deletion(who, queue)?;
+        self.delete_queue(queue, if_unused, if_empty)
+    }
+
+    /// May who asks delete it?
+    ///
+    /// # Errors
+    /// `Denied`.
+    pub fn check_queue_deletion(&self, who: &Principal, queue: &Queue) -> Result<(), QueueError> {
+        // One of a virtual host that is gone is gone as well.
+        let Some(vhost) = self.vhosts.get(&queue.vhost) else { return Ok(()) };
+        Ok(self.check_deletable(who, &vhost, Resource::Queue(&queue.name))?)
     }
 
     /// Deletes a queue that goes by itself: with its connection, or with its last consumer, or because nobody has used it; then it stays if
@@ -123,11 +144,21 @@ impl Broker {
         Ok(true)
     }
 
-    /// A deletion for the controller, which writes those that wait together. The outcome is that of [`Broker::delete_queue`].
-    pub fn staged_deletion(queue: Arc<Queue>, if_unused: bool, if_empty: bool) -> Staged {
+    /// The deletion of the queue that has a name when its turn comes, if who asks may, for the controller, which writes those that wait together. The
+    /// outcome is that of [`Broker::delete_queue`]; what is not there need not be deleted.
+    pub fn staged_deletion(vhost: Arc<Vhost>, name: Name, if_unused: bool, if_empty: bool, caller: Caller) -> Staged {
         Box::new(move |broker: &Arc<Self>, pending: &Pending| {
-            if pending.holds(&queue.vhost, &queue.name) || !pending.is_empty() && queue.may_take_exchanges(broker) {
-                return Stage::Wait(Self::staged_deletion(queue, if_unused, if_empty));
+            if pending.holds(&vhost.name, &name) {
+                return Stage::Wait(Self::staged_deletion(vhost, name, if_unused, if_empty, caller));
+            }
+            let found = broker.check_deletable(&caller.principal, &vhost, Resource::Queue(&name)).map_err(QueueError::from);
+            let queue = match found.and_then(|()| broker.queue_for(&vhost, &name, caller.connection)) {
+                Ok(queue) => queue,
+                Err(QueueError::NotFound { .. }) => return Stage::Done(Box::new(Ok::<_, QueueError>(0u64))),
+                Err(error) => return Stage::Done(Box::new(Err::<u64, _>(error))),
+            };
+            if !pending.is_empty() && queue.may_take_exchanges(broker) {
+                return Stage::Wait(Self::staged_deletion(vhost, name, if_unused, if_empty, caller));
             }
             let mut deletion = match broker.begin_deletion(&queue, if_unused, if_empty) {
                 Ok(Some(deletion)) => deletion,

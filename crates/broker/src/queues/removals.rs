@@ -11,6 +11,7 @@ use super::rights::Caller;
 use super::Vhost;
 use crate::Broker;
 use crate::log_ends::{Fits, in_one};
+use crate::security::{Principal, Resource};
 
 enum Part {
     Binding(RemovedBinding),
@@ -22,12 +23,16 @@ fn deletion(key: bytes::Bytes) -> AppendItem {
 }
 
 impl Broker {
-    /// Deletes an exchange with its bindings.
+    /// Deletes an exchange with its bindings, if who asks may. On the controller's thread.
     ///
     /// # Errors
-    /// `Delete`, `Queue`, `Append`.
-    pub fn delete_exchange(&self, vhost: &Vhost, name: &[u8], if_unused: bool) -> Result<(), ExchangeError> {
+    /// `Delete`, `Denied`, `Queue`, `Append`.
+    pub fn delete_exchange(&self, vhost: &Vhost, name: &[u8], if_unused: bool, who: &Principal) -> Result<(), ExchangeError> {
         vhost.check_alive()?;
+        // Nobody may delete those that are always there, whatever his permissions.
+        if !name.is_empty() && !name.starts_with(b"amq.") {
+            self.check_deletable(who, vhost, Resource::Exchange(name))?;
+        }
         let removal = vhost.exchanges.read().deletion(name, if_unused)?;
         Ok(self.remove(vhost, removal, |table| drop(table.delete(name, false)))?)
     }

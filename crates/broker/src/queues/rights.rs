@@ -1,5 +1,5 @@
-//! What declarations and bindings take, asked on the controller's thread in the turn in which they are carried out: whether a queue or an
-//! exchange is there, what a topic carries, and of which type an exchange is, is known only then.
+//! What declarations, deletions and bindings take, asked on the controller's thread in the turn in which they are carried out: whether a queue or
+//! an exchange is there, what a topic carries, and of which type an exchange is, is known only then.
 //!
 //! | what | permission | by entries, where they count |
 //! |---|---|---|
@@ -9,7 +9,11 @@
 //! | … that is new, with `x-share-group` | | `Read` on the group |
 //! | declare an exchange | configure on it | `Create` |
 //! | … that is new, with an alternate exchange | read on it, write on the alternate | `Read`, `Write` |
-//! | publish by HTTP | to a topic exchange: write on the key (the rest is a question of names) | |
+//! | delete a queue or an exchange | configure on it | `Delete` |
+//! | purge a queue by HTTP | read on it | `Read` on it and on its group |
+//! | change or delete a topic by HTTP | as the operation has it, in the queue's virtual host if it is one, otherwise in `/` | the operation |
+//! | change or delete a group by HTTP | as the operation has it, in `/`; the group of all queues: tag `administrator` | the operation |
+//! | publish by HTTP | write on the exchange; to a topic exchange: on the key | `Write` on it; to the default exchange: on the queues named |
 //! | bind and unbind | write on the destination, read on the source; from a topic exchange: the key | `Write`, `Read` |
 //!
 //! For entries a queue and an exchange are topics (`names.rs`). Source of permissions: RabbitMQ 4.3, `rabbit_channel`.
@@ -19,9 +23,9 @@ use types::ConnectionId;
 
 use super::admin::{BindingWish, ExchangeError, QueueError};
 use super::arguments::QueueArguments;
-use super::Vhost;
+use super::{DEFAULT_VHOST, QUEUE_GROUP, Queue, Vhost};
 use crate::Broker;
-use crate::security::{AclOperation, AclQuestion, AclResource, Denial, Permission, Principal, Resource};
+use crate::security::{AclOperation, AclQuestion, AclResource, CLUSTER, Denial, Permission, Principal, Resource};
 use crate::topic::Topic;
 
 /// Who asks for a declaration or a binding, and by which connection.
@@ -48,6 +52,11 @@ impl Broker {
     /// He may not.
     fn check_as(&self, who: &Principal, vhost: &Vhost, permission: Permission, operation: AclOperation, resource: Resource<'_>) -> Result<(), Box<Denial>> {
         self.security().check_permission(who, &vhost.name, permission, resource)?;
+        self.check_entries(who, vhost, operation, resource)
+    }
+
+    /// By access control entries alone, for which a queue and an exchange are topics.
+    fn check_entries(&self, who: &Principal, vhost: &Vhost, operation: AclOperation, resource: Resource<'_>) -> Result<(), Box<Denial>> {
         if !self.security().acls_enforced() {
             return Ok(());
         }
@@ -113,15 +122,74 @@ impl Broker {
         }
     }
 
-    /// May he publish with these routing keys to an exchange? For what is published by the controller.
+    /// May he delete a queue or an exchange of this name, whether it is there or not?
     ///
     /// # Errors
     /// He may not.
-    pub fn check_keys(&self, who: &Principal, vhost: &Vhost, exchange: &[u8], keys: &[String]) -> Result<(), Denial> {
+    pub(super) fn check_deletable(&self, who: &Principal, vhost: &Vhost, resource: Resource<'_>) -> Result<(), Box<Denial>> {
+        self.check_as(who, vhost, Permission::Configure, AclOperation::Delete, resource)
+    }
+
+    /// May he take away the messages of a queue that are ready?
+    ///
+    /// # Errors
+    /// He may not.
+    pub fn check_purge(&self, who: &Principal, queue: &Queue) -> Result<(), Box<Denial>> {
+        // One of a virtual host that is gone has no messages.
+        let Some(vhost) = self.vhosts.get(&queue.vhost) else { return Ok(()) };
+        self.check_as(who, &vhost, Permission::Read, AclOperation::Read, Resource::Queue(&queue.name))?;
+        self.check_entry(who, (AclOperation::Read, AclResource::Group), queue.understood().group())
+    }
+
+    /// By access control entries alone.
+    fn check_entry(&self, who: &Principal, (operation, resource): (AclOperation, AclResource), name: &str) -> Result<(), Box<Denial>> {
+        let question = AclQuestion { operation, resource, entry: name, kind: if resource == AclResource::Group { "group" } else { "topic" }, name: name.as_bytes() };
+        Ok(self.security().check_acl(who, DEFAULT_VHOST, question)?)
+    }
+
+    /// May he do this with a topic of this name? Who may create or delete topics of the cluster need not be named at each.
+    ///
+    /// # Errors
+    /// He may not.
+    pub fn check_topic(&self, who: &Principal, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Box<Denial>> {
+        let (vhost, thing) = self.thing_of_topic(name);
+        self.security().check_permission(who, &vhost, permission, Resource::Queue(&thing))?;
+        let of_all = matches!(operation, AclOperation::Create | AclOperation::Delete);
+        if of_all && self.security().allows_quietly(who, operation, AclResource::Cluster, CLUSTER) {
+            return Ok(());
+        }
+        self.check_entry(who, (operation, AclResource::Topic), name)
+    }
+
+    /// May he do this with a group of this name?
+    ///
+    /// # Errors
+    /// He may not.
+    pub fn check_group(&self, who: &Principal, permission: Permission, operation: AclOperation, name: &str) -> Result<(), Box<Denial>> {
+        if name == QUEUE_GROUP {
+            return Ok(self.security().check_administrator(who, "group", name)?);
+        }
+        self.security().check_permission(who, DEFAULT_VHOST, permission, Resource::Queue(name.as_bytes()))?;
+        self.check_entry(who, (operation, AclResource::Group), name)
+    }
+
+    /// May he publish with these routing keys to an exchange? By the default exchange he writes to the queues that they name. For what is published
+    /// by the controller.
+    ///
+    /// # Errors
+    /// He may not.
+    pub fn check_publish(&self, who: &Principal, vhost: &Vhost, exchange: &[u8], keys: &[String]) -> Result<(), Box<Denial>> {
+        let resource = Resource::Exchange(exchange);
+        if exchange.is_empty() {
+            self.security().check_permission(who, &vhost.name, Permission::Write, resource)?;
+            keys.iter().try_for_each(|key| self.check_entries(who, vhost, AclOperation::Write, Resource::Queue(key.as_bytes())))?;
+        } else {
+            self.check_as(who, vhost, Permission::Write, AclOperation::Write, resource)?;
+        }
         if !has_keys(vhost, exchange) {
             return Ok(());
         }
-        keys.iter().try_for_each(|key| self.security().check_key(who, &vhost.name, Permission::Write, exchange, key.as_bytes()))
+        Ok(keys.iter().try_for_each(|key| self.security().check_key(who, &vhost.name, Permission::Write, exchange, key.as_bytes()))?)
     }
 
     /// May he make and take away this binding? Of what is not there he is told when he may.

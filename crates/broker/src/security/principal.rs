@@ -90,6 +90,8 @@ pub enum Rule {
     Key(Permission, String),
     /// Access control entries that allow it.
     Acl(AclOperation, AclResource),
+    /// Tag `administrator`.
+    Administrator,
 }
 
 /// Somebody may not do something.
@@ -115,6 +117,7 @@ impl fmt::Display for Denial {
             Rule::Permission(permission) => write!(f, "{permission} access to {kind} '{name}'")?,
             Rule::Key(permission, key) => write!(f, "{permission} access to topic '{key}' in {kind} '{name}'")?,
             Rule::Acl(operation, AclResource::Group) => return write!(f, "{} access to {kind} '{name}' refused for user '{user}'", operation.name()),
+            Rule::Administrator => return write!(f, "{kind} '{name}' takes tag administrator, which user '{user}' does not have"),
             Rule::Acl(operation, _) => write!(f, "{} access to {kind} '{name}'", operation.name())?,
         }
         write!(f, " in vhost '{vhost}' refused for user '{user}'")
@@ -185,6 +188,25 @@ impl Security {
             self.audit_refusal(AuditLine { who, from, through: "amqp", act, what: &what, outcome: "denied" });
         }
         Err(asker.denial(Rule::Acl(operation, resource), kind, name, vhost))
+    }
+
+    /// Do access control entries allow it, where they count? A refusal is no event: something else may do.
+    pub(crate) fn allows_quietly(&self, who: &Principal, operation: AclOperation, resource: AclResource, name: &str) -> bool {
+        let Some(asker) = self.asker(who) else { return true };
+        self.allows(&self.subject(Some(asker.user.name()), asker.address), operation, resource, name)
+    }
+
+    /// Does he have tag `administrator` now?
+    ///
+    /// # Errors
+    /// He has not.
+    pub(crate) fn check_administrator(&self, who: &Principal, kind: &'static str, name: &str) -> Result<(), Denial> {
+        match self.asker(who) {
+            Some(asker) if !self.user(asker.user.name()).is_some_and(|user| user.has_tag("administrator")) => {
+                Err(asker.denial(Rule::Administrator, kind, name.as_bytes(), ""))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -38,6 +38,11 @@ impl User {
         Self { name, password, tags, limits, scram: ScramCredentials::default(), verified: Mutex::new(None) }
     }
 
+    /// Somebody of this name who is not defined any more: he has no tags, and nothing to log in with.
+    pub fn undefined(name: String) -> Self {
+        Self::new(name, None, Vec::new(), UserLimits::default())
+    }
+
     /// The same with other keys of SCRAM.
     pub(super) fn with_scram(self, scram: ScramCredentials) -> Self {
         Self { scram, verified: Mutex::new(None), ..self }

@@ -66,7 +66,7 @@ fn an_exchange_goes_with_more_bindings_than_a_segment_takes() {
     exchange(&node, &vhost, "kept");
     bind(&node, &vhost, "e", (true, "q"));
     bind(&node, &vhost, "kept", (false, "e"));
-    node.broker.delete_exchange(&vhost, b"e", false).expect("deleted");
+    node.broker.delete_exchange(&vhost, b"e", false, &Principal::broker()).expect("deleted");
     assert_eq!(bindings(&vhost), 0);
     assert!(vhost.exchanges().read().exchange(b"e").is_none());
     exchange(&node, &vhost, "e");
@@ -139,7 +139,7 @@ fn nothing_is_said_of_a_virtual_host_that_is_deleted() {
     gone(node.broker.put_vhost_limit(&vhost, "max-queues", Some(0.into())).expect_err("gone").to_string());
     gone(node.broker.bind(&vhost, binding.clone(), &Caller::broker(Caller::NO_CONNECTION)).expect_err("gone").to_string());
     gone(node.broker.unbind(&vhost, &binding, &Caller::broker(Caller::NO_CONNECTION)).expect_err("gone").to_string());
-    gone(node.broker.delete_exchange(&vhost, b"e", false).expect_err("gone").to_string());
+    gone(node.broker.delete_exchange(&vhost, b"e", false, &Principal::broker()).expect_err("gone").to_string());
     node.close();
     let node = open(folder.path());
     assert_eq!(vhosts(&node), ["/"]);

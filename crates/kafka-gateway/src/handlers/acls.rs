@@ -10,6 +10,7 @@ use kafka_wire::describe_acls::{AclDescription, DescribeAclsRequest, DescribeAcl
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, control};
+use crate::access::Asking;
 use crate::error_code::of_acl;
 use crate::session::Context;
 
@@ -21,11 +22,11 @@ const PATTERN_MATCH: i8 = 2;
 type Refusal = (ErrorCode, String);
 
 /// May it be done at all?
-fn check(context: &Context<'_>, operation: AclOperation) -> Result<(), Refusal> {
-    if let Err(code) = context.asking().check_cluster(operation) {
+fn check(asking: &Asking<'_>, operation: AclOperation) -> Result<(), Refusal> {
+    if let Err(code) = asking.check_cluster(operation) {
         return Err((code, "Cluster authorization failed.".to_owned()));
     }
-    if !context.gateway.broker.security().acls_enforced() {
+    if !asking.security.acls_enforced() {
         return Err((ErrorCode::SecurityDisabled, "No Authorizer is configured.".to_owned()));
     }
     Ok(())
@@ -77,7 +78,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         request.operation,
         request.permission_type,
     );
-    let filter = match check(context, AclOperation::Describe).and_then(|()| filter(asked)) {
+    let filter = match check(&context.asking(), AclOperation::Describe).and_then(|()| filter(asked)) {
         Ok(filter) => filter,
         Err((code, message)) => {
             let error_message = Some(message.into());
@@ -135,12 +136,15 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let request = CreateAclsRequest::decode(reader, context.version)?;
     let count = request.creations.len();
     let all = move |refusal: Refusal| CreateAclsResponse { results: vec![created(Err(refusal)); count], ..Default::default() };
-    if let Err(refusal) = check(context, AclOperation::Alter) {
+    if let Err(refusal) = check(&context.asking(), AclOperation::Alter) {
         return Ok(Outcome::answer(all(refusal)));
     }
     let acting = context.acting("CreateAcls");
     let wishes: Vec<Result<Acl, Refusal>> = request.creations.iter().map(wish).collect();
-    Ok(control(context, move || all(busy()), move |broker| {
+    Ok(control(context, move || all(busy()), move |broker, asking| {
+        if let Err(refusal) = check(asking, AclOperation::Alter) {
+            return all(refusal);
+        }
         let mut made = broker.create_acls(wishes.iter().flatten().cloned().collect()).into_iter();
         let outcome = |wish: Result<Acl, Refusal>| match wish {
             Ok(wish) => {
@@ -182,12 +186,15 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     let request = DeleteAclsRequest::decode(reader, context.version)?;
     let count = request.filters.len();
     let all = move |refusal: Refusal| DeleteAclsResponse { filter_results: vec![removed(Err(refusal)); count], ..Default::default() };
-    if let Err(refusal) = check(context, AclOperation::Alter) {
+    if let Err(refusal) = check(&context.asking(), AclOperation::Alter) {
         return Ok(Outcome::answer(all(refusal)));
     }
     let acting = context.acting("DeleteAcls");
     let filters: Vec<Result<AclFilter, Refusal>> = request.filters.iter().map(picked).collect();
-    Ok(control(context, move || all(busy()), move |broker| {
+    Ok(control(context, move || all(busy()), move |broker, asking| {
+        if let Err(refusal) = check(asking, AclOperation::Alter) {
+            return all(refusal);
+        }
         let good: Vec<AclFilter> = filters.iter().flatten().cloned().collect();
         let mut found = match broker.delete_acls(&good) {
             Ok(found) => found.into_iter(),

@@ -47,13 +47,12 @@ fn check_leave(asking: &Asking<'_>, operation: AclOperation, kind: i8, name: &st
 /// Those resources whose settings the client may not change: entries decide where they count, otherwise settings of brokers, and of the group of all
 /// queues, are for administrators. `letters`: groups and the topics that are named for their dead letters, which he then writes, or creates.
 fn denied<'a>(
-    context: &Context<'_>,
+    asking: &Asking<'_>,
     resources: impl Iterator<Item = (i8, &'a Str)>,
     letters: impl Iterator<Item = (&'a Str, &'a Str)>,
 ) -> hashbrown::HashMap<(i8, Str), Refusal> {
-    let asking = context.asking();
-    let unwritable = |(group, topic): (&Str, &Str)| Some(((GROUP, group.clone()), check_letters(&asking, &context.gateway.broker, topic).err()?));
-    let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(&asking, AclOperation::AlterConfigs, kind, name).err()?));
+    let unwritable = |(group, topic): (&Str, &Str)| Some(((GROUP, group.clone()), check_letters(asking, topic).err()?));
+    let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(asking, AclOperation::AlterConfigs, kind, name).err()?));
     let of_brokers = |(kind, name): (i8, &Str)| {
         let refusal = |code, of: &str| Some(((kind, name.clone()), (code, format!("Only an administrator may change settings of {of}"))));
         match kind {
@@ -62,19 +61,19 @@ fn denied<'a>(
             _ => None,
         }
     };
-    if !asking.is_limited() && context.administers() {
+    if !asking.is_limited() && asking.administers() {
         return Default::default();
     }
-    let by_tag = !asking.is_checked() && !context.administers();
+    let by_tag = !asking.is_checked() && !asking.administers();
     let refused = |resource| refused(resource).or_else(|| if by_tag { of_brokers(resource) } else { None });
     letters.filter_map(unwritable).chain(resources.filter_map(refused)).collect()
 }
 
 /// May the client have dead letters written to a topic, which is made if it is not there?
-fn check_letters(asking: &Asking<'_>, broker: &Broker, topic: &str) -> Result<(), Refusal> {
+fn check_letters(asking: &Asking<'_>, topic: &str) -> Result<(), Refusal> {
     let creates = || asking.quietly().check_cluster(AclOperation::Create).is_ok() || asking.check_topic(AclOperation::Create, topic).is_ok();
     let outcome = asking.check_topic(AclOperation::Write, topic);
-    let outcome = outcome.and_then(|()| if broker.topic(topic).is_some() || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
+    let outcome = outcome.and_then(|()| if asking.broker.topic(topic).is_some() || creates() { Ok(()) } else { Err(ErrorCode::TopicAuthorizationFailed) });
     outcome.map_err(|code| (code, code.name().to_owned()))
 }
 
@@ -307,15 +306,14 @@ fn refusal(error: &AlterError) -> Refusal {
 }
 
 /// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
-/// groups, however many there are. Without a broker: all are told that there is no room.
+/// groups, however many there are. `judged`: those that may not be changed; `None`: there is no room, of which all are told.
 fn change_all<R>(
-    broker: Option<&Broker>,
+    judged: Option<(&Broker, hashbrown::HashMap<(i8, Str), Refusal>)>,
     resources: &[R],
-    denied: &hashbrown::HashMap<(i8, Str), Refusal>,
     key: impl Fn(&R) -> (i8, &Str),
     plan: impl Fn(&Broker, &R) -> Result<Planned, Refusal>,
 ) -> Vec<Option<Refusal>> {
-    let Some(broker) = broker else {
+    let Some((broker, denied)) = judged else {
         return resources.iter().map(|_| Some((ErrorCode::RequestTimedOut, "The controller is busy.".to_owned()))).collect();
     };
     let named = count_names(resources.iter().map(&key));
@@ -421,13 +419,14 @@ fn alter_one(broker: &Broker, resource: &AlterConfigsResource, validate_only: bo
 pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = IncrementalAlterConfigsRequest::decode(reader, context.version)?;
     let validate_only = request.validate_only;
-    let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
-    let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
-    let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
-    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)), letters);
-    let run = move |broker: Option<&Broker>| {
+    let run = move |on: Option<&Asking<'_>>| {
+        let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
+        let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
+        let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
+        let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
+        let judged = on.map(|asking| (asking.broker, denied(asking, resources, letters)));
         let one = |broker: &Broker, resource: &AlterConfigsResource| alter_one(broker, resource, request.validate_only);
-        let outcomes = change_all(broker, &request.resources, &denied, |resource| (resource.resource_type, &resource.resource_name), one);
+        let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
         let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| AlterConfigsResourceResponse {
             error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
             error_message: error.map(|(_, message)| message.into()),
@@ -438,8 +437,8 @@ pub(crate) fn incremental_alter(reader: &mut Reader, context: &mut Context<'_>) 
         IncrementalAlterConfigsResponse { responses: responses.collect(), ..Default::default() }
     };
     let (busy, acting) = (run.clone(), context.acting("IncrementalAlterConfigs"));
-    Ok(control(context, move || busy(None), move |broker| {
-        let response = run(Some(broker.as_ref()));
+    Ok(control(context, move || busy(None), move |_, asking| {
+        let response = run(Some(asking));
         if !validate_only {
             response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
         }
@@ -460,13 +459,14 @@ fn replace_one(broker: &Broker, resource: &alter_configs::AlterConfigsResource, 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterConfigsRequest::decode(reader, context.version)?;
     let validate_only = request.validate_only;
-    let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
-    let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
-    let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
-    let denied = denied(context, request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name)), letters);
-    let run = move |broker: Option<&Broker>| {
+    let run = move |on: Option<&Asking<'_>>| {
+        let groups = request.resources.iter().filter(|resource| resource.resource_type == GROUP);
+        let named = groups.flat_map(|group| group.configs.iter().map(move |config| (&group.resource_name, config)));
+        let letters = named.filter(|(_, config)| &*config.name == DEAD_LETTER_TOPIC).filter_map(|(group, config)| Some((group, config.value.as_ref().filter(|topic| !topic.is_empty())?)));
+        let resources = request.resources.iter().map(|resource| (resource.resource_type, &resource.resource_name));
+        let judged = on.map(|asking| (asking.broker, denied(asking, resources, letters)));
         let one = |broker: &Broker, resource: &alter_configs::AlterConfigsResource| replace_one(broker, resource, request.validate_only);
-        let outcomes = change_all(broker, &request.resources, &denied, |resource| (resource.resource_type, &resource.resource_name), one);
+        let outcomes = change_all(judged, &request.resources, |resource| (resource.resource_type, &resource.resource_name), one);
         let responses = request.resources.iter().zip(outcomes).map(|(resource, error)| alter_configs::AlterConfigsResourceResponse {
             error_code: error.as_ref().map_or(0, |(code, _)| code.code()),
             error_message: error.map(|(_, message)| message.into()),
@@ -477,8 +477,8 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         AlterConfigsResponse { responses: responses.collect(), ..Default::default() }
     };
     let (busy, acting) = (run.clone(), context.acting("AlterConfigs"));
-    Ok(control(context, move || busy(None), move |broker| {
-        let response = run(Some(broker.as_ref()));
+    Ok(control(context, move || busy(None), move |_, asking| {
+        let response = run(Some(asking));
         if !validate_only {
             response.responses.iter().for_each(|one| acting.note(&shown(one.resource_type, &one.resource_name), one.error_code));
         }

@@ -104,18 +104,16 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         ..DeletableGroupResult::default()
     };
     let names = request.groups_names.clone();
-    let (asking, acting) = (context.asking(), context.acting("DeleteGroups"));
-    let denied: hashbrown::HashSet<Str> =
-        names.iter().filter(|name| asking.check_group(AclOperation::Delete, name).is_err()).cloned().collect();
+    let acting = context.acting("DeleteGroups");
     Ok(control(
         context,
         move || DeleteGroupsResponse {
             results: names.into_iter().map(|name| result(name, Some(ErrorCode::CoordinatorNotAvailable))).collect(),
             ..DeleteGroupsResponse::default()
         },
-        move |broker| {
+        move |broker, asking| {
             let one = |name: Str| {
-                if denied.contains(&name) {
+                if asking.check_group(AclOperation::Delete, &name).is_err() {
                     return result(name, Some(ErrorCode::GroupAuthorizationFailed));
                 }
                 let error = broker.delete_group(&name).err();

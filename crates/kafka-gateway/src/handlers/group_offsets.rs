@@ -321,10 +321,13 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if let Err(code) = context.asking().check_group(AclOperation::Delete, &request.group_id) {
         return Ok(Outcome::answer(OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() }));
     }
-    let denied = super::denied_topics(&context.asking(), AclOperation::Read, request.topics.iter().map(|topic| &topic.name));
     let acting = context.acting("OffsetDelete");
     let busy = || OffsetDeleteResponse { error_code: ErrorCode::CoordinatorNotAvailable.code(), ..OffsetDeleteResponse::default() };
-    Ok(control(context, busy, move |broker| {
+    Ok(control(context, busy, move |broker, asking| {
+        if let Err(code) = asking.check_group(AclOperation::Delete, &request.group_id) {
+            return OffsetDeleteResponse { error_code: code.code(), ..OffsetDeleteResponse::default() };
+        }
+        let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.name));
         if request.group_id.is_empty() {
             return OffsetDeleteResponse { error_code: ErrorCode::InvalidGroupId.code(), ..OffsetDeleteResponse::default() };
         }

@@ -102,7 +102,10 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             let topics = asked_when_busy.iter().map(|one| look_up(&own, one, Some(ErrorCode::LeaderNotAvailable))).collect();
             Frame { version: busy.0, host: busy.1, port: busy.2, cluster_operations: busy.3 }.response(&own, topics)
         },
-        move |broker| {
+        move |broker, asking| {
+            // What was missing may be there by now, and somebody's.
+            let asked: Vec<(Asked, Leave)> = asked.into_iter().map(|(one, _)| (leave_for(broker, asking, &one, operations), one)).map(|(leave, one)| (one, leave)).collect();
+            let (missing, uncreated) = self::missing(broker, asking, &asked);
             let names: Vec<String> = missing.iter().map(|topic| topic.name.clone()).collect();
             let outcomes: HashMap<String, _> = names.into_iter().zip(broker.create_topics(missing)).collect();
             let error_of = |name: &Str| {
@@ -123,6 +126,14 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     ))
 }
 
+/// What may be said of something that is asked for.
+fn leave_for(broker: &Broker, asking: &Asking<'_>, asked: &Asked, operations: bool) -> Leave {
+    match asked {
+        Asked::Name(name) => leave(asking, operations, name),
+        Asked::Id(id) => broker.topic_by_id(TopicId(*id)).map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(asking, operations, &topic.name)),
+    }
+}
+
 /// What is asked for, each once however often it is named, and what may be said of it.
 fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>, operations: bool) -> Vec<(Asked, Leave)> {
     let one = |topic: MetadataRequestTopic| match topic.name {
@@ -130,11 +141,7 @@ fn asked(broker: &Broker, asking: &Asking<'_>, topics: Vec<MetadataRequestTopic>
         _ => Asked::Id(topic.topic_id),
     };
     let all: Vec<Asked> = topics.into_iter().map(one).collect();
-    let leave = |asked: &Asked| match asked {
-        Asked::Name(name) => leave(asking, operations, name),
-        Asked::Id(id) => broker.topic_by_id(TopicId(*id)).map_or(Leave::Seen(NO_OPERATIONS), |topic| leave(asking, operations, &topic.name)),
-    };
-    once(&all, |asked| asked).map(|(asked, _)| (asked.clone(), leave(asked))).collect()
+    once(&all, |asked| asked).map(|(asked, _)| (asked.clone(), leave_for(broker, asking, asked, operations))).collect()
 }
 
 /// Topics that are to be created because they are asked for, and those that whoever asks may not create.

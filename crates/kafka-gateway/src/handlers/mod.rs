@@ -41,6 +41,7 @@ use broker::{Cause, Reply};
 use kafka_wire::{ApiKey, DecodeError, ErrorCode, Reader};
 use types::ConnectionId;
 
+use crate::access::Asking;
 use crate::body::Body;
 use crate::session::{Context, ShardContext};
 
@@ -108,14 +109,16 @@ impl Wait for JobWait {
     }
 }
 
-/// Runs `work` on the controller's thread; what it returns is the response. `busy` is, when there is no room.
+/// Runs `work` on the controller's thread; what it returns is the response. `busy` is, when there is no room. What whoever asks may do is asked
+/// there: before, it may be another thing that has the name, and he may have had other rights.
 fn control<B: Body + 'static>(
     context: &Context<'_>,
     busy: impl FnOnce() -> B,
-    work: impl FnOnce(&std::sync::Arc<broker::Broker>) -> B + Send + 'static,
+    work: impl FnOnce(&std::sync::Arc<broker::Broker>, &Asking<'_>) -> B + Send + 'static,
 ) -> Outcome {
+    let client = context.asking().client();
     let job = Box::new(move |broker: &std::sync::Arc<broker::Broker>| {
-        let body: JobBody = Box::new(work(broker));
+        let body: JobBody = Box::new(client.ask(broker, |asking| work(broker, asking)));
         Box::new(body) as Box<dyn std::any::Any + Send>
     });
     if context.gateway.broker.control(context.to, job) { Outcome::Wait(Box::new(JobWait)) } else { Outcome::answer(busy()) }
@@ -140,7 +143,7 @@ fn once<'a, T, K: std::hash::Hash + Eq + ?Sized + 'a>(items: &'a [T], key: impl 
 
 /// Those of the topics that whoever asks may not do this with.
 fn denied_topics<'a>(
-    asking: &crate::access::Asking<'_>,
+    asking: &Asking<'_>,
     operation: broker::AclOperation,
     names: impl Iterator<Item = &'a kafka_wire::Str>,
 ) -> hashbrown::HashSet<kafka_wire::Str> {

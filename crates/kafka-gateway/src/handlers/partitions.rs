@@ -11,11 +11,12 @@ use kafka_wire::delete_records::{
 use kafka_wire::offset_for_leader_epoch::{
     EpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
-use kafka_wire::{DecodeError, ErrorCode, Reader};
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 use types::{LogId, Offset, Term};
 
 use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control};
+use crate::access::Asking;
 use crate::error_code::{of_append, of_partitions};
 use crate::session::Context;
 
@@ -31,14 +32,13 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         error_message: message.map(Into::into),
         ..CreatePartitionsTopicResult::default()
     };
-    let denied = super::denied_topics(&context.asking(), AclOperation::Alter, request.topics.iter().map(|topic| &topic.name));
     let mut refused = Vec::new();
     if !request.validate_only {
-        let broker = Arc::clone(&context.gateway.broker);
+        let (broker, asking) = (Arc::clone(&context.gateway.broker), context.asking().quietly());
         let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
         // What will be refused anyway takes nothing.
         let cost = |topic: &CreatePartitionsTopic| match broker.check_partitions(&topic.name, topic.count) {
-            Ok(known) if !denied.contains(&topic.name) => (topic.count as usize).saturating_sub(known.logs().len()),
+            Ok(known) if asking.check_topic(AclOperation::Alter, &topic.name).is_ok() => (topic.count as usize).saturating_sub(known.logs().len()),
             _ => 0,
         };
         request.topics.retain(|topic| {
@@ -50,9 +50,8 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         });
     }
     let acting = context.acting("CreatePartitions");
-    let one = move |broker: &Broker, topic: &CreatePartitionsTopic, validate_only: bool| {
-        if denied.contains(&topic.name) {
-            let code = ErrorCode::TopicAuthorizationFailed;
+    let one = move |broker: &Broker, asking: &Asking<'_>, topic: &CreatePartitionsTopic, validate_only: bool| {
+        if let Err(code) = asking.check_topic(AclOperation::Alter, &topic.name) {
             return result(topic.name.clone(), Some(code), Some("Topic authorization failed.".to_owned()));
         }
         if let Err(message) = check_assignments(broker, topic) {
@@ -74,11 +73,11 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             results: names.into_iter().map(|name| result(name, Some(ErrorCode::RequestTimedOut), None)).collect(),
             ..CreatePartitionsResponse::default()
         },
-        move |broker| {
+        move |broker, asking| {
             let results: Vec<CreatePartitionsTopicResult> = super::once(&request.topics, |topic| &topic.name)
                 .map(|(topic, twice)| match twice {
                     true => result(topic.name.clone(), Some(ErrorCode::InvalidRequest), Some("Duplicate topic name.".to_owned())),
-                    false => one(broker, topic, request.validate_only),
+                    false => one(broker, asking, topic, request.validate_only),
                 })
                 .chain(refused)
                 .collect();
@@ -131,8 +130,10 @@ fn delete_before<'a>(broker: &Broker, starts: impl Iterator<Item = &'a NewStart>
 pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteRecordsRequest::decode(reader, context.version)?;
     let acting = context.acting("DeleteRecords");
-    let denied = super::denied_topics(&context.asking(), AclOperation::Delete, request.topics.iter().map(|topic| &topic.name));
-    let run = move |broker: Option<&Arc<Broker>>| {
+    let run = move |on: Option<(&Arc<Broker>, &Asking<'_>)>| {
+        let broker = on.map(|(broker, _)| broker);
+        let denied = on.map(|(_, asking)| super::denied_topics(asking, AclOperation::Delete, request.topics.iter().map(|topic| &topic.name)));
+        let is_denied = |topic: &Str| denied.as_ref().is_some_and(|denied| denied.contains(topic));
         let starts = request.topics.iter().map(|topic| {
             let known = broker.and_then(|broker| broker.topic(&topic.name));
             let queue = broker.zip(known.as_ref()).and_then(|(broker, known)| broker.queue_on(known)).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
@@ -140,7 +141,7 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
             let start = |partition: &DeleteRecordsPartition| {
                 let log = known.as_ref().and_then(|known| known.log(super::fetch::index(partition.partition_index)?));
                 match broker {
-                    _ if denied.contains(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
+                    _ if is_denied(&topic.name) => Err(ErrorCode::TopicAuthorizationFailed),
                     None => Err(ErrorCode::RequestTimedOut),
                     Some(_) if refused => Err(ErrorCode::PolicyViolation),
                     Some(_) => new_start(log, partition.offset),
@@ -165,8 +166,8 @@ pub(crate) fn delete_records(reader: &mut Reader, context: &mut Context<'_>) -> 
         DeleteRecordsResponse { topics: topics.collect(), ..DeleteRecordsResponse::default() }
     };
     let busy = run.clone();
-    Ok(control(context, move || busy(None), move |broker| {
-        let response = run(Some(broker));
+    Ok(control(context, move || busy(None), move |broker, asking| {
+        let response = run(Some((broker, asking)));
         for topic in &response.topics {
             topic.partitions.iter().for_each(|one| acting.note(&format!("{}-{}", topic.name, one.partition_index), one.error_code));
         }

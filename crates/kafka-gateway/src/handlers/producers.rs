@@ -41,7 +41,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         None => control(
             context,
             || refused(ErrorCode::CoordinatorLoadInProgress),
-            |broker| broker.reserve_producer_ids().map_or_else(|error| refused(of_append(error)), granted),
+            |broker, _| broker.reserve_producer_ids().map_or_else(|error| refused(of_append(error)), granted),
         ),
     })
 }

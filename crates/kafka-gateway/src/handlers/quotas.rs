@@ -11,6 +11,7 @@ use kafka_wire::describe_client_quotas::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, control};
+use crate::access::Asking;
 use crate::session::Context;
 
 const REFUSED: Str = Str::from_static("Only an administrator may see and change quotas");
@@ -18,12 +19,11 @@ const UNAUTHORIZED: Str = Str::from_static("Cluster authorization failed.");
 const BUSY: Str = Str::from_static("The controller has too much to do");
 
 /// Why whoever asks may not do it, if he may not, as of now.
-fn refusal(context: &Context<'_>, operation: AclOperation) -> Option<Str> {
-    let asking = context.asking();
+fn refusal(asking: &Asking<'_>, operation: AclOperation) -> Option<Str> {
     if asking.is_checked() {
         return asking.check_cluster(operation).is_err().then_some(UNAUTHORIZED);
     }
-    (!context.administers()).then_some(REFUSED)
+    (!asking.administers()).then_some(REFUSED)
 }
 
 /// What a component asks for; the words are Kafka's.
@@ -81,7 +81,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         entries: None,
         ..Default::default()
     };
-    if let Some(why) = refusal(context, AclOperation::DescribeConfigs) {
+    if let Some(why) = refusal(&context.asking(), AclOperation::DescribeConfigs) {
         return Ok(Outcome::answer(failed(ErrorCode::ClusterAuthorizationFailed, why)));
     }
     Ok(Outcome::answer(match filter(&request) {
@@ -149,11 +149,14 @@ fn alter_all(broker: &Broker, entries: &[AlteredEntry], validate_only: bool) -> 
 
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterClientQuotasRequest::decode(reader, context.version)?;
-    if let Some(why) = refusal(context, AclOperation::AlterConfigs) {
+    if let Some(why) = refusal(&context.asking(), AclOperation::AlterConfigs) {
         return Ok(Outcome::answer(all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why)));
     }
     let (busy, acting) = (all(&request.entries, ErrorCode::RequestTimedOut, &BUSY), context.acting("AlterClientQuotas"));
-    Ok(control(context, || busy, move |broker| {
+    Ok(control(context, || busy, move |broker, asking| {
+        if let Some(why) = refusal(asking, AclOperation::AlterConfigs) {
+            return all(&request.entries, ErrorCode::ClusterAuthorizationFailed, &why);
+        }
         let entries = alter_all(broker, &request.entries, request.validate_only);
         if !request.validate_only {
             entries.iter().for_each(|one| acting.note(&shown(&one.entity), one.error_code));

@@ -13,6 +13,7 @@ use kafka_wire::describe_user_scram_credentials::{
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
 
 use super::{Outcome, control};
+use crate::access::Asking;
 use crate::session::Context;
 
 const REFUSED: Str = Str::from_static("Only an administrator who has logged in may see and change credentials");
@@ -20,12 +21,11 @@ const UNAUTHORIZED: Str = Str::from_static("Cluster authorization failed.");
 const BUSY: Str = Str::from_static("The controller has too much to do");
 
 /// Why whoever asks may not do it, if he may not: entries decide where they count, otherwise it takes an administrator, as of now.
-fn refusal(context: &Context<'_>, operation: AclOperation) -> Option<Str> {
-    let asking = context.asking();
+fn refusal(asking: &Asking<'_>, operation: AclOperation) -> Option<Str> {
     if asking.is_checked() {
         return asking.check_cluster(operation).is_err().then_some(UNAUTHORIZED);
     }
-    let now = context.name().and_then(|name| context.gateway.broker.security().user(name));
+    let now = asking.name.and_then(|name| asking.security.user(name));
     let administrator = now.is_some_and(|user| user.has_tag("administrator"));
     (!administrator).then_some(REFUSED)
 }
@@ -74,7 +74,7 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
         return describe_to_strangers(reader, context.version);
     }
     let request = DescribeUserScramCredentialsRequest::decode(reader, context.version)?;
-    if let Some(message) = refusal(context, AclOperation::Describe) {
+    if let Some(message) = refusal(&context.asking(), AclOperation::Describe) {
         let error_code = ErrorCode::ClusterAuthorizationFailed.code();
         let one = |name: &Str| DescribeUserScramCredentialsResult {
             user: name.clone(),
@@ -141,12 +141,15 @@ fn all(changes: &[ScramChange], code: ErrorCode, message: &Str) -> AlterUserScra
 pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = AlterUserScramCredentialsRequest::decode(reader, context.version)?;
     let changes = changes(&request);
-    if let Some(message) = refusal(context, AclOperation::Alter) {
+    if let Some(message) = refusal(&context.asking(), AclOperation::Alter) {
         return Ok(Outcome::answer(all(&changes, ErrorCode::ClusterAuthorizationFailed, &message)));
     }
     let acting = context.acting("AlterUserScramCredentials");
     let busy = all(&changes, ErrorCode::RequestTimedOut, &BUSY);
-    Ok(control(context, || busy, move |broker| {
+    Ok(control(context, || busy, move |broker, asking| {
+        if let Some(message) = refusal(asking, AclOperation::Alter) {
+            return all(&changes, ErrorCode::ClusterAuthorizationFailed, &message);
+        }
         let result = |(name, outcome): (String, Result<(), ScramError>)| match outcome {
             Ok(()) => AlterUserScramCredentialsResult { user: name.into(), error_message: None, ..Default::default() },
             Err(error) => AlterUserScramCredentialsResult {

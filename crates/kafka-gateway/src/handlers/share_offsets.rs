@@ -130,10 +130,13 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     if let Err(code) = context.asking().check_group(AclOperation::Read, &request.group_id) {
         return Ok(Outcome::answer(AlterShareGroupOffsetsResponse { error_code: code.code(), ..Default::default() }));
     }
-    let denied = super::denied_topics(&context.asking(), AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
     let acting = context.acting("AlterShareGroupOffsets");
     let failed = |code: ErrorCode| AlterShareGroupOffsetsResponse { error_code: code.code(), ..AlterShareGroupOffsetsResponse::default() };
-    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker| {
+    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker, asking| {
+        if let Err(code) = asking.check_group(AclOperation::Read, &request.group_id) {
+            return failed(code);
+        }
+        let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
         // A group without members is made by giving it offsets, as Kafka does.
         if let Err(error) = broker.make_share_group(&request.group_id) {
             return failed(crate::error_code::of_group(error));
@@ -186,10 +189,13 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if let Err(code) = context.asking().check_group(AclOperation::Delete, &request.group_id) {
         return Ok(Outcome::answer(DeleteShareGroupOffsetsResponse { error_code: code.code(), ..Default::default() }));
     }
-    let denied = super::denied_topics(&context.asking(), AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
     let acting = context.acting("DeleteShareGroupOffsets");
     let failed = |code: ErrorCode| DeleteShareGroupOffsetsResponse { error_code: code.code(), ..DeleteShareGroupOffsetsResponse::default() };
-    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker| {
+    Ok(control(context, move || failed(ErrorCode::CoordinatorNotAvailable), move |broker, asking| {
+        if let Err(code) = asking.check_group(AclOperation::Delete, &request.group_id) {
+            return failed(code);
+        }
+        let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
         if let Some(code) = refusal(broker, &request.group_id) {
             return failed(code);
         }

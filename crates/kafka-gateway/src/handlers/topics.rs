@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use broker::{AclOperation, AclResource, Broker, CLUSTER, CreateError, CreateTopic, Source, Topic};
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use kafka_wire::create_topics::{
     CreatableTopic, CreatableTopicConfigs, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse,
 };
@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::configs::source_code;
 use super::mutations::{EXCEEDED, Mutations};
 use super::{Outcome, control, denied_topics, once};
+use crate::access::Asking;
 use crate::error_code::{of_append, of_create};
 use crate::session::Context;
 
@@ -37,7 +38,23 @@ struct Leave {
     unseen: HashSet<Str>,
 }
 
+/// May whoever asks create a topic of this name? Who may create topics of the cluster need not be named at each.
+fn may_create(asking: &Asking<'_>, all: bool, name: &str) -> bool {
+    all || asking.check_topic(AclOperation::Create, name).is_ok()
+}
+
+/// May whoever asks create topics, whatever they are called?
+fn may_create_all(asking: &Asking<'_>) -> bool {
+    asking.quietly().may(AclOperation::Create, AclResource::Cluster, CLUSTER)
+}
+
 impl Leave {
+    fn of(asking: &Asking<'_>, topics: &[CreatableTopic]) -> Self {
+        let (all, names) = (may_create_all(asking), topics.iter().map(|topic| &topic.name));
+        let denied = names.clone().filter(|name| !may_create(asking, all, name)).cloned().collect();
+        Self { denied, unseen: denied_topics(&asking.quietly(), AclOperation::DescribeConfigs, names) }
+    }
+
     fn check(&self, name: &Str) -> Result<(), (ErrorCode, String)> {
         if self.denied.contains(name) { Err((ErrorCode::TopicAuthorizationFailed, "Authorization failed.".to_owned())) } else { Ok(()) }
     }
@@ -88,15 +105,16 @@ const CREATES_STRICTLY_SINCE: i16 = 6;
 const DELETES_STRICTLY_SINCE: i16 = 5;
 
 /// Takes out of a request what its quota does not have, with the answers for that. What will be refused anyway takes nothing.
-fn take_unpaid(request: &mut CreateTopicsRequest, leave: &Leave, context: &mut Context<'_>) -> Vec<CreatableTopicResult> {
+fn take_unpaid(request: &mut CreateTopicsRequest, context: &mut Context<'_>) -> Vec<CreatableTopicResult> {
     let mut refused = Vec::new();
     if request.validate_only {
         return refused;
     }
     let twice: HashSet<Str> = once(&request.topics, |topic| &topic.name).filter(|(_, twice)| *twice).map(|(topic, _)| topic.name.clone()).collect();
-    let broker = Arc::clone(&context.gateway.broker);
+    let (broker, asking) = (Arc::clone(&context.gateway.broker), context.asking().quietly());
+    let all = may_create_all(&asking);
     let cost = |topic: &CreatableTopic| {
-        let wish = leave.check(&topic.name).and_then(|()| wish(topic, broker.node_id().0)).ok().filter(|_| !twice.contains(&topic.name));
+        let wish = wish(topic, broker.node_id().0).ok().filter(|_| !twice.contains(&topic.name) && may_create(&asking, all, &topic.name));
         wish.and_then(|wish| broker.check_create(&wish).ok()).map_or(0, |partitions| partitions as usize)
     };
     let mut mutations = Mutations::new(context, CREATES_STRICTLY_SINCE);
@@ -113,23 +131,16 @@ fn take_unpaid(request: &mut CreateTopicsRequest, leave: &Leave, context: &mut C
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let mut request = CreateTopicsRequest::decode(reader, context.version)?;
     let names: Vec<Str> = request.topics.iter().map(|topic| topic.name.clone()).collect();
-    let (asking, acting) = (context.asking(), context.acting("CreateTopics"));
-    let leave = Leave {
-        denied: if asking.quietly().may(AclOperation::Create, AclResource::Cluster, CLUSTER) {
-            HashSet::new()
-        } else {
-            denied_topics(&asking, AclOperation::Create, names.iter())
-        },
-        unseen: denied_topics(&asking.quietly(), AclOperation::DescribeConfigs, names.iter()),
-    };
-    let refused = take_unpaid(&mut request, &leave, context);
+    let acting = context.acting("CreateTopics");
+    let refused = take_unpaid(&mut request, context);
     Ok(control(
         context,
         move || CreateTopicsResponse {
             topics: names.iter().map(|name| refusal(name, ErrorCode::RequestTimedOut, "The controller is busy.".to_owned())).collect(),
             ..CreateTopicsResponse::default()
         },
-        move |broker| {
+        move |broker, asking| {
+            let leave = Leave::of(asking, &request.topics);
             let mut topics = if request.validate_only { validate(broker, &request, &leave) } else { create_all(broker, &request, &leave) };
             topics.extend(refused);
             if !request.validate_only {
@@ -202,13 +213,14 @@ fn described(broker: &Broker, name: &Str, id: Uuid, partitions: usize, overrides
 }
 
 /// Takes out what its quota does not have, with the answers for that. What may not be deleted takes nothing.
-fn keep_paid(asked: &mut Vec<AskedTopic>, denied: &HashMap<AskedTopic, Option<Str>>, context: &mut Context<'_>) -> Vec<DeletableTopicResult> {
-    let broker = Arc::clone(&context.gateway.broker);
+fn keep_paid(asked: &mut Vec<AskedTopic>, context: &mut Context<'_>) -> Vec<DeletableTopicResult> {
+    let (broker, asking) = (Arc::clone(&context.gateway.broker), context.asking().quietly());
+    let all = may_delete_all(&asking);
     let mut mutations = Mutations::new(context, DELETES_STRICTLY_SINCE);
     let mut refused = Vec::new();
     let cost = |one: &AskedTopic| {
         let topic = one.0.as_ref().map_or_else(|| broker.topic_by_id(TopicId(one.1)), |name| broker.topic(name));
-        topic.filter(|_| !denied.contains_key(one)).map_or(0, |topic| topic.logs().len())
+        topic.filter(|_| denial(&asking, all, one).is_none()).map_or(0, |topic| topic.logs().len())
     };
     asked.retain(|one| {
         let admitted = mutations.admit(|| cost(one));
@@ -223,42 +235,44 @@ fn keep_paid(asked: &mut Vec<AskedTopic>, denied: &HashMap<AskedTopic, Option<St
 /// A topic by its name or its id.
 type AskedTopic = (Option<Str>, Uuid);
 
+/// May whoever asks delete topics, whatever they are called?
+fn may_delete_all(asking: &Asking<'_>) -> bool {
+    asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER)
+}
+
+/// If a topic may not be deleted: the name that may be told. `all`: entries let him delete all of them.
+fn denial(asking: &Asking<'_>, all: bool, (name, id): &AskedTopic) -> Option<Option<Str>> {
+    let known = if name.is_none() { asking.broker.topic_by_id(TopicId(*id)) } else { None };
+    let wanted: Str = name.clone().or_else(|| known.map(|topic| topic.name.as_str().into()))?;
+    let allowed = if all { asking.check_queue(AclOperation::Delete, &wanted) } else { asking.check_topic(AclOperation::Delete, &wanted) };
+    if allowed.is_ok() {
+        return None;
+    }
+    let described = asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();
+    // Who may know that there is no such topic is told so.
+    if described && asking.broker.topic(&wanted).is_none() {
+        return None;
+    }
+    let seen = name.is_some() || described;
+    Some(seen.then_some(wanted))
+}
+
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteTopicsRequest::decode(reader, context.version)?;
     let by_name = request.topic_names.into_iter().map(|name| (Some(name), Uuid::nil()));
     let mut asked: Vec<AskedTopic> =
         by_name.chain(request.topics.into_iter().map(|topic| (topic.name, topic.topic_id))).collect();
     let busy = asked.clone();
-    let (asking, acting) = (context.asking(), context.acting("DeleteTopics"));
-    let all = asking.quietly().may(AclOperation::Delete, AclResource::Cluster, CLUSTER);
-    // Topics that may not be deleted, as they were asked for, each with the name that may be told.
-    let denied: HashMap<AskedTopic, Option<Str>> = asked
-        .iter()
-        .filter_map(|(name, id)| {
-            let known = if name.is_none() { context.gateway.broker.topic_by_id(TopicId(*id)) } else { None };
-            let wanted: Str = name.clone().or_else(|| known.map(|topic| topic.name.as_str().into()))?;
-            let allowed = if all { asking.check_queue(AclOperation::Delete, &wanted) } else { asking.check_topic(AclOperation::Delete, &wanted) };
-            if allowed.is_ok() {
-                return None;
-            }
-            let described = asking.quietly().check_topic(AclOperation::Describe, &wanted).is_ok();
-            // Who may know that there is no such topic is told so.
-            if described && context.gateway.broker.topic(&wanted).is_none() {
-                return None;
-            }
-            let seen = name.is_some() || described;
-            Some(((name.clone(), *id), seen.then_some(wanted)))
-        })
-        .collect();
-    let refused = keep_paid(&mut asked, &denied, context);
+    let acting = context.acting("DeleteTopics");
+    let refused = keep_paid(&mut asked, context);
     Ok(control(
         context,
         move || DeleteTopicsResponse {
             responses: busy.into_iter().map(|(name, topic_id)| deleted(name, topic_id, Some(ErrorCode::RequestTimedOut))).collect(),
             ..DeleteTopicsResponse::default()
         },
-        move |broker| {
-            let responses: Vec<_> = delete_all(broker, &asked, &denied).into_iter().chain(refused).collect();
+        move |broker, asking| {
+            let responses: Vec<_> = delete_all(broker, &asked, asking).into_iter().chain(refused).collect();
             for one in &responses {
                 acting.note(&one.name.as_ref().map_or_else(|| one.topic_id.to_string(), ToString::to_string), one.error_code);
             }
@@ -273,17 +287,14 @@ fn deleted(name: Option<Str>, topic_id: Uuid, code: Option<ErrorCode>) -> Deleta
 }
 
 /// A topic that is named twice, by name and id at once, or not at all, is not deleted.
-fn delete_all(
-    broker: &Arc<Broker>,
-    asked: &[AskedTopic],
-    denied: &HashMap<AskedTopic, Option<Str>>,
-) -> Vec<DeletableTopicResult> {
+fn delete_all(broker: &Arc<Broker>, asked: &[AskedTopic], asking: &Asking<'_>) -> Vec<DeletableTopicResult> {
+    let all = may_delete_all(asking);
     let invalid = |name: &Option<Str>, id: Uuid| deleted(name.clone(), id, Some(ErrorCode::InvalidRequest));
     let mut named = HashSet::new();
     let found: Vec<Result<Arc<Topic>, DeletableTopicResult>> = once(asked, |asked| asked)
-        .map(|(one @ (name, id), twice)| match denied.get(one) {
+        .map(|(one @ (name, id), twice)| match denial(asking, all, one) {
             _ if twice || name.is_none() == id.is_nil() => Err(invalid(name, *id)),
-            Some(told) => Err(deleted(told.clone(), *id, Some(ErrorCode::TopicAuthorizationFailed))),
+            Some(told) => Err(deleted(told, *id, Some(ErrorCode::TopicAuthorizationFailed))),
             // By its name and by its id in one request: gone when it is named again.
             None => find_topic(broker, name.clone(), *id).and_then(|topic| {
                 let (code, new) = (unknown(name), named.insert(topic.id));

@@ -2,8 +2,9 @@
 //! none once a user is defined, unless the settings say so.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use broker::{Caller, PasswordWish, Permissions, QueueDeclaration, UserWish, VhostWish};
+use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWish, VhostWish};
 use kafka_wire::ErrorCode;
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
@@ -100,6 +101,53 @@ fn a_queue_is_used_by_permissions_whatever_entries_say() {
         add(&node, "CN=eve", Some([".*", "", ".*"]));
         assert_eq!((fetch(&mut node, eve, QUEUE), produce(&mut node, eve, QUEUE)), (0, DENIED));
         assert_eq!(delete(&mut node, eve, QUEUE), 0);
+        node.stop();
+    }
+}
+
+/// What waits on the controller is carried out when this goes.
+fn hold_the_controller(node: &Node) -> std::sync::mpsc::Sender<()> {
+    let (release, held) = std::sync::mpsc::channel();
+    let wait = move |_: &Arc<broker::Broker>| {
+        let _ = held.recv();
+        Box::new(()) as Box<dyn std::any::Any + Send>
+    };
+    assert!(node.broker().control(NOBODY, Box::new(wait)), "it has room");
+    release
+}
+
+/// A name may be a queue's by the time at which its deletion is carried out.
+#[test]
+fn a_deletion_is_judged_when_it_is_carried_out() {
+    for settings in [&[][..], &[AUTHORIZER, OPEN]] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut node = start(folder.path(), settings);
+        add(&node, "CN=root", None);
+        add(&node, "CN=eve", None);
+        let eve = connect(&mut node, Some("CN=eve"));
+        let vhost = node.broker().vhosts().get("shop").expect("it is there");
+        let queue = |name: &str| {
+            let name = Name::new(name.as_bytes()).expect("a short name");
+            QueueDeclaration { name, durable: true, owner: None, auto_delete: false, arguments: Arguments::default() }
+        };
+        let release = hold_the_controller(&node);
+        let topics = vec![DeleteTopicState { name: Some("shop~late".into()), ..DeleteTopicState::default() }];
+        let request = DeleteTopicsRequest { topics, timeout_ms: 30_000, ..DeleteTopicsRequest::default() };
+        node.send(eve, DELETE, 1, |writer| request.encode(writer, DELETE.1)).expect("taken");
+        node.broker().declare_queue(&vhost, queue("late"), &Caller::broker(Caller::NO_CONNECTION)).expect("declared");
+        drop(release);
+        let (_, body) = node.answer(eve);
+        let response = DeleteTopicsResponse::decode(&mut flexible(DELETE, body), DELETE.1).expect("an answer");
+        assert_eq!(response.responses[0].error_code, DENIED, "{settings:?}");
+        assert!(vhost.queue(b"late").is_some());
+        // What was a queue's when it came, and is nobody's any more, is only not there.
+        let release = hold_the_controller(&node);
+        node.send(eve, DELETE, 1, |writer| request.encode(writer, DELETE.1)).expect("taken");
+        node.broker().delete_queue(&vhost.queue(b"late").expect("it is there"), false, false).expect("deleted");
+        drop(release);
+        let (_, body) = node.answer(eve);
+        let response = DeleteTopicsResponse::decode(&mut flexible(DELETE, body), DELETE.1).expect("an answer");
+        assert_eq!(response.responses[0].error_code, ErrorCode::UnknownTopicOrPartition.code(), "{settings:?}");
         node.stop();
     }
 }

@@ -41,7 +41,7 @@ fn wish(queue: &str, arguments: Arguments) -> QueueDeclaration {
     QueueDeclaration { name: name(queue), durable: true, owner: None, auto_delete: false, arguments }
 }
 
-fn rule(denied: Result<Arc<Queue>, QueueError>) -> Rule {
+fn rule<T: std::fmt::Debug>(denied: Result<T, QueueError>) -> Rule {
     match denied {
         Err(QueueError::Denied(denial)) => denial.rule,
         other => panic!("it is refused, not {other:?}"),
@@ -90,6 +90,68 @@ fn permissions_are_those_of_the_moment() {
     assert_eq!(denied.expect_err("refused").to_string(), "configure access to queue 'own' in vhost '/' refused for user 'bob'");
     let made_up = node.broker.declare_queue(&vhost, wish("", Arguments::default()), &caller);
     assert_eq!(rule(made_up), Rule::Permission(Permission::Configure));
+    node.close();
+}
+
+#[test]
+fn a_deletion_is_judged_when_it_is_carried_out() {
+    let node = Node::open(1);
+    let (caller, vhost) = (bob(&node), node.vhost());
+    let queue = node.queue("own", Arguments::default());
+    exchange(&node, &Principal::broker(), "own-events", b"direct", Arguments::default()).expect("declared");
+    let staged = |queue: &str| Broker::staged_deletion(Arc::clone(&vhost), name(queue), false, false, caller.clone());
+    let outcome = |stage: Stage| match stage {
+        Stage::Done(outcome) => *(outcome as Box<dyn Any>).downcast::<Result<u64, QueueError>>().expect("of a deletion"),
+        Stage::Write { .. } | Stage::Wait(_) => panic!("nothing is to be written"),
+    };
+    assert_eq!(rule(outcome(staged("other")(&node.broker, &Pending::default()))), Rule::Permission(Permission::Configure), "whether it is there or not");
+    assert!(outcome(staged("own-missing")(&node.broker, &Pending::default())).is_ok_and(|ready| ready == 0));
+    let waiting = staged("own");
+    node.broker.clear_permissions("/", "bob").expect("cleared");
+    assert_eq!(rule(outcome(waiting(&node.broker, &Pending::default()))), Rule::Permission(Permission::Configure));
+    assert_eq!(rule(node.broker.delete_queue_for(&caller.principal, &queue, false, false)), Rule::Permission(Permission::Configure));
+    assert!(node.broker.check_purge(&caller.principal, &queue).is_err_and(|denial| denial.rule == Rule::Permission(Permission::Read)));
+    assert_eq!(of_binding(node.broker.delete_exchange(&vhost, b"own-events", false, &caller.principal)), Err(Rule::Permission(Permission::Configure)));
+    assert!(vhost.queue(b"own").is_some() && vhost.exchanges().read().exchange(b"own-events").is_some());
+    bob(&node);
+    assert_eq!(of_binding(node.broker.delete_exchange(&vhost, b"own-events", false, &caller.principal)), Ok(()));
+    assert!(matches!(staged("own")(&node.broker, &Pending::default()), Stage::Write { comes: false, .. }));
+    assert!(node.broker.delete_queue_for(&caller.principal, &queue, false, false).is_ok() && vhost.queue(b"own").is_none());
+    node.close();
+}
+
+/// What has the name of a topic may be another thing when its deletion is carried out.
+#[test]
+fn a_topic_that_has_become_a_queue_belongs_to_its_virtual_host() {
+    let node = with_entries();
+    let caller = bob(&node);
+    let check = |operation| node.broker.check_topic(&caller.principal, Permission::Configure, operation, "orders").map_err(|denial| denial.rule);
+    assert_eq!(check(AclOperation::Delete), Err(Rule::Acl(AclOperation::Delete, AclResource::Topic)));
+    allow(&node, AclOperation::Delete, AclResource::Cluster, crate::security::CLUSTER);
+    assert_eq!((check(AclOperation::Delete), check(AclOperation::Alter)), (Ok(()), Err(Rule::Acl(AclOperation::Alter, AclResource::Topic))));
+    let of_shop = |operation| node.broker.check_topic(&caller.principal, Permission::Configure, operation, "shop~orders").map_err(|denial| denial.rule);
+    assert_eq!(of_shop(AclOperation::Delete), Err(Rule::Permission(Permission::Configure)), "he has no permissions there");
+    let group = |name: &str| node.broker.check_group(&caller.principal, Permission::Configure, AclOperation::Delete, name).map_err(|denial| denial.rule);
+    assert_eq!(group("other"), Err(Rule::Permission(Permission::Configure)));
+    assert_eq!(group("own"), Err(Rule::Acl(AclOperation::Delete, AclResource::Group)));
+    allow(&node, AclOperation::Delete, AclResource::Group, "own");
+    assert_eq!((group("own"), group(crate::queues::QUEUE_GROUP)), (Ok(()), Err(Rule::Administrator)));
+    node.close();
+}
+
+/// A topic that is gone is not deleted again, whatever has its name.
+#[test]
+fn the_topic_that_was_meant_is_deleted_and_no_other() {
+    let node = Node::open(1);
+    let create = || {
+        let topic = CreateTopic { name: "orders".to_owned(), partitions: 1, replication: 1, overrides: Default::default() };
+        node.broker.create_topics(vec![topic]).remove(0).expect("created")
+    };
+    let first = create();
+    node.broker.delete_topic(&first).expect("deleted");
+    let second = create();
+    node.broker.delete_topic(&first).expect("nothing to do");
+    assert!(node.broker.topic("orders").is_some_and(|topic| topic.id == second.id));
     node.close();
 }
 
@@ -152,7 +214,7 @@ fn an_alternate_exchange_is_asked_for_where_the_exchange_is_made() {
     let to_fanout = || arguments(&[("alternate-exchange", "amq.fanout")]);
     exchange(&node, &Principal::broker(), "own", b"direct", to_fanout()).expect("declared");
     exchange(&node, &caller.principal, "own", b"direct", to_fanout()).expect("as it is");
-    node.broker.delete_exchange(&vhost, b"own", false).expect("deleted");
+    node.broker.delete_exchange(&vhost, b"own", false, &Principal::broker()).expect("deleted");
     assert_eq!(of_binding(exchange(&node, &caller.principal, "own", b"direct", to_fanout())), Err(Rule::Permission(Permission::Write)));
     assert!(vhost.exchanges().read().exchange(b"own").is_none());
     assert_eq!(of_binding(exchange(&node, &caller.principal, "own", b"direct", arguments(&[("alternate-exchange", "own-rest")]))), Ok(()));
@@ -170,10 +232,10 @@ fn keys_are_asked_for_by_what_the_exchange_is_when_it_is_bound() {
         let wish = BindingWish { source: name("own-events"), to_queue: true, destination: name("own"), key: name(key), arguments: Arguments::default() };
         of_binding(node.broker.bind(&vhost, wish.clone(), &caller)).and_then(|()| of_binding(node.broker.unbind(&vhost, &wish, &caller)))
     };
-    let by_http = |key: &str| node.broker.check_keys(&caller.principal, &vhost, b"own-events", &[key.to_owned()]).map_err(|denial| denial.rule);
+    let by_http = |key: &str| node.broker.check_publish(&caller.principal, &vhost, b"own-events", &[key.to_owned()]).map_err(|denial| denial.rule);
     exchange(&node, &Principal::broker(), "own-events", b"direct", Arguments::default()).expect("declared");
     assert_eq!((bind("b"), by_http("b")), (Ok(()), Ok(())), "a direct exchange takes all keys");
-    node.broker.delete_exchange(&vhost, b"own-events", false).expect("deleted");
+    node.broker.delete_exchange(&vhost, b"own-events", false, &Principal::broker()).expect("deleted");
     exchange(&node, &Principal::broker(), "own-events", b"topic", Arguments::default()).expect("declared");
     assert_eq!((bind("a"), by_http("a")), (Ok(()), Ok(())));
     assert_eq!(bind("b"), Err(Rule::Key(Permission::Read, "b".to_owned())));

@@ -27,7 +27,7 @@ pub use keys::{InvalidKeys, TOKEN_KEYS_MAX, TokenKeys};
 
 use super::Security;
 use super::login::check_place;
-use super::user::{NAME_BYTES_MAX, User, UserLimits};
+use super::user::{NAME_BYTES_MAX, User};
 use crate::settings::Settings;
 
 /// Keys that are tried for a token that does not say which it is.
@@ -319,7 +319,7 @@ impl Security {
             }
         };
         let defined = self.inner.read().users.get(&name).cloned();
-        let user = defined.unwrap_or_else(|| Arc::new(User::new(name.clone(), None, Vec::new(), UserLimits::default())));
+        let user = defined.unwrap_or_else(|| Arc::new(User::undefined(name.clone())));
         match check_place(user, peer) {
             Ok(user) => Ok(TokenLogin { user, expires_ms }),
             Err(_) => refuse(name, TokenRefused::NotLocal),

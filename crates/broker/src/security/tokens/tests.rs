@@ -7,6 +7,7 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyP
 use serde_json::json;
 
 use super::*;
+use crate::security::UserLimits;
 
 const NOW_MS: i64 = 1_700_000_000_000;
 const HERE: &str = "127.0.0.1:4";
