@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::catalog::{NEXT_LOG_KEY, TopicRecord, topic_key};
 use crate::jobs::{TOGETHER_MAX, durable};
 use crate::limits::{LimitKind, LimitReached};
-use crate::log_ends::in_one;
+use crate::log_ends::{Fits, in_one};
 use crate::queues::{ONLY, QueueError};
 use crate::settings::{SettingError, Settings, TOPIC, find};
 use crate::topic::{Topic, TopicConfig, effective};
@@ -322,6 +322,11 @@ impl Broker {
     /// # Errors
     /// All but `Append`.
     pub fn check_partitions(&self, name: &str, count: i32) -> Result<Arc<Topic>, PartitionsError> {
+        self.check_partitions_beside(name, count, 0)
+    }
+
+    /// The same, beside partitions that are about to be there.
+    fn check_partitions_beside(&self, name: &str, count: i32, others: u64) -> Result<Arc<Topic>, PartitionsError> {
         let topic = self.topic(name).ok_or(PartitionsError::UnknownTopic)?;
         if self.queue_on(&topic).is_some() {
             return Err(PartitionsError::Queue(name.to_owned()));
@@ -333,7 +338,7 @@ impl Broker {
         if count <= have as i32 {
             return Err(PartitionsError::NotMore { topic: name.to_owned(), have, wanted: count });
         }
-        self.check_limit(LimitKind::Partitions, count as u64 - have as u64)?;
+        self.check_limit(LimitKind::Partitions, others + count as u64 - have as u64)?;
         Ok(topic)
     }
 
@@ -342,7 +347,47 @@ impl Broker {
     /// # Errors
     /// See [`PartitionsError`].
     pub fn add_partitions(&self, name: &str, count: i32) -> Result<(), PartitionsError> {
-        let topic = self.check_partitions(name, count).inspect_err(|error| {
+        self.add_partitions_to(&[(name, count)]).pop().unwrap_or(Ok(()))
+    }
+
+    /// Adds partitions to topics until each has as many as are asked for, each for itself, many of them with one commit; an outcome for each. No topic
+    /// is there twice.
+    pub fn add_partitions_to(&self, wishes: &[(&str, i32)]) -> Vec<Result<(), PartitionsError>> {
+        let mut outcomes = Vec::with_capacity(wishes.len());
+        let mut wishes = wishes.iter().peekable();
+        while wishes.peek().is_some() {
+            // The record of a topic has the ids of all its logs: the last one may be beyond what goes together.
+            let (mut items, mut begun, mut room, mut has_room, mut coming) = (Vec::new(), Vec::new(), Fits::default(), true, 0);
+            while has_room && let Some((name, count)) = wishes.next() {
+                let planned = self.plan_partitions(name, *count, coming).map(|(topic, record)| {
+                    let more = record.logs.len() - topic.logs().len();
+                    coming += more as u64;
+                    items.push(AppendItem::State { key: topic_key(name), value: Some(record.encode()) });
+                    has_room = items.last().is_none_or(|item| room.take(std::slice::from_ref(item)));
+                    (topic, record, more)
+                });
+                begun.push(planned);
+            }
+            let results = if items.is_empty() { AppendResults::new() } else { self.commit_all_with_next_log(items) };
+            let next_log = durable(results.last());
+            let mut results = results.iter();
+            outcomes.extend(begun.into_iter().map(|planned| {
+                let (topic, record, more) = planned?;
+                durable(results.next()).and(next_log)?;
+                let config = topic.config();
+                let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
+                topic.set_logs(logs);
+                topic.set_config(config);
+                self.catalog.enlarged(more);
+                Ok(())
+            }));
+        }
+        outcomes
+    }
+
+    /// The record of a topic with more partitions, beside partitions that are about to be there; their logs have ids from now on.
+    fn plan_partitions(&self, name: &str, count: i32, others: u64) -> Result<(Arc<Topic>, TopicRecord), PartitionsError> {
+        let topic = self.check_partitions_beside(name, count, others).inspect_err(|error| {
             if let PartitionsError::Limit(reached) = error {
                 self.limits().note_refusal(reached.kind);
             }
@@ -352,18 +397,7 @@ impl Broker {
         let more = count as u64 - record.logs.len() as u64;
         record.logs.extend((*next..*next + more).map(LogId));
         *next += more;
-        let value = Some(Bytes::copy_from_slice(&next.to_be_bytes()));
-        let items = vec![
-            AppendItem::State { key: topic_key(name), value: Some(record.encode()) },
-            AppendItem::State { key: Bytes::from_static(NEXT_LOG_KEY), value },
-        ];
-        self.commit(0, items)?;
-        let config = topic.config();
-        let logs = record.logs.iter().map(|id| self.journal_of(*id).create_log(*id, config.durability)).collect();
-        topic.set_logs(logs);
-        topic.set_config(config);
-        self.catalog.enlarged(more as usize);
-        Ok(())
+        Ok((topic, record))
     }
 
     /// Would these overrides be taken?

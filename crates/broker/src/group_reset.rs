@@ -77,11 +77,8 @@ impl Broker {
             Some(0) => {}
             Some(_) => return Err(ResetError::Group(GroupError::NonEmptyGroup)),
         }
-        for (topic, place) in places {
-            if !self.reset_subscription(group, topic, PartitionIndex(place.partition), Offset(place.offset)) {
-                return Err(ResetError::Subscription);
-            }
-        }
-        Ok(())
+        let starts: Vec<_> =
+            places.iter().map(|(topic, place)| (Arc::clone(topic), PartitionIndex(place.partition), Offset(place.offset))).collect();
+        if self.reset_subscriptions(group, &starts).contains(&false) { Err(ResetError::Subscription) } else { Ok(()) }
     }
 }

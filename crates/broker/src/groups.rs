@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::group_offsets::Coming;
+use crate::jobs::TOGETHER_MAX;
 use crate::lane::{Inbox, OF_TRANSACTIONS};
 use crate::{Broker, GroupConfig, Reply, Settings};
 
@@ -485,19 +486,29 @@ impl Broker {
     /// # Errors
     /// `GroupNotFound`, `NonEmptyGroup`; `None` inside when the journal does not take it.
     pub fn delete_group(&self, group: &str) -> Result<(), Option<GroupError>> {
-        let outcome = {
-            let mut state = self.groups().state.lock();
-            let mut keys = state.coordinator.delete(group)?;
-            keys.extend(state.withdraw(|of, _| of == group));
-            let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
-            state.append_blocking(self, items).1
-        };
-        durable(&outcome).map_err(|_| None)?;
-        self.group_deleted(group)
+        self.delete_groups(&[group]).pop().unwrap_or(Ok(()))
     }
 
-    /// A group is gone for good: what it had done with records goes with it. Settings of a group outlive it, as in Kafka.
-    fn group_deleted(&self, group: &str) -> Result<(), Option<GroupError>> {
-        self.drop_subscriptions_of_group(group).map_err(|_| None)
+    /// Deletes groups, durably, each for itself, many of them with one commit; an outcome for each. What a group had done with records goes with it;
+    /// its settings outlive it, as in Kafka. On the controller's thread.
+    pub fn delete_groups(&self, groups: &[&str]) -> Vec<Result<(), Option<GroupError>>> {
+        let mut outcomes = Vec::with_capacity(groups.len());
+        for piece in groups.chunks(TOGETHER_MAX) {
+            let begun: Vec<_> = piece.iter().map(|group| self.begin_group_deletion(group)).collect();
+            let deleted: Vec<Result<(), Option<GroupError>>> = begun.into_iter().map(|begun| durable(&begun?).map_err(|_| None)).collect();
+            let gone: Vec<&str> = piece.iter().zip(&deleted).filter(|(_, deleted)| deleted.is_ok()).map(|(group, _)| *group).collect();
+            let mut dropped = self.drop_subscriptions_of_groups(&gone).into_iter();
+            outcomes.extend(deleted.into_iter().map(|deleted| deleted.and_then(|()| dropped.next().unwrap_or(Ok(())).map_err(|_| None))));
+        }
+        outcomes
+    }
+
+    /// A group goes, durably when what is returned says so.
+    fn begin_group_deletion(&self, group: &str) -> Result<Receiver<Result<(), AppendError>>, Option<GroupError>> {
+        let mut state = self.groups().state.lock();
+        let mut keys = state.coordinator.delete(group)?;
+        keys.extend(state.withdraw(|of, _| of == group));
+        let items = keys.into_iter().map(|key| AppendItem::State { key, value: None }).collect();
+        Ok(state.append_blocking(self, items).1)
     }
 }

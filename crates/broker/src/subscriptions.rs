@@ -33,6 +33,7 @@ pub use writes::{Acknowledged, Acknowledgement, NotWritten};
 pub(crate) use writes::Writes;
 
 use crate::groups::now;
+use crate::jobs::TOGETHER_MAX;
 use crate::lane::Inbox;
 use crate::mailbox::{Event, Mailboxes};
 use crate::read_ahead::Kept as KeptAhead;
@@ -594,16 +595,27 @@ impl Broker {
         }
     }
 
-    /// Starts a subscription of a group anew, durably; false: the journal does not take it. On the controller's thread.
-    pub fn reset_subscription(&self, group: &str, topic: &Topic, partition: PartitionIndex, start: Offset) -> bool {
-        let Some(shared) = self.subscription(group, topic, partition, |_| start) else { return false };
-        let durable = self.durably(|asker| {
-            let mut state = shared.lock();
-            state.reset(start.0);
-            self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State { key, value });
-        });
-        self.wake_subscription(&shared);
-        durable
+    /// Starts subscriptions of a group anew, durably, many of them with one commit; for each: does the journal take it? On the controller's thread.
+    pub fn reset_subscriptions(&self, group: &str, places: &[(Arc<Topic>, PartitionIndex, Offset)]) -> Vec<bool> {
+        let mut outcomes = Vec::with_capacity(places.len());
+        for piece in places.chunks(TOGETHER_MAX) {
+            let found: Vec<Option<(Arc<SharedSubscription>, Offset)>> = piece
+                .iter()
+                .map(|(topic, partition, start)| Some((self.subscription(group, topic, *partition, |_| *start)?, *start)))
+                .collect();
+            let write = |(shared, start): &(Arc<SharedSubscription>, Offset)| {
+                let (shared, start) = (Arc::clone(shared), *start);
+                move |asker: &Arc<Acknowledgement>| {
+                    let mut state = shared.lock();
+                    state.reset(start.0);
+                    self.write_changes(&shared, &mut state, Some(asker), |(key, value)| AppendItem::State { key, value });
+                }
+            };
+            let mut durable = self.durably_each(found.iter().flatten().map(write)).into_iter();
+            found.iter().flatten().for_each(|(shared, _)| self.wake_subscription(shared));
+            outcomes.extend(found.iter().map(|one| one.is_some() && durable.next().unwrap_or(false)));
+        }
+        outcomes
     }
 
     /// Deletes subscriptions, durably; what consumers say of them from now on has no effect. Returns how many there were. Not on
@@ -632,14 +644,21 @@ impl Broker {
         }
     }
 
-    /// A group is deleted; subscriptions of queues stay with their queues. On the controller's thread.
-    ///
-    /// # Errors
-    /// When the journal does not take it.
-    pub fn drop_subscriptions_of_group(&self, group: &str) -> Result<(), NotWritten> {
-        let mut doomed = self.subscriptions().of_group(group);
-        doomed.retain(|shared| self.queue_with(shared).is_none());
-        self.drop_subscriptions(&doomed).map(drop)
+    /// Groups are deleted; subscriptions of queues stay with their queues. For each: does the journal take it? On the controller's thread.
+    pub(crate) fn drop_subscriptions_of_groups(&self, groups: &[&str]) -> Vec<Result<(), NotWritten>> {
+        let of_group = |group: &str| {
+            let mut doomed = self.subscriptions().of_group(group);
+            doomed.retain(|shared| self.queue_with(shared).is_none());
+            doomed
+        };
+        let dropped = groups.chunks(TOGETHER_MAX).flat_map(|piece| self.drop_each(piece.iter().map(|group| of_group(group)).collect()));
+        dropped.map(|dropped| dropped.map(drop)).collect()
+    }
+
+    /// Deletes several lots of subscriptions, durably, together; for each lot: is there something in it?
+    fn drop_each(&self, lots: Vec<Vec<Arc<SharedSubscription>>>) -> Vec<Result<bool, NotWritten>> {
+        let durable = self.durably_each(lots.iter().map(|lot| move |asker: &Arc<Acknowledgement>| self.end_subscriptions(lot, Some(asker))));
+        lots.iter().zip(durable).map(|(lot, durable)| if durable { Ok(!lot.is_empty()) } else { Err(NotWritten) }).collect()
     }
 
     /// A topic is deleted. On the controller's thread.
@@ -658,8 +677,16 @@ impl Broker {
     /// # Errors
     /// When the journal does not take it.
     pub fn drop_subscription(&self, group: &str, topic: TopicId) -> Result<bool, NotWritten> {
-        let mut doomed = self.subscriptions().of_topic(topic);
-        doomed.retain(|shared| *shared.name.group == *group && self.queue_with(shared).is_none());
-        self.drop_subscriptions(&doomed).map(|count| count > 0)
+        self.drop_subscriptions_to_each(group, &[topic]).pop().unwrap_or(Ok(false))
+    }
+
+    /// A group forgets topics, many of them with one commit; for each what [`Broker::drop_subscription`] says. On the controller's thread.
+    pub fn drop_subscriptions_to_each(&self, group: &str, topics: &[TopicId]) -> Vec<Result<bool, NotWritten>> {
+        let of_topic = |topic: &TopicId| {
+            let mut doomed = self.subscriptions().of_topic(*topic);
+            doomed.retain(|shared| *shared.name.group == *group && self.queue_with(shared).is_none());
+            doomed
+        };
+        topics.chunks(TOGETHER_MAX).flat_map(|piece| self.drop_each(piece.iter().map(of_topic).collect())).collect()
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use journal::AppendError;
+use journal::{AppendError, AppendItem, AppendResults};
 
 use super::admin::{put_user_item, scram_items};
 use super::scram::{InvalidScram, ScramCredential, ScramMechanism};
 use super::user::{GUEST, NAME_BYTES_MAX, User, UserLimits};
 use crate::Broker;
+use crate::jobs::{TOGETHER_MAX, durable};
+use crate::log_ends::in_one;
 
 /// What is to become of one user's keys for one mechanism.
 #[derive(Clone, Debug)]
@@ -92,21 +94,40 @@ impl ScramChange {
     }
 }
 
+/// A user as he is to be, when what says so is durable; `None`: nothing is to be written.
+type Planned = (Arc<User>, Option<AppendItem>);
+
 impl Broker {
-    /// Changes keys of users, each of whom may be named once. One outcome a user, by name.
+    /// Changes keys of users, each of whom may be named once, many of them with one commit. One outcome a user, by name.
     pub fn alter_scram(&self, changes: &[ScramChange]) -> Vec<(String, Result<(), ScramError>)> {
         let mut by_user: BTreeMap<&str, Vec<&ScramChange>> = BTreeMap::new();
         for change in changes {
             by_user.entry(&change.name).or_default().push(change);
         }
-        let outcome = |(name, changes): (&str, Vec<&ScramChange>)| {
-            let outcome = if let [change] = changes[..] { self.alter_scram_of(change) } else { Err(ScramError::Twice) };
-            (name.to_owned(), outcome)
-        };
-        by_user.into_iter().map(outcome).collect()
+        let by_user: Vec<(&str, Vec<&ScramChange>)> = by_user.into_iter().collect();
+        let mut outcomes = Vec::with_capacity(by_user.len());
+        for piece in by_user.chunks(TOGETHER_MAX) {
+            let planned = piece.iter().map(|(_, changes)| if let [change] = changes[..] { self.plan_scram(change) } else { Err(ScramError::Twice) });
+            let (mut items, mut users) = (Vec::new(), Vec::new());
+            for planned in planned {
+                users.push(planned.map(|(user, item)| {
+                    let is_written = item.is_some();
+                    items.extend(item);
+                    (user, is_written)
+                }));
+            }
+            let results = if items.is_empty() { AppendResults::new() } else { self.commit_all(0, items) };
+            let mut results = results.iter();
+            let mut outcome = |(user, is_written): (Arc<User>, bool)| if is_written { durable(results.next()).map(|()| user) } else { Ok(user) };
+            let users: Vec<Result<Arc<User>, ScramError>> =
+                users.into_iter().map(|planned| planned.and_then(|planned| outcome(planned).map_err(ScramError::from))).collect();
+            self.put_written(users.iter().flatten());
+            outcomes.extend(piece.iter().zip(users).map(|((name, _), outcome)| ((*name).to_owned(), outcome.map(drop))));
+        }
+        outcomes
     }
 
-    fn alter_scram_of(&self, change: &ScramChange) -> Result<(), ScramError> {
+    fn plan_scram(&self, change: &ScramChange) -> Result<Planned, ScramError> {
         let name = change.name.as_str();
         let old = self.security.inner.read().users.get(name).cloned();
         let mut scram = old.as_ref().map(|user| user.scram().clone()).unwrap_or_default();
@@ -125,15 +146,22 @@ impl Broker {
             user.set_verified(verified);
         }
         let new = old.is_none().then(|| put_user_item(&user));
-        self.commit(0, new.into_iter().chain(items).collect())?;
+        // All of a user or nothing.
+        let item = in_one(new.into_iter().chain(items).collect(), Vec::new()).pop();
+        Ok((user, item))
+    }
+
+    /// Users whose records are durable count from now on; the first one that is defined takes the place of `guest`.
+    fn put_written<'u>(&self, users: impl Iterator<Item = &'u Arc<User>>) {
+        let mut users = users.peekable();
+        let Some(guest_is_first) = users.peek().map(|user| user.name() == GUEST) else { return };
         let mut first = false;
         self.security.change(|inner| {
             first = inner.users.is_empty();
-            inner.users.insert(name.to_owned(), user);
+            inner.users.extend(users.map(|user| (user.name().to_owned(), Arc::clone(user))));
         });
-        if first && name != GUEST {
+        if first && !guest_is_first {
             self.dismiss_user(GUEST);
         }
-        Ok(())
     }
 }

@@ -44,6 +44,18 @@ struct Waiting {
     comes: Condvar,
 }
 
+impl Waiting {
+    fn wait(&self) -> bool {
+        let mut outcome = self.outcome.lock();
+        loop {
+            if let Some(durable) = *outcome {
+                return durable;
+            }
+            self.comes.wait(&mut outcome);
+        }
+    }
+}
+
 /// Writes on their way, by token.
 pub(crate) struct Writes {
     mailboxes: Mailboxes,
@@ -190,16 +202,21 @@ impl Broker {
 
     /// Waits until what `write` writes is durable. Not on a shard's thread.
     pub(crate) fn durably(&self, write: impl FnOnce(&Arc<Acknowledgement>)) -> bool {
+        self.write_for_thread(write).wait()
+    }
+
+    /// Waits until what each of these writes is durable; an outcome for each. All are on their way before the first is waited for, so that they share
+    /// commits. Not on a shard's thread.
+    pub(crate) fn durably_each<W: FnOnce(&Arc<Acknowledgement>)>(&self, writes: impl Iterator<Item = W>) -> Vec<bool> {
+        let begun: Vec<Arc<Waiting>> = writes.map(|write| self.write_for_thread(write)).collect();
+        begun.iter().map(|waiting| waiting.wait()).collect()
+    }
+
+    fn write_for_thread(&self, write: impl FnOnce(&Arc<Acknowledgement>)) -> Arc<Waiting> {
         let waiting = Arc::new(Waiting::default());
         let asker = Acknowledgement::to(Told::Thread(Arc::clone(&waiting)));
         write(&asker);
         self.close_acknowledgement(&asker);
-        let mut outcome = waiting.outcome.lock();
-        loop {
-            if let Some(durable) = *outcome {
-                return durable;
-            }
-            waiting.comes.wait(&mut outcome);
-        }
+        waiting
     }
 }

@@ -112,15 +112,16 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..DeleteGroupsResponse::default()
         },
         move |broker, asking| {
-            let one = |name: Str| {
-                if asking.check_group(AclOperation::Delete, &name).is_err() {
-                    return result(name, Some(ErrorCode::GroupAuthorizationFailed));
-                }
-                let error = broker.delete_group(&name).err();
-                let code = error.map(|error| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group));
-                result(name, code)
+            let check = |name: &Str| asking.check_group(AclOperation::Delete, name);
+            let checked: Vec<(&Str, Result<(), ErrorCode>)> = once(&request.groups_names, |name| name).map(|(name, _)| (name, check(name))).collect();
+            let allowed: Vec<&str> = checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(name, _)| name.as_str()).collect();
+            let mut deleted = broker.delete_groups(&allowed).into_iter();
+            let code_of = |error: Option<delivery::GroupError>| error.map_or(ErrorCode::CoordinatorNotAvailable, of_group);
+            let told = |(name, checked): (&Str, Result<(), ErrorCode>)| {
+                let outcome = checked.and_then(|()| deleted.next().unwrap_or(Ok(())).map_err(code_of));
+                result(name.clone(), outcome.err())
             };
-            let results: Vec<DeletableGroupResult> = once(&request.groups_names, |name| name).map(|(name, _)| one(name.clone())).collect();
+            let results: Vec<DeletableGroupResult> = checked.into_iter().map(told).collect();
             results.iter().for_each(|one| acting.note(&one.group_id, one.error_code));
             DeleteGroupsResponse { results, ..Default::default() }
         },

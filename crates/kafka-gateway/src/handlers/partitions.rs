@@ -50,23 +50,6 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         });
     }
     let acting = context.acting("CreatePartitions");
-    let one = move |broker: &Broker, asking: &Asking<'_>, topic: &CreatePartitionsTopic, validate_only: bool| {
-        if let Err(code) = asking.check_topic(AclOperation::Alter, &topic.name) {
-            return result(topic.name.clone(), Some(code), Some("Topic authorization failed.".to_owned()));
-        }
-        if let Err(message) = check_assignments(broker, topic) {
-            return result(topic.name.clone(), Some(ErrorCode::InvalidReplicaAssignment), Some(message.to_owned()));
-        }
-        let outcome = if validate_only {
-            broker.check_partitions(&topic.name, topic.count).map(drop)
-        } else {
-            broker.add_partitions(&topic.name, topic.count)
-        };
-        match outcome {
-            Ok(()) => result(topic.name.clone(), None, None),
-            Err(error) => result(topic.name.clone(), Some(of_partitions(&error)), Some(error.to_string())),
-        }
-    };
     Ok(control(
         context,
         move || CreatePartitionsResponse {
@@ -74,13 +57,27 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             ..CreatePartitionsResponse::default()
         },
         move |broker, asking| {
-            let results: Vec<CreatePartitionsTopicResult> = super::once(&request.topics, |topic| &topic.name)
-                .map(|(topic, twice)| match twice {
-                    true => result(topic.name.clone(), Some(ErrorCode::InvalidRequest), Some("Duplicate topic name.".to_owned())),
-                    false => one(broker, asking, topic, request.validate_only),
-                })
-                .chain(refused)
-                .collect();
+            let check = |(topic, twice): (&CreatePartitionsTopic, bool)| {
+                if twice {
+                    return Err((ErrorCode::InvalidRequest, "Duplicate topic name.".to_owned()));
+                }
+                asking.check_topic(AclOperation::Alter, &topic.name).map_err(|code| (code, "Topic authorization failed.".to_owned()))?;
+                check_assignments(broker, topic).map_err(|message| (ErrorCode::InvalidReplicaAssignment, message.to_owned()))
+            };
+            let checked: Vec<(&CreatePartitionsTopic, Result<(), (ErrorCode, String)>)> =
+                super::once(&request.topics, |topic| &topic.name).map(|one| (one.0, check(one))).collect();
+            let wishes: Vec<(&str, i32)> = checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(topic, _)| (&*topic.name, topic.count)).collect();
+            let mut outcomes = match request.validate_only {
+                true => wishes.iter().map(|(name, count)| broker.check_partitions(name, *count).map(drop)).collect(),
+                false => broker.add_partitions_to(&wishes),
+            }
+            .into_iter();
+            let told = |(topic, checked): (&CreatePartitionsTopic, Result<(), (ErrorCode, String)>)| {
+                let outcome = checked.and_then(|()| outcomes.next().unwrap_or(Ok(())).map_err(|error| (of_partitions(&error), error.to_string())));
+                let (code, message) = outcome.err().unzip();
+                result(topic.name.clone(), code, message)
+            };
+            let results: Vec<CreatePartitionsTopicResult> = checked.into_iter().map(told).chain(refused).collect();
             if !request.validate_only {
                 results.iter().for_each(|one| acting.note(&one.name, one.error_code));
             }

@@ -17,7 +17,7 @@ use kafka_wire::describe_share_group_offsets::{
     DescribeShareGroupOffsetsResponsePartition, DescribeShareGroupOffsetsResponseTopic,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Str};
-use types::TopicId;
+use types::{Offset, PartitionIndex, TopicId};
 
 use super::fetch::{index, visible_end};
 use super::{Outcome, control, once};
@@ -144,23 +144,31 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
         if let Some(code) = refusal(broker, &request.group_id) {
             return failed(code);
         }
-        // Each is a commit: of what is named again and again the last word counts.
+        // Of what is named again and again the last word counts.
         let named = request.topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| ((&topic.topic_name, one.partition_index), one)));
-        let last: HashMap<_, _> = named.collect();
-        let mut done = HashMap::new();
+        let last: HashMap<(&Str, i32), &AlterShareGroupOffsetsRequestPartition> = named.collect();
+        let known: HashMap<&Str, Option<Arc<Topic>>> = request.topics.iter().map(|topic| (&topic.topic_name, broker.topic(&topic.topic_name))).collect();
+        let (mut outcomes, mut moved, mut starts) = (HashMap::new(), Vec::new(), Vec::new());
+        for (place @ (topic, _), wish) in last {
+            let denied = if denied.contains(topic) { Err(ErrorCode::TopicAuthorizationFailed) } else { Ok(()) };
+            match denied.and_then(|()| new_start(broker, &request.group_id, known[topic].as_ref(), wish)) {
+                Ok(start) => {
+                    moved.push(place);
+                    starts.push(start);
+                }
+                Err(code) => drop(outcomes.insert(place, code.code())),
+            }
+        }
+        let durable = broker.reset_subscriptions(&request.group_id, &starts);
+        let refused = moved.into_iter().zip(durable).filter(|(_, durable)| !durable);
+        outcomes.extend(refused.map(|(place, _)| (place, ErrorCode::KafkaStorageError.code())));
         let responses = request.topics.iter().map(|topic| {
-            let known = broker.topic(&topic.topic_name);
             let of = |one: &AlterShareGroupOffsetsRequestPartition| {
-                let place = (&topic.topic_name, one.partition_index);
-                let alter = || match denied.contains(&topic.topic_name) {
-                    true => Err(ErrorCode::TopicAuthorizationFailed),
-                    false => alter_one(broker, &request.group_id, known.as_ref(), last[&place]),
-                };
-                let error_code = *done.entry(place).or_insert_with(|| alter().err().map_or(0, ErrorCode::code));
+                let error_code = outcomes.get(&(&topic.topic_name, one.partition_index)).copied().unwrap_or(0);
                 AlterShareGroupOffsetsResponsePartition { partition_index: one.partition_index, error_code, ..Default::default() }
             };
             let partitions = topic.partitions.iter().map(of).collect();
-            let topic_id = known.as_ref().map(|known| known.id.0).unwrap_or_default();
+            let topic_id = known[&topic.topic_name].as_ref().map(|known| known.id.0).unwrap_or_default();
             AlterShareGroupOffsetsResponseTopic { topic_name: topic.topic_name.clone(), topic_id, partitions, ..Default::default() }
         });
         let response = AlterShareGroupOffsetsResponse { responses: responses.collect(), ..AlterShareGroupOffsetsResponse::default() };
@@ -173,7 +181,13 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
     }))
 }
 
-fn alter_one(broker: &Arc<Broker>, group: &str, topic: Option<&Arc<Topic>>, wish: &AlterShareGroupOffsetsRequestPartition) -> Result<(), ErrorCode> {
+/// Where a subscription is to start, which one, and that it may be moved.
+fn new_start(
+    broker: &Broker,
+    group: &str,
+    topic: Option<&Arc<Topic>>,
+    wish: &AlterShareGroupOffsetsRequestPartition,
+) -> Result<(Arc<Topic>, PartitionIndex, Offset), ErrorCode> {
     let topic = topic.ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let partition = index(wish.partition_index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let log = topic.log(partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
@@ -181,7 +195,7 @@ fn alter_one(broker: &Arc<Broker>, group: &str, topic: Option<&Arc<Topic>>, wish
         return Err(ErrorCode::PolicyViolation);
     }
     let offset = u64::try_from(wish.start_offset).map_err(|_| ErrorCode::InvalidRequest)?.max(log.start().0);
-    if broker.reset_subscription(group, topic, partition, types::Offset(offset)) { Ok(()) } else { Err(ErrorCode::KafkaStorageError) }
+    Ok((Arc::clone(topic), partition, Offset(offset)))
 }
 
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
@@ -199,26 +213,29 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
         if let Some(code) = refusal(broker, &request.group_id) {
             return failed(code);
         }
-        let of = |name: Str| {
-            if denied.contains(&name) {
-                let error_code = ErrorCode::TopicAuthorizationFailed.code();
-                return DeleteShareGroupOffsetsResponseTopic { topic_name: name, error_code, ..Default::default() };
+        let check = |name: &Str| {
+            if denied.contains(name) {
+                return Err((uuid::Uuid::nil(), ErrorCode::TopicAuthorizationFailed));
             }
-            let known = broker.topic(&name);
-            if let Some(known) = known.as_ref().filter(|known| broker.is_queue_of(&request.group_id, known)) {
-                let (topic_id, error_code) = (known.id.0, ErrorCode::PolicyViolation.code());
-                return DeleteShareGroupOffsetsResponseTopic { topic_name: name, topic_id, error_code, ..Default::default() };
-            }
-            let outcome = known.as_ref().map(|known| (known.id.0, broker.drop_subscription(&request.group_id, known.id)));
-            let (topic_id, error_code) = match outcome {
-                Some((id, Ok(true))) => (id, 0),
-                Some((id, Err(_))) => (id, ErrorCode::KafkaStorageError.code()),
-                _ => (uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition.code()),
-            };
-            DeleteShareGroupOffsetsResponseTopic { topic_name: name, topic_id, error_code, ..Default::default() }
+            let known = broker.topic(name).ok_or((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition))?;
+            if broker.is_queue_of(&request.group_id, &known) { Err((known.id.0, ErrorCode::PolicyViolation)) } else { Ok(known.id) }
         };
-        let responses: Vec<DeleteShareGroupOffsetsResponseTopic> =
-            once(&request.topics, |topic| &topic.topic_name).map(|(topic, _)| of(topic.topic_name.clone())).collect();
+        let checked: Vec<(&Str, Result<TopicId, (uuid::Uuid, ErrorCode)>)> =
+            once(&request.topics, |topic| &topic.topic_name).map(|(topic, _)| (&topic.topic_name, check(&topic.topic_name))).collect();
+        let known: Vec<TopicId> = checked.iter().filter_map(|(_, checked)| checked.ok()).collect();
+        let mut dropped = broker.drop_subscriptions_to_each(&request.group_id, &known).into_iter();
+        let responses: Vec<DeleteShareGroupOffsetsResponseTopic> = checked
+            .into_iter()
+            .map(|(name, checked)| {
+                let outcome = checked.and_then(|id| match dropped.next() {
+                    Some(Ok(true)) => Ok(id),
+                    Some(Err(_)) => Err((id.0, ErrorCode::KafkaStorageError)),
+                    _ => Err((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition)),
+                });
+                let (topic_id, error_code) = outcome.map_or_else(|(id, code)| (id, code.code()), |id| (id.0, 0));
+                DeleteShareGroupOffsetsResponseTopic { topic_name: name.clone(), topic_id, error_code, ..Default::default() }
+            })
+            .collect();
         responses.iter().for_each(|one| acting.note(&format!("{} {}", request.group_id, one.topic_name), one.error_code));
         DeleteShareGroupOffsetsResponse { responses, ..DeleteShareGroupOffsetsResponse::default() }
     }))
