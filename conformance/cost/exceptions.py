@@ -11,8 +11,6 @@ EXCEPTIONS = [
     (r"^AlterShareGroupOffsets .* topics\.partitions", "memory", "a subscription is made for each partition, and stays"),
     (r"^AlterClientQuotas .* entries, ", "memory", "each entry is checked and has an outcome before any is written, and what is set stays"),
     (r"^Metadata v0 topics, distinct$", "memory", "the topics are created, and stay"),
-    (r"^DescribeConfigs .* resources \(groups\)", "memory", "to be mended: the settings of all groups are put together before they are written, four bytes for one of the answer"),
-    (r"^DescribeConfigs .* resources \(groups\)", "budget", "to be mended, likewise"),
     (r"^OffsetCommit .* topics, the same$", "memory", "each commit is an entry of the journal, with a key and a value of its own"),
     (r"^Produce .*, kept$", "kept", "records stay in memory for those who read them next, within the budget"),
     (r"^POST /api/definitions with many fields$", "memory", "an administrator is told of each thing that is not known here, in an answer of six times the length"),

@@ -32,7 +32,11 @@ impl AnswerRoom {
     pub fn take(&mut self, write: impl FnOnce(&mut Writer)) -> bool {
         let mut writer = Writer::new();
         write(&mut writer);
-        let bytes = writer.len();
+        self.take_bytes(writer.len())
+    }
+
+    /// The same for a part of so many bytes.
+    pub fn take_bytes(&mut self, bytes: usize) -> bool {
         let fits = bytes <= self.left || std::mem::take(&mut self.is_first) && bytes <= BYTES_MAX;
         self.is_first = false;
         self.left = if fits { self.left.saturating_sub(bytes) } else { 0 };

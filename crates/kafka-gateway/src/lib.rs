@@ -17,6 +17,7 @@ mod pinned;
 mod principal_rules;
 mod session;
 mod share_sessions;
+mod written;
 
 pub use gateway::{Advertise, Gateway};
 pub use handlers::{Api, apis};

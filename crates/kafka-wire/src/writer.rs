@@ -80,7 +80,8 @@ impl Writer {
         }
     }
 
-    fn share(&mut self, bytes: &Bytes) {
+    /// Bytes as they are; many are passed on as a slice.
+    pub fn share(&mut self, bytes: &Bytes) {
         if bytes.len() < SHARE_BYTES {
             self.raw(bytes);
         } else {

@@ -20,6 +20,7 @@ use crate::access::Asking;
 use crate::answer_room::AnswerRoom;
 use crate::error_code::of_alter;
 use crate::session::Context;
+use crate::written::{Listing, Parts};
 
 const RESOURCE_TOPIC: i8 = 2;
 const RESOURCE_BROKER: i8 = 4;
@@ -103,9 +104,9 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
     let request = DescribeConfigsRequest::decode(reader, context.version)?;
     let (broker, asking) = (&context.gateway.broker, context.asking());
     let (host, port) = context.advertise.resolve(context.local);
-    let (mut seen, mut room) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway));
+    let (mut seen, mut room, mut parts) = (hashbrown::HashSet::new(), AnswerRoom::new(context.gateway), Parts::default());
     let each = request.resources.iter().filter(|resource| seen.insert((resource.resource_type, &resource.resource_name, &resource.configuration_keys)));
-    let results: Vec<DescribeConfigsResult> = each.map(|resource| {
+    for resource in each {
         let mut result = DescribeConfigsResult {
             resource_type: resource.resource_type,
             resource_name: resource.resource_name.clone(),
@@ -113,27 +114,34 @@ pub(crate) fn describe(reader: &mut Reader, context: &mut Context<'_>) -> Result
             ..DescribeConfigsResult::default()
         };
         let leave = check_leave(&asking, AclOperation::DescribeConfigs, resource.resource_type, &resource.resource_name);
-        match leave.and_then(|()| settings_of(broker, resource, (&host, port))) {
+        let refused = match leave.and_then(|()| settings_of(broker, resource, (&host, port))) {
             Ok(rows) => {
                 let keys = resource.configuration_keys.as_deref().filter(|keys| !keys.is_empty());
                 let keys: Option<hashbrown::HashSet<&str>> = keys.map(|keys| keys.iter().map(|key| key.as_str()).collect());
                 let shown = rows.into_iter().filter(|row| keys.as_ref().is_none_or(|keys| keys.contains(row.setting.name)));
                 if room.is_there() {
                     result.configs = shown.map(|row| one_config(row, &request)).collect();
+                    if parts.push(&mut room, |writer| result.encode(writer, context.version)) {
+                        continue;
+                    }
+                    result.configs = Vec::new();
                 }
-                if !room.is_there() || !room.take(|writer| result.encode(writer, context.version)) {
-                    let message = Some("The answer has no room for more settings: ask for fewer at once".into());
-                    (result.configs, result.error_code, result.error_message) = (Vec::new(), ErrorCode::PolicyViolation.code(), message);
-                }
+                (ErrorCode::PolicyViolation, "The answer has no room for more settings: ask for fewer at once".to_owned())
             }
-            Err((code, message)) => {
-                result.error_code = code.code();
-                result.error_message = Some(message.into());
-            }
-        }
-        result
-    }).collect();
-    Ok(Outcome::answer(DescribeConfigsResponse { results, ..DescribeConfigsResponse::default() }))
+            Err(refused) => refused,
+        };
+        (result.error_code, result.error_message) = (refused.0.code(), Some(refused.1.into()));
+        parts.add(|writer| result.encode(writer, context.version));
+    }
+    Ok(Outcome::answer(parts.of(DescribeConfigsResponse::default())))
+}
+
+impl Listing for DescribeConfigsResponse {
+    fn behind(version: i16) -> (bool, usize) {
+        // No tags.
+        let flexible = version >= 4;
+        (flexible, usize::from(flexible))
+    }
 }
 
 /// A setting as it is shown.
