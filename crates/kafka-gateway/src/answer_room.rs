@@ -9,6 +9,8 @@ use crate::gateway::Gateway;
 const BYTES_MAX: usize = 1 << 30;
 /// An answer takes more memory before it is written than the bytes that it has.
 const SHARE: usize = 2;
+/// What every client needs fits up to here, whatever others have not read.
+const USUAL_BYTES: usize = 1 << 20;
 
 /// How much more an answer may have, in bytes as they are sent.
 pub(crate) struct AnswerRoom {
@@ -20,6 +22,12 @@ impl AnswerRoom {
     /// For an answer that is begun now.
     pub fn new(gateway: &Gateway) -> Self {
         Self { left: (gateway.pinned.room() / SHARE).min(BYTES_MAX), is_first: true }
+    }
+
+    /// The same for an answer that no client gets on without.
+    pub fn for_all(gateway: &Gateway) -> Self {
+        let room = Self::new(gateway);
+        Self { left: room.left.max(USUAL_BYTES), ..room }
     }
 
     /// Is there any?

@@ -14,6 +14,7 @@ use kafka_wire::describe_topic_partitions::{
 use kafka_wire::{DecodeError, ErrorCode, Reader};
 
 use super::Outcome;
+use crate::answer_room::AnswerRoom;
 use crate::session::Context;
 
 /// Partitions in one answer to DescribeTopicPartitions, at most.
@@ -132,6 +133,7 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
     let of_topic = |name: &str| asked.as_ref().map_or(Some(None), |asked| asked.get(name).map(Some));
     let asking = asking.quietly();
     let sees = |topic: &Topic| asking.check_permission(AclOperation::Describe, topic).is_ok();
+    let mut room = AnswerRoom::new(context.gateway);
     let results = broker.journals().iter().map(|journal| {
         let topics = broker.topics().into_iter().filter(|topic| sees(topic)).filter_map(|topic| {
             let wanted = of_topic(&topic.name)?;
@@ -148,7 +150,16 @@ pub(crate) fn describe_log_dirs(reader: &mut Reader, context: &mut Context<'_>) 
             let name = topic.name.as_str().into();
             (!partitions.is_empty()).then_some(DescribeLogDirsTopic { name, partitions, ..Default::default() })
         });
-        DescribeLogDirsResult { log_dir: format!("journal-{}", journal.number()).into(), topics: topics.collect(), ..Default::default() }
+        let log_dir = format!("journal-{}", journal.number()).into();
+        let mut told = Vec::new();
+        for topic in topics {
+            if !room.take(|writer| topic.encode(writer, context.version)) {
+                // Sizes of a part would be taken for those of the whole.
+                return DescribeLogDirsResult { log_dir, error_code: ErrorCode::PolicyViolation.code(), ..Default::default() };
+            }
+            told.push(topic);
+        }
+        DescribeLogDirsResult { log_dir, topics: told, ..Default::default() }
     });
     Ok(Outcome::answer(DescribeLogDirsResponse { results: results.collect(), ..DescribeLogDirsResponse::default() }))
 }

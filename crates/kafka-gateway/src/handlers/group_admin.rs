@@ -19,19 +19,24 @@ pub(crate) fn list(reader: &mut Reader, context: &mut Context<'_>) -> Result<Out
     let asked = |filter: &hashbrown::HashSet<String>, value: &str| filter.is_empty() || filter.contains(&value.to_ascii_lowercase());
     let (groups, asking) = (context.gateway.broker.groups(), context.asking().quietly());
     let all = asking.check_cluster(AclOperation::Describe).is_ok();
-    let mut listed = Vec::new();
+    let (mut listed, mut room) = (Vec::new(), AnswerRoom::for_all(context.gateway));
     for group in groups.list() {
         if !all && asking.check_group(AclOperation::Describe, &group.group).is_err() {
             continue;
         }
         if asked(&states, group.state) && asked(&types, group.kind) {
-            listed.push(ListedGroup {
+            let one = ListedGroup {
                 group_id: group.group.into(),
                 protocol_type: group.protocol_type.into(),
                 group_state: group.state.into(),
                 group_type: group.kind.into(),
                 ..ListedGroup::default()
-            });
+            };
+            if !room.take(|writer| one.encode(writer, context.version)) {
+                // A list that is not whole would be taken for all that there is.
+                return Ok(Outcome::answer(ListGroupsResponse { error_code: NO_ROOM.code(), ..ListGroupsResponse::default() }));
+            }
+            listed.push(one);
         }
     }
     Ok(Outcome::answer(ListGroupsResponse { groups: listed, ..ListGroupsResponse::default() }))

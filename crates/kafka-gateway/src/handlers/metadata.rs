@@ -14,8 +14,11 @@ use uuid::Uuid;
 use super::mutations::{Mutations, NEVER_STRICT};
 use super::{Outcome, control, once};
 use crate::access::{Asking, NO_OPERATIONS};
+use crate::answer_room::AnswerRoom;
 use crate::error_code::of_create;
+use crate::gateway::Gateway;
 use crate::session::Context;
+use crate::written::{Listing, Parts, Written};
 
 /// A topic by name or by id, as it was asked for.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -73,8 +76,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             Leave::Seen(operations) => Some(describe(broker, topic, operations)),
             Leave::Hidden => None,
         };
-        let topics = broker.topics().iter().filter_map(seen).collect();
-        return Ok(Outcome::answer(frame.response(broker, topics)));
+        let topics = broker.topics();
+        return Ok(Outcome::answer(frame.response(gateway, topics.iter().filter_map(seen))));
     }
     let may_create = (context.version < 4 || request.allow_auto_topic_creation) && broker.live_settings().bool("auto.create.topics.enable");
     let asked = asked(broker, &asking, request.topics.unwrap_or_default(), operations);
@@ -84,8 +87,8 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             Asked::Name(name) if uncreated.contains(name) => Some(ErrorCode::TopicAuthorizationFailed),
             _ => None,
         };
-        let topics = asked.iter().map(|one| look_up(broker, one, refused(&one.0))).collect();
-        return Ok(Outcome::answer(frame.response(broker, topics)));
+        let topics = asked.iter().map(|one| look_up(broker, one, refused(&one.0)));
+        return Ok(Outcome::answer(frame.response(gateway, topics)));
     }
     // Nobody is refused here, and who has taken too much waits.
     let each = broker.live_settings().int("num.partitions").unsigned_abs() as usize;
@@ -95,12 +98,13 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     }
     let busy = (frame.version, frame.host.clone(), frame.port, frame.cluster_operations);
     let asked_when_busy = asked.clone();
-    let own = Arc::clone(broker);
+    let (own, own_when_busy) = (Arc::clone(gateway), Arc::clone(gateway));
     Ok(control(
         context,
         move || {
-            let topics = asked_when_busy.iter().map(|one| look_up(&own, one, Some(ErrorCode::LeaderNotAvailable))).collect();
-            Frame { version: busy.0, host: busy.1, port: busy.2, cluster_operations: busy.3 }.response(&own, topics)
+            let gateway = own_when_busy;
+            let topics = asked_when_busy.iter().map(|one| look_up(&gateway.broker, one, Some(ErrorCode::LeaderNotAvailable)));
+            Frame { version: busy.0, host: busy.1, port: busy.2, cluster_operations: busy.3 }.response(&gateway, topics)
         },
         move |broker, asking| {
             // What was missing may be there by now, and somebody's.
@@ -114,14 +118,11 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 }
                 outcomes.get(&**name)?.as_ref().err().map(of_create)
             };
-            let topics = asked
-                .iter()
-                .map(|one| look_up(broker, one, match &one.0 {
-                    Asked::Name(name) => error_of(name),
-                    Asked::Id(_) => None,
-                }))
-                .collect();
-            frame.response(broker, topics)
+            let refused = |asked: &Asked| match asked {
+                Asked::Name(name) => error_of(name),
+                Asked::Id(_) => None,
+            };
+            frame.response(&own, asked.iter().map(|one| look_up(broker, one, refused(&one.0))))
         },
     ))
 }
@@ -216,20 +217,38 @@ fn describe(broker: &Broker, topic: &Topic, operations: i32) -> MetadataResponse
 }
 
 impl Frame {
-    fn response(&self, broker: &Broker, topics: Vec<MetadataResponseTopic>) -> MetadataResponse {
+    /// Topics for which there is no room have no leader: clients ask again for those.
+    fn response(&self, gateway: &Gateway, topics: impl Iterator<Item = MetadataResponseTopic>) -> Written<MetadataResponse> {
+        let broker = &gateway.broker;
+        let (mut room, mut parts) = (AnswerRoom::for_all(gateway), Parts::default());
+        for mut topic in topics {
+            if !parts.push(&mut room, |writer| topic.encode(writer, self.version)) {
+                (topic.error_code, topic.partitions) = (ErrorCode::LeaderNotAvailable.code(), Vec::new());
+                parts.add(|writer| topic.encode(writer, self.version));
+            }
+        }
         let node = MetadataResponseBroker {
             node_id: broker.node_id().0,
             host: self.host.as_str().into(),
             port: self.port,
             ..MetadataResponseBroker::default()
         };
-        MetadataResponse {
+        parts.of(MetadataResponse {
             brokers: vec![node],
             cluster_id: (self.version >= 2).then(|| broker.cluster_id().into()),
             controller_id: broker.node_id().0,
-            topics,
             cluster_authorized_operations: self.cluster_operations,
             ..MetadataResponse::default()
-        }
+        })
+    }
+}
+
+impl Listing for MetadataResponse {
+    fn behind(version: i16) -> (bool, usize) {
+        let flexible = version >= 9;
+        // What may be done with the cluster; an error; no tags.
+        let operations = if (8..=10).contains(&version) { 4 } else { 0 };
+        let error = if version >= 13 { 2 } else { 0 };
+        (flexible, operations + error + usize::from(flexible))
     }
 }

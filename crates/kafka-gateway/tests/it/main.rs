@@ -1,6 +1,7 @@
 //! Sessions without sockets: requests in, answers out, with the time and the arrival of events in the tests' hands.
 
 mod acls;
+mod answers;
 mod bearer;
 mod broker_configs;
 mod drain;

@@ -51,6 +51,12 @@ impl Node {
         Self::start_on(vec![Arc::new(RealStorage::open(folder, IoMode::Buffered).expect("a folder"))], settings)
     }
 
+    /// Starts with so many bytes for answers that clients have not read.
+    pub fn start_with_answers(folder: &Path, bytes: usize) -> Self {
+        let node = Self::start(folder, &[]);
+        Self { gateway: Gateway::new(Arc::clone(&node.broker), GatewayMetrics::default(), bytes), ..node }
+    }
+
     /// Starts on disks of the caller's, with a journal on each.
     pub fn start_on(disks: Vec<Arc<dyn Storage>>, settings: &[(&str, &str)]) -> Self {
         let (mut journals, mut threads) = (Vec::new(), Vec::new());

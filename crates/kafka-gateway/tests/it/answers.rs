@@ -1,0 +1,93 @@
+//! Answers to Metadata, ListGroups and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole.
+
+use kafka_wire::ErrorCode;
+use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
+use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse};
+use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+
+use crate::node::{CREATE_TOPICS, Node, flexible};
+
+const LIST_GROUPS: (i16, i16) = (16, 4);
+const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
+const TOPICS: usize = 60;
+const PARTITIONS: usize = 1_000;
+/// What an answer may have whatever others have not read.
+const USUAL_BYTES: usize = 1 << 20;
+
+/// A node with 60,000 partitions and little memory for answers.
+fn start(folder: &std::path::Path) -> (Node, usize) {
+    let mut node = Node::start_with_answers(folder, 64 << 10);
+    let client = node.connect();
+    let topic = |number| CreatableTopic { name: format!("t{number:02}").into(), num_partitions: PARTITIONS as i32, replication_factor: 1, ..Default::default() };
+    let request = CreateTopicsRequest { topics: (0..TOPICS).map(topic).collect(), timeout_ms: 60_000, ..Default::default() };
+    node.send(client, CREATE_TOPICS, 1, |writer| request.encode(writer, CREATE_TOPICS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = CreateTopicsResponse::decode(&mut flexible(CREATE_TOPICS, body), CREATE_TOPICS.1).expect("an answer");
+    assert!(response.topics.iter().all(|topic| topic.error_code == 0));
+    (node, client)
+}
+
+/// Length of an answer, and name, code and partitions of its topics.
+fn metadata(node: &mut Node, client: usize, version: i16, topics: Option<&[&str]>) -> (usize, Vec<(String, i16, usize)>) {
+    let named = |name: &&str| MetadataRequestTopic { name: Some((*name).into()), ..Default::default() };
+    let request = MetadataRequest { topics: topics.map(|topics| topics.iter().map(named).collect()), ..Default::default() };
+    node.send(client, (3, version), 1, |writer| request.encode(writer, version)).expect("taken");
+    let (_, body) = node.answer(client);
+    let bytes = body.len();
+    let response = MetadataResponse::decode(&mut flexible((3, version), body), version).expect("an answer");
+    assert_eq!(response.brokers.len(), 1);
+    let told = response.topics.into_iter().map(|topic| (topic.name.unwrap_or_default().to_string(), topic.error_code, topic.partitions.len()));
+    (bytes, told.collect())
+}
+
+#[test]
+fn topics_for_which_there_is_no_room_are_to_be_asked_for_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path());
+    for version in [9, 10, 12, 13] {
+        let (bytes, told) = metadata(&mut node, client, version, None);
+        assert!(bytes < USUAL_BYTES + (TOPICS << 8), "{bytes} bytes in version {version}");
+        let whole: Vec<bool> = told.iter().map(|(_, code, partitions)| (*code, *partitions) == (0, PARTITIONS)).collect();
+        let later = told.iter().filter(|(_, code, partitions)| (*code, *partitions) == (ErrorCode::LeaderNotAvailable.code(), 0));
+        let count = whole.iter().filter(|whole| **whole).count();
+        assert!(told.len() == TOPICS && count > 10 && count + later.count() == TOPICS, "{count} of {TOPICS} in version {version}");
+        let missing = told.iter().find(|(_, code, _)| *code != 0).map(|(name, _, _)| name.clone()).expect("one that had no room");
+        let (_, told) = metadata(&mut node, client, version, Some(&[&missing]));
+        assert_eq!(told, [(missing, 0, PARTITIONS)], "who asks again gets on");
+    }
+    node.stop();
+}
+
+#[test]
+fn sizes_for_which_there_is_no_room_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut node, client) = start(folder.path());
+    let request = DescribeLogDirsRequest { topics: None, ..Default::default() };
+    node.send(client, DESCRIBE_LOG_DIRS, 1, |writer| request.encode(writer, DESCRIBE_LOG_DIRS.1)).expect("taken");
+    let (_, body) = node.answer(client);
+    let response = DescribeLogDirsResponse::decode(&mut flexible(DESCRIBE_LOG_DIRS, body), DESCRIBE_LOG_DIRS.1).expect("an answer");
+    let told: Vec<(i16, usize)> = response.results.iter().map(|result| (result.error_code, result.topics.len())).collect();
+    assert_eq!(told, [(ErrorCode::PolicyViolation.code(), 0)]);
+    node.stop();
+}
+
+#[test]
+fn a_list_of_groups_is_whole_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start_with_answers(folder.path(), 64 << 10);
+    let client = node.connect();
+    let list = |node: &mut Node| {
+        let request = ListGroupsRequest::default();
+        node.send(client, LIST_GROUPS, 1, |writer| request.encode(writer, LIST_GROUPS.1)).expect("taken");
+        let (_, body) = node.answer(client);
+        let response = ListGroupsResponse::decode(&mut flexible(LIST_GROUPS, body), LIST_GROUPS.1).expect("an answer");
+        (response.error_code, response.groups.len())
+    };
+    let make = |node: &Node, from: usize, to: usize| (from..to).for_each(|number| node.broker().make_share_group(&format!("{number:0200}")).expect("a name that is free"));
+    make(&node, 0, 3_000);
+    assert_eq!(list(&mut node), (0, 3_000), "a usual answer always fits");
+    make(&node, 3_000, 6_000);
+    assert_eq!(list(&mut node), (ErrorCode::CoordinatorLoadInProgress.code(), 0));
+    node.stop();
+}
