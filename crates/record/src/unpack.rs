@@ -244,10 +244,10 @@ impl<'r> Pull<'r> {
             let length = body.take(key)?;
             self.take(length, &mut with_key)?;
         }
-        let tombstone = !self.skip_field(&mut body)?;
+        let value = self.skip_field(&mut body)?;
         let timestamp =
             if header.append_time() { header.max_timestamp } else { header.base_timestamp.wrapping_add(timestamp_delta) };
-        Ok((Scanned { offset: Offset(header.base().0.saturating_add_signed(delta)), timestamp, keyed, tombstone }, body))
+        Ok((Scanned { offset: Offset(header.base().0.saturating_add_signed(delta)), timestamp, keyed, tombstone: value.is_none(), value_bytes: value.unwrap_or(0) }, body))
     }
 
     /// Goes to the end of a record, through its headers.
@@ -257,7 +257,7 @@ impl<'r> Pull<'r> {
             return Err(BatchError::Corrupt { what: "header count" });
         }
         for _ in 0..headers {
-            if !self.skip_field(body)? {
+            if self.skip_field(body)?.is_none() {
                 return Err(BatchError::Corrupt { what: "header name" });
             }
             self.skip_field(body)?;
@@ -317,15 +317,15 @@ impl<'r> Pull<'r> {
         self.take(left, |_| {})
     }
 
-    /// False: it is null.
-    fn skip_field(&mut self, body: &mut Body) -> Result<bool, BatchError> {
+    /// Its length; `None`: it is null.
+    fn skip_field(&mut self, body: &mut Body) -> Result<Option<usize>, BatchError> {
         let length = self.varint_in(body)?;
         if length < 0 {
-            return Ok(false);
+            return Ok(None);
         }
         let length = body.take(length)?;
         self.take(length, |_| {})?;
-        Ok(true)
+        Ok(Some(length))
     }
 }
 
@@ -353,6 +353,8 @@ pub struct Scanned {
     pub keyed: bool,
     /// It has no value.
     pub tombstone: bool,
+    /// Bytes of its value.
+    pub value_bytes: usize,
 }
 
 /// Shows the records of a batch one by one, until `visit` has seen enough. Takes no memory for them.

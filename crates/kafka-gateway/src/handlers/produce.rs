@@ -16,7 +16,7 @@ use kafka_wire::produce::{
     TopicProduceData, TopicProduceResponse,
 };
 use kafka_wire::{DecodeError, ErrorCode, Reader, Records, Str};
-use record::BatchHeader;
+use record::{BatchHeader, Compression};
 use smallvec::SmallVec;
 use types::{ConnectionId, LogId, TopicId};
 
@@ -24,7 +24,7 @@ use super::{Outcome, Wait};
 use crate::body::{Body, Silence};
 use crate::error_code::{of_append, of_transaction};
 use crate::session::{Context, ShardContext};
-use check::{Effort, Target, check};
+use check::{Checked, Effort, Target, check, value_bytes};
 use unpacking::{Deferred, Unpacked};
 
 /// First version whose clients are sure to know zstd.
@@ -224,12 +224,13 @@ impl ProduceWait {
 
 impl ProduceWait {
     /// A batch is as it should be: it is appended, unless its queue is full.
-    fn take_batch(&mut self, broker: &Arc<Broker>, place: Place, topic: &Target, checked: (AppendItem, BatchHeader), items: &mut [Vec<AppendItem>]) {
-        let checked = if topic.bounded { check_room(broker, &mut self.admitted, checked) } else { Ok(checked) };
-        let (item, header) = match checked {
-            Ok(checked) => checked,
-            Err(refusal) => return self.refuse(broker, place, &refusal),
-        };
+    fn take_batch(&mut self, broker: &Arc<Broker>, place: Place, topic: &Target, checked: Checked, items: &mut [Vec<AppendItem>]) {
+        if topic.bounded
+            && let Err(refusal) = check_room(broker, &mut self.admitted, &checked)
+        {
+            return self.refuse(broker, place, &refusal);
+        }
+        let Checked { item, header, .. } = checked;
         let answer = &mut self.response.responses[place.0].partition_responses[place.1];
         if let AppendItem::Batch { log, bytes, .. } = &item {
             if header.append_time() {
@@ -384,18 +385,20 @@ fn refuse(answer: &mut PartitionProduceResponse, refusal: &Refusal) {
     }
 }
 
-/// A queue that refuses messages when it is full does so whoever they come from.
-fn check_room(
-    broker: &Arc<Broker>,
-    admitted: &mut Vec<Admission>,
-    checked: (AppendItem, BatchHeader),
-) -> Result<(AppendItem, BatchHeader), Refusal> {
-    let (AppendItem::Batch { log, bytes, .. }, header) = &checked else { return Ok(checked) };
-    let Some(queue) = broker.vhosts().queue_of(log.id()) else { return Ok(checked) };
-    match broker.admit(&queue, header.records_count as u64, bytes.len()) {
+/// A queue that refuses messages when it is full does so whoever they come from. It counts the bytes of values, as it does of what it has: of batches
+/// that are compressed they are known, others are looked at where a queue is limited by bytes.
+fn check_room(broker: &Arc<Broker>, admitted: &mut Vec<Admission>, checked: &Checked) -> Result<(), Refusal> {
+    let AppendItem::Batch { log, bytes, .. } = &checked.item else { return Ok(()) };
+    let Some(queue) = broker.vhosts().queue_of(log.id()) else { return Ok(()) };
+    let weigh = || match checked.header.compression() {
+        Some(Compression::None) if queue.understood().bytes_max.is_some() => value_bytes(bytes, bytes.len()).ok(),
+        _ => None,
+    };
+    let size = checked.value_bytes.or_else(weigh).unwrap_or(bytes.len());
+    match broker.admit(&queue, checked.header.records_count as u64, size) {
         Ok(admission) => {
             admitted.extend(admission);
-            Ok(checked)
+            Ok(())
         }
         Err(QueueFull) => {
             let message = Some("The queue is full".to_owned());

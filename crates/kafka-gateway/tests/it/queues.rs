@@ -8,7 +8,8 @@ use broker::{Caller, NOBODY, PasswordWish, Permissions, QueueDeclaration, UserWi
 use kafka_wire::ErrorCode;
 use kafka_wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataResponse};
-use routing::{Arguments, Name};
+use record::{BatchBuilder, Compression};
+use routing::{Argument, Arguments, Name, OwnedValue};
 
 use crate::node::{Node, batch, flexible, partitions, wants};
 
@@ -189,5 +190,41 @@ fn a_session_is_judged_again_when_permissions_are_others() {
     assert_eq!(produce(&mut node, root, QUEUE), 0);
     let found = again(&mut node, 2);
     assert!(found.len() == 1 && found[0].1 == 0 && found[0].2 > 0, "{found:?}");
+    node.stop();
+}
+
+/// What a queue limited by bytes admits is what it counts afterwards, however a batch is packed.
+#[test]
+fn a_batch_is_admitted_by_what_its_records_weigh() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let vhost = node.broker().vhosts().get("/").expect("it is always there");
+    let declare = |name: &str, limit: i64| {
+        let text = |name: &str, value: &str| Argument { name: name.as_bytes().into(), tag: b'S', value: OwnedValue::Bytes(value.as_bytes().into()) };
+        let bytes = Argument { name: b"x-max-length-bytes"[..].into(), tag: b'l', value: OwnedValue::Int(limit) };
+        let arguments = Arguments::new(vec![bytes, text("x-overflow", "reject-publish")]);
+        let wish = QueueDeclaration { name: Name::new(name.as_bytes()).expect("a short name"), durable: true, owner: None, auto_delete: false, arguments };
+        node.broker().declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)).expect("declared")
+    };
+    let (packed, plain) = (declare("packed", 10_000), declare("plain", 1_500));
+    let build = |compression, count: usize, value: &[u8]| {
+        let empty = BatchBuilder::default().compression(compression);
+        (0..count).fold(empty, |builder, number| builder.record(1_000 + number as i64, None, Some(value))).build()
+    };
+    let full = ErrorCode::PolicyViolation.code();
+    for compression in [Compression::Zstd, Compression::Lz4] {
+        let batch = build(compression, 8, &[7; 1_000]);
+        assert!(batch.len() < 1_000, "{} bytes weigh 8000", batch.len());
+        assert_eq!(node.produce(client, "packed", 0, batch.clone()).0, 0);
+        assert_eq!(node.produce(client, "packed", 0, batch).0, full, "{compression:?}: two would be 16,000");
+        assert_eq!(node.broker().counts(&packed).ready, 8);
+        assert_eq!(node.broker().purge(&packed), 8);
+    }
+    // Heads of records weigh nothing.
+    let batch = build(Compression::None, 100, b"a value");
+    assert!(batch.len() > 1_500, "{} bytes weigh 700", batch.len());
+    assert_eq!([(); 3].map(|()| node.produce(client, "plain", 0, batch.clone()).0), [0, 0, full]);
+    assert_eq!(node.broker().counts(&plain).ready, 200);
     node.stop();
 }

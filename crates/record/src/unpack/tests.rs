@@ -29,7 +29,7 @@ fn a_scan_shows_what_is_in_the_records() {
             ControlFlow::Continue(())
         });
         assert_eq!(whole, Ok(()), "{codec:?}");
-        let of = |record: &Record| Scanned { offset: record.offset, timestamp: record.timestamp, keyed: record.key.is_some(), tombstone: record.value.is_none() };
+        let of = |record: &Record| Scanned { offset: record.offset, timestamp: record.timestamp, keyed: record.key.is_some(), tombstone: record.value.is_none(), value_bytes: record.value.as_ref().map_or(0, bytes::Bytes::len) };
         assert_eq!(seen, expected.iter().map(of).collect::<Vec<_>>(), "{codec:?}");
         let mut keys = Vec::new();
         scan_keys(&batch, 10 << 20, |record, key| keys.push((record.offset, record.keyed.then(|| key.to_vec())))).expect("valid");

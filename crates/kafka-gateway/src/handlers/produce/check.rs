@@ -112,11 +112,19 @@ impl From<ErrorCode> for Stop {
     }
 }
 
-/// What is to be appended. `None`: that is for another thread to find out, whose effort is less bounded.
+/// What is to be appended.
+pub(super) struct Checked {
+    pub item: AppendItem,
+    pub header: BatchHeader,
+    /// Bytes of the values of its records, if these have been looked at.
+    pub value_bytes: Option<usize>,
+}
+
+/// Looks at a batch. `None`: that is for another thread, whose effort is less bounded.
 ///
 /// # Errors
-/// Why nothing is.
-pub(super) fn check(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: &mut Effort) -> Result<Option<(AppendItem, BatchHeader)>, Refusal> {
+/// Why nothing is to be appended.
+pub(super) fn check(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: &mut Effort) -> Result<Option<Checked>, Refusal> {
     match check_batch(topic, index, bytes, version, effort) {
         Ok(checked) => Ok(Some(checked)),
         Err(Stop::Later) => Ok(None),
@@ -129,7 +137,7 @@ fn unreadable(error: &BatchError) -> Refusal {
     Refusal { message: Some(error.to_string()), ..of_batch(error).into() }
 }
 
-fn check_batch(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: &mut Effort) -> Result<(AppendItem, BatchHeader), Stop> {
+fn check_batch(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: &mut Effort) -> Result<Checked, Stop> {
     let log = topic.log(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
     let log_start = || log.start().0 as i64;
     let config = &topic.config;
@@ -151,11 +159,13 @@ fn check_batch(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: 
         Stop::Unreadable(error) => Stop::Refused(Refusal { log_start: log_start(), ..unreadable(&error) }),
         Stop::Refused(refusal) => Stop::Refused(Refusal { log_start: log_start(), ..refusal }),
     };
-    if config.compacted {
-        check_keys(bytes, effort).map_err(at_log)?;
+    let value_bytes = if config.compacted {
+        Some(check_keys(bytes, effort).map_err(at_log)?)
     } else if topic.queued && header.compression() != Some(Compression::None) {
-        check_queued(bytes, effort).map_err(at_log)?;
-    }
+        check_queued(bytes, effort).map_err(at_log)?
+    } else {
+        None
+    };
     if !config.append_time {
         check_timestamps(bytes, &header, config.timestamp_window_ms, topic.now, effort).map_err(at_log)?;
     }
@@ -164,12 +174,12 @@ fn check_batch(topic: &Target, index: i32, bytes: &Bytes, version: i16, effort: 
         None => (bytes.clone(), header),
     };
     let (bytes, header) = if config.append_time { restamp(&bytes, topic.now) } else { (bytes, header) };
-    Ok((AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }, header))
+    Ok(Checked { item: AppendItem::Batch { log: Arc::clone(log), bytes, header, gate: None }, header, value_bytes })
 }
 
-/// Compaction goes by keys, and finds records by what they say of their place.
-fn check_keys(bytes: &[u8], effort: &mut Effort) -> Result<(), Stop> {
-    let (mut keyless, mut misplaced) = (Vec::new(), false);
+/// Compaction goes by keys, and finds records by what they say of their place. Bytes of their values.
+fn check_keys(bytes: &[u8], effort: &mut Effort) -> Result<usize, Stop> {
+    let (mut keyless, mut misplaced, mut value_bytes) = (Vec::new(), false, 0);
     effort.look(bytes, 1, |limit| {
         let mut place = 0;
         scan(bytes, limit, |record| {
@@ -177,6 +187,7 @@ fn check_keys(bytes: &[u8], effort: &mut Effort) -> Result<(), Stop> {
                 keyless.push(place);
             }
             misplaced |= record.offset.0 != place as u64;
+            value_bytes += record.value_bytes;
             place += 1;
             if keyless.len() >= RECORDS_NAMED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
@@ -189,16 +200,30 @@ fn check_keys(bytes: &[u8], effort: &mut Effort) -> Result<(), Stop> {
         let message = Some("The records of a batch are not numbered from 0 on".to_owned());
         return Err(Refusal { message, ..ErrorCode::InvalidRecord.into() }.into());
     }
-    Ok(())
+    Ok(value_bytes)
 }
 
-/// What a queue holds is unpacked again for its consumers: it must be possible within the bound.
-fn check_queued(bytes: &[u8], effort: &mut Effort) -> Result<(), Stop> {
-    match effort.look(bytes, 1, |limit| scan(bytes, limit, |_| ControlFlow::Continue(()))) {
+/// What a queue holds is unpacked again for its consumers: it must be possible within the bound. Bytes of the values, if they can be read.
+fn check_queued(bytes: &[u8], effort: &mut Effort) -> Result<Option<usize>, Stop> {
+    match effort.look(bytes, 1, |limit| value_bytes(bytes, limit)) {
+        Ok(value_bytes) => Ok(Some(value_bytes)),
         // What makes no sense is found by whoever reads it, as in any topic.
-        Err(Stop::Unreadable(error)) if !matches!(error, BatchError::TooLarge { .. }) => Ok(()),
-        looked => looked,
+        Err(Stop::Unreadable(error)) if !matches!(error, BatchError::TooLarge { .. }) => Ok(None),
+        Err(stop) => Err(stop),
     }
+}
+
+/// Bytes of the values of all records of a batch.
+///
+/// # Errors
+/// As [`scan`].
+pub(super) fn value_bytes(batch: &[u8], limit: usize) -> Result<usize, BatchError> {
+    let mut sum = 0;
+    scan(batch, limit, |record| {
+        sum += record.value_bytes;
+        ControlFlow::Continue(())
+    })?;
+    Ok(sum)
 }
 
 /// A topic may want another codec than the producer's.

@@ -5,12 +5,10 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use broker::append::AppendItem;
 use broker::{Broker, Unpack};
 use bytes::Bytes;
-use record::BatchHeader;
 
-use super::check::{Effort, Target, check};
+use super::check::{Checked, Effort, Target, check};
 use super::{Place, Refusal};
 
 /// A batch that waits to be looked into.
@@ -25,7 +23,7 @@ pub(super) struct Deferred {
 pub(super) struct Unpacked {
     pub place: Place,
     pub topic: Target,
-    pub outcome: Result<(AppendItem, BatchHeader), Refusal>,
+    pub outcome: Result<Checked, Refusal>,
 }
 
 /// Looks into batches, in their order.
