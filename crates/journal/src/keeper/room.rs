@@ -111,16 +111,16 @@ impl Keeper {
         let (file, size) = if self.storage.list()?.contains(&name) {
             let file = self.storage.open(&name)?;
             let size = file.size()?.max(wanted);
-            self.from_room(wanted, || file.allocate(size))?;
+            self.take_from_room(wanted, || file.allocate(size))?;
             (file, size)
         } else {
-            (self.from_room(wanted, || self.storage.create(&name, wanted))?, wanted)
+            (self.take_from_room(wanted, || self.storage.create(&name, wanted))?, wanted)
         };
         self.begin_segment(file, (sequence, size), SEGMENT_HEADER_BYTES as u64)
     }
 
     /// Takes so much of what is kept for a rewriting, if it does not go without that.
-    fn from_room<T>(&self, bytes: u64, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn take_from_room<T>(&self, bytes: u64, take: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match take() {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
                 let room = self.storage.open(NAME_ROOM).map_err(|_| error)?;
