@@ -82,6 +82,13 @@ impl Pending {
         self.0.get(vhost).is_some_and(|of| of.names.contains(queue))
     }
 
+    /// It comes to life, or goes.
+    pub(crate) fn add(&mut self, vhost: String, queue: Name, comes: bool) {
+        let of = self.0.entry(vhost).or_default();
+        of.names.insert(queue);
+        of.coming += usize::from(comes);
+    }
+
     /// Is there nothing that waits to be written?
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -154,9 +161,7 @@ impl Together {
                 Some(Stage::Write { items, of: (vhost, queue), comes, then }) => {
                     let item = self.items.len();
                     self.items.extend(items);
-                    let pending = self.pending.0.entry(vhost).or_default();
-                    pending.names.insert(queue);
-                    pending.coming += usize::from(comes);
+                    self.pending.add(vhost, queue, comes);
                     self.then.push(Waiting { to, then, item, comes });
                     if self.items.len() >= TOGETHER_MAX {
                         self.write(broker);

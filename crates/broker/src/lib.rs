@@ -84,7 +84,7 @@ pub use queues::{
     QueueError, QueueFull, QueueTally, Settlement, Sharing, TRAITS_HEADER, Understood, Undertaker, Unequal, Vhost, VhostDeleted, VhostMetadata, Vhosts,
     VhostSeat,
 };
-pub use queues::{OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
+pub use queues::{Gathered, Gathering, OwnQueue, Part, StreamFilter, StreamRead, StreamReading, StreamStart, age_ms};
 pub use quotas::{
     Account, AlterQuotaError, ANONYMOUS_NAME, ClientQuotas, InvalidQuota, Lag, Laggard, Laggards, Limit, QuotaChange, QuotaEntity,
     QuotaFilter, QuotaKey, QuotaMatch, QuotaName, QuotaSubject, QuotaUse, QuotaValues, Quotas, Throttle, Throttled,

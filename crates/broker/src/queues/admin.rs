@@ -295,6 +295,23 @@ pub(super) fn check_equivalent(queue: &Queue, wish: &QueueDeclaration) -> Result
     Ok(())
 }
 
+/// An exchange that was begun is not written.
+pub(super) fn undo_exchange(vhost: &Vhost, name: &[u8]) {
+    let _ = vhost.exchanges.write().delete(name, false);
+}
+
+/// A binding that was begun is not written.
+pub(super) fn undo_binding(vhost: &Vhost, wish: &BindingWish) {
+    let mut table = vhost.exchanges.write();
+    let to = match wish.to_queue {
+        true => table.queue(&wish.destination).map(Destination::Queue),
+        false => Some(Destination::Exchange(&wish.destination)),
+    };
+    if let Some(to) = to {
+        table.remove_binding(&wish.source, to, &wish.key, &wish.arguments);
+    }
+}
+
 /// A name that nobody else has, as RabbitMQ makes them: 16 random bytes in URL-safe base64 behind a prefix.
 pub fn made_up_name(prefix: &str) -> Name {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
@@ -338,6 +355,27 @@ impl Broker {
     /// # Errors
     /// `Declare`, `Denied`, `TooMany`, `Append`.
     pub fn declare_exchange(self: &Arc<Self>, vhost: &Vhost, declaration: Declaration<'_>, who: &Principal) -> Result<Declared, ExchangeError> {
+        let (name, durable) = (declaration.name.clone(), declaration.durable);
+        let (declared, item) = self.begin_exchange(vhost, declaration, who)?;
+        if let Some(item) = item
+            && let Err(error) = self.commit(0, vec![item])
+        {
+            undo_exchange(vhost, &name);
+            return Err(error.into());
+        }
+        let delayed = vhost.exchanges.read().exchange(&name).is_some_and(|exchange| exchange.delayed());
+        if delayed
+            && vhost.delays(&name).is_none()
+            && let Err(error) = self.open_delays(vhost, &name, durable)
+        {
+            self.delete_exchange(vhost, &name, false, &Principal::broker())?;
+            return Err(error.into());
+        }
+        Ok(declared)
+    }
+
+    /// Declares an exchange in memory; what is to be written of it, of which it is undone if that does not succeed.
+    pub(super) fn begin_exchange(&self, vhost: &Vhost, declaration: Declaration<'_>, who: &Principal) -> Result<(Declared, Option<AppendItem>), ExchangeError> {
         vhost.check_alive()?;
         self.check_exchange(who, vhost, &declaration.name)?;
         let (name, durable) = (declaration.name.clone(), declaration.durable);
@@ -359,22 +397,8 @@ impl Broker {
         if declared == Declared::New {
             vhost.set_alternate(&name);
         }
-        if declared == Declared::New && durable {
-            let item = AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
-            if let Err(error) = self.commit(0, vec![item]) {
-                let _ = vhost.exchanges.write().delete(&name, false);
-                return Err(error.into());
-            }
-        }
-        let delayed = vhost.exchanges.read().exchange(&name).is_some_and(|exchange| exchange.delayed());
-        if delayed
-            && vhost.delays(&name).is_none()
-            && let Err(error) = self.open_delays(vhost, &name, durable)
-        {
-            self.delete_exchange(vhost, &name, false, &Principal::broker())?;
-            return Err(error.into());
-        }
-        Ok(declared)
+        let item = || AppendItem::State { key: ExchangeRecord::key(&vhost.name, &name), value: Some(record.encode()) };
+        Ok((declared, (declared == Declared::New && durable).then(item)))
     }
 
     /// Binds, if who asks may. On the controller's thread.
@@ -382,9 +406,18 @@ impl Broker {
     /// # Errors
     /// `Bind`, `Denied`, `Queue`, `Append`.
     pub fn bind(&self, vhost: &Vhost, wish: BindingWish, caller: &Caller) -> Result<(), ExchangeError> {
+        let Some(item) = self.begin_binding(vhost, &wish, caller)? else { return Ok(()) };
+        self.commit(0, vec![item]).map_err(|error| {
+            undo_binding(vhost, &wish);
+            error.into()
+        })
+    }
+
+    /// Binds in memory; what is to be written of it, of which it is undone if that does not succeed.
+    pub(super) fn begin_binding(&self, vhost: &Vhost, wish: &BindingWish, caller: &Caller) -> Result<Option<AppendItem>, ExchangeError> {
         vhost.check_alive()?;
-        self.check_binding(caller, vhost, &wish)?;
-        Self::check_local(vhost, &wish)?;
+        self.check_binding(caller, vhost, wish)?;
+        Self::check_local(vhost, wish)?;
         let mut table = vhost.exchanges.write();
         let to = if wish.to_queue {
             match table.queue(&wish.destination) {
@@ -398,15 +431,11 @@ impl Broker {
         };
         let bound = table.bind(&wish.source, to, &wish.key, &wish.arguments)?;
         drop(table);
-        if bound == (Bound::New { durable: true }) {
-            let record = wish.clone().record();
-            let item = AppendItem::State { key: record.key(&vhost.name), value: Some(BindingRecord::encode(self.vhosts.next_binding.fetch_add(1, Ordering::SeqCst))) };
-            if let Err(error) = self.commit(0, vec![item]) {
-                vhost.exchanges.write().remove_binding(&wish.source, to, &wish.key, &wish.arguments);
-                return Err(error.into());
-            }
-        }
-        Ok(())
+        let item = || {
+            let number = self.vhosts.next_binding.fetch_add(1, Ordering::SeqCst);
+            AppendItem::State { key: wish.clone().record().key(&vhost.name), value: Some(BindingRecord::encode(number)) }
+        };
+        Ok((bound == (Bound::New { durable: true })).then(item))
     }
 
     /// A local random exchange leads to classic queues.

@@ -33,7 +33,7 @@ pub type OwnQueue = Arc<OnceLock<Arc<Queue>>>;
 const LOG_BLOCK: u64 = 1000;
 
 /// How far a declaration has come.
-enum DeclareStage {
+pub(super) enum DeclareStage {
     /// It is over.
     Done(Result<Arc<Queue>, QueueError>),
     /// This is to be written.
@@ -43,7 +43,7 @@ enum DeclareStage {
 }
 
 /// A queue that is to come to life when its record is durable.
-struct Plan {
+pub(super) struct Plan {
     described: QueueDeclaration,
     rules: QueueArguments,
     topic: Planned,
@@ -54,6 +54,13 @@ enum Planned {
     Attached(Arc<Topic>),
     /// One that is new, under a name if Kafka clients are to see it.
     New(Option<String>, TopicRecord),
+}
+
+impl Plan {
+    /// The name that the queue will have.
+    pub fn name(&self) -> &Name {
+        &self.described.name
+    }
 }
 
 impl Broker {
@@ -111,7 +118,7 @@ impl Broker {
         self.commit_all(0, items)
     }
 
-    fn begin_declaration(
+    pub(super) fn begin_declaration(
         self: &Arc<Self>,
         vhost: &Vhost,
         wish: QueueDeclaration,
@@ -212,7 +219,7 @@ impl Broker {
         Ok(DeclareStage::Write(items, Box::new(Plan { described, rules, topic })))
     }
 
-    fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Result<Arc<Queue>, QueueError> {
+    pub(super) fn end_declaration(self: &Arc<Self>, vhost: &Vhost, Plan { described, rules, topic }: Plan) -> Result<Arc<Queue>, QueueError> {
         let (topic, attached) = match topic {
             Planned::Attached(topic) => (topic, true),
             Planned::New(Some(name), record) => (self.publish_as(name, record, Topic::set_queue), false),

@@ -1,8 +1,8 @@
-//! Definitions in: exchanges, queues and bindings. What is there stays as it is; if it differs that is told.
+//! Definitions in: exchanges, queues and bindings. What is there stays as it is; if it differs that is told. Those of a piece are written together.
 
 use std::sync::Arc;
 
-use broker::{BindingWish, Broker, Caller, ExchangeError, Principal, QueueDeclaration, QueueError};
+use broker::{BindingWish, Broker, Caller, ExchangeError, Gathered, Gathering, QueueDeclaration, QueueError};
 use routing::{Argument, Arguments, DeclareError, Declaration, Declared, Destination, Name};
 use serde_json::Value;
 
@@ -14,9 +14,55 @@ fn name(text: &str) -> Result<Name, String> {
     Name::new(text.as_bytes()).map_err(|error| error.to_string())
 }
 
+/// How far one thing has come.
+pub(super) enum Step {
+    /// This is what came of it.
+    Came(Came),
+    /// It is known when what is open is written.
+    Later,
+    /// What is open has to be written before.
+    AfterOthers,
+}
+
+/// What is begun and not written, and what came of each if it can be written.
+#[derive(Default)]
+pub(super) struct Open {
+    gathered: Gathered,
+    then: Vec<Came>,
+    /// All of it is of this kind: others may need it.
+    kind: &'static str,
+}
+
+impl Open {
+    /// Is it to be written before something of this kind is looked at?
+    pub fn is_over_with(&self, kind: &str) -> bool {
+        !self.then.is_empty() && (self.kind != kind || self.gathered.is_full())
+    }
+
+    fn later(&mut self, item: &Item, came: Came) -> Step {
+        self.kind = item.kind;
+        self.then.push(came);
+        Step::Later
+    }
+
+    /// Writes it with one commit; what came of each, in their order.
+    pub fn write(&mut self, broker: &Arc<Broker>) -> Vec<Result<Came, String>> {
+        let outcome = |(came, outcome): (Came, Result<(), ExchangeError>)| match outcome {
+            Ok(()) => Ok(came),
+            Err(error @ (ExchangeError::Append(_) | ExchangeError::Queue(QueueError::Append(_)))) => Err(error.to_string()),
+            Err(error) => Ok(Came::Not(error.to_string())),
+        };
+        std::mem::take(&mut self.then).into_iter().zip(self.gathered.write(broker)).map(outcome).collect()
+    }
+}
+
+fn broker_itself() -> Caller {
+    Caller::broker(Caller::NO_CONNECTION)
+}
+
 /// # Errors
 /// The journal.
-pub(super) fn exchange(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+pub(super) fn exchange(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let vhost = vhost_of(broker, item)?;
     let declaration = Declaration {
         name: name(plain_name(item.text("name")))?,
@@ -26,20 +72,22 @@ pub(super) fn exchange(broker: &Arc<Broker>, item: &Item) -> Result<Came, String
         internal: item.flag("internal"),
         arguments: values::arguments_of(item.fields.get("arguments")).map_err(reason)?,
     };
-    match broker.declare_exchange(&vhost, declaration, &Principal::broker()) {
-        Ok(Declared::New) => Ok(Came::Changed),
-        Ok(Declared::Existing) => Ok(Came::Same),
+    Ok(Step::Came(match open.gathered.declare_exchange(broker, &vhost, declaration, &broker_itself()) {
+        Ok(Gathering::Later) => return Ok(open.later(item, Came::Changed)),
+        Ok(Gathering::AfterOthers) => return Ok(Step::AfterOthers),
+        Ok(Gathering::Done(Declared::New)) => Came::Changed,
+        Ok(Gathering::Done(Declared::Existing)) => Came::Same,
         Err(ExchangeError::Declare(DeclareError::Inequivalent { difference, .. })) => {
-            Ok(Came::Not(format!("it is there and differs in {}: {difference}", difference.field())))
+            Came::Not(format!("it is there and differs in {}: {difference}", difference.field()))
         }
-        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. })) => Ok(Came::Not(error.to_string())),
-        Err(error) => Err(error.to_string()),
-    }
+        Err(error @ (ExchangeError::Declare(_) | ExchangeError::TooMany { .. })) => Came::Not(error.to_string()),
+        Err(error) => return Err(error.to_string()),
+    }))
 }
 
 /// # Errors
 /// The journal.
-pub(super) fn queue(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+pub(super) fn queue(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let vhost = vhost_of(broker, item)?;
     let wanted = name(item.text("name"))?;
     let mut arguments = values::arguments_of(item.fields.get("arguments")).map_err(reason)?;
@@ -54,18 +102,25 @@ pub(super) fn queue(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         let is_new = vhost.queue(&wanted).is_none();
         let (durable, auto_delete) = (item.flag("durable"), item.flag("auto_delete"));
         let wish = QueueDeclaration { name: wanted.clone(), durable, owner: None, auto_delete, arguments: arguments.clone() };
-        match broker.declare_queue(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)) {
-            Ok(_) if missing.is_empty() => return Ok(if is_new { Came::Changed } else { Came::Same }),
-            Ok(_) => return Ok(Came::Partly(is_new, missing)),
+        let came = |missing: Vec<String>| match missing.is_empty() {
+            true if is_new => Came::Changed,
+            true => Came::Same,
+            false => Came::Partly(is_new, missing),
+        };
+        return Ok(Step::Came(match open.gathered.declare_queue(broker, &vhost, wish, &broker_itself()) {
+            Ok(Gathering::Later) => return Ok(open.later(item, came(missing))),
+            Ok(Gathering::AfterOthers) => return Ok(Step::AfterOthers),
+            Ok(Gathering::Done(_)) => came(missing),
             Err(QueueError::Argument { error, .. }) if error.name != "x-queue-type" && arguments.get(error.name.as_bytes()).is_some() => {
                 missing.push(error.text(&wanted, vhost.name()));
                 let kept: Vec<Argument> = arguments.fields().iter().filter(|one| *one.name != *error.name.as_bytes()).cloned().collect();
                 arguments = Arguments::new(kept);
+                continue;
             }
-            Err(QueueError::Unequal(error)) => return Ok(Came::Not(format!("it is there and differs: {error}"))),
+            Err(QueueError::Unequal(error)) => Came::Not(format!("it is there and differs: {error}")),
             Err(QueueError::Append(error)) => return Err(error.to_string()),
-            Err(error) => return Ok(Came::Not(error.to_string())),
-        }
+            Err(error) => Came::Not(error.to_string()),
+        }));
     }
 }
 
@@ -77,14 +132,14 @@ fn alike(one: &Arguments, other: &Arguments) -> bool {
 
 /// # Errors
 /// The journal.
-pub(super) fn binding(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
+pub(super) fn binding(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
     let vhost = vhost_of(broker, item)?;
     let to_queue = item.text("destination_type") != "exchange";
     let arguments = values::arguments_of(item.fields.get("arguments")).map_err(reason)?;
     let (source, destination, key) = (item.text("source"), item.text("destination"), item.text("routing_key"));
     // The default exchange leads to all queues as it is.
     if source.is_empty() {
-        return Ok(Came::Same);
+        return Ok(Step::Came(Came::Same));
     }
     let is_there = {
         let table = vhost.exchanges().read();
@@ -92,12 +147,14 @@ pub(super) fn binding(broker: &Arc<Broker>, item: &Item) -> Result<Came, String>
         to.is_some_and(|to| table.bindings_between(source.as_bytes(), to).any(|one| one.key == key.as_bytes() && alike(&one.arguments, &arguments)))
     };
     if is_there {
-        return Ok(Came::Same);
+        return Ok(Step::Came(Came::Same));
     }
     let wish = BindingWish { source: name(source)?, to_queue, destination: name(destination)?, key: name(key)?, arguments };
-    match broker.bind(&vhost, wish, &Caller::broker(Caller::NO_CONNECTION)) {
-        Ok(()) => Ok(Came::Changed),
-        Err(ExchangeError::Append(error)) => Err(error.to_string()),
-        Err(error) => Ok(Came::Not(error.to_string())),
-    }
+    Ok(Step::Came(match open.gathered.bind(broker, &vhost, wish, &broker_itself()) {
+        Ok(Gathering::Later) => return Ok(open.later(item, Came::Changed)),
+        Ok(Gathering::AfterOthers) => return Ok(Step::AfterOthers),
+        Ok(Gathering::Done(())) => Came::Changed,
+        Err(ExchangeError::Append(error)) => return Err(error.to_string()),
+        Err(error) => Came::Not(error.to_string()),
+    }))
 }

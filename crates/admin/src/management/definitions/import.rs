@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::super::{users, vhosts};
-use super::declared;
+use super::declared::{self, Open, Step};
 use crate::control::control;
 
 /// A piece of an import is over after this long: others have the controller then.
@@ -254,28 +254,74 @@ impl Document {
     }
 }
 
+/// Things of a piece, and what came of them.
+#[derive(Default)]
+struct Piece {
+    items: Vec<(Item, Option<Came>)>,
+    open: Open,
+    /// Those of which that is known when what is open is written.
+    later: Vec<usize>,
+}
+
+impl Piece {
+    /// Writes what is open.
+    fn write(&mut self, broker: &Arc<Broker>) -> Result<(), InvalidDefinitions> {
+        for (at, outcome) in std::mem::take(&mut self.later).into_iter().zip(self.open.write(broker)) {
+            let (item, came) = &mut self.items[at];
+            *came = Some(outcome.map_err(|reason| item.invalid(reason))?);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, broker: &Arc<Broker>, item: Item) -> Result<(), InvalidDefinitions> {
+        if self.open.is_over_with(item.kind) {
+            self.write(broker)?;
+        }
+        let came = loop {
+            match one(broker, &item, &mut self.open) {
+                Ok(Step::Came(came)) => break Some(came),
+                Ok(Step::Later) => break None,
+                Ok(Step::AfterOthers) => self.write(broker)?,
+                Err(reason) => {
+                    self.write(broker)?;
+                    return Err(item.invalid(reason));
+                }
+            }
+        };
+        if came.is_none() {
+            self.later.push(self.items.len());
+        }
+        self.items.push((item, came));
+        Ok(())
+    }
+}
+
 /// Takes over items for a while; what is left of them, and what has come of all so far.
 fn apply_piece(broker: &Arc<Broker>, mut items: vec::IntoIter<Item>, mut imported: Imported) -> Result<(vec::IntoIter<Item>, Imported), InvalidDefinitions> {
-    let began = Instant::now();
+    let (began, mut piece) = (Instant::now(), Piece::default());
     for item in items.by_ref() {
-        match one(broker, &item).map_err(|reason| item.invalid(reason))? {
-            Came::Same => {}
-            Came::Changed => imported.changed += 1,
-            Came::Not(reason) => imported.not_taken.push(item.not_taken(reason)),
-            Came::Partly(changed, reasons) => {
+        piece.take(broker, item)?;
+        if began.elapsed() >= PIECE_MAX {
+            break;
+        }
+    }
+    piece.write(broker)?;
+    for (item, came) in piece.items {
+        match came {
+            None | Some(Came::Same) => {}
+            Some(Came::Changed) => imported.changed += 1,
+            Some(Came::Not(reason)) => imported.not_taken.push(item.not_taken(reason)),
+            Some(Came::Partly(changed, reasons)) => {
                 imported.changed += usize::from(changed);
                 imported.not_taken.extend(reasons.into_iter().map(|reason| item.not_taken(reason)));
             }
-        }
-        if began.elapsed() >= PIECE_MAX {
-            break;
         }
     }
     Ok((items, imported))
 }
 
-fn one(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
-    match item.kind {
+fn one(broker: &Arc<Broker>, item: &Item, open: &mut Open) -> Result<Step, String> {
+    let came = match item.kind {
         "user" => user(broker, item),
         "vhost" => vhost(broker, item),
         "permission" => permission(broker, item),
@@ -283,10 +329,11 @@ fn one(broker: &Arc<Broker>, item: &Item) -> Result<Came, String> {
         "global parameter" => global_parameter(broker, item),
         "parameter" => parameter(broker, item),
         "policy" => policy(broker, item),
-        "exchange" => declared::exchange(broker, item),
-        "queue" => declared::queue(broker, item),
-        _ => declared::binding(broker, item),
-    }
+        "exchange" => return declared::exchange(broker, item, open),
+        "queue" => return declared::queue(broker, item, open),
+        _ => return declared::binding(broker, item, open),
+    };
+    came.map(Step::Came)
 }
 
 /// # Errors
