@@ -1,15 +1,19 @@
-//! Answers to Metadata, ListGroups and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole.
+//! Answers to Metadata, ListGroups and DescribeLogDirs are as long as there is memory for answers, and say so where they are not whole; one to
+//! DescribeConfigs takes what the client reads.
 
 use kafka_wire::ErrorCode;
 use kafka_wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use kafka_wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse};
 use kafka_wire::describe_log_dirs::{DescribeLogDirsRequest, DescribeLogDirsResponse};
 use kafka_wire::list_groups::{ListGroupsRequest, ListGroupsResponse};
 use kafka_wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 
+use crate::memory::peak;
 use crate::node::{CREATE_TOPICS, Node, flexible};
 
 const LIST_GROUPS: (i16, i16) = (16, 4);
 const DESCRIBE_LOG_DIRS: (i16, i16) = (35, 4);
+const DESCRIBE_CONFIGS: (i16, i16) = (32, 4);
 const TOPICS: usize = 60;
 const PARTITIONS: usize = 1_000;
 /// What an answer may have whatever others have not read.
@@ -89,5 +93,23 @@ fn a_list_of_groups_is_whole_or_refused() {
     assert_eq!(list(&mut node), (0, 3_000), "a usual answer always fits");
     make(&node, 3_000, 6_000);
     assert_eq!(list(&mut node), (ErrorCode::CoordinatorLoadInProgress.code(), 0));
+    node.stop();
+}
+
+#[test]
+fn settings_of_many_groups_take_the_memory_of_their_answer() {
+    const GROUPS: usize = 10_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut node = Node::start(folder.path(), &[]);
+    let client = node.connect();
+    let group = |number| DescribeConfigsResource { resource_type: 32, resource_name: format!("g{number}").into(), configuration_keys: None, ..Default::default() };
+    let request = DescribeConfigsRequest { resources: (0..GROUPS).map(group).collect(), ..Default::default() };
+    let (sent, held) = peak(|| node.send(client, DESCRIBE_CONFIGS, 1, |writer| request.encode(writer, DESCRIBE_CONFIGS.1)));
+    sent.expect("taken");
+    let (_, body) = node.answer(client);
+    let answer = body.len();
+    let response = DescribeConfigsResponse::decode(&mut flexible(DESCRIBE_CONFIGS, body), DESCRIBE_CONFIGS.1).expect("an answer");
+    assert!(response.results.len() == GROUPS && response.results.iter().all(|one| one.error_code == 0 && one.configs.len() > 10));
+    assert!(held < 2 * answer, "{held} bytes for an answer of {answer}");
     node.stop();
 }

@@ -13,6 +13,7 @@ mod idempotence;
 mod limits;
 mod login;
 mod long_poll;
+mod memory;
 mod node;
 mod offsets;
 mod one_journal;
@@ -25,3 +26,6 @@ mod together;
 mod transactions;
 mod two_journals;
 mod unpacking;
+
+#[global_allocator]
+static ALLOCATOR: memory::Counting = memory::Counting;
