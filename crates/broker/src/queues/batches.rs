@@ -101,7 +101,7 @@ impl Batches {
                 logs[broker.journal_number(queue.log().id())].push(Arc::clone(queue.log()));
             }
             for (items, logs) in items.iter_mut().zip(&logs) {
-                items.extend(AppendItem::for_all(logs, &bytes, header).into_iter().map(|item| (journals, item)));
+                items.extend(AppendItem::for_all(logs, &bytes, header).map(|item| (journals, item)));
             }
         }
         self.admitted.0.values_mut().for_each(|admission| admission.sent(u64::MAX));

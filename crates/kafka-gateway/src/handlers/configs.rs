@@ -51,7 +51,7 @@ fn denied<'a>(
     asking: &Asking<'_>,
     resources: impl Iterator<Item = (i8, &'a Str)>,
     letters: impl Iterator<Item = (&'a Str, &'a Str)>,
-) -> hashbrown::HashMap<(i8, Str), Refusal> {
+) -> Denied {
     let unwritable = |(group, topic): (&Str, &Str)| Some(((GROUP, group.clone()), check_letters(asking, topic).err()?));
     let refused = |(kind, name): (i8, &Str)| Some(((kind, name.clone()), check_leave(asking, AclOperation::AlterConfigs, kind, name).err()?));
     let of_brokers = |(kind, name): (i8, &Str)| {
@@ -244,6 +244,9 @@ pub(super) enum Change {
 
 pub(super) type Refusal = (ErrorCode, String);
 
+/// Resources that may not be changed, by type and name.
+type Denied = hashbrown::HashMap<(i8, Str), Refusal>;
+
 /// Makes a change to what is set of a table. `current`: the value to which words are added.
 pub(super) fn changed(
     overrides: &mut BTreeMap<String, String>,
@@ -316,7 +319,7 @@ fn refusal(error: &AlterError) -> Refusal {
 /// Changes resources, each for itself; for each, why it was not changed. What is written of topics is one commit, and so is what is written of
 /// groups, however many there are. `judged`: those that may not be changed; `None`: there is no room, of which all are told.
 fn change_all<R>(
-    judged: Option<(&Broker, hashbrown::HashMap<(i8, Str), Refusal>)>,
+    judged: Option<(&Broker, Denied)>,
     resources: &[R],
     key: impl Fn(&R) -> (i8, &Str),
     plan: impl Fn(&Broker, &R) -> Result<Planned, Refusal>,

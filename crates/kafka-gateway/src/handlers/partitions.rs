@@ -23,6 +23,9 @@ use crate::session::Context;
 /// First version of CreatePartitions that is refused what its quota does not have.
 const CREATES_STRICTLY_SINCE: i16 = 3;
 
+/// Why partitions are not even tried to be added.
+type Checked = Result<(), (ErrorCode, String)>;
+
 pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let mut request = CreatePartitionsRequest::decode(reader, context.version)?;
     let names: Vec<_> = request.topics.iter().map(|topic| topic.name.clone()).collect();
@@ -64,7 +67,7 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 asking.check_topic(AclOperation::Alter, &topic.name).map_err(|code| (code, "Topic authorization failed.".to_owned()))?;
                 check_assignments(broker, topic).map_err(|message| (ErrorCode::InvalidReplicaAssignment, message.to_owned()))
             };
-            let checked: Vec<(&CreatePartitionsTopic, Result<(), (ErrorCode, String)>)> =
+            let checked: Vec<(&CreatePartitionsTopic, Checked)> =
                 super::once(&request.topics, |topic| &topic.name).map(|one| (one.0, check(one))).collect();
             let wishes: Vec<(&str, i32)> = checked.iter().filter(|(_, checked)| checked.is_ok()).map(|(topic, _)| (&*topic.name, topic.count)).collect();
             let mut outcomes = match request.validate_only {
@@ -72,7 +75,7 @@ pub(crate) fn create(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
                 false => broker.add_partitions_to(&wishes),
             }
             .into_iter();
-            let told = |(topic, checked): (&CreatePartitionsTopic, Result<(), (ErrorCode, String)>)| {
+            let told = |(topic, checked): (&CreatePartitionsTopic, Checked)| {
                 let outcome = checked.and_then(|()| outcomes.next().unwrap_or(Ok(())).map_err(|error| (of_partitions(&error), error.to_string())));
                 let (code, message) = outcome.err().unzip();
                 result(topic.name.clone(), code, message)

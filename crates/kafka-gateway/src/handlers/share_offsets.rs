@@ -198,6 +198,9 @@ fn new_start(
     Ok((Arc::clone(topic), partition, Offset(offset)))
 }
 
+/// A topic that a group is to forget, or why it is not.
+type Checked = Result<TopicId, (uuid::Uuid, ErrorCode)>;
+
 pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<Outcome, DecodeError> {
     let request = DeleteShareGroupOffsetsRequest::decode(reader, context.version)?;
     if let Err(code) = context.asking().check_group(AclOperation::Delete, &request.group_id) {
@@ -220,7 +223,7 @@ pub(crate) fn delete(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
             let known = broker.topic(name).ok_or((uuid::Uuid::nil(), ErrorCode::UnknownTopicOrPartition))?;
             if broker.is_queue_of(&request.group_id, &known) { Err((known.id.0, ErrorCode::PolicyViolation)) } else { Ok(known.id) }
         };
-        let checked: Vec<(&Str, Result<TopicId, (uuid::Uuid, ErrorCode)>)> =
+        let checked: Vec<(&Str, Checked)> =
             once(&request.topics, |topic| &topic.topic_name).map(|(topic, _)| (&topic.topic_name, check(&topic.topic_name))).collect();
         let known: Vec<TopicId> = checked.iter().filter_map(|(_, checked)| checked.ok()).collect();
         let mut dropped = broker.drop_subscriptions_to_each(&request.group_id, &known).into_iter();
