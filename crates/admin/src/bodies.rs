@@ -2,6 +2,9 @@
 //! of their JSON, of which a byte can become a hundred. What a body takes is given back when the work on it ends, also if who has sent it has
 //! gone by then.
 
+mod arriving;
+mod turns;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -11,8 +14,13 @@ use axum::http::{HeaderMap, header};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// A body that is not longer is read at once, whatever others there are.
+use arriving::{Room, Share, Source, Waiting, gather};
+use turns::Turns;
+
+/// A body that is not longer begins to be read at once, whatever others there are.
 pub(crate) const SMALL_MAX: usize = 1 << 20;
+/// What has come of these beyond the first of each, in bytes, of all together.
+const SMALL_TOGETHER: usize = 16 << 20;
 /// Longer ones together, in KiB.
 const LARGE_TOGETHER_KIB: usize = 32 << 10;
 /// The longest body, in bytes: all that may be there together.
@@ -54,7 +62,11 @@ impl Bounds {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Within(pub Duration);
 
+static SMALL: Room = Room::new(SMALL_TOGETHER);
 static LARGE: Semaphore = Semaphore::const_new(LARGE_TOGETHER_KIB);
+static LARGE_WAITING: AtomicUsize = AtomicUsize::new(0);
+/// A user sends one large body at a time.
+static LARGE_TURNS: Turns = Turns::new();
 
 /// Memory for what is made of bodies.
 struct Memory {
@@ -105,13 +117,14 @@ pub(crate) enum Unread {
 /// A body, and what it takes until the work on it ends: whoever works on it holds all of this.
 pub(crate) struct Read {
     bytes: Vec<u8>,
+    _small: Option<Share<'static>>,
     _room: Option<SemaphorePermit<'static>>,
     _memory: Option<SemaphorePermit<'static>>,
 }
 
 impl Read {
     pub fn none() -> Self {
-        Self { bytes: Vec::new(), _room: None, _memory: None }
+        Self { bytes: Vec::new(), _small: None, _room: None, _memory: None }
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -119,36 +132,45 @@ impl Read {
     }
 }
 
-/// Reads a body.
+/// Reads a body that `user` sends; nobody yet, if that is empty.
 ///
 /// # Errors
 /// See [`Unread`].
-pub(crate) async fn read(parts: &Parts, body: Body, bounds: Bounds) -> Result<Read, Unread> {
+pub(crate) async fn read(parts: &Parts, body: Body, bounds: Bounds, user: &str) -> Result<Read, Unread> {
     let Within(time) = parts.extensions.get().copied().unwrap_or(Within(Duration::MAX));
-    read_within(time, &parts.headers, body, bounds).await
+    read_within(time, &parts.headers, body, bounds, user).await
 }
 
-async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bounds) -> Result<Read, Unread> {
+async fn read_within(time: Duration, headers: &HeaderMap, body: Body, bounds: Bounds, user: &str) -> Result<Read, Unread> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > bounds.bytes) {
         return Err(Unread::TooLarge);
     }
     let expected = announced.unwrap_or(bounds.bytes);
-    let room = if expected > SMALL_MAX {
-        let kib = u32::try_from(expected.div_ceil(1 << 10)).map_err(|_| Unread::TooLarge)?;
-        Some(timeout(time, LARGE.acquire_many(kib)).await.map_err(|_| Unread::Busy)?.map_err(|_| Unread::Busy)?)
-    } else {
-        None
+    if expected <= SMALL_MAX {
+        let (bytes, small) = gather(body, expected, time, Source::Share(SMALL.begin(user))).await?;
+        return Ok(Read { _small: small, ..made_of(bytes, bounds, time).await? });
+    }
+    let kib = u32::try_from(expected.div_ceil(1 << 10)).map_err(|_| Unread::TooLarge)?;
+    let turn = async {
+        let turn = LARGE_TURNS.begin(user).await;
+        let _waiting = Waiting::new(&LARGE_WAITING);
+        (turn, LARGE.acquire_many(kib).await)
     };
-    let time = if room.is_some() { time.saturating_mul(LARGE_TIMES) } else { time };
-    let read = timeout(time, axum::body::to_bytes(body, expected)).await.map_err(|_| Unread::TooSlow)?;
-    let bytes: Vec<u8> = read.map_err(|_| Unread::TooLarge)?.into();
+    let (_turn, room) = timeout(time, turn).await.map_err(|_| Unread::Busy)?;
+    let room = room.map_err(|_| Unread::Busy)?;
+    let (bytes, _) = gather(body, expected, time.saturating_mul(LARGE_TIMES), Source::Reserved(&LARGE_WAITING)).await?;
+    Ok(Read { _room: Some(room), ..made_of(bytes, bounds, time.saturating_mul(LARGE_TIMES)).await? })
+}
+
+/// A body that has come, and memory for what will be made of it.
+async fn made_of(bytes: Vec<u8>, bounds: Bounds, time: Duration) -> Result<Read, Unread> {
     let made = memory(&bytes);
     if made > MEMORY_BASE + bytes.len() * bounds.memory_of_byte {
         return Err(Unread::TooManyValues);
     }
     let memory = MEMORY.take(bytes.len() + made, time).await?;
-    Ok(Read { bytes, _room: room, _memory: memory })
+    Ok(Read { bytes, _memory: memory, ..Read::none() })
 }
 
 /// Bytes of memory that values of JSON take beside their texts, about.
@@ -173,61 +195,4 @@ fn memory(json: &[u8]) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_outside_of_text_take_memory() {
-        assert_eq!(memory(b"{}"), 0);
-        assert_eq!(memory(br#"{"a,[": [1, 2, "\",,,", {"b": null}]}"#), 2 * OBJECT_BYTES + 4 * ELEMENT_BYTES + 2 * KEY_BYTES);
-        assert_eq!(memory("[".repeat(1000).as_bytes()), 1000 * ELEMENT_BYTES);
-    }
-
-    fn announces(bytes: usize) -> HeaderMap {
-        HeaderMap::from_iter([(header::CONTENT_LENGTH, bytes.to_string().parse().expect("digits"))])
-    }
-
-    fn refused(outcome: Result<Read, Unread>) -> Option<Unread> {
-        outcome.err()
-    }
-
-    #[tokio::test]
-    async fn bodies_are_bounded_in_bytes_values_and_together() {
-        let nested = "[1],".repeat(30_000);
-        assert_eq!(refused(read_within(LONG, &HeaderMap::new(), Body::from(nested), Bounds::USUAL).await), Some(Unread::TooManyValues));
-        let queues = r#"{"name": "orders", "durable": true, "arguments": {}},"#.repeat(30_000);
-        let read_all = read_within(LONG, &HeaderMap::new(), Body::from(queues.clone()), Bounds::DEFINITIONS).await.map(|read| read.bytes().len());
-        assert_eq!(read_all, Ok(queues.len()));
-        assert_eq!(refused(read_within(LONG, &announces(SMALL_MAX + 1), Body::empty(), Bounds::USUAL).await), Some(Unread::TooLarge));
-        assert_eq!(refused(read_within(LONG, &announces(10), Body::from("x".repeat(11)), Bounds::USUAL).await), Some(Unread::TooLarge), "it is longer than was said");
-    }
-
-    #[tokio::test]
-    async fn what_is_made_of_bodies_is_bounded_together() {
-        let memory = Memory { free: Semaphore::const_new(100), total_kib: AtomicUsize::new(100) };
-        let refused = async |bytes: usize| memory.take(bytes, SHORT).await.err();
-        assert_eq!((refused(1 << 20).await, refused(UNCOUNTED).await), (Some(Unread::TooMuch), None));
-        let first = memory.take(80 << 10, SHORT).await.expect("there is room");
-        assert_eq!((refused(80 << 10).await, refused(UNCOUNTED).await), (Some(Unread::Busy), None));
-        drop(first);
-        assert_eq!(refused(80 << 10).await, None);
-        memory.enlarge(2000);
-        memory.enlarge(1000);
-        assert_eq!((refused(1 << 20).await, memory.free.available_permits()), (None, 2000));
-    }
-
-    const LONG: Duration = Duration::from_secs(30);
-    const SHORT: Duration = Duration::from_millis(50);
-
-    #[tokio::test]
-    async fn who_is_slow_or_large_keeps_others_waiting_for_a_time_at_most() {
-        let first = read_within(LONG, &announces(LARGEST), Body::from("{}"), Bounds::DEFINITIONS).await.expect("there is room");
-        let large = || announces(SMALL_MAX + 1);
-        assert_eq!(refused(read_within(SHORT, &large(), Body::from("{}"), Bounds::DEFINITIONS).await), Some(Unread::Busy));
-        assert!(read_within(SHORT, &announces(2), Body::from("{}"), Bounds::DEFINITIONS).await.is_ok(), "small ones do not wait");
-        drop(first);
-        assert!(read_within(SHORT, &large(), Body::from("{}"), Bounds::DEFINITIONS).await.is_ok());
-        let silent = Body::from_stream(futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
-        assert_eq!(refused(read_within(SHORT, &announces(10), silent, Bounds::USUAL).await), Some(Unread::TooSlow));
-    }
-}
+mod tests;

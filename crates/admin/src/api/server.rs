@@ -82,13 +82,13 @@ async fn respond(server: &Server, peers: Peers, request: Request) -> Outcome {
     let filled: Vec<(&'static str, String)> = filled.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
     let api = Arc::clone(&server.api);
     if route.access == Access::Open {
-        let body = if changes { read(&parts, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }).await? } else { Read::none() };
+        let body = if changes { read(&parts, body, Bounds { bytes: OPEN_BODY_MAX, ..Bounds::USUAL }, "").await? } else { Read::none() };
         return answer_open(&api, &management, route, body.bytes(), (&parts.headers, peers.peer)).await;
     }
     let caller = api.sessions.caller(&management.broker, &parts.headers, peers.peer).await?;
     let judged = check_csrf(&caller, &parts.headers, changes).and_then(|()| check_access(&caller.who, route.access));
     judged.inspect_err(|refusal| caller.who.audit(parts.method.as_str(), parts.uri.path(), peers.peer.ip(), refusal.status()))?;
-    let body = read(&parts, body, Bounds::USUAL).await?;
+    let body = read(&parts, body, Bounds::USUAL, caller.who.name()).await?;
     blocking(move || {
         let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
         let filled = filled.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -125,8 +125,8 @@ async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, bod
 
 /// # Errors
 /// 408, 413, 415, 400.
-async fn read(parts: &Parts, body: Body, bounds: Bounds) -> Result<Read, Refusal> {
-    let read = bodies::read(parts, body, bounds).await.map_err(|unread| Answer::unread(unread, bounds.bytes))?;
+async fn read(parts: &Parts, body: Body, bounds: Bounds, user: &str) -> Result<Read, Refusal> {
+    let read = bodies::read(parts, body, bounds, user).await.map_err(|unread| Answer::unread(unread, bounds.bytes))?;
     let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !read.bytes().is_empty() && !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
         return Err(Answer::not_json());
