@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use admin::operations::Operations;
 use anyhow::bail;
 use broker::Settings;
+use types::ByteSize;
 
 use crate::backup::Backups;
 use crate::memory::Rest;
@@ -85,14 +86,14 @@ impl Orders {
         Operator { give: self.give.clone(), backups, reload }
     }
 
-    /// Until the process is to end.
+    /// Until the process is to end. Memory beyond `budget` that nobody needs is given back meanwhile.
     ///
     /// # Errors
     /// When there is nobody left to say so.
-    pub fn wait_for_end(&self, reload: &Reload, shards: &[ShardHandle]) -> anyhow::Result<()> {
-        let mut rest = Rest::new();
+    pub fn wait_for_end(&self, reload: &Reload, shards: &[ShardHandle], budget: ByteSize) -> anyhow::Result<()> {
+        let mut rest = Rest::new(budget);
         loop {
-            match self.taken.recv_timeout(Rest::SPAN) {
+            match self.taken.recv_timeout(Rest::LOOK) {
                 Err(RecvTimeoutError::Timeout) => rest.look(shards, Instant::now()),
                 Err(RecvTimeoutError::Disconnected) => bail!("signals cannot be waited for"),
                 Ok(Order::End) => return Ok(()),

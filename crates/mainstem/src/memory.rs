@@ -69,31 +69,48 @@ pub fn give_back_unused() {
 
 /// Gives back what work has left in the allocator's heaps, once there is none: how much each heap may keep is chosen for work that goes
 /// on. Giving back holds up whoever asks for memory meanwhile, and what comes next faults its pages in again; so it waits until the shards
-/// have rested for a while, and is done once after each stretch of work.
+/// have rested for a while, and is done once after each stretch of work. Where more is resident than the budget, it does not wait: each thread's
+/// heap keeps what its largest moment has left between what stays, and the sum of these is bounded by nothing else.
 pub struct Rest {
     looked: Instant,
     /// Busy time of all shards when last looked, ns.
     busy: u64,
     /// Busy time of all shards when memory was last given back, ns.
     given_back: u64,
+    /// More resident bytes are too many.
+    budget: u64,
+    /// When memory may be given back again because there are too many, and how long after that.
+    pressed: (Instant, Duration),
 }
 
 impl Rest {
     /// How often [`Self::look`] is to be called.
-    pub const SPAN: Duration = Duration::from_secs(10);
+    pub const LOOK: Duration = Duration::from_secs(1);
+    /// What is judged together.
+    const SPAN: Duration = Duration::from_secs(10);
     /// Shards that were busy for less than this share of a span were at rest.
     const SHARE: u32 = 100;
     /// Work that is worth it.
     const WORTH: Duration = Duration::from_millis(500);
+    /// Between two times beyond the budget …
+    const PRESSED: Duration = Duration::from_secs(5);
+    /// … at the most, where giving back is of little use.
+    const PRESSED_MAX: Duration = Duration::from_secs(80);
+    /// Of the budget: less is of little use.
+    const USE: u64 = 32;
 
-    pub fn new() -> Self {
-        Self { looked: Instant::now(), busy: 0, given_back: 0 }
+    pub fn new(budget: ByteSize) -> Self {
+        let now = Instant::now();
+        Self { looked: now, busy: 0, given_back: 0, budget: budget.bytes(), pressed: (now, Self::PRESSED) }
     }
 
     /// Gives back if it is time to.
     pub fn look(&mut self, shards: &[ShardHandle], now: Instant) {
-        if self.is_due(shards.iter().map(|shard| shard.busy.load(Ordering::Relaxed)).sum(), now) {
+        let rests = self.is_due(shards.iter().map(|shard| shard.busy.load(Ordering::Relaxed)).sum(), now);
+        let resident = resident_bytes();
+        if rests || self.is_pressed(resident, now) {
             give_back_unused();
+            self.note_given_back(resident.saturating_sub(resident_bytes()), Instant::now());
         }
     }
 
@@ -109,6 +126,15 @@ impl Rest {
             self.given_back = busy;
         }
         due
+    }
+
+    fn is_pressed(&self, resident: u64, now: Instant) -> bool {
+        resident > self.budget && now >= self.pressed.0
+    }
+
+    fn note_given_back(&mut self, bytes: u64, now: Instant) {
+        let pause = if bytes >= self.budget / Self::USE { Self::PRESSED } else { (self.pressed.1 * 2).min(Self::PRESSED_MAX) };
+        self.pressed = (now + pause, pause);
     }
 }
 
@@ -127,7 +153,7 @@ mod tests {
 
     #[test]
     fn memory_is_given_back_once_after_work() {
-        let mut rest = Rest::new();
+        let mut rest = Rest::new(ByteSize(64));
         let begin = rest.looked;
         let mut at = |seconds: u64, busy_ms: u64| rest.is_due(busy_ms * 1_000_000, begin + Duration::from_secs(seconds));
         assert!(!at(10, 0), "nothing has been done yet");
@@ -138,5 +164,20 @@ mod tests {
         assert!(!at(50, 4120), "a little that goes on is no reason");
         assert!(!at(60, 4650));
         assert!(at(70, 4650));
+    }
+
+    #[test]
+    fn memory_is_given_back_under_way_while_it_is_beyond_the_budget_and_of_use() {
+        let mut rest = Rest::new(ByteSize(3200));
+        let begin = rest.pressed.0;
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        assert!(!rest.is_pressed(3200, at(1)) && rest.is_pressed(3201, at(1)));
+        rest.note_given_back(100, at(1));
+        assert!(!rest.is_pressed(4000, at(5)) && rest.is_pressed(4000, at(6)), "others use it meanwhile");
+        for (pause, given_back) in [(5, 99), (10, 99), (20, 99), (40, 99), (80, 99), (80, 100), (5, 100)] {
+            let began = rest.pressed.0;
+            assert_eq!(rest.pressed.1, Duration::from_secs(pause));
+            rest.note_given_back(given_back, began);
+        }
     }
 }

@@ -130,7 +130,7 @@ pub fn run(arguments: ServeArguments) -> anyhow::Result<()> {
     print_start(&config, &told, served, mode, started);
     let manager = ServiceManager::of_environment();
     manager.ready();
-    orders.wait_for_end(&reload, &shards)?;
+    orders.wait_for_end(&reload, &shards, config.memory)?;
     state.set_phase(Phase::Draining);
     stop.store(true, Ordering::SeqCst);
     let ending = Ending::begin(&broker.live_settings());

@@ -129,3 +129,44 @@ fn half_bodies_and_open_transactions_of_many_channels_stay_within_their_part_of_
     drop((bodies, transactions));
     modest.ask(1, &queue::Purge { queue: short("q"), no_wait: false }, "Queue(PurgeOk");
 }
+
+/// Sends what the other side takes now of each; false when all of it was sent.
+fn send_on(bodies: &mut [(TcpStream, usize)], body: &[u8]) -> bool {
+    let mut left = false;
+    for (socket, sent) in bodies {
+        while *sent < body.len() {
+            match socket.write(&body[*sent..]) {
+                Ok(bytes) => *sent += bytes,
+                // It waits, or was refused.
+                Err(_) => break,
+            }
+        }
+        left |= *sent < body.len();
+    }
+    left
+}
+
+#[test]
+fn bodies_of_http_that_do_not_end_stay_within_their_part_of_the_memory() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(folder.path(), &[]);
+    let before = process.resident();
+    let body = vec![b' '; MIB - 1];
+    let mut bodies: Vec<_> = (0..200).map(|number| {
+        let mut socket = TcpStream::connect(process.admin).expect("a port");
+        let head = format!("PUT /v1/queues/%2F/q{number} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {MIB}\r\n\r\n");
+        socket.write_all(head.as_bytes()).expect("it is taken");
+        socket.set_nonblocking(true).expect("a socket");
+        (socket, 0)
+    }).collect();
+    // What the broker does not read stays in the socket of each.
+    for _ in 0..100 {
+        if !send_on(&mut bodies, &body) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let grown = process.resident().saturating_sub(before);
+    assert!(grown < 64 * MIB, "{} MiB more", grown / MIB);
+    assert_eq!(crate::administration::change(&process, "POST", "/v1/topics", serde_json::json!({"name": "others"})).status, 201);
+}
