@@ -120,6 +120,11 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
             let Some(end) = postpone(end, &mut refused) else { continue };
             return end;
         }
+        if may_read && input.interrupted {
+            // What was answered is sent, and others have their turn.
+            turn_ends = true;
+            continue;
+        }
         let wanted = may_read && connection.session.borrow().wants_read();
         let memory = input.waits_for_memory(wanted);
         if let Some(late) = input.judge(shard, wanted && !memory, now) {
@@ -136,7 +141,7 @@ pub async fn serve(shard: &Shard, connection: &Connection, stream: &Stream) -> E
                 idle.note_activity(Instant::now());
                 let (end, answers) = take_turn(shard, connection, stream, &mut input).await;
                 if let Some(end) = end.and_then(|end| postpone(end, &mut refused)) { return end }
-                turn_ends = answers;
+                turn_ends = answers || input.interrupted;
             }
             Happened::Something => {}
             Happened::Gone => return End::Closed,

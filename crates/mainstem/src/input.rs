@@ -1,7 +1,7 @@
 //! What has come of a connection and is no whole request yet: bytes into frames, frames into its session, and until when the rest has to come.
 
 use std::io::ErrorKind;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -22,6 +22,8 @@ const SEGMENT_BYTES_MAX: usize = 64 << 10;
 const HELD_FROM_BYTES: usize = 4 << 10;
 /// Bytes read in one turn, before others get theirs.
 const TURN_BYTES: usize = 256 << 10;
+/// Requests that came together are handled for so long in one turn: a few bytes may ask for much. The one under way is finished.
+const TURN_TIME: Duration = Duration::from_millis(2);
 
 /// The frame being read.
 #[derive(Default)]
@@ -49,6 +51,8 @@ pub struct Input {
     reading: Reading,
     /// The last read left nothing in the socket.
     pub drained: bool,
+    /// The turn was over before all requests in the buffer were looked at.
+    pub interrupted: bool,
     /// Of a request of which a part is there.
     pace: Option<Pace>,
     /// Of a small one.
@@ -167,7 +171,7 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
             return Some(end);
         }
         let answered = turn < READ_BYTES && shard.has_mail();
-        if input.drained || answered || !connection.session.borrow().wants_read() {
+        if input.drained || input.interrupted || answered || !connection.session.borrow().wants_read() {
             break;
         }
     }
@@ -178,7 +182,8 @@ pub fn receive(shard: &Shard, connection: &Connection, stream: &Stream, input: &
 /// Hands complete frames to the session while it wants them; the first came at `now`.
 pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now: Option<Instant>) -> Option<End> {
     let mut session = connection.session.borrow_mut();
-    let mut taken = false;
+    let (mut taken, mut began) = (false, None);
+    input.interrupted = false;
     let end = match &mut *session {
         Session::Amqp(session) => {
             let before = input.buffer.len();
@@ -196,9 +201,15 @@ pub fn frames(shard: &Shard, connection: &Connection, input: &mut Input, mut now
                 Err(reason) => break Some(End::Refused(reason.into())),
             };
             taken = true;
-            let outcome = session.handle_frame(frame, &mut shard.context.borrow_mut(), now.take().unwrap_or_else(Instant::now));
+            let at = now.take().unwrap_or_else(Instant::now);
+            let outcome = session.handle_frame(frame, &mut shard.context.borrow_mut(), at);
             if let Err(reason) = outcome {
                 break Some(End::Refused(reason.into()));
+            }
+            // By the time at which the last one began: the clock is not asked again.
+            if at.saturating_duration_since(*began.get_or_insert(at)) >= TURN_TIME && !input.buffer.is_empty() {
+                input.interrupted = true;
+                break None;
             }
         },
     };

@@ -260,7 +260,11 @@ impl Shard {
             },
         };
         let end = connection::serve(&self, &connection, &stream).await;
-        stream.close();
+        if matches!(end, connection::End::Stalled) {
+            stream.abort();
+        } else {
+            stream.close();
+        }
         drop(closing);
         if end.is_polite() {
             stream.linger().await;

@@ -178,13 +178,22 @@ impl Stream {
         }
     }
 
+    /// Ends at once when it is dropped: the peer hears of a reset. What it does not take would stay in the system otherwise, for minutes.
+    pub fn abort(&self) {
+        let _ = socket2::SockRef::from(self.tcp()).set_linger(Some(Duration::ZERO));
+    }
+
+    fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(stream) => &stream.tcp,
+        }
+    }
+
     /// Sends no more, and reads without looking at it what the peer still sends, until it closes its side or a bound is reached. A socket
     /// that is closed with bytes unread is reset, and the peer may lose the last words sent to it.
     pub async fn linger(&self) {
-        let tcp = match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(stream) => &stream.tcp,
-        };
+        let tcp = self.tcp();
         if socket2::SockRef::from(tcp).shutdown(Shutdown::Write).is_err() {
             return;
         }
