@@ -1,5 +1,5 @@
-//! Unpacking of batches that takes longer than a network thread has time for, and searches by time: two threads at low priority. Addresses
-//! take turns, and so do the connections of an address; a turn is one batch or one search. A connection has one job at a time and is not read meanwhile, so that as many wait as
+//! Unpacking of batches that takes longer than a network thread has time for, searches by time, and requests that name much: two threads at low priority. Addresses
+//! take turns, and so do the connections of an address; a turn is one batch, one search or one request. A connection has one job at a time and is not read meanwhile, so that as many wait as
 //! there are connections, and what they wait with is memory of requests.
 //!
 //! No batch may unpack to more than a bound, which is a setting and at most a sixteenth of the memory budget: the threads that unpack and

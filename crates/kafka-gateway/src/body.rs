@@ -1,7 +1,7 @@
 //! Answers before they are bytes.
 
 use bytes::Bytes;
-use kafka_wire::{ApiKey, ErrorCode, Writer, encode_response_header};
+use kafka_wire::{ApiKey, DecodeError, ErrorCode, Writer, encode_response_header};
 
 /// Something that can be the body of a response.
 pub trait Body: Send {
@@ -11,6 +11,10 @@ pub trait Body: Send {
     fn set_throttle(&mut self, _milliseconds: i32) {}
     /// It is not sent.
     fn silence(&self) -> Option<Silence> {
+        None
+    }
+    /// It is none, since the request makes no sense: the connection ends.
+    fn malformed(&self) -> Option<DecodeError> {
         None
     }
 }

@@ -134,6 +134,14 @@ impl Spoken {
         self.inspects = true;
     }
 
+    /// It asks what was asked for it elsewhere.
+    pub fn ask_as(&mut self, other: &Self) {
+        self.inspects |= other.inspects;
+        if let Some(group) = &other.group {
+            self.ask(group);
+        }
+    }
+
     /// It speaks as a member.
     pub fn speak(&mut self, group: &str) {
         self.ask(group);

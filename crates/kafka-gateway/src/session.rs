@@ -1,12 +1,14 @@
 //! One Kafka connection as a state machine: frames and replies in, response pieces out. Requests are executed as
 //! they come, answers leave in the order of the requests.
 
+mod long;
 mod oauth_bearer;
 mod sasl;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use broker::append::Append;
@@ -160,6 +162,8 @@ pub(crate) struct Context<'a> {
     pub now: Instant,
     /// Nothing else is to be done on this shard.
     pub alone: bool,
+    /// Set once the connection is gone, where the request is not handled by its network thread.
+    pub gone: Option<&'a Arc<AtomicBool>>,
     /// Appends that a full queue refused.
     pub refused: &'a mut VecDeque<(usize, Append)>,
     /// Groups of which the connection has spoken.
@@ -386,7 +390,25 @@ impl Session {
         self.look_at_client(client_id, now);
         let user = self.sasl.as_ref().and_then(|sasl| sasl.user());
         let timed = self.throttle.is_timed().then(Instant::now);
-        let outcome = if api.serves(version) {
+        let outcome = if api.serves(version) && api.only_looks() && length >= long::FROM_BYTES {
+            Ok(long::hand_over(long::Long {
+                api,
+                gateway: Arc::clone(&self.gateway),
+                to,
+                version,
+                client_id: header.client_id.clone(),
+                user: user.cloned(),
+                certified: self.certified.clone(),
+                local: self.local,
+                peer: self.peer,
+                advertise: Arc::clone(&self.advertise),
+                now,
+                waits: Arc::clone(&self.waits),
+                seen: Arc::clone(&self.seen),
+                throttled: self.throttle.told_ms(now),
+                reader: std::mem::replace(reader, Reader::new(Bytes::new())),
+            }))
+        } else if api.serves(version) {
             let mut context = Context {
                 gateway: &self.gateway,
                 shard,
@@ -401,6 +423,7 @@ impl Session {
                 advertise: &self.advertise,
                 now,
                 alone,
+                gone: None,
                 refused: &mut self.refused,
                 spoken: &mut self.spoken,
                 throttle: &mut self.throttle,
@@ -481,6 +504,7 @@ impl Session {
             advertise: &self.advertise,
             now,
             alone: false,
+            gone: None,
             refused: &mut self.refused,
             spoken: &mut self.spoken,
             throttle: &mut self.throttle,
@@ -494,7 +518,11 @@ impl Session {
         };
         self.note_time(timed, now);
         let Some(slot) = self.slots.get_mut(at) else { return };
-        if let Some(Silence { refused }) = body.as_ref().and_then(|body| body.silence()) {
+        if let Some(error) = body.as_ref().and_then(|body| body.malformed()) {
+            slot.state = SlotState::Ready(Vec::new());
+            self.refusal = Some((error.into(), now));
+            self.gateway.metrics.refused_frames.inc();
+        } else if let Some(Silence { refused }) = body.as_ref().and_then(|body| body.silence()) {
             slot.state = SlotState::Ready(Vec::new());
             self.refusal = refused.map(|code| (CloseReason::Unanswered(code.name()), now)).or(self.refusal.take());
         } else if let Some(mut body) = body {

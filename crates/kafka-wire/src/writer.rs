@@ -90,6 +90,11 @@ impl Writer {
         }
     }
 
+    /// What was encoded before.
+    pub fn pieces(&mut self, pieces: &[Bytes]) {
+        pieces.iter().for_each(|piece| self.share(piece));
+    }
+
     /// Bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.gathered.extend_from_slice(bytes);

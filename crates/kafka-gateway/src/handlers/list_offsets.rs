@@ -62,7 +62,7 @@ pub(crate) fn handle(reader: &mut Reader, context: &mut Context<'_>) -> Result<O
     if searches.is_empty() {
         return Ok(Outcome::answer(response));
     }
-    let abandoned = Arc::new(AtomicBool::new(false));
+    let abandoned = context.gone.cloned().unwrap_or_default();
     let (wait, mut searches) = (SearchWait { abandoned: Arc::clone(&abandoned) }, searches.into_iter());
     // One at a time: each may have to read and unpack a batch, and others have their turns in between.
     let work = Box::new(move |broker: &Arc<Broker>| {

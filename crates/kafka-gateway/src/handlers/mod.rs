@@ -98,7 +98,7 @@ pub(crate) trait Wait {
 /// A wait for a job that returns the response itself.
 struct JobWait;
 
-type JobBody = Box<dyn Body>;
+pub(crate) type JobBody = Box<dyn Body>;
 
 impl Wait for JobWait {
     fn handle_reply(&mut self, _part: u64, reply: Reply, _context: &mut Context<'_>) -> Option<Box<dyn Body>> {
@@ -162,11 +162,21 @@ pub struct Api {
     /// because old librdkafka takes their absence for an ancient broker.
     announced: i16,
     handle: Handle,
+    looks: bool,
 }
 
 impl Api {
     const fn new(key: i16, first: i16, last: i16, handle: Handle) -> Self {
-        Self { key, first, last, announced: first, handle }
+        Self { key, first, last, announced: first, handle, looks: false }
+    }
+
+    /// It answers at once, or when batches have been looked at, changes nothing, and needs of its connection only who asks: a long request is handled elsewhere.
+    const fn looks(self) -> Self {
+        Self { looks: true, ..self }
+    }
+
+    pub(crate) fn only_looks(&self) -> bool {
+        self.looks
     }
 
     /// Its number, name and codec.
@@ -196,16 +206,16 @@ impl Api {
 static APIS: &[Api] = &[
     Api { announced: 0, ..Api::new(0, 3, 13, produce::handle) },
     Api::new(1, 4, 18, fetch::handle),
-    Api::new(2, 1, 11, list_offsets::handle),
+    Api::new(2, 1, 11, list_offsets::handle).looks(),
     Api::new(3, 0, 13, metadata::handle),
     Api::new(8, 2, 10, group_offsets::commit),
-    Api::new(9, 1, 10, group_offsets::fetch),
+    Api::new(9, 1, 10, group_offsets::fetch).looks(),
     Api::new(10, 0, 6, groups::find_coordinator),
     Api::new(11, 0, 9, groups::join),
     Api::new(12, 0, 4, groups::heartbeat),
     Api::new(13, 0, 5, groups::leave),
     Api::new(14, 0, 5, groups::sync),
-    Api::new(15, 0, 6, group_admin::describe),
+    Api::new(15, 0, 6, group_admin::describe).looks(),
     Api::new(16, 0, 5, group_admin::list),
     Api::new(17, 0, 1, sasl::handshake),
     Api::new(18, 0, 4, api_versions::handle),
@@ -213,7 +223,7 @@ static APIS: &[Api] = &[
     Api::new(20, 1, 6, topics::delete),
     Api::new(21, 0, 2, partitions::delete_records),
     Api::new(22, 0, 5, producers::handle),
-    Api::new(23, 2, 4, partitions::offset_for_leader_epoch),
+    Api::new(23, 2, 4, partitions::offset_for_leader_epoch).looks(),
     Api::new(24, 0, 5, transactions::add_partitions),
     Api::new(25, 0, 4, transactions::add_offsets),
     Api::new(26, 0, 5, transactions::end),
@@ -222,10 +232,10 @@ static APIS: &[Api] = &[
     Api::new(29, 1, 3, acls::describe),
     Api::new(30, 1, 3, acls::create),
     Api::new(31, 1, 3, acls::delete),
-    Api::new(32, 1, 4, configs::describe),
+    Api::new(32, 1, 4, configs::describe).looks(),
     Api::new(33, 0, 2, configs::alter),
     Api::new(34, 1, 2, replication::alter_log_dirs),
-    Api::new(35, 1, 5, cluster::describe_log_dirs),
+    Api::new(35, 1, 5, cluster::describe_log_dirs).looks(),
     Api::new(36, 0, 2, sasl::authenticate),
     Api::new(37, 0, 3, partitions::create),
     Api::new(42, 0, 2, group_admin::delete),
@@ -241,22 +251,22 @@ static APIS: &[Api] = &[
     Api::new(55, 0, 2, replication::describe_quorum),
     Api::new(57, 0, 2, features::update),
     Api::new(60, 0, 2, cluster::describe),
-    Api::new(61, 0, 0, transaction_admin::describe_producers),
-    Api::new(65, 0, 0, transaction_admin::describe),
+    Api::new(61, 0, 0, transaction_admin::describe_producers).looks(),
+    Api::new(65, 0, 0, transaction_admin::describe).looks(),
     Api::new(66, 0, 2, transaction_admin::list),
     Api::new(68, 0, 1, consumer_groups::heartbeat),
-    Api::new(69, 0, 1, consumer_groups::describe),
+    Api::new(69, 0, 1, consumer_groups::describe).looks(),
     Api::new(71, 0, 0, telemetry::subscriptions),
     Api::new(72, 0, 0, telemetry::push),
     Api::new(74, 0, 1, configs::list_resources),
-    Api::new(75, 0, 0, cluster::describe_topic_partitions),
+    Api::new(75, 0, 0, cluster::describe_topic_partitions).looks(),
     Api::new(76, 1, 1, share_groups::heartbeat),
-    Api::new(77, 1, 1, share_groups::describe),
+    Api::new(77, 1, 1, share_groups::describe).looks(),
     Api::new(78, 1, 2, share_fetch::handle),
     Api::new(79, 1, 2, share_acknowledge::handle),
     Api::new(88, 0, 0, streams_groups::heartbeat),
-    Api::new(89, 0, 0, streams_groups::describe),
-    Api::new(90, 0, 1, share_offsets::describe),
+    Api::new(89, 0, 0, streams_groups::describe).looks(),
+    Api::new(90, 0, 1, share_offsets::describe).looks(),
     Api::new(91, 0, 0, share_offsets::alter),
     Api::new(92, 0, 0, share_offsets::delete),
 ];

@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod damages;
 mod kills;
+mod long_requests;
 mod memory;
 mod monitoring;
 mod openapi;

@@ -1,0 +1,171 @@
+//! Requests that only look, and name so much that a network thread has no time for them: threads at low priority, those that unpack batches, decode them, look,
+//! and encode the answer. Addresses take turns there. What follows on the connection is read once they are answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use broker::{ClientConnection, QuotaKey, Reply, ReplyTo, Throttle, User, Waits};
+use bytes::Bytes;
+use kafka_wire::{DecodeError, ErrorCode, Reader, Str, Writer};
+use types::ConnectionId;
+
+use super::{Context, ShardContext};
+use crate::access::Access;
+use crate::body::Body;
+use crate::gateway::{Advertise, Gateway};
+use crate::group_of::Spoken;
+use crate::handlers::{Api, JobBody, Outcome, Wait};
+
+/// Requests of so many bytes are. At 50 ns for each it is what a network thread may take for one.
+pub(super) const FROM_BYTES: usize = 64 << 10;
+
+/// A request, with all of its connection that it asks for.
+pub(super) struct Long {
+    pub api: &'static Api,
+    pub gateway: Arc<Gateway>,
+    pub to: ReplyTo,
+    pub version: i16,
+    pub client_id: Option<Str>,
+    pub user: Option<Arc<User>>,
+    pub certified: Option<Box<str>>,
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+    pub advertise: Arc<Advertise>,
+    pub now: Instant,
+    pub waits: Arc<Waits>,
+    pub seen: Arc<ClientConnection>,
+    /// What the client is told that it waits for.
+    pub throttled: i32,
+    pub reader: Reader,
+}
+
+/// What came of one.
+struct Looked {
+    /// What it tells of the connection.
+    spoken: Spoken,
+    took: Duration,
+    /// `None`: there is more to be looked at, and another reply comes.
+    body: Option<JobBody>,
+}
+
+/// Hands a request over.
+pub(super) fn hand_over(long: Long) -> Outcome {
+    let gone = Arc::new(AtomicBool::new(false));
+    let wait = Box::new(LongWait { gone: Arc::clone(&gone) });
+    let (broker, address, to) = (Arc::clone(&long.gateway.broker), long.peer.ip(), long.to);
+    let mut long = Some(long);
+    // One turn, whatever it takes: what it asks for is bounded by its bytes.
+    let work = Box::new(move |_: &Arc<broker::Broker>| {
+        let looked = match long.take().filter(|_| !gone.load(Ordering::Relaxed)) {
+            Some(long) => long.look(&gone),
+            None => Looked { spoken: Spoken::default(), took: Duration::ZERO, body: None },
+        };
+        Some(Box::new(looked) as Box<dyn std::any::Any + Send>)
+    });
+    // The broker ends.
+    let unanswered = Outcome::Close(ErrorCode::CoordinatorNotAvailable);
+    if broker.unpack(address, to, work) { Outcome::Wait(wait) } else { unanswered }
+}
+
+impl Long {
+    fn look(mut self, gone: &Arc<AtomicBool>) -> Looked {
+        let began = Instant::now();
+        let (mut shard, mut refused, mut spoken, mut throttle) = (ShardContext::default(), Default::default(), Spoken::default(), Throttle::default());
+        let access = Access::new(self.gateway.broker.security());
+        let mut context = Context {
+            gateway: &self.gateway,
+            shard: &mut shard,
+            to: self.to,
+            version: self.version,
+            client_id: self.client_id.as_deref().unwrap_or_default(),
+            user: self.user.as_ref(),
+            certified: self.certified.as_deref(),
+            access: &access,
+            local: self.local,
+            peer: self.peer,
+            advertise: &self.advertise,
+            now: self.now,
+            alone: false,
+            gone: Some(gone),
+            refused: &mut refused,
+            spoken: &mut spoken,
+            throttle: &mut throttle,
+            waits: &self.waits,
+            seen: &self.seen,
+        };
+        let body: Option<JobBody> = match self.api.handle(&mut self.reader, &mut context) {
+            Ok(Outcome::Answer(mut body) | Outcome::Downgraded(mut body)) => {
+                if self.throttled > 0 {
+                    body.set_throttle(self.throttled);
+                }
+                Some(Box::new(Encoded::new(&*body, self.version)))
+            }
+            // Its reply will be for the same wait.
+            Ok(Outcome::Wait(_)) => None,
+            Ok(Outcome::Silent) => Some(Box::new(crate::body::Silence { refused: None })),
+            Ok(Outcome::Close(code)) => Some(Box::new(crate::body::Silence { refused: Some(code) })),
+            Err(error) => Some(Box::new(Malformed(error))),
+        };
+        Looked { spoken, took: began.elapsed(), body }
+    }
+}
+
+/// Waits for it.
+struct LongWait {
+    /// The connection is.
+    gone: Arc<AtomicBool>,
+}
+
+impl Wait for LongWait {
+    fn holds_reading(&self) -> bool {
+        true
+    }
+
+    fn cancel(&mut self, _connection: ConnectionId, _shard: &mut ShardContext) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    fn handle_reply(&mut self, _part: u64, reply: Reply, context: &mut Context<'_>) -> Option<Box<dyn Body>> {
+        let Reply::Done(done) = reply else { return None };
+        let looked = match done.downcast::<Looked>() {
+            Ok(looked) => looked,
+            // Of what was left to be looked at.
+            Err(done) => return done.downcast::<JobBody>().ok().map(|body| *body),
+        };
+        context.spoken.ask_as(&looked.spoken);
+        if context.throttle.is_timed() {
+            context.throttle.take(context.gateway.broker.quotas(), QuotaKey::RequestPercentage, looked.took.as_nanos() as u64, context.now);
+        }
+        looked.body
+    }
+}
+
+/// A body in bytes.
+struct Encoded(Vec<Bytes>);
+
+impl Encoded {
+    fn new(body: &dyn Body, version: i16) -> Self {
+        let mut writer = Writer::new();
+        body.encode(&mut writer, version);
+        Self(writer.finish())
+    }
+}
+
+impl Body for Encoded {
+    fn encode(&self, writer: &mut Writer, _version: i16) {
+        writer.pieces(&self.0);
+    }
+}
+
+/// There is no answer: the connection ends.
+struct Malformed(DecodeError);
+
+impl Body for Malformed {
+    fn encode(&self, _writer: &mut Writer, _version: i16) {}
+
+    fn malformed(&self) -> Option<DecodeError> {
+        Some(self.0)
+    }
+}

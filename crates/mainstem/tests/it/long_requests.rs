@@ -1,0 +1,75 @@
+//! Requests that name much and only look are answered by threads of their own: others on the same network thread do not wait for them.
+
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+
+use serde_json::json;
+
+use crate::administration::change;
+use crate::process::{Process, exchange, receive, send};
+
+const INVALID_REQUEST: i16 = 42;
+/// As many as a request may have.
+const ENTRIES: u32 = 999_990;
+
+fn header(api: i16, version: i16) -> Vec<u8> {
+    [&api.to_be_bytes()[..], &version.to_be_bytes(), &[0, 0, 0, 7, 0xff, 0xff]].concat()
+}
+
+/// Asks for the end of partition 0 of topic `t`, again and again.
+fn list_offsets() -> Vec<u8> {
+    let mut request = header(2, 1);
+    request.extend((-1_i32).to_be_bytes());
+    request.extend([0, 0, 0, 1, 0, 1, b't']);
+    request.extend(ENTRIES.to_be_bytes());
+    (0..ENTRIES).for_each(|_| request.extend([0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]));
+    request
+}
+
+/// Is something there to be read?
+fn is_answered(socket: &TcpStream) -> bool {
+    socket.set_nonblocking(true).expect("a socket");
+    let peeked = socket.peek(&mut [0]);
+    socket.set_nonblocking(false).expect("a socket");
+    !matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+fn with_topic() -> (tempfile::TempDir, Process) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(&folder.path().join("data"), &["--set", "mainstem.shards=1"]);
+    let made = change(&process, "POST", "/v1/topics", json!({"name": "t", "partitions": 1}));
+    assert_eq!(made.status, 201, "{}", made.body);
+    (folder, process)
+}
+
+#[test]
+fn a_long_request_holds_up_nobody_else_and_what_follows_comes_after_it() {
+    let (_folder, process) = with_topic();
+    let (mut long, mut other) = (process.connect(), process.connect());
+    let versions = header(18, 0);
+    assert!(exchange(&mut other, &versions).is_some());
+    let request = list_offsets();
+    // All but the last byte first, so that nothing but the answer is left to be waited for.
+    let (last, most) = request.split_last().expect("bytes");
+    long.write_all(&(request.len() as u32).to_be_bytes()).and_then(|()| long.write_all(most)).expect("it is read");
+    assert!(exchange(&mut other, &versions).is_some());
+    long.write_all(&[*last]).expect("it is read");
+    send(&mut long, &versions);
+    (0..3).for_each(|_| assert!(exchange(&mut other, &versions).is_some()));
+    assert!(!is_answered(&long), "a million entries are not looked at as fast as that");
+    let answer = receive(&mut long).expect("an answer");
+    // Correlation id, one topic with its name, one partition: its number and the code.
+    assert_eq!((&answer[..11], &answer[15..21]), (&[0, 0, 0, 7, 0, 0, 0, 1, 0, 1, b't'][..], &[&[0; 4][..], &INVALID_REQUEST.to_be_bytes()].concat()[..]));
+    assert_eq!(receive(&mut long).expect("the answer to what followed")[..6], [0, 0, 0, 7, 0, 0]);
+}
+
+#[test]
+fn a_long_request_that_makes_no_sense_ends_its_connection() {
+    let (_folder, process) = with_topic();
+    let mut long = process.connect();
+    let mut request = list_offsets();
+    request.truncate(request.len() - 1);
+    send(&mut long, &request);
+    assert!(receive(&mut long).is_none());
+    assert!(exchange(&mut process.connect(), &header(18, 0)).is_some());
+}
