@@ -192,7 +192,11 @@ async fn serve_one(stream: TcpStream, router: Router, place: Place) {
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |request: Request<Incoming>| {
         let (answering, in_progress) = (router.call(request), InProgress::new(&member));
-        async move { answering.await.map(|response| response.map(|body| Answer { body, _in_progress: in_progress })) }
+        async move {
+            // Requests that came together are no reason to let others wait.
+            tokio::task::yield_now().await;
+            answering.await.map(|response| response.map(|body| Answer { body, _in_progress: in_progress }))
+        }
     });
     let stream = Watched { stream, stall_time: bounds.stall_time, stalled: Box::pin(sleep(bounds.stall_time)), waits: false };
     tokio::select! {

@@ -1,5 +1,9 @@
 //! The API described by OpenAPI 3.1, made from the tables of routes: what is not in them is not served, and what is in them is described.
 
+use std::sync::OnceLock;
+
+use axum::body::Body;
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -22,7 +26,7 @@ const ERROR: Schema = Schema::new("Error", &[
 ]);
 
 pub(crate) const ROUTES: &[Route] =
-    &[get("/openapi.json", Access::Open, "This description", &DOCUMENT, |_| Ok(Answer::of(document())))];
+    &[get("/openapi.json", Access::Open, "This description", &DOCUMENT, |_| Ok(answer()))];
 
 fn parameter(place: &str, (name, kind, text): &Field, into: &mut Map<String, Value>) -> Value {
     json!({"name": name, "in": place, "required": place == "path", "description": text, "schema": kind.describe(into)})
@@ -90,8 +94,14 @@ fn operation(route: &Route, into: &mut Map<String, Value>) -> Value {
     found
 }
 
-/// The whole description.
-pub(crate) fn document() -> Value {
+/// The whole description. Its text is made once: everybody may ask for it, and making it takes milliseconds.
+pub(crate) fn answer() -> Answer {
+    static TEXT: OnceLock<Bytes> = OnceLock::new();
+    let text = TEXT.get_or_init(|| document().to_string().into());
+    Answer::other("application/json", Body::from(text.clone()))
+}
+
+fn document() -> Value {
     let (mut paths, mut schemas) = (Map::new(), Map::new());
     for route in rows() {
         let described = operation(route, &mut schemas);

@@ -119,7 +119,7 @@ fn unescape_dots(segment: &mut String) {
 async fn answer_open(api: &Api, management: &Arc<Management>, route: &Route, body: &[u8], from: (&HeaderMap, SocketAddr)) -> Outcome {
     match (route.verb, route.path) {
         (super::route::Verb::Post, "/session") => log_in(api, management, body, from).await,
-        _ => Ok(Answer::of(super::openapi::document())),
+        _ => Ok(super::openapi::answer()),
     }
 }
 
