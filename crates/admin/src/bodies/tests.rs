@@ -1,3 +1,5 @@
+//! Rooms of bodies, and who waits for whom.
+
 use super::*;
 
 #[test]
