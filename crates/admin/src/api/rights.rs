@@ -58,6 +58,21 @@ impl Call<'_> {
         self.broker().check_topic(&self.principal(), permission, operation, name).map_err(|denial| denied(&denial))
     }
 
+    /// May who asks delete records of a topic? As by Kafka's DeleteRecords entries for the cluster do not count, and of a queue it takes configure.
+    ///
+    /// # Errors
+    /// 403.
+    pub fn check_truncation(&self, name: &str) -> Result<(), Refusal> {
+        let who = &self.caller.who;
+        if who.is_administrator() {
+            return Ok(());
+        }
+        let (vhost, thing) = self.broker().thing_of_topic(name);
+        self.check_only_permission(&vhost, Permission::Configure, &thing)?;
+        let (operation, resource) = (AclOperation::Delete, AclResource::Topic);
+        who.check_resource(operation, resource, name).map_err(|_| self.not_granted(operation, resource, name))
+    }
+
     /// May who asks do this with a group of this name?
     ///
     /// # Errors

@@ -317,7 +317,7 @@ fn cuts(topic: &Topic, body: &Fields) -> Result<Vec<(usize, Arc<Log>, Offset)>, 
 
 fn truncate(call: &Call<'_>) -> Outcome {
     let topic = topic_of(call)?;
-    call.check_topic(Permission::Write, AclOperation::Delete, &topic.name)?;
+    call.check_truncation(&topic.name)?;
     let body = call.object()?;
     body.only(&["partitions"])?;
     let is_queue = call.broker().queue_on(&topic).is_some_and(|queue| !queue.is_attached() && !queue.is_stream());
