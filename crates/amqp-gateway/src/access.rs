@@ -5,11 +5,11 @@
 //! | operation | permission | by entries, where they count |
 //! |---|---|---|
 //! | exchange.declare | configure on the exchange; with an alternate: read on it, write on the alternate | `Create`; `Read`, `Write` |
-//! | exchange.declare, passive | configure | `Describe` |
+//! | exchange.declare, passive | any on the exchange | `Describe` |
 //! | exchange.delete | configure | `Delete` |
 //! | exchange.bind, exchange.unbind | write on the destination, read on the source; from a topic exchange: the key | `Write`, `Read` |
 //! | queue.declare | configure on the queue; with a dead-letter exchange: read on it, write on the exchange | `Create`; `Read`, `Write`; `Alter` on a topic that is there; `Read` on the group of `x-share-group` |
-//! | queue.declare, passive | configure | `Describe` |
+//! | queue.declare, passive | any on the queue | `Describe` |
 //! | queue.delete | configure | `Delete` |
 //! | queue.bind, queue.unbind | write on the queue, read on the exchange; from a topic exchange: the key | `Write`, `Read` |
 //! | queue.purge, basic.get, basic.consume | read on the queue | `Read` on it and, but for streams, on its group |

@@ -213,6 +213,18 @@ impl Connection {
         self.access.check_acl(security, operation, resource)
     }
 
+    /// May the user ask what it is like? Any permission will do. Whoever has none is told, as by RabbitMQ, that he lacks configure.
+    ///
+    /// # Errors
+    /// *403*: he may not.
+    pub fn check_seen(&mut self, resource: Resource<'_>) -> Result<(), Failure> {
+        let security = self.gateway.broker.security();
+        if ![Permission::Read, Permission::Write].into_iter().any(|one| self.access.check_permission(security, one, resource).is_ok()) {
+            self.access.check_permission(security, Permission::Configure, resource)?;
+        }
+        self.access.check_acl(security, AclOperation::Describe, resource)
+    }
+
     /// May the user take messages of the queue, as far as access control entries say so?
     ///
     /// # Errors

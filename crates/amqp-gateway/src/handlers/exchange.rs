@@ -84,7 +84,7 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: exchange:
     }
     let ok = (!no_wait).then_some(exchange::DeclareOk {});
     if passive {
-        connection.check_as(Permission::Configure, AclOperation::Describe, Resource::Exchange(exchange.as_bytes()))?;
+        connection.check_seen(Resource::Exchange(exchange.as_bytes()))?;
         if channel.vhost.exchanges().read().exchange(exchange.as_bytes()).is_none() {
             return Err(Failure::no_exchange(exchange.as_bytes(), channel.vhost.name()));
         }

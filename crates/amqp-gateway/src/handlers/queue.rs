@@ -51,7 +51,7 @@ fn declare(connection: &mut Connection, channel: &mut Channel, method: queue::De
         return declare_reply_queue(connection, channel, &queue, no_wait);
     }
     if passive {
-        connection.check_as(Permission::Configure, AclOperation::Describe, Resource::Queue(queue.as_bytes()))?;
+        connection.check_seen(Resource::Queue(queue.as_bytes()))?;
         let found = connection.broker().queue_for(&channel.vhost, queue.as_bytes(), connection.id)?;
         connection.broker().used(&found);
         declared(connection, channel, &found, no_wait);
