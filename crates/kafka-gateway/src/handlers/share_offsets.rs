@@ -137,11 +137,12 @@ pub(crate) fn alter(reader: &mut Reader, context: &mut Context<'_>) -> Result<Ou
             return failed(code);
         }
         let denied = super::denied_topics(asking, AclOperation::Read, request.topics.iter().map(|topic| &topic.topic_name));
-        // A group without members is made by giving it offsets, as Kafka does.
-        if let Err(error) = broker.make_share_group(&request.group_id) {
+        // A group without members is made by giving it offsets, as Kafka does: who may give it none makes none.
+        let all_denied = request.topics.iter().all(|topic| denied.contains(&topic.topic_name));
+        if !all_denied && let Err(error) = broker.make_share_group(&request.group_id) {
             return failed(crate::error_code::of_group(error));
         }
-        if let Some(code) = refusal(broker, &request.group_id) {
+        if let Some(code) = refusal(broker, &request.group_id).filter(|_| !all_denied) {
             return failed(code);
         }
         // Of what is named again and again the last word counts.
