@@ -15,7 +15,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/whoami", Access::Management, whoami),
     route(Method::GET, "/cluster-name", Access::Management, cluster_name),
     route(Method::GET, "/extensions", Access::Management, |_| Ok(Answer::of(json!([])))),
-    route(Method::GET, "/feature-flags", Access::Administrator, |_| Ok(Answer::of(json!([])))),
+    route(Method::GET, "/feature-flags", Access::Management, |_| Ok(Answer::of(json!([])))),
     route(Method::GET, "/deprecated-features", Access::Management, |_| Ok(Answer::of(json!([])))),
     route(Method::GET, "/deprecated-features/used", Access::Management, |_| Ok(Answer::of(json!([])))),
 ];

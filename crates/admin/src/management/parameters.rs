@@ -11,14 +11,14 @@ use super::policies::refused;
 use super::route::{Access, Route, route};
 
 pub(crate) const ROUTES: &[Route] = &[
-    route(Method::GET, "/parameters", Access::Management, all),
-    route(Method::GET, "/parameters/{component}", Access::Management, all),
-    route(Method::GET, "/parameters/{component}/{vhost}", Access::Vhost, all),
-    route(Method::GET, "/parameters/{component}/{vhost}/{name}", Access::Vhost, show),
+    route(Method::GET, "/parameters", Access::Policymaker, all),
+    route(Method::GET, "/parameters/{component}", Access::Policymaker, all),
+    route(Method::GET, "/parameters/{component}/{vhost}", Access::Policymaker, all),
+    route(Method::GET, "/parameters/{component}/{vhost}/{name}", Access::Policymaker, show),
     route(Method::PUT, "/parameters/{component}/{vhost}/{name}", Access::Administrator, put),
     route(Method::DELETE, "/parameters/{component}/{vhost}/{name}", Access::Administrator, delete),
-    route(Method::GET, "/global-parameters", Access::Administrator, globals),
-    route(Method::GET, "/global-parameters/{name}", Access::Administrator, show_global),
+    route(Method::GET, "/global-parameters", Access::Policymaker, globals),
+    route(Method::GET, "/global-parameters/{name}", Access::Policymaker, show_global),
     route(Method::PUT, "/global-parameters/{name}", Access::Administrator, put_global),
     route(Method::DELETE, "/global-parameters/{name}", Access::Administrator, delete_global),
 ];

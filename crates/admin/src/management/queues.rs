@@ -25,7 +25,7 @@ pub(crate) const ROUTES: &[Route] = &[
     route(Method::PUT, "/queues/{vhost}/{name}", Access::Vhost, put),
     route(Method::DELETE, "/queues/{vhost}/{name}", Access::Vhost, delete),
     route(Method::DELETE, "/queues/{vhost}/{name}/contents", Access::Vhost, purge),
-    route(Method::POST, "/queues/{vhost}/{name}/actions", Access::Vhost, act),
+    route(Method::POST, "/queues/{vhost}/{name}/actions", Access::Administrator, act),
     route(Method::POST, "/rebalance/queues", Access::Administrator, rebalance),
 ];
 

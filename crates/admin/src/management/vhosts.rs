@@ -15,7 +15,7 @@ use super::users::{refused, tags_of};
 
 pub(crate) const ROUTES: &[Route] = &[
     route(Method::GET, "/vhosts", Access::Management, all),
-    route(Method::GET, "/vhosts/{vhost}", Access::Vhost, show),
+    route(Method::GET, "/vhosts/{vhost}", Access::Administrator, show),
     route(Method::PUT, "/vhosts/{vhost}", Access::Administrator, put),
     route(Method::DELETE, "/vhosts/{vhost}", Access::Administrator, delete),
     route(Method::POST, "/vhosts/{vhost}/start/{node}", Access::Administrator, start),
