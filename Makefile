@@ -18,9 +18,13 @@ KAFKA_OAUTH = -Dorg.apache.kafka.sasl.oauthbearer.allowed
 KAFKA_LOGIN_JAVA = -Xms1g -Xmx1g $(KAFKA_OAUTH).urls=file://$(KAFKA_LOGIN_KEYS) $(KAFKA_OAUTH).files=$(KAFKA_LOGIN_KEYS)
 KAFKA_ACL_PORT ?= 19292
 KAFKA_ACLS = 127.0.0.1:$(KAFKA_ACL_PORT) 127.0.0.1:$$(($(KAFKA_ACL_PORT)+2))
+# Of two, which differ in what they say of resources without entries.
+KAFKA_DECISION_PORT ?= 19392
 RABBITMQ_PEER ?= ../shared/peers/rabbitmq4.sh
 RABBITMQ_SUITE ?= testing
 RABBITMQ_PORT ?= 27672
+# With the management API.
+RABBITMQ_DECISION_PORT ?= 27772
 
 BENCH := target/release/mainstem-bench
 
@@ -112,6 +116,13 @@ record-kafka:
 	PORT=$(KAFKA_ACL_PORT) EXTRA_PROPS=target/kafka-acls.properties $(KAFKA_PEER) start
 	conformance/peers/acls.py record $(lastword $(KAFKA_ACLS)); \
 		status=$$?; PORT=$(KAFKA_ACL_PORT) $(KAFKA_PEER) stop; exit $$status
+	port=$(KAFKA_DECISION_PORT); for open in false true; do \
+		sasl=127.0.0.1:$$((port + 2)); \
+		conformance/decisions/recordings.py properties 127.0.0.1:$$port $$sasl $$open >target/kafka-decisions.properties && \
+		PORT=$$port EXTRA_PROPS=target/kafka-decisions.properties $(KAFKA_PEER) start || exit 1; \
+		conformance/decisions/recordings.py kafka $$sasl $$open; \
+		status=$$?; PORT=$$port $(KAFKA_PEER) stop; test $$status = 0 || exit $$status; port=$$((port + 10)); \
+	done
 
 # RabbitMQ says its version itself; a record of another one than before is a new file, to be named in conformance/amqp/peers/table.py.
 record-rabbitmq:
@@ -122,6 +133,9 @@ record-rabbitmq:
 	conformance/amqp/peers/record --broker 127.0.0.1:$(RABBITMQ_PORT) && \
 		conformance/amqp/random/record --broker 127.0.0.1:$(RABBITMQ_PORT); \
 		status=$$?; SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_PORT) $(RABBITMQ_PEER) stop; exit $$status
+	SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_DECISION_PORT) PLUGINS=rabbitmq_management $(RABBITMQ_PEER) start
+	conformance/decisions/recordings.py rabbitmq 127.0.0.1:$(RABBITMQ_DECISION_PORT) 127.0.0.1:$$(($(RABBITMQ_DECISION_PORT) + 3)); \
+		status=$$?; SUITE=$(RABBITMQ_SUITE) PORT=$(RABBITMQ_DECISION_PORT) $(RABBITMQ_PEER) stop; exit $$status
 
 acceptance: build
 	$(SIM) --seeds 500

@@ -193,6 +193,32 @@ fn who_names_a_topic_for_dead_letters_may_write_it_or_create_it() {
     assert_eq!((name("missing"), name("")), (200, 200));
 }
 
+/// As by Kafka's DeleteRecords: who may write records may not delete them, and who may delete topics of the cluster may not empty one that stays.
+#[test]
+fn records_are_deleted_by_whoever_may_configure_their_topic() {
+    let truncate = |process: &Process| {
+        let body = json!({"partitions": [{"partition": 0, "before": -1}]});
+        ask_as(process, "bob", "POST", "/v1/topics/orders/truncate?dry_run=true", &body).status
+    };
+    let allow = |process: &Process, configure: &str, write: &str| {
+        make(process, "PUT", "/v1/users/bob/permissions/%2F", &json!({"configure": configure, "write": write, "read": ".*"}));
+    };
+    let (_folder, process) = with_bob(".*", &[]);
+    make(&process, "POST", "/v1/topics", &json!({"name": "orders", "partitions": 1}));
+    allow(&process, "", ".*");
+    assert_eq!(truncate(&process), 403);
+    allow(&process, "^orders$", "");
+    assert_eq!(truncate(&process), 200);
+    let (_folder, process) = with_bob(".*", &["--set", AUTHORIZER]);
+    make(&process, "POST", "/v1/topics", &json!({"name": "orders", "partitions": 1}));
+    for needed in [entry("Describe", "Topic", "orders"), entry("Delete", "Cluster", "kafka-cluster")] {
+        make(&process, "POST", "/v1/acls", &needed);
+    }
+    assert_eq!(truncate(&process), 403);
+    make(&process, "POST", "/v1/acls", &entry("Delete", "Topic", "orders"));
+    assert_eq!(truncate(&process), 200);
+}
+
 /// A stream goes whatever is in it.
 #[test]
 fn what_would_come_of_a_deletion_is_what_comes_of_it() {
@@ -219,6 +245,27 @@ fn who_sees_all_virtual_hosts_makes_policies_where_he_has_permissions() {
     assert_eq!(status("DELETE", "/api/policies/%2F/short", &Value::Null), 204);
     make(&process, "PUT", "/api/policies/other/short", &policy);
     assert_eq!(status("DELETE", "/api/policies/other/short", &Value::Null), 401);
+}
+
+/// As RabbitMQ 4.3.6 does it.
+#[test]
+fn a_single_policy_is_for_policymakers_and_one_of_operators_for_administrators() {
+    let (_folder, process) = with_bob(".*", &[]);
+    let policy = json!({"pattern": "^q", "definition": {"max-length": 9}});
+    make(&process, "PUT", "/api/policies/%2F/short", &policy);
+    make(&process, "PUT", "/api/operator-policies/%2F/short", &policy);
+    make(&process, "PUT", "/api/global-parameters/kept", &json!({"value": 1}));
+    let paths = ["policies/%2F", "policies/%2F/short", "parameters/operator_policy/%2F/short", "global-parameters/kept", "operator-policies/%2F", "operator-policies/%2F/short", "vhosts/%2F", "feature-flags"];
+    for (tag, statuses) in [
+        ("management", [200, 401, 401, 401, 200, 401, 401, 200]),
+        ("monitoring", [200, 401, 401, 401, 200, 401, 401, 200]),
+        ("policymaker", [200, 200, 200, 200, 200, 401, 401, 200]),
+        ("administrator", [200; 8]),
+    ] {
+        make(&process, "PUT", "/v1/users/bob", &json!({"tags": [tag]}));
+        let found = paths.map(|path| ask_as(&process, "bob", "GET", &format!("/api/{path}"), &Value::Null).status);
+        assert_eq!(found, statuses, "{tag}");
+    }
 }
 
 /// Two changes, sent at the same moment.
